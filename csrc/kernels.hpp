@@ -1,0 +1,70 @@
+// What the kernels take and which of them exist. Nothing here or below knows Python.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fastgae {
+
+using Index = std::ptrdiff_t;
+
+// A (T, N) view; strides in elements, of any sign.
+template <class Element>
+struct View {
+    Element* data = nullptr;
+    Index step = 0;  // from t to t + 1
+    Index env = 0;   // from one env to the next
+    explicit operator bool() const { return data != nullptr; }
+    Element* at(Index t, Index n) const { return data + t * step + n * env; }
+};
+
+template <class Real>
+struct Rollout {
+    Index steps = 0, envs = 0;
+    bool env_major = false;  // step strides are 1; otherwise env strides are 1
+    View<const Real> rewards, values;
+    View<const Real> next_values;                    // V' of all steps but the last
+    View<const Real> last_values;                    // V' of the last step: one row
+    View<const Real> final_values;                   // optional: V' where truncated
+    View<const std::uint8_t> terminated, truncated;  // truncated: optional
+    Real gamma{}, gamma_lambda{};
+    View<Real> advantages, returns;                  // either may be missing
+};
+
+// Steps are cut at multiples of this, and no target runs more lanes at once than that.
+constexpr Index kBlockSteps = 16;
+constexpr Index kMaxLanes = 32;
+
+// One recursion that runs beside others: steps of one env, counted from origin. Past the end of the rollout A is 0.
+struct Lane {
+    Index env, origin;
+};
+
+enum class Store { nothing, cached, streamed };
+
+// The kernels compiled for one CPU target and one type.
+template <class Real>
+struct Kernels {
+    // Lanes that one call of `lanes` runs at most.
+    Index width;
+    // Time-major: all steps of the envs [first, last). carry: one number per env of the span.
+    void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Store);
+    // Env-major: the steps [bottom, top) of up to `width` lanes, from A_top in carry to A_bottom in carry.
+    // bottom and top are multiples of kBlockSteps; carry is aligned to 64 bytes and has room for `width` lanes.
+    void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Store);
+};
+
+struct Target {
+    const char* name;
+    bool (*supported)();
+    Kernels<float> f32;
+    Kernels<double> f64;
+};
+
+inline const Kernels<float>& kernels(const Target& target, float) { return target.f32; }
+inline const Kernels<double>& kernels(const Target& target, double) { return target.f64; }
+
+// All targets of this build, best first, closed by one without a name. The last one runs everywhere.
+extern const Target targets[];
+
+}  // namespace fastgae

@@ -1,0 +1,43 @@
+// The kernels of one CPU target, from their optional inputs and outputs.
+
+#include "recursion.inl"
+#include "rows.inl"
+#include "lanes.inl"
+
+// Calls run with the type that says which inputs, or which outputs, there are.
+template <class Real, class Run>
+auto with_inputs(const Rollout<Real>& rollout, const Run& run) {
+    if (!rollout.truncated) return run(Inputs<false, false>{});
+    if (!rollout.final_values) return run(Inputs<true, false>{});
+    return run(Inputs<true, true>{});
+}
+
+template <bool streamed, class Real, class Run>
+auto with_outputs(const Rollout<Real>& rollout, const Run& run) {
+    if (!rollout.returns) return run(Outputs<true, false, streamed>{});
+    if (!rollout.advantages) return run(Outputs<false, true, streamed>{});
+    return run(Outputs<true, true, streamed>{});
+}
+
+template <class Real>
+void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Store store) {
+    with_inputs(rollout, [&](auto in) {
+        const auto run = [&](auto out) { rows_of<decltype(in), decltype(out)>(rollout, first, last, carry); };
+        store == Store::streamed ? with_outputs<true>(rollout, run) : with_outputs<false>(rollout, run);
+    });
+    if (store == Store::streamed) Vector<Real>::fence();
+}
+
+template <class Real>
+void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Store store) {
+    const Fill<Real> fill_in = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill<decltype(in), Real>; });
+    const auto writing = [](auto out) -> Write<Real> { return write<decltype(out), Real>; };
+    const Write<Real> write_out = store == Store::nothing    ? nullptr
+                                  : store == Store::streamed ? with_outputs<true>(rollout, writing)
+                                                             : with_outputs<false>(rollout, writing);
+    run_lanes(rollout, lanes, count, bottom, top, carry, fill_in, write_out);
+    if (store == Store::streamed) Vector<Real>::fence();
+}
+
+template <class Real>
+constexpr Kernels<Real> kernels = {Tile<Real>::lanes, rows<Real>, lanes<Real>};

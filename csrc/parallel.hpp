@@ -1,0 +1,185 @@
+// How one rollout is cut: into spans of envs or lanes for threads, and a few long trajectories into pieces.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "kernels.hpp"
+#include "tuning.hpp"
+
+namespace fastgae {
+
+constexpr Index rounded_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Calls work(first, last) on spans of [0, count), each a multiple of `grain` long, the caller taking the last share.
+// Threads are spawned and joined per call, so that fork stays safe and nothing outlives the call.
+template <class Work>
+void spread(Index count, Index grain, Index num_threads, const Work& work) {
+    const Index span = rounded_up((count + num_threads - 1) / num_threads, grain);
+    std::vector<std::thread> threads;
+    threads.reserve(num_threads);
+    Index first = 0;
+    for (; first + span < count; first += span) {
+        try {
+            threads.emplace_back(std::cref(work), first, first + span);
+        } catch (const std::system_error&) {
+            break;  // no thread to be had: the caller does the rest
+        }
+    }
+    work(first, count);
+    for (std::thread& thread : threads) thread.join();
+}
+
+// Memory for numbers at the start of a cache line.
+template <class Real>
+struct Scratch {
+    explicit Scratch(Index count) : memory(new (std::align_val_t(64)) Real[count]) {}
+    ~Scratch() { operator delete[](memory, std::align_val_t(64)); }
+    Scratch(const Scratch&) = delete;
+    Real* memory;
+};
+
+// Past the caches, where the results would not stay in them anyway; streaming takes rows that share their alignment.
+template <class Real>
+Store store_of(const Rollout<Real>& rollout) {
+    const Index arrays = (rollout.final_values ? 3 : 2) + bool(rollout.advantages) + bool(rollout.returns);
+    if (rollout.steps * rollout.envs * arrays * Index(sizeof(Real)) < kStreamBytes) return Store::cached;
+    const bool both = rollout.advantages && rollout.returns;
+    const bool alike = !both || (rollout.advantages.step == rollout.returns.step && rollout.advantages.env == rollout.returns.env &&
+                                 (rollout.advantages.data - rollout.returns.data) % (64 / Index(sizeof(Real))) == 0);
+    return alike ? Store::streamed : Store::cached;
+}
+
+template <class Real>
+void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
+    const Store store = store_of(rollout);
+    const Scratch<Real> carry(rollout.envs);
+    spread(rollout.envs, 64, num_threads, [&](Index first, Index last) {
+        for (Index n = first; n < last; n += kSweepColumns)
+            kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry.memory + n, store);
+    });
+}
+
+// Started from any number, the rounded recursion forgets it: after about digits / log2(1 / gamma_lambda) steps the
+// advantages are, bit for bit, what they would have been (measured: after 1.3 times as many at most).
+template <class Real>
+Index warm_up_steps(Real gamma_lambda) {
+    const double forgotten = -std::log2(static_cast<double>(gamma_lambda));
+    const double steps = 1.3 * (sizeof(Real) == 4 ? 24 : 53) / std::max(forgotten, 1e-9);
+    return static_cast<Index>(steps) + 1;
+}
+
+// Every env in `pieces` pieces of `steps` steps; all but its last begin `warm_up` steps early, from 0.
+struct Cut {
+    Index pieces, steps, warm_up;
+};
+
+// The cut that takes the fewest steps of the tile kernel one after the other.
+template <class Real>
+Cut best_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
+    const Index warm_up = rounded_up(warm_up_steps(rollout.gamma_lambda), kBlockSteps);
+    const auto cost = [&](const Cut& cut) {
+        const Index batches = rounded_up(rollout.envs * cut.pieces, kernel.width) / kernel.width;
+        return rounded_up(batches, num_threads) / num_threads * (cut.steps + cut.warm_up);
+    };
+    Cut best = {1, rounded_up(rollout.steps, kBlockSteps), 0};
+    if (rollout.envs >= 2 * kernel.width * num_threads || rollout.steps < 2 * warm_up) return best;
+    for (Index pieces = 2; pieces <= kernel.width * num_threads; ++pieces) {
+        const Index steps = rounded_up((rollout.steps + pieces - 1) / pieces, kBlockSteps);
+        const Cut cut = {(rollout.steps + steps - 1) / steps, steps, warm_up};
+        if (cut.steps >= warm_up && cost(cut) < cost(best)) best = cut;
+    }
+    return best;
+}
+
+// The recursion of one env, step by step, from A_top = carry down, until it meets the advantages that are there already.
+// Returns how many steps that took.
+template <class Real>
+Index redo(const Rollout<Real>& rollout, Index env, Index bottom, Index top, Real& carry) {
+    for (Index t = top - 1; t >= bottom; --t) {
+        const bool ends = *rollout.terminated.at(t, env) != 0;
+        const bool cuts = rollout.truncated && *rollout.truncated.at(t, env) != 0;
+        const Real value = *rollout.values.at(t, env);
+        Real delta = *rollout.rewards.at(t, env);
+        if (!ends) {
+            const Real* next = t + 1 < rollout.steps ? rollout.next_values.at(t, env) : rollout.last_values.at(0, env);
+            if (cuts && rollout.final_values) next = rollout.final_values.at(t, env);
+            delta = delta + rollout.gamma * *next;
+        }
+        delta = delta - value;
+        carry = ends || cuts ? delta : delta + rollout.gamma_lambda * carry;
+        if (rollout.returns) *rollout.returns.at(t, env) = carry + value;
+        if (!rollout.advantages) continue;
+        Real* there = rollout.advantages.at(t, env);
+        if (std::memcmp(there, &carry, sizeof carry) == 0) return top - t;
+        *there = carry;
+    }
+    return top - bottom;
+}
+
+// Every piece must have begun with the very bits that the piece above it ended with; where it did not, it is redone from
+// there. Then all steps have been computed from their true successors: the result is the sequential one.
+template <class Real>
+Index settle(const Rollout<Real>& rollout, const Cut& cut, const Real* started, Real* ended) {
+    Index redone = 0;
+    for (Index env = 0; env < rollout.envs; ++env) {
+        for (Index piece = cut.pieces - 2; piece >= 0; --piece) {
+            const Index lane = env * cut.pieces + piece;
+            if (std::memcmp(&started[lane], &ended[lane + 1], sizeof(Real)) == 0) continue;
+            Real carry = ended[lane + 1];
+            const Index steps = redo(rollout, env, piece * cut.steps, (piece + 1) * cut.steps, carry);
+            if (steps == cut.steps) ended[lane] = carry;
+            redone += steps;
+        }
+    }
+    return redone;
+}
+
+template <class Real>
+Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
+    const Cut cut = best_cut(kernel, rollout, num_threads);
+    const Store store = store_of(rollout);
+    const Index count = rollout.envs * cut.pieces;
+    std::vector<Real> carries(cut.pieces > 1 ? 2 * count : 0);
+    Real *started = carries.data(), *ended = started + count;
+
+    spread(count, kernel.width, num_threads, [&](Index first, Index last) {
+        for (; first < last; first += kernel.width) {
+            const Index width = std::min(kernel.width, last - first);
+            Lane lanes[kMaxLanes];
+            alignas(64) Real carry[kMaxLanes] = {};
+            for (Index i = 0; i < width; ++i)
+                lanes[i] = {(first + i) / cut.pieces, (first + i) % cut.pieces * cut.steps};
+            if (cut.warm_up) kernel.lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, carry, Store::nothing);
+            if (cut.pieces > 1) std::copy_n(carry, width, started + first);
+            kernel.lanes(rollout, lanes, width, 0, cut.steps, carry, store);
+            if (cut.pieces > 1) std::copy_n(carry, width, ended + first);
+        }
+    });
+    return settle(rollout, cut, started, ended);
+}
+
+template <class Real>
+bool worth_threads(const Rollout<Real>& rollout) {
+    return rollout.steps * rollout.envs >= 2 * kStepsPerThread;
+}
+
+// Fills the results; the same bits for every target and every number of threads. Returns how many steps of a trajectory
+// that was cut into pieces had to be redone.
+template <class Real>
+Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads) {
+    const Kernels<Real>& kernel = kernels(target, Real());
+    const Index threads = std::max<Index>(1, std::min(num_threads, rollout.steps * rollout.envs / kStepsPerThread));
+    if (rollout.env_major) return gae_env_major(kernel, rollout, threads);
+    gae_time_major(kernel, rollout, threads);
+    return 0;
+}
+
+}  // namespace fastgae

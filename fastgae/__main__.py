@@ -1,0 +1,8 @@
+"""``python -m fastgae``."""
+
+import sys
+
+from fastgae.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+"""One module per backend, all with the same names.
+
+``version() -> str``
+    What the backend is built on, for people to read.
+``targets() -> tuple[str, ...]``
+    The CPU targets this machine can run, best first; empty where the backend has no variants.
+``gae(rollout, num_threads, target) -> None``
+    Fill ``rollout.advantages`` and ``rollout.returns``; ``target`` is one of ``targets()`` or None for the best.
+``gae_plain(...) -> GAEResult | None``
+    A short cut for plain arrays, from the caller's arguments to the result, or None: take the long way.
+
+Importing a backend module raises ImportError where the backend cannot run.
+"""

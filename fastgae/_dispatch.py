@@ -1,0 +1,145 @@
+"""Name -> backend module, and the settings that choose it. The only place that reads os.environ.
+
+The variables are read once, when fastgae is imported; ENVIRONMENT is the table of them.
+"""
+
+import functools
+import importlib
+import math
+import operator
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+BACKENDS = ("cpp", "numba", "numpy")  # best first
+CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, best first
+MOST_THREADS = 1024  # more are taken as this many
+CHOICES = (*BACKENDS, *(f"cpp:{target}" for target in CPU_TARGETS))
+
+ENVIRONMENT = {
+    "FASTGAE_BACKEND": "backend to use where none is given: "
+    + ", ".join(BACKENDS)
+    + ", or a CPU target such as cpp:avx2",
+    "FASTGAE_CPU": "CPU target of the cpp backend: " + ", ".join(CPU_TARGETS),
+    "FASTGAE_NUM_THREADS": "threads to use where num_threads is not given",
+    "OMP_NUM_THREADS": "the same, where FASTGAE_NUM_THREADS is not set",
+}
+SETTINGS = {name: os.environ.get(name) or None for name in ENVIRONMENT}
+
+
+class BackendUnavailableError(RuntimeError):
+    """The backend that was asked for cannot run here; its cause is chained."""
+
+
+class BackendInfo(NamedTuple):
+    """One backend: its name, what it is built on, the CPU targets it can run (best first), and why it is missing."""
+
+    name: str
+    available: bool
+    version: str | None
+    targets: tuple[str, ...]
+    why_missing: str | None
+
+
+def backends() -> tuple[BackendInfo, ...]:
+    """Every backend, best first: whether it can run here, its version and CPU targets, and where it cannot, why."""
+    return tuple(_info(name) for name in BACKENDS)
+
+
+def _info(name: str) -> BackendInfo:
+    found = _import(name)
+    if isinstance(found, ImportError):
+        return BackendInfo(name, False, None, (), str(found))
+    return BackendInfo(name, True, found.version(), found.targets(), None)
+
+
+@functools.cache
+def _import(name: str) -> ModuleType | ImportError:
+    try:
+        return importlib.import_module(f"fastgae._backends.{name}")
+    except ModuleNotFoundError as error:
+        return error
+    except ImportError as error:
+        # Installed, yet it does not load: something is broken that the user will want to know of.
+        warnings.warn(
+            f"fastgae: the {name} backend is installed but does not load: {error}", RuntimeWarning, stacklevel=2
+        )
+        return error
+
+
+def resolve_backend(backend: str | None) -> tuple[ModuleType, str | None]:
+    """The backend module to call and the CPU target to pass to it (None: its best)."""
+    if backend is not None and not isinstance(backend, str):
+        raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {backend!r}")
+    return _resolve(backend)
+
+
+@functools.cache
+def _resolve(backend: str | None) -> tuple[ModuleType, str | None]:
+    """What was asked for never falls back."""
+    source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
+    if asked is None:
+        asked = next(name for name in BACKENDS if not isinstance(_import(name), ImportError))
+    if asked not in CHOICES:
+        raise ValueError(f"{source}={asked!r} is not a backend: choose one of {', '.join(CHOICES)}")
+    name, _, target = asked.partition(":")
+    module = _import(name)
+    if isinstance(module, ImportError):
+        raise BackendUnavailableError(
+            f"{source}={asked!r}, but the {name} backend cannot run here: {module}"
+        ) from module
+    if name == "cpp" and not target and SETTINGS["FASTGAE_CPU"]:
+        source, asked, target = "FASTGAE_CPU", SETTINGS["FASTGAE_CPU"], SETTINGS["FASTGAE_CPU"]
+        if target not in CPU_TARGETS:
+            raise ValueError(f"FASTGAE_CPU={target!r} is not a CPU target: choose one of {', '.join(CPU_TARGETS)}")
+    if target and target not in module.targets():
+        cause = RuntimeError(f"this build on this CPU runs {', '.join(module.targets())}")
+        raise BackendUnavailableError(f"{source}={asked!r}, but {target} cannot run here: {cause}") from cause
+    return module, target or None
+
+
+def resolve_threads(num_threads: int | None) -> int:
+    """The threads asked for: num_threads > FASTGAE_NUM_THREADS > OMP_NUM_THREADS > 0, which means usable_cpus()."""
+    return _threads_in_environment() if num_threads is None else _positive("num_threads", num_threads)
+
+
+@functools.cache
+def _threads_in_environment() -> int:
+    for name in ("FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"):
+        # OMP_NUM_THREADS may be a list, one number per nesting level.
+        text = (SETTINGS[name] or "").partition(",")[0].strip()
+        if text:
+            return _positive(name, int(text) if text.isdecimal() else text)
+    return 0
+
+
+def _positive(name: str, given: object) -> int:
+    try:
+        number = operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ValueError(f"{name} must be a positive integer, got {given!r}")
+    return min(number, MOST_THREADS)
+
+
+def usable_cpus() -> int:
+    """The CPUs this process may use: its affinity, and the quota of its control group."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(affinity, _cgroup_cpus()))
+
+
+@functools.cache
+def _cgroup_cpus() -> int:
+    # Quota and period, in one file (version 2) or in two; "max" and -1 are no limit.
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
+        except (OSError, ValueError):
+            continue
+        if quota.isdecimal():
+            return math.ceil(int(quota) / int(period))
+    return sys.maxsize

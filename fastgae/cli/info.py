@@ -1,0 +1,150 @@
+"""``fastgae info``: what runs here, what would be used, and why the rest is missing."""
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+import fastgae
+from fastgae import _dispatch
+from fastgae.cli.options import Formatter
+
+if TYPE_CHECKING:
+    from fastgae.cli.options import Commands
+
+EXAMPLES = """\
+examples:
+  fastgae info                          for people
+  fastgae info --json                   for programs
+  FASTGAE_BACKEND=numpy fastgae info    what a setting changes
+"""
+
+T = TypeVar("T")
+
+
+def add_parser(commands: "Commands") -> None:
+    parser = commands.add_parser(
+        "info",
+        help="versions, backends, CPU targets, threads and environment variables",
+        description="What runs here, what would be used by default, and why the rest is missing.",
+        epilog=EXAMPLES,
+        formatter_class=Formatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    facts = gather()
+    print(json.dumps(facts, indent=2) if args.json else text(facts))
+    return 0
+
+
+def gather() -> dict[str, Any]:
+    """Everything that `info` says. A setting that cannot be honoured is one of ``problems``, not an exception."""
+    problems: list[str] = []
+
+    def attempt(resolve: Callable[[], T]) -> T | None:
+        try:
+            return resolve()
+        except (ValueError, fastgae.BackendUnavailableError) as error:
+            if str(error) not in problems:
+                problems.append(str(error))
+            return None
+
+    return {
+        "fastgae": fastgae.__version__,
+        "location": str(Path(fastgae.__file__).parent),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "numpy": np.__version__,
+        "numba": _installed("numba"),
+        "default_backend": attempt(partial(_resolved, None)),
+        "num_threads": attempt(lambda: _dispatch.resolve_threads(None) or _dispatch.usable_cpus()),
+        "backends": [
+            {**backend._asdict(), "target": attempt(partial(_chosen_target, backend.name)) if backend.targets else None}
+            for backend in fastgae.backends()
+        ],
+        "environment": {
+            name: {"value": _dispatch.SETTINGS[name], "meaning": meaning}
+            for name, meaning in _dispatch.ENVIRONMENT.items()
+        },
+        "problems": problems,
+    }
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _resolved(backend: str | None) -> dict[str, str | None]:
+    module, target = _dispatch.resolve_backend(backend)
+    return {"name": module.__name__.rpartition(".")[2], "target": target or next(iter(module.targets()), None)}
+
+
+def _chosen_target(backend: str) -> str | None:
+    return _resolved(backend)["target"]
+
+
+def text(facts: dict[str, Any]) -> str:
+    default = facts["default_backend"]
+    sections = [
+        _columns(
+            [
+                ("fastgae", f"{facts['fastgae']} in {facts['location']}"),
+                ("python", f"{facts['python']} on {facts['platform']}"),
+                ("numpy", facts["numpy"]),
+                ("numba", facts["numba"] or "not installed"),
+            ]
+        ),
+        _columns(
+            [
+                ("backend", "runs", "CPU targets", "built on, or why it is missing"),
+                *(
+                    (
+                        backend["name"],
+                        "yes" if backend["available"] else "no",
+                        " ".join(f"[{t}]" if t == backend["target"] else t for t in backend["targets"]) or "-",
+                        backend["version"] if backend["available"] else _indented(backend["why_missing"]),
+                    )
+                    for backend in facts["backends"]
+                ),
+            ]
+        ),
+        _columns(
+            [
+                ("default backend", ":".join(filter(None, default.values())) if default else "none: see problems"),
+                ("threads", str(facts["num_threads"] or "none: see problems")),
+            ]
+        ),
+        _columns(
+            [
+                ("environment variable", "value", "meaning"),
+                *((name, v["value"] or "not set", v["meaning"]) for name, v in facts["environment"].items()),
+            ]
+        ),
+    ]
+    if facts["problems"]:
+        sections.append("\n".join(["problems", *(f"  {_indented(problem)}" for problem in facts["problems"])]))
+    return "\n\n".join(sections)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[-1] = 0
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _indented(message: str) -> str:
+    return "\n    ".join(message.splitlines())

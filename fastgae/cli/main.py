@@ -1,0 +1,49 @@
+"""``fastgae COMMAND``: the parser, and what becomes of errors."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import fastgae
+from fastgae.cli import demo, info
+from fastgae.cli.options import CommandError, Formatter
+
+EXAMPLES = """\
+examples:
+  fastgae info                                    what runs here, and what is missing
+  fastgae demo                                    a real rollout, computed on every backend
+  fastgae demo --env Pendulum-v1 --num-steps 256 --plot pendulum.png
+
+`python -m fastgae` is the same command where `fastgae` is not on the PATH.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line that names the option, without the usage that would push it off the screen."""
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _Parser(
+        prog="fastgae",
+        description="Advantages and value targets from reinforcement-learning rollouts.",
+        epilog=EXAMPLES,
+        formatter_class=Formatter,
+    )
+    parser.add_argument("--version", action="version", version=f"fastgae {fastgae.__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    info.add_parser(commands)
+    demo.add_parser(commands)
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        return int(args.run(args))
+    except CommandError as error:
+        print(f"fastgae {args.command}: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,66 @@
+"""What the options of a command may be."""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = argparse._SubParsersAction[Any]
+
+PLOT_SUFFIXES = (".png", ".pdf", ".svg")
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Examples as they are written."""
+
+
+class CommandError(Exception):
+    """Ends the command with one line on stderr and this exit code."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(" ".join(message.split()))
+        self.exit_code = exit_code
+
+
+def positive(text: str) -> int:
+    return _integer(text, 1, "a positive integer")
+
+
+def non_negative(text: str) -> int:
+    return _integer(text, 0, "an integer of 0 or more")
+
+
+def _integer(text: str, least: int, expected: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+    return number
+
+
+def unit_interval(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number <= 1.0:
+        raise argparse.ArgumentTypeError(f"expected a number in [0, 1], got {text!r}")
+    return number
+
+
+def plot_file(text: str) -> Path:
+    """A file that a plot can be written to: checked first, so that no work is lost to a typing error."""
+    path = Path(text)
+    if path.suffix.lower() not in PLOT_SUFFIXES:
+        raise argparse.ArgumentTypeError(f"expected a file name that ends in {', '.join(PLOT_SUFFIXES)}, got {text!r}")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no directory {str(path.parent)!r}")
+    try:
+        with path.open("ab") if path.exists() else tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not writable ({error.strerror})") from error
+    return path

@@ -1,0 +1,168 @@
+"""A real rollout from a vectorised Gymnasium environment, and a value function fitted to it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces.utils import flatten
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import iterate
+from numpy.typing import NDArray
+
+import fastgae
+
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+Values = Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True)
+class CollectedRollout:
+    """T steps of N environments; observations are flat vectors of D numbers."""
+
+    observations: Floats  # (T, N, D): what the policy saw at each step
+    rewards: Floats  # (T, N)
+    terminated: Flags  # (T, N)
+    truncated: Flags  # (T, N)
+    last_observations: Floats  # (N, D): what it would see next
+    final_observations: Floats  # (number of truncated steps, D): where they ended, in C order of `truncated`
+
+    def arguments(self, values: Values) -> dict[str, Any]:
+        """What `fastgae.gae` is called with. Every value comes from an observation before the reset."""
+        return {
+            "rewards": self.rewards,
+            "values": values(self.observations),
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+            "last_values": values(self.last_observations),
+            "final_values": values(self.final_observations),
+        }
+
+
+def make_envs(env_id: str, num_envs: int) -> VectorEnv[Any, Any, Any]:
+    # SAME_STEP: every row is a real step, and the observation that ended an episode comes with it. Under NEXT_STEP,
+    # Gymnasium's default, the row after it would be a reset that no policy chose and no estimator may see.
+    envs = gymnasium.make_vec(
+        env_id,
+        num_envs=num_envs,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},
+    )
+    if not envs.single_observation_space.is_np_flattenable:
+        envs.close()
+        raise ValueError(f"its observations, {envs.single_observation_space}, are not vectors of one length")
+    return envs
+
+
+def collect(
+    envs: VectorEnv[Any, Any, Any],
+    num_steps: int,
+    seed: int,
+    track: Callable[[Iterable[int]], Iterable[int]] = iter,
+) -> CollectedRollout:
+    """Follow the uniformly random policy; ``track`` wraps the loop to show its progress."""
+    if envs.metadata["autoreset_mode"] != AutoresetMode.SAME_STEP:
+        raise ValueError(f"expected environments in SAME_STEP mode, got {envs.metadata['autoreset_mode']}")
+    space = envs.single_observation_space
+
+    def flat(batch: Any) -> Floats:
+        return np.array([flatten(space, one) for one in iterate(envs.observation_space, batch)], np.float32)
+
+    batch, _ = envs.reset(seed=seed)
+    envs.action_space.seed(seed)
+    current = flat(batch)
+    shape = (num_steps, envs.num_envs)
+    observations = np.empty((*shape, current.shape[1]), np.float32)
+    rewards = np.empty(shape, np.float32)
+    terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
+    final_observations = []
+    for t in track(range(num_steps)):
+        observations[t] = current
+        batch, rewards[t], terminated[t], truncated[t], info = envs.step(envs.action_space.sample())
+        current = flat(batch)
+        final_observations += [flatten(space, info["final_obs"][n]) for n in np.flatnonzero(truncated[t])]
+    return CollectedRollout(
+        observations,
+        rewards,
+        terminated,
+        truncated,
+        last_observations=current,
+        final_observations=np.array(final_observations, np.float32).reshape(-1, current.shape[1]),
+    )
+
+
+class ValueFunction:
+    """V(s) = w . phi(s), phi(s) = (1, cos(W z + b)): random Fourier features of the standardised observation z.
+
+    The features approximate a Gaussian kernel (Rahimi and Recht, "Random Features for Large-Scale Kernel Machines",
+    2007) whose width is the typical distance between two observations.
+    """
+
+    num_features = 128
+    ridge = 1e-2  # relative to the number of observations
+    most_observations = 16_384  # to fit 129 weights to; more would only take longer
+
+    def __init__(self, observations: Floats, seed: int) -> None:
+        flat = observations.reshape(-1, observations.shape[-1])
+        dimensions = flat.shape[1]
+        self._generator = np.random.default_rng(seed)
+        self._mean = flat.mean(0, np.float64)
+        deviation = flat.std(0, dtype=np.float64)
+        self._scale = np.sqrt(dimensions) * np.where(deviation > 0, deviation, 1.0)
+        self._frequencies = self._generator.standard_normal((dimensions, self.num_features))
+        self._phases = self._generator.uniform(0.0, 2.0 * np.pi, self.num_features)
+        self._weights = np.zeros(1 + self.num_features)
+
+    def __call__(self, observations: Floats) -> Floats:
+        flat = observations.reshape(-1, observations.shape[-1])
+        # In blocks, because the features take far more memory than the observations.
+        blocks = np.array_split(flat, 1 + len(flat) // 4096)
+        values = np.concatenate([self._features(block) @ self._weights for block in blocks])
+        return values.astype(np.float32).reshape(observations.shape[:-1])
+
+    def _features(self, observations: Floats) -> NDArray[np.float64]:
+        waves = np.cos((observations - self._mean) / self._scale @ self._frequencies + self._phases)
+        return np.hstack([np.ones((len(waves), 1)), waves])
+
+    def fit(self, rollout: CollectedRollout, gamma: float, most_iterations: int = 200) -> float:
+        """Ridge regression on the discounted returns.
+
+        Returns the explained variance, 1 - Var(returns - V) / Var(returns); NaN where the returns do not vary.
+
+        A return that the rollout cuts off, at a truncation or at the last row, goes on with V itself, so the fit is
+        repeated until V and its targets agree.
+        """
+        flat = rollout.observations.reshape(-1, rollout.observations.shape[-1])
+        chosen = self._generator.permutation(len(flat))[: self.most_observations]
+        features = self._features(flat[chosen])
+        penalty = np.full(features.shape[1], self.ridge * len(features))
+        penalty[0] = 0.0
+        regression = np.linalg.solve(features.T @ features + np.diag(penalty), features.T)
+        returns = self._discounted_returns(rollout, gamma)
+        for _ in range(most_iterations):
+            self._weights = regression @ returns.ravel()[chosen]
+            previous, returns = returns, self._discounted_returns(rollout, gamma)
+            if np.allclose(returns, previous, rtol=1e-5, atol=0.0):
+                break
+        if np.allclose(returns, returns.flat[0], rtol=1e-4, atol=0.0):
+            return float("nan")
+        unexplained = (returns - self(rollout.observations)).var(dtype=np.float64)
+        return float(1.0 - unexplained / returns.var(dtype=np.float64))
+
+    def _discounted_returns(self, rollout: CollectedRollout, gamma: float) -> Floats:
+        """The returns of lambda = 1: discounted rewards, then V where the episode was cut."""
+        # On the reference backend, so that no setting changes what the backends are compared on. Under lambda = 1 the
+        # values along the way cancel, so they need not be computed.
+        return fastgae.gae(
+            rollout.rewards,
+            np.zeros_like(rollout.rewards),
+            rollout.terminated,
+            rollout.truncated,
+            last_values=self(rollout.last_observations),
+            final_values=self(rollout.final_observations),
+            gamma=gamma,
+            gae_lambda=1.0,
+            backend="numpy",
+        ).returns

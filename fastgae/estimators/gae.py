@@ -1,0 +1,136 @@
+"""Generalized Advantage Estimation."""
+
+from numpy.typing import ArrayLike
+
+from fastgae import _dispatch
+from fastgae._canonical import GAEResult, Output, canonical_rollout
+
+
+def gae(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike | None = None,
+    *,
+    last_values: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+    gamma: float = 0.99,
+    gae_lambda: float = 0.95,
+    time_axis: int = 0,
+    out: Output | None = None,
+    num_threads: int | None = None,
+    backend: str | None = None,
+) -> GAEResult:
+    r"""Advantages and value targets of a rollout by Generalized Advantage Estimation.
+
+    ::
+
+        delta_t = (r_t + gamma V'_t) - V_t       the bootstrap gamma V'_t only where not terminated_t
+        A_t     = delta_t + gamma lambda A_{t+1} the second term only where not (terminated_t or truncated_t)
+        R_t     = A_t + V_t                      A_T = 0
+
+    Every operation is rounded on its own, in this order, in the working dtype; gamma lambda is the float64 product
+    rounded once. A closed gate leaves its term out: what lies behind it, NaN included, has no effect. The result is
+    the same bits on every backend, CPU target, thread count and memory layout.
+
+    Parameters
+    ----------
+    rewards : array of shape (T, N), (T,), or any rank with time along ``time_axis``
+        Reward of each step. float32 stays float32 and float64 stays float64; a mix with the other arrays promotes as
+        NumPy does; integers become float64.
+    values : array like ``rewards``, or one longer along time
+        V(s_t). The extra row is V of the state after the last step.
+    terminated : array like ``rewards``; bool, or numbers that are 0 or 1
+        The step ended the episode for good: the flag of step t as ``env.step`` returns it with the reward of step t.
+    truncated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
+        The step ended the episode by a limit: its next state still has a value. Needs ``final_values`` or
+        ``next_values``. ``terminated`` wins where both are set.
+    last_values : array of ``rewards``' shape without time
+        V of the state after the last step. Exactly one of this, ``next_values`` and a longer ``values`` is given.
+    next_values : array like ``rewards``
+        V(s_{t+1}) of every step, from the observation before any reset.
+    final_values : array, optional
+        V(final observation) of the truncated steps: 1-D with one entry per True of ``truncated``, in C order of the
+        array as given; or like ``rewards``, read only where ``truncated``.
+    gamma, gae_lambda : float in [0, 1]
+        Discount per step, and the decay of the trace.
+    time_axis : int
+        The axis of ``rewards`` that is time.
+    out : (advantages, returns), optional
+        Arrays of ``rewards``' shape and the working dtype to fill; either may be None and is then not computed. They
+        may overlap an input, but not each other.
+    num_threads : int, optional
+        At most this many threads; None: ``FASTGAE_NUM_THREADS``, ``OMP_NUM_THREADS``, or the CPUs this process may use.
+    backend : str, optional
+        "cpp", "numba", "numpy", or a CPU target such as "cpp:avx2"; None: ``FASTGAE_BACKEND``, or the best available.
+
+    Returns
+    -------
+    GAEResult
+        ``(advantages, returns)``, arrays of ``rewards``' shape and memory order in the working dtype, in the units of
+        the rewards.
+
+    Raises
+    ------
+    ValueError
+        An argument has a wrong shape or value, or the bootstrap is missing, doubled or undefined.
+    TypeError
+        An argument is of a kind that cannot be used: a masked array, complex or 16-bit numbers, an ``out`` of another
+        dtype.
+    BackendUnavailableError
+        The backend that was asked for cannot run here.
+
+    Notes
+    -----
+    Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation", 2016 (equation 16),
+    with the gates of Pardo et al., "Time Limits in Reinforcement Learning", 2018.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> rewards = np.ones((3, 2), np.float32)
+    >>> values = np.zeros((4, 2), np.float32)
+    >>> terminated = np.array([[0, 0], [0, 1], [0, 0]], bool)
+    >>> fastgae.gae(rewards, values, terminated, gamma=0.5, gae_lambda=1.0).returns
+    array([[1.75, 1.5 ],
+           [1.5 , 1.  ],
+           [1.  , 1.  ]], dtype=float32)
+    """
+    module, target = _dispatch.resolve_backend(backend)
+    threads = _dispatch.resolve_threads(num_threads)
+    result: GAEResult | None = module.gae_plain(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values,
+        next_values,
+        final_values,
+        gamma,
+        gae_lambda,
+        time_axis,
+        out,
+        threads,
+        target,
+        GAEResult,
+        _dispatch.usable_cpus,
+    )
+    if result is not None:
+        return result
+    rollout, outputs = canonical_rollout(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values=last_values,
+        next_values=next_values,
+        final_values=final_values,
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        time_axis=time_axis,
+        out=out,
+    )
+    if rollout.rewards.size:
+        module.gae(rollout, threads or _dispatch.usable_cpus(), target)
+    return outputs.result()

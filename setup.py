@@ -1,0 +1,98 @@
+"""Builds fastgae._core; everything else is in pyproject.toml.
+
+FASTGAE_BUILD_EXT=auto      build it; if that fails, say so loudly and make a pure wheel that carries the reason
+FASTGAE_BUILD_EXT=require   build it or fail (the default under cibuildwheel)
+FASTGAE_BUILD_EXT=never     a pure wheel
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pybind11.setup_helpers import Pybind11Extension, build_ext
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+
+MODE = os.environ.get("FASTGAE_BUILD_EXT") or ("require" if os.environ.get("CIBUILDWHEEL") else "auto")
+if MODE not in ("auto", "require", "never"):
+    sys.exit(f"FASTGAE_BUILD_EXT={MODE!r}: expected auto, require or never")
+
+# One rounding per operation on every platform: no contraction into fused multiply-adds, no unsafe mathematics.
+if sys.platform == "win32":
+    compile_args, link_args = ["/O2", "/fp:precise"], []
+else:
+    compile_args = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-pthread"]
+    link_args = ["-pthread"]
+
+core = Pybind11Extension(
+    "fastgae._core",
+    ["csrc/bindings.cpp", "csrc/targets.cpp"],
+    depends=["setup.py", *sorted(str(path) for kind in ("*.hpp", "*.inl") for path in Path("csrc").glob(kind))],
+    cxx_std=17,
+    extra_compile_args=compile_args,
+    extra_link_args=link_args,
+)
+
+
+@contextmanager
+def recorded(output: list[str]) -> Iterator[None]:
+    """What this process and the compilers it starts print is shown when it is over, and kept."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    stdout, stderr = os.dup(1), os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for saved, descriptor in ((stdout, 1), (stderr, 2)):
+                os.dup2(saved, descriptor)
+                os.close(saved)
+            log.seek(0)
+            output.append(log.read().decode(errors="replace"))
+            sys.stderr.write(output[-1])
+
+
+class BuildExt(build_ext):
+    def run(self) -> None:
+        library = Path(self.get_ext_fullpath(core.name))
+        note = library.with_name("_build_failure.txt")
+        note.unlink(missing_ok=True)
+        if MODE == "require":
+            return super().run()
+        reason = "FASTGAE_BUILD_EXT=never"
+        if MODE == "auto":
+            output: list[str] = []
+            try:
+                with recorded(output):
+                    super().run()
+                return None
+            except Exception as error:
+                lines = [*output[0].splitlines(), f"{type(error).__name__}: {error}"][-20:]
+                # Of a compiler's command line both ends say enough.
+                reason = "\n".join(line if len(line) <= 200 else f"{line[:100]} ... {line[-95:]}" for line in lines)
+                loud = "!" * 78
+                print(f"\n{loud}\nfastgae is built WITHOUT its compiled backend:\n{reason}\n{loud}\n", file=sys.stderr)
+        # A library of an earlier build must not survive, neither in the wheel nor in the tree of an editable install.
+        library.unlink(missing_ok=True)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(reason + "\n", encoding="utf-8")
+        self.extensions = self.distribution.ext_modules = []
+        return None
+
+
+class BdistWheel(bdist_wheel):
+    def run(self) -> None:
+        # The tag depends on whether the extension builds, so build it before the tag is chosen.
+        self.run_command("build_ext")
+        self.root_is_pure = not self.distribution.has_ext_modules()
+        super().run()
+
+
+setup(ext_modules=[core], cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel})

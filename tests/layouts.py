@@ -1,0 +1,190 @@
+"""The memory layouts that the exactness tests hand over: the same numbers in another shape or memory."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cases import Case
+
+
+def poisoned(shape, dtype):
+    """Memory that must be neither read nor written: NaN, and True for flags."""
+    return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 1, dtype)
+
+
+# --- memory: an array -> the same array elsewhere; time is its time axis, None where it has none ----------------------
+
+
+def as_c(array, time):
+    return np.array(array, order="C")
+
+
+def as_fortran(array, time):
+    return np.array(array, order="F")
+
+
+def sliced(array, time):
+    """Every second element along every axis."""
+    view = poisoned([2 * n + 1 for n in array.shape], array.dtype)[tuple(slice(1, 2 * n + 1, 2) for n in array.shape)]
+    view[...] = array
+    return view
+
+
+def padded(array, time):
+    """Rows of a wider block: unit stride along the last axis only."""
+    view = poisoned((*array.shape[:-1], array.shape[-1] + 3), array.dtype)[..., 1:-2]
+    view[...] = array
+    return view
+
+
+def reversed_axes(of_time, of_envs):
+    def place(array, time):
+        axes = tuple(axis for axis in range(array.ndim) if (of_time if axis == time else of_envs))
+        return np.flip(np.flip(array, axes).copy(), axes)
+
+    return place
+
+
+def broadcast(along_time):
+    def place(array, time):
+        if array.ndim == 1 and time is not None:  # sparse final_values have no envs that could share one number
+            return array.copy()
+        axes = [axis for axis in range(array.ndim) if (axis == time) == along_time]
+        one = array[tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(array.ndim))].copy()
+        return np.broadcast_to(one, array.shape)
+
+    return place
+
+
+def unaligned(array, time):
+    memory = np.zeros(array.nbytes + 1, np.uint8)
+    view = memory[1:].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def byteswapped(array, time):
+    swapped = (np.dtype(np.int16) if array.dtype == bool else array.dtype).newbyteorder("S")
+    return array.astype(swapped)
+
+
+def readonly(array, time):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def transposed_envs(array, time):
+    """The axes that are not time lie in memory in the opposite order."""
+    envs = [axis for axis in range(array.ndim) if axis != time]
+    order = ([] if time is None else [time]) + envs[::-1]
+    return np.transpose(np.transpose(array, order).copy(), np.argsort(order))
+
+
+# --- shape: a (T, N) array or an (N,) row -> the caller's shape -------------------------------------------------------
+
+
+def matrix(array):
+    return array
+
+
+def env_major(array):
+    return array.T
+
+
+def vector(array):
+    return array[..., 0]
+
+
+def cube(time_axis):
+    def shape(array):
+        split = array.reshape(*array.shape[:-1], 2, array.shape[-1] // 2)
+        return np.moveaxis(split, 0, time_axis) if array.ndim == 2 else split
+
+    return shape
+
+
+@dataclass(frozen=True)
+class Layout:
+    name: str
+    place: Callable
+    shape: Callable = matrix
+    time_axis: int = 0
+    env_axes: int = 1
+
+    def size(self, size):
+        """The (T, N) that a case of about this size has when its arrays are shaped like this."""
+        return size[0], size[1] * self.env_axes or 1
+
+    def placed(self, name, array, time):
+        place = MIXED[sum(map(ord, name)) % len(MIXED)] if self.place is mixed else self.place
+        return place(array, time) if array.ndim else array.copy()
+
+    def arranged(self, name, array):
+        """The caller's array."""
+        shaped = self.shape(array)
+        return self.placed(name, shaped, None if array.ndim == 1 else self.time_axis % shaped.ndim)
+
+    def arguments(self, case: Case):
+        """The keyword arguments of fastgae.gae, and the plain case that they stand for."""
+        given = case.mapped(self.arranged)
+        plain = given.mapped(self.plain)
+        arguments = given.arguments()
+        if case.sparse:
+            finals = arguments["final_values"][arguments["truncated"].astype(bool)]
+            arguments["final_values"] = self.placed("final_values", finals, 0)
+        return {**arguments, "time_axis": self.time_axis}, dataclasses.replace(plain, sparse=False)
+
+    def plain(self, name, array):
+        """The (T, N) array, or the (N,) row, of the caller's array: C-contiguous, native."""
+        native = np.dtype(bool) if name in ("terminated", "truncated") else array.dtype.newbyteorder("=")
+        if name != "last_values":
+            array = np.moveaxis(array, self.time_axis, 0)
+            return np.array(array.reshape(array.shape[0], -1), native, order="C")
+        return np.array(array.reshape(-1), native)
+
+
+def mixed(array, time):
+    raise NotImplementedError("Layout.placed chooses one of MIXED by the name of the array")
+
+
+MIXED = (as_c, as_fortran, sliced, reversed_axes(True, False), unaligned, byteswapped, padded)
+
+LAYOUTS = [
+    Layout("c", as_c),
+    Layout("fortran", as_fortran),
+    Layout("sliced", sliced),
+    Layout("padded", padded),
+    Layout("negative_time", reversed_axes(True, False)),
+    Layout("negative_env", reversed_axes(False, True)),
+    Layout("negative_both", reversed_axes(True, True)),
+    Layout("broadcast_time", broadcast(along_time=True)),
+    Layout("broadcast_env", broadcast(along_time=False)),
+    Layout("unaligned", unaligned),
+    Layout("byteswapped", byteswapped),
+    Layout("readonly", readonly),
+    Layout("mixed", mixed),
+    Layout("env_major", as_c, env_major, 1),
+    Layout("env_major_padded", padded, env_major, -1),
+    Layout("env_major_sliced", sliced, env_major, 1),
+    Layout("env_major_negative_time", reversed_axes(True, False), env_major, 1),
+    Layout("env_major_negative_env", reversed_axes(False, True), env_major, 1),
+    Layout("env_major_mixed", mixed, env_major, 1),
+    Layout("vector", as_c, vector, env_axes=0),
+    Layout("vector_sliced", sliced, vector, -1, 0),
+    Layout("vector_negative", reversed_axes(True, False), vector, env_axes=0),
+    Layout("cube_time_0", as_c, cube(0), env_axes=2),
+    Layout("cube_time_1", as_c, cube(1), 1, env_axes=2),
+    Layout("cube_time_2", as_c, cube(2), -1, env_axes=2),
+    Layout("cube_sliced", padded, cube(0), env_axes=2),
+    Layout("cube_fortran", as_fortran, cube(1), 1, env_axes=2),
+    Layout("cube_transposed", transposed_envs, cube(0), env_axes=2),
+    Layout("cube_mixed", mixed, cube(1), 1, env_axes=2),
+]
+
+# Read and written in place by the kernels, so that every size matters.
+IN_PLACE = ["c", "padded", "negative_time", "env_major", "env_major_padded", "env_major_negative_env", "vector"]
+# One of every kind, for tests that multiply with much else.
+SOME = ["c", "sliced", "mixed", "env_major", "env_major_padded", "vector", "cube_time_1"]

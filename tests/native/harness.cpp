@@ -1,0 +1,191 @@
+// Runs the kernels without Python: every target, dtype, layout, flag, output and number of threads, on heap blocks of exactly
+// the size that the views cover, and compares with a scalar loop bit for bit. Meant to be built under sanitizers.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "../../csrc/parallel.hpp"
+
+namespace {
+
+using fastgae::Index;
+using fastgae::View;
+
+// A small generator and a table of numbers: under a thread sanitizer the library's own take most of the time.
+std::uint64_t random_state = 20240607;
+
+Index below(Index n) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<Index>((random_state >> 33) % static_cast<std::uint64_t>(n));
+}
+
+// A (T, N) matrix in a block of its own that ends, at either side, where the matrix does.
+template <class Element>
+struct Matrix {
+    std::unique_ptr<Element[]> block;
+    View<Element> view;
+    Index steps = 0, envs = 0;
+
+    Matrix(Index steps_, Index envs_, bool env_major) : steps(steps_), envs(envs_) {
+        const Index inner = env_major ? steps : envs, outer = env_major ? envs : steps;
+        const Index room = inner + (below(2) ? below(5) : 0);
+        const Index stride = below(4) == 0 ? -room : room;
+        const Index covered = steps && envs ? (outer - 1) * room + inner : 0;
+        const Index shift = below(3);  // off the alignment of a vector
+        block.reset(new Element[covered + shift]());
+        view.data = block.get() + shift + (stride < 0 && covered ? (outer - 1) * room : 0);
+        view.step = env_major ? 1 : stride;
+        view.env = env_major ? stride : 1;
+    }
+
+    template <class Make>
+    void fill(Make make) {
+        for (Index t = 0; t < steps; ++t)
+            for (Index n = 0; n < envs; ++n) *view.at(t, n) = make(t, n);
+    }
+
+    View<const Element> read() const { return {view.data, view.step, view.env}; }
+};
+
+// NaN, infinity and what rounds in its own way are among the numbers of some problems only: they outlive all others.
+bool special_numbers = false;
+
+template <class Real>
+Real number() {
+    static const std::vector<Real> table = [] {
+        using Limits = std::numeric_limits<Real>;
+        std::vector<Real> numbers = {Limits::infinity(), Limits::quiet_NaN(), Limits::max(), Limits::min() / 4, 0, -Real(0)};
+        std::mt19937 bits(7);
+        std::normal_distribution<double> normal;
+        while (numbers.size() < 1024) numbers.push_back(static_cast<Real>(normal(bits)));
+        return numbers;
+    }();
+    return table[special_numbers ? below(1024) : 4 + below(1020)];
+}
+
+// NaN payloads are not promised.
+template <class Real>
+bool same(Real a, Real b) {
+    return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+struct Problem {
+    Index steps, envs;
+    bool env_major, truncated, final_values, advantages, returns;
+    int flags;  // 0 none, 1 all, 2 first row, 3 last row, 4 random
+    Index num_threads;
+};
+
+bool ends(const Problem& problem, Index t) {
+    switch (problem.flags) {
+        case 0: return false;
+        case 1: return true;
+        case 2: return t == 0;
+        case 3: return t == problem.steps - 1;
+        default: return below(4) == 0;
+    }
+}
+
+template <class Real>
+void check(const fastgae::Target& target, const Problem& problem) {
+    const Index steps = problem.steps, envs = problem.envs;
+    const bool env_major = problem.env_major;
+    special_numbers = below(2) == 0;
+    const auto real = [](Index, Index) { return number<Real>(); };
+    Matrix<Real> rewards(steps, envs, env_major), values(steps, envs, env_major), next_values(steps - 1, envs, env_major);
+    Matrix<Real> last_values(1, envs, false), final_values(steps, envs, env_major);
+    Matrix<Real> advantages(steps, envs, env_major), returns(steps, envs, env_major);
+    Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major);
+    rewards.fill(real);
+    values.fill(real);
+    next_values.fill(real);
+    last_values.fill(real);
+    final_values.fill(real);
+    const auto flag = [&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); };
+    terminated.fill(flag);
+    truncated.fill(flag);
+    const auto poison = [](Index, Index) { return std::numeric_limits<Real>::signaling_NaN(); };
+    advantages.fill(poison);
+    returns.fill(poison);
+
+    fastgae::Rollout<Real> rollout;
+    rollout.steps = steps;
+    rollout.envs = envs;
+    rollout.env_major = env_major;
+    rollout.rewards = rewards.read();
+    rollout.values = values.read();
+    rollout.next_values = next_values.read();
+    rollout.last_values = last_values.read();
+    rollout.terminated = terminated.read();
+    if (problem.truncated) rollout.truncated = truncated.read();
+    if (problem.truncated && problem.final_values) rollout.final_values = final_values.read();
+    rollout.gamma = Real(0.99);
+    rollout.gamma_lambda = Real(0.99 * 0.95);
+    if (problem.advantages) rollout.advantages = advantages.view;
+    if (problem.returns) rollout.returns = returns.view;
+    fastgae::gae(target, rollout, problem.num_threads);
+
+    for (Index n = 0; n < envs; ++n) {
+        Real following = 0;
+        for (Index t = steps - 1; t >= 0; --t) {
+            const bool ended = *terminated.view.at(t, n) != 0, cut = problem.truncated && *truncated.view.at(t, n) != 0;
+            Real next = t == steps - 1 ? *last_values.view.at(0, n) : *next_values.view.at(t, n);
+            if (cut && problem.final_values) next = *final_values.view.at(t, n);
+            Real delta = *rewards.view.at(t, n);
+            if (!ended) delta = delta + rollout.gamma * next;
+            delta = delta - *values.view.at(t, n);
+            following = ended || cut ? delta : delta + rollout.gamma_lambda * following;
+            const Real sum = following + *values.view.at(t, n);
+            const bool right = (!problem.advantages || same(*advantages.view.at(t, n), following)) &&
+                               (!problem.returns || same(*returns.view.at(t, n), sum));
+            if (!right) {
+                std::printf("%s f%zu: steps %td envs %td env_major %d truncated %d final %d outputs %d %d flags %d threads %td: "
+                            "wrong at t %td n %td\n",
+                            target.name, 8 * sizeof(Real), steps, envs, env_major, problem.truncated, problem.final_values,
+                            problem.advantages, problem.returns, problem.flags, problem.num_threads, t, n);
+                std::exit(1);
+            }
+        }
+    }
+}
+
+void check_both(const fastgae::Target& target, const Problem& problem) {
+    check<float>(target, problem);
+    check<double>(target, problem);
+}
+
+Problem random_problem(Index steps, Index envs, Index num_threads) {
+    const Index outputs = below(4);
+    return {steps, envs, below(2) == 0, below(3) != 0, below(2) == 0, outputs != 1, outputs != 2, int(below(5)), num_threads};
+}
+
+}  // namespace
+
+// harness [problems [threads]]: so many small random problems for each target, some long ones, and large ones with threads.
+int main(int argc, char** argv) {
+    const int problems = argc > 1 ? std::atoi(argv[1]) : 2000;
+    const Index most_threads = argc > 2 ? std::atoi(argv[2]) : 7;
+    const Index edges[] = {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 127, 128, 129, 130};
+    const Index count = sizeof edges / sizeof *edges;
+    for (const fastgae::Target* target = fastgae::targets; target->name; ++target) {
+        if (!target->supported()) continue;
+        for (int i = 0; i < problems; ++i) check_both(*target, random_problem(edges[below(count)], edges[below(count)], 1));
+        for (int i = 0; i < problems / 20; ++i) check_both(*target, random_problem(200 + below(3000), 1 + below(9), 1));
+        for (const Index num_threads : {2, 3, 7}) {
+            if (num_threads > most_threads) break;
+            const Index area = num_threads * fastgae::kStepsPerThread;
+            for (const bool env_major : {false, true}) {
+                const Index envs = (env_major ? 3 : 65) * num_threads;
+                Problem problem = random_problem(area / envs + 1, envs, num_threads);
+                problem.env_major = env_major;
+                env_major == (num_threads == 3) ? check<float>(*target, problem) : check<double>(*target, problem);
+            }
+        }
+        std::printf("%s: right\n", target->name);
+    }
+}

@@ -1,0 +1,167 @@
+"""The rules of the house: who may import whom, who may look outside, and what an import may cost."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import fastgae
+from conftest import BACKENDS
+
+PACKAGE = Path(fastgae.__file__).parent
+CSRC = Path(__file__).parents[1] / "csrc"
+
+# Data walks one way, and so do imports: a layer may import those after it, never those before it.
+LAYERS = ["", "cli", "estimators", "_dispatch", "_backends", "_canonical", "_core"]
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py"))
+
+
+def module_name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path):
+    """The modules that a file imports, at its top or inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            for name in node.names:
+                inner = f"{node.module}.{name.name}"
+                path_of_inner = PACKAGE.parent.joinpath(*inner.split("."))
+                is_module = path_of_inner.is_dir() or path_of_inner.with_suffix(".py").exists()
+                yield inner if is_module else node.module
+
+
+def layer(module):
+    """Its place in LAYERS; None for what is not of this package. Files beside the package itself are its front door."""
+    package, _, rest = module.partition(".")
+    if package != "fastgae":
+        return None
+    first = rest.partition(".")[0]
+    return LAYERS.index(first) if first in LAYERS else 0
+
+
+def test_there_are_sources():
+    names = {module_name(path) for path in SOURCES}
+    assert {"fastgae", "fastgae._canonical", "fastgae._dispatch", "fastgae._backends.numpy"} <= names
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_imports_never_run_back(path):
+    ours = layer(module_name(path))
+    for imported in imports(path):
+        theirs = layer(imported)
+        # Running as a program and the command line are users of the public package, at its front door.
+        if theirs is None or ours == LAYERS.index("cli") or path.name == "__main__.py":
+            continue
+        assert theirs >= ours, f"{path.name} imports {imported}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_only_dispatch_knows_backends(path):
+    """A backend is chosen by name, in one place; no estimator and no other backend reaches for one."""
+    name = module_name(path)
+    if name == "fastgae._dispatch":
+        return
+    reached = {imported for imported in imports(path) if imported.startswith("fastgae._backends.")}
+    assert not reached, f"{name} imports {reached}"
+
+
+def test_only_dispatch_reads_the_environment():
+    reading = {
+        module_name(path)
+        for path in SOURCES
+        if re.search(r"\bos\.environ|\bgetenv\b|\benviron\b", path.read_text(encoding="utf-8"))
+    }
+    assert reading == {"fastgae._dispatch"}
+
+
+def test_every_environment_variable_is_in_the_table():
+    mentioned = set()
+    for path in SOURCES:
+        mentioned |= set(re.findall(r"\bFASTGAE_[A-Z_]+", path.read_text(encoding="utf-8")))
+    from fastgae._dispatch import ENVIRONMENT
+
+    assert {name for name in mentioned if name != "FASTGAE_BUILD_EXT"} <= set(ENVIRONMENT)
+
+
+def test_only_bindings_know_python():
+    assert CSRC.is_dir()
+    for path in CSRC.iterdir():
+        text = path.read_text(encoding="utf-8")
+        knows = re.search(r"#\s*include\s*[<\"](pybind11|Python\.h|numpy)", text)
+        assert bool(knows) == (path.name == "bindings.cpp"), path.name
+
+
+def test_only_bindings_know_exactly_nothing_of_the_recursion():
+    """The border knows no mathematics: the coefficients pass through it, nothing is computed with them."""
+    text = (CSRC / "bindings.cpp").read_text(encoding="utf-8")
+    assert not re.search(r"gamma\w*\s*\*|\*\s*gamma|lambda\s*\*", text)
+
+
+def test_no_unsafe_compiler_settings():
+    """-ffast-math would flush denormals in the whole process; attributes and pragmas can ask for it too."""
+    for path in [*CSRC.iterdir(), CSRC.parent / "setup.py"]:
+        text = re.sub(r"(#|//).*never.*", "", path.read_text(encoding="utf-8"))
+        assert not re.search(r"(?<!no-)fast-math|-Ofast|-march=native|fp:fast|fp_contract\s*\(?\s*on|-mfma", text, re.I)
+
+
+@pytest.mark.parametrize("name", sorted({backend.partition(":")[0] for backend in BACKENDS}))
+def test_every_backend_offers_the_contract(name):
+    contract = importlib.import_module("fastgae._backends").__doc__
+    names = re.findall(r"^``(\w+)\(", contract, re.M)
+    assert {"version", "targets", "gae"} <= set(names)
+    module = importlib.import_module(f"fastgae._backends.{name}")
+    for offered in names:
+        assert callable(getattr(module, offered))
+    assert isinstance(module.version(), str)
+    assert isinstance(module.targets(), tuple)
+
+
+def test_import_loads_only_numpy(python):
+    loaded = python("import sys; before = set(sys.modules); import fastgae; print(*set(sys.modules) - before)").split()
+    roots = {name.partition(".")[0] for name in loaded}
+    unwanted = {"numba", "llvmlite", "gymnasium", "torch", "rich", "matplotlib", "pytest", "asyncio", "argparse", "jax"}
+    assert not roots & unwanted
+    assert "fastgae._backends.numba" not in loaded
+    assert "fastgae.cli" not in loaded
+
+
+def test_a_call_loads_only_its_backend(python):
+    for backend in {name.partition(":")[0] for name in BACKENDS} - {"numba"}:
+        code = f"import sys, fastgae; fastgae.gae([1.0], [1.0, 1.0], [0], backend={backend!r}); print(*sys.modules)"
+        loaded = set(python(code).split())
+        assert not loaded & {"numba", "gymnasium", "torch", "rich", "matplotlib"}
+
+
+def test_the_public_names():
+    assert set(fastgae.__all__) >= {"gae", "GAEResult", "backends", "BackendInfo", "BackendUnavailableError"}
+    for name in fastgae.__all__:
+        assert hasattr(fastgae, name)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_denormals_survive(python, backend):
+    """A library built with -ffast-math flushes them to zero in the whole process as soon as it is loaded."""
+    code = f"""
+import numpy as np
+
+def halves():
+    tiny = np.full(64, 1e-38, np.float32)
+    return [np.float32(1e-38) * np.float32(.5), np.float64(1e-308) * .5, *(tiny * np.float32(.5))]
+
+before = halves()
+import fastgae
+imported = halves()
+ones = np.ones((300, 4096), np.float32)
+fastgae.gae(ones, ones, ones, last_values=ones[0], backend={backend!r})
+called = halves()
+assert min(before) > 0 and before == imported == called, (before[:3], imported[:3], called[:3])
+print("alive")
+"""
+    assert python(code) == "alive"

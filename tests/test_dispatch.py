@@ -1,0 +1,313 @@
+"""Which backend runs: proved in fresh interpreters, by recording calls at the border of every backend."""
+
+import json
+import os
+
+import pytest
+
+import fastgae
+from conftest import BACKENDS
+
+NAMES = ("cpp", "numba", "numpy")
+AVAILABLE = [info.name for info in fastgae.backends() if info.available]
+CPP_TARGETS = next(info.targets for info in fastgae.backends() if info.name == "cpp")
+ALL_CPP_TARGETS = ("avx512", "avx2", "baseline")
+
+# Plain arrays may take a backend's short cut; lists never do.
+CALL = """
+import json, sys, warnings
+import numpy as np
+import fastgae
+
+def call(plain=True, **options):
+    ones = np.ones((2, 2))
+    if not plain:
+        options["gamma"] = np.float64(0.9)
+    got = fastgae.gae(ones, ones, ones.astype(bool), last_values=ones[0], **options)
+    assert (got.returns == 1).all()
+
+def failing(**options):
+    try:
+        call(**options)
+    except Exception as error:
+        return [type(error).__name__, str(error), type(error.__cause__).__name__, str(error.__cause__)]
+    raise SystemExit("no error")
+"""
+# Every backend that is there reports its calls: its name, the CPU target, the threads it may use.
+RECORD = (
+    CALL
+    + """
+import importlib
+calls = []
+
+def recording(name, module):
+    gae, gae_plain = module.gae, module.gae_plain
+    def recorded(rollout, num_threads, target):
+        calls.append([name, target, num_threads])
+        gae(rollout, num_threads, target)
+    def recorded_plain(*arguments):
+        result = gae_plain(*arguments)
+        if result is not None:
+            calls.append([name, arguments[12], arguments[11]])
+        return result
+    module.gae, module.gae_plain = recorded, recorded_plain
+
+for info in fastgae.backends():
+    if info.available:
+        recording(info.name, importlib.import_module("fastgae._backends." + info.name))
+"""
+)
+REPORT = "\nprint(json.dumps(calls))"
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    \"\"\"Importing {name} fails with {error}.\"\"\"
+
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            raise {error}
+
+sys.meta_path.insert(0, Blocked())
+"""
+NO_NUMBA = BLOCKED.format(name="numba", error="ModuleNotFoundError('no numba', name='numba')")
+NO_CORE = BLOCKED.format(name="fastgae._core", error="ModuleNotFoundError('no core', name='fastgae._core')")
+BROKEN_CORE = BLOCKED.format(name="fastgae._core", error="ImportError('undefined symbol: nowhere')")
+
+
+def test_exactly_the_expected_backends_are_there():
+    """Where the machine is known to have them all, nothing may silently go untested."""
+    expected = os.environ.get("FASTGAE_TEST_EXPECT")
+    if expected is not None:
+        assert set(AVAILABLE) == set(expected.split(","))
+    assert "numpy" in AVAILABLE
+
+
+def test_backends_lists_every_backend():
+    infos = fastgae.backends()
+    assert [info.name for info in infos] == list(NAMES)
+    for info in infos:
+        assert info.available == (info.why_missing is None) == bool(info.version)
+        assert (info.name == "cpp" and info.available) == bool(info.targets)
+    assert list(CPP_TARGETS) == [target for target in ALL_CPP_TARGETS if target in CPP_TARGETS], "best first"
+    if CPP_TARGETS:
+        assert CPP_TARGETS[-1] == "baseline"
+
+
+def split(name):
+    backend, _, target = name.partition(":")
+    return [backend, target or None]
+
+
+@pytest.mark.parametrize("variable", [None, "", "nonsense", *BACKENDS])
+def test_argument_then_environment_then_the_best(python, variable):
+    """With every environment: the argument wins; without an argument the environment does, or the best there is."""
+    environment = {} if variable is None else {"FASTGAE_BACKEND": variable}
+    without_argument = "" if variable == "nonsense" else "call(); call(plain=False)"
+    code = f"{RECORD}\nfor name in {BACKENDS}: call(backend=name); call(plain=False, backend=name)\n{without_argument}"
+    calls = [call[:2] for call in json.loads(python(code + REPORT, **environment))]
+    expected = [split(name) for name in BACKENDS for _ in range(2)]
+    if without_argument:
+        expected += [split(variable or AVAILABLE[0])] * 2
+    assert calls == expected
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_only_the_chosen_backend_runs(python, name):
+    """The functions of all the others fail."""
+    code = f"""
+import importlib
+
+def poisoned(*arguments):
+    raise SystemExit("another backend ran")
+
+for info in fastgae.backends():
+    if info.available and info.name != {split(name)[0]!r}:
+        module = importlib.import_module("fastgae._backends." + info.name)
+        module.gae = module.gae_plain = poisoned
+call(backend={name!r}); call(plain=False, backend={name!r})
+print("alone")
+"""
+    assert python(CALL + code) == "alone"
+
+
+@pytest.mark.parametrize("target", CPP_TARGETS)
+def test_fastgae_cpu_chooses_the_target(python, target):
+    others = [other for other in CPP_TARGETS if other != target]
+    code = "call(); call(backend='cpp'); call(plain=False)" + "".join(f"; call(backend='cpp:{t}')" for t in others)
+    calls = [call[:2] for call in json.loads(python(RECORD + code + REPORT, FASTGAE_CPU=target))]
+    assert calls == [["cpp", target]] * 3 + [["cpp", other] for other in others]
+
+
+def test_fastgae_cpu_matters_only_where_no_target_is_named(python):
+    """A CPU target of cpp says nothing about other backends, and the target in the argument wins over it."""
+    names = [name for name in BACKENDS if name != "cpp"]
+    code = RECORD + f"for name in {names}: call(backend=name)" + REPORT
+    assert [call[:2] for call in json.loads(python(code, FASTGAE_CPU="nonsense"))] == [split(name) for name in names]
+
+
+@pytest.mark.parametrize("target", CPP_TARGETS)
+def test_the_compiled_module_is_given_the_target(python, target):
+    """Below the backend module the name reaches the compiled table by both ways, and an unknown one is refused."""
+    code = f"""
+import fastgae._backends.cpp as cpp
+
+core, seen = cpp._core, []
+
+def watching(function):
+    def watched(*arguments):
+        seen.append(arguments[12])
+        try:
+            function(*arguments[:12], "nonsense", *arguments[13:])
+        except ValueError as error:
+            seen.append("nonsense" in str(error))
+        return function(*arguments)
+    return watched
+
+class Core:
+    targets, gae = core.targets, staticmethod(watching(core.gae))
+
+cpp._core, cpp.gae_plain = Core, watching(core.gae_plain)
+call(backend="cpp:{target}")
+cpp.gae_plain = lambda *arguments: None
+call(backend="cpp:{target}")
+print(json.dumps(seen))
+"""
+    assert json.loads(python(CALL + code)) == [target, True] * 2
+
+
+@pytest.mark.parametrize("name", ["cuda", "CPP", "cpp:", "cpp:avx9", "numba:avx2", " numpy"])
+def test_an_unknown_backend_in_the_environment(python, name):
+    error, message, *_ = json.loads(python(CALL + "print(json.dumps(failing()))", FASTGAE_BACKEND=name))
+    assert error == "ValueError"
+    for word in ("FASTGAE_BACKEND", repr(name), "cpp", "numba", "numpy", "cpp:avx512", "cpp:avx2", "cpp:baseline"):
+        assert word in message
+
+
+@pytest.mark.parametrize("target", CPP_TARGETS[-1:])
+def test_an_unknown_target_in_the_environment(python, target):
+    error, message, *_ = json.loads(python(CALL + "print(json.dumps(failing()))", FASTGAE_CPU="avx9"))
+    assert error == "ValueError"
+    for word in ("FASTGAE_CPU", "'avx9'", *ALL_CPP_TARGETS):
+        assert word in message
+
+
+@pytest.mark.parametrize("missing", [t for t in ALL_CPP_TARGETS if CPP_TARGETS and t not in CPP_TARGETS])
+def test_a_target_that_the_cpu_lacks(python, missing):
+    for code, environment, source in (
+        (f"failing(backend='cpp:{missing}')", {}, "backend"),
+        ("failing()", {"FASTGAE_CPU": missing}, "FASTGAE_CPU"),
+        ("failing()", {"FASTGAE_BACKEND": f"cpp:{missing}"}, "FASTGAE_BACKEND"),
+    ):
+        error, message, cause, _ = json.loads(python(CALL + f"print(json.dumps({code}))", **environment))
+        assert error == "BackendUnavailableError"
+        assert cause != "NoneType"
+        assert source in message
+        assert missing in message
+        assert "baseline" in message, "what this machine can run"
+
+
+@pytest.mark.parametrize("by", ["argument", "environment"])
+@pytest.mark.parametrize(
+    ("block", "name", "cause"),
+    [(NO_NUMBA, "numba", "no numba"), (NO_CORE, "cpp", "no core"), (NO_CORE, "cpp:avx2", "no core")],
+)
+def test_a_forced_backend_never_falls_back(python, block, name, cause, by):
+    code = f"failing(backend={name!r})" if by == "argument" else "failing()"
+    environment = {"FASTGAE_BACKEND": name} if by == "environment" else {}
+    report = f"\nerror = {code}\nassert not calls, calls\nprint(json.dumps(error))"
+    error, message, cause_type, _ = json.loads(python(block + RECORD + report, **environment))
+    assert error == "BackendUnavailableError"
+    assert cause_type == "ModuleNotFoundError"
+    assert ("backend" if by == "argument" else "FASTGAE_BACKEND") in message
+    assert repr(name) in message
+    assert cause in message or "not built" in message
+
+
+def test_auto_falls_back_quietly_where_nothing_was_built(python):
+    """Not built, not installed: no warning, and the next backend runs."""
+    code = "import warnings; warnings.simplefilter('error')" + NO_CORE + NO_NUMBA + RECORD + "call(); call()" + REPORT
+    done = python(code, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert [c[0] for c in json.loads(done.stdout)] == ["numpy", "numpy"]
+
+
+def test_auto_warns_once_where_the_module_is_built_but_broken(python):
+    report = """
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+"""
+    body = RECORD.replace("\n", "\n    ")
+    code = BROKEN_CORE + "import warnings\n" + report + body + "\n    call(); call(); fastgae.backends()\n"
+    code += "print(json.dumps([calls, [[w.category.__name__, str(w.message)] for w in caught]]))"
+    calls, caught = json.loads(python(code))
+    assert [c[0] for c in calls] == [next(name for name in AVAILABLE if name != "cpp")] * 2
+    assert len(caught) == 1
+    assert caught[0][0] == "RuntimeWarning"
+    assert "cpp" in caught[0][1]
+    assert "undefined symbol: nowhere" in caught[0][1]
+
+
+def test_a_forced_backend_that_is_broken_is_an_error_with_the_cause(python):
+    code = "import warnings; warnings.simplefilter('ignore')" + BROKEN_CORE + CALL
+    error, message, cause_type, cause = json.loads(python(code + "print(json.dumps(failing(backend='cpp')))"))
+    assert error == "BackendUnavailableError"
+    assert "undefined symbol: nowhere" in message
+    assert (cause_type, cause) == ("ImportError", "undefined symbol: nowhere")
+
+
+def test_why_a_backend_is_missing(python):
+    report = "import fastgae\nfor info in fastgae.backends(): print(info.available, info.why_missing)"
+    cpp, numba, numpy = python(NO_NUMBA + NO_CORE + report).splitlines()
+    assert cpp.startswith("False not built")
+    assert numba == "False no numba"
+    assert numpy == "True None"
+
+
+THREADS = [
+    ({"FASTGAE_NUM_THREADS": "5", "OMP_NUM_THREADS": "7"}, 5),
+    ({"FASTGAE_NUM_THREADS": "", "OMP_NUM_THREADS": "7"}, 7),
+    ({"OMP_NUM_THREADS": "7"}, 7),
+    ({"OMP_NUM_THREADS": "4,3,2"}, 4),
+]
+
+
+@pytest.mark.parametrize(("environment", "threads"), THREADS)
+def test_the_number_of_threads(python, environment, threads):
+    code = RECORD + "for plain in (True, False): call(plain=plain); call(plain=plain, num_threads=3)"
+    assert [call[2] for call in json.loads(python(code + REPORT, **environment))] == [threads, 3] * 2
+
+
+def test_threads_default_to_the_usable_cpus(python):
+    assert 1 <= json.loads(python(RECORD + "call(plain=False)" + REPORT))[0][2] <= os.cpu_count()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this platform has no affinity")
+def test_threads_default_to_the_affinity_of_the_process(python):
+    one_cpu = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    assert json.loads(python(one_cpu + RECORD + "call(plain=False)" + REPORT))[0][2] == 1
+
+
+@pytest.mark.parametrize("variable", ["FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize("text", ["0", "2.5", "many"])
+def test_bad_numbers_of_threads_in_the_environment(python, variable, text):
+    """Small calls and large ones, by every backend: an error of one is an error of all."""
+    names = [name for name in AVAILABLE if name != "numba"]
+    code = f"print(json.dumps([failing(backend=name, plain=plain) for name in {names} for plain in (True, False)]))"
+    for error, message, *_ in json.loads(python(CALL + code, **{variable: text})):
+        assert error == "ValueError"
+        for word in (variable, text, "positive integer"):
+            assert word in message
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_num_threads_wins_over_a_bad_environment(python, name):
+    code = f"{CALL}\ncall(num_threads=2, backend={name!r}); print('right')"
+    assert python(code, FASTGAE_NUM_THREADS="nonsense") == "right"
+
+
+def test_a_bad_environment_does_not_break_the_import(python):
+    everything = {"FASTGAE_BACKEND": "x", "FASTGAE_CPU": "x", "FASTGAE_NUM_THREADS": "x", "OMP_NUM_THREADS": "x"}
+    assert python("import fastgae; print(len(fastgae.backends()))", **everything) == "3"

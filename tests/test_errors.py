@@ -1,0 +1,207 @@
+"""Bad input: the error names the argument, what was given and what was expected, and nothing is written before it."""
+
+import numpy as np
+import pytest
+
+import fastgae
+from cases import assert_same_bits
+
+STEPS, ENVS = 4, 3
+SHAPE = (STEPS, ENVS)
+ONES = np.ones(SHAPE, np.float32)
+LONGER = np.ones((STEPS + 1, ENVS), np.float32)
+ROW = np.ones(ENVS, np.float32)
+FLAGS = np.zeros(SHAPE, bool)
+TRUNCATED = FLAGS.copy()
+TRUNCATED[1, 1] = TRUNCATED[3, 0] = True
+WITH_FINAL = {"truncated": TRUNCATED, "final_values": np.ones(2)}
+MASKED = np.ma.masked_array(ONES, FLAGS)
+SCALE = {"values": ONES, "last_values": ROW}
+
+
+def flags_with(number, dtype=np.float32):
+    flags = np.zeros(SHAPE, dtype)
+    flags[2, 1] = number
+    return flags
+
+
+# (what differs from a good call, error, words of its message)
+BAD = {
+    "rewards: scalar": ({"rewards": 1.0}, ValueError, ["rewards", "scalar", "time axis"]),
+    "rewards: None": ({"rewards": None}, TypeError, ["rewards", "None"]),
+    "rewards: ragged": ({"rewards": [[1.0], [1.0, 2.0]]}, ValueError, ["rewards"]),
+    "rewards: text": ({"rewards": np.full(SHAPE, "a")}, TypeError, ["rewards", "<U1", "float32"]),
+    "rewards: objects": ({"rewards": ONES.astype(object)}, TypeError, ["rewards", "object", "float32"]),
+    "rewards: complex": ({"rewards": ONES.astype(complex)}, TypeError, ["rewards", "complex128", "float32"]),
+    "rewards: float16": ({"rewards": ONES.astype(np.float16)}, TypeError, ["rewards", "float16", "float32"]),
+    "rewards: masked": ({"rewards": MASKED}, TypeError, ["rewards", "mask"]),
+    "values: None": ({"values": None}, TypeError, ["values", "None"]),
+    "values: float16": ({"values": LONGER.astype(np.float16)}, TypeError, ["values", "float16", "float32"]),
+    "values: masked": ({"values": np.ma.masked_array(LONGER)}, TypeError, ["values", "mask"]),
+    "values: one shorter": ({"values": ONES[1:]}, ValueError, ["values", "(3, 3)", "(4, 3)", "(5, 3)"]),
+    "values: two longer": ({"values": np.ones((6, 3))}, ValueError, ["values", "(6, 3)", "(4, 3)", "(5, 3)"]),
+    "values: longer along envs": ({"values": np.ones((4, 4))}, ValueError, ["values", "(4, 4)", "(4, 3)", "(5, 3)"]),
+    "values: another rank": ({"values": LONGER[..., None]}, ValueError, ["values", "(5, 3, 1)", "(5, 3)"]),
+    "bootstrap: missing": ({"values": ONES}, ValueError, ["missing", "last_values", "next_values", "values"]),
+    "bootstrap: longer and last_values": ({"last_values": ROW}, ValueError, ["values", "last_values", "keep one"]),
+    "bootstrap: longer and next_values": ({"next_values": ONES}, ValueError, ["values", "next_values", "keep one"]),
+    "bootstrap: last_values and next_values": (
+        {"values": ONES, "last_values": ROW, "next_values": ONES},
+        ValueError,
+        ["last_values", "next_values", "keep one"],
+    ),
+    "last_values: shape": (
+        {"values": ONES, "last_values": np.ones(4)},
+        ValueError,
+        ["last_values", "(4,)", "without time", "(3,)"],
+    ),
+    "last_values: scalar": ({"values": ONES, "last_values": 0.0}, ValueError, ["last_values", "()", "(3,)"]),
+    "last_values: rank": ({"values": ONES, "last_values": ROW[None]}, ValueError, ["last_values", "(1, 3)", "(3,)"]),
+    "last_values: complex": ({"values": ONES, "last_values": ROW * 1j}, TypeError, ["last_values", "complex"]),
+    "next_values: shape": ({"values": ONES, "next_values": LONGER}, ValueError, ["next_values", "(5, 3)", "(4, 3)"]),
+    "next_values: text": ({"values": ONES, "next_values": "abcd"}, TypeError, ["next_values", "<U4"]),
+    "terminated: None": ({"terminated": None}, TypeError, ["terminated", "None"]),
+    "terminated: shape": ({"terminated": FLAGS[1:]}, ValueError, ["terminated", "(3, 3)", "(4, 3)"]),
+    "terminated: one longer": ({"terminated": np.zeros((5, 3))}, ValueError, ["terminated", "(5, 3)", "(4, 3)"]),
+    "terminated: 2": ({"terminated": flags_with(2, int)}, ValueError, ["terminated", "0 or 1", "2", "(2, 1)"]),
+    "terminated: -1": ({"terminated": flags_with(-1, np.int8)}, ValueError, ["terminated", "0 or 1", "-1", "(2, 1)"]),
+    "terminated: 0.5": ({"terminated": flags_with(0.5)}, ValueError, ["terminated", "0 or 1", "0.5", "(2, 1)"]),
+    "terminated: NaN": ({"terminated": flags_with(np.nan)}, ValueError, ["terminated", "0 or 1", "nan", "(2, 1)"]),
+    "terminated: text": ({"terminated": np.full(SHAPE, "n")}, TypeError, ["terminated", "<U1", "0 or 1"]),
+    "terminated: complex": ({"terminated": FLAGS.astype(complex)}, TypeError, ["terminated", "complex"]),
+    "terminated: masked": ({"terminated": np.ma.masked_array(FLAGS)}, TypeError, ["terminated", "mask"]),
+    "truncated: shape": ({**WITH_FINAL, "truncated": FLAGS[:, 1:]}, ValueError, ["truncated", "(4, 2)", "(4, 3)"]),
+    "truncated: 3": ({**WITH_FINAL, "truncated": flags_with(3)}, ValueError, ["truncated", "0 or 1", "3", "(2, 1)"]),
+    "truncated: masked": ({**WITH_FINAL, "truncated": np.ma.masked_array(FLAGS)}, TypeError, ["truncated", "mask"]),
+    "truncated: no value of the next state": (
+        {"truncated": TRUNCATED},
+        ValueError,
+        ["truncated", "values[t + 1] may belong to another episode", "final_values", "next_values", "autoreset"],
+    ),
+    "truncated all False: no value of the next state": (
+        {"truncated": FLAGS},
+        ValueError,
+        ["truncated", "values[t + 1] may belong to another episode", "final_values", "next_values", "autoreset"],
+    ),
+    "final_values: no truncated": ({"final_values": ONES}, ValueError, ["final_values", "truncated"]),
+    "final_values: too few": ({**WITH_FINAL, "final_values": ROW[:1]}, ValueError, ["final_values", "(1,)", "(2,)"]),
+    "final_values: too many": ({**WITH_FINAL, "final_values": ROW}, ValueError, ["final_values", "(3,)", "(2,)"]),
+    "final_values: shape": ({**WITH_FINAL, "final_values": LONGER}, ValueError, ["final_values", "(5, 3)", "(4, 3)"]),
+    "final_values: float16": ({**WITH_FINAL, "final_values": np.ones(2, "f2")}, TypeError, ["final_values", "float16"]),
+    "final_values: and next_values": (
+        {**WITH_FINAL, "values": ONES, "next_values": ONES},
+        ValueError,
+        ["final_values", "next_values", "keep one"],
+    ),
+    "gamma: -0.1": ({"gamma": -0.1}, ValueError, ["gamma", "[0, 1]", "-0.1"]),
+    "gamma: 1.1": ({"gamma": 1.1}, ValueError, ["gamma", "[0, 1]", "1.1"]),
+    "gamma: NaN": ({"gamma": float("nan")}, ValueError, ["gamma", "[0, 1]", "nan"]),
+    "gamma: infinity": ({"gamma": np.inf}, ValueError, ["gamma", "[0, 1]", "inf"]),
+    "gamma: huge integer": ({"gamma": 10**400}, ValueError, ["gamma", "[0, 1]"]),
+    "gamma: None": ({"gamma": None}, TypeError, ["gamma", "number", "None"]),
+    "gamma: text": ({"gamma": "0.9"}, (TypeError, ValueError), ["gamma", "number", "'0.9'"]),
+    "gamma: array": ({"gamma": np.full(3, 0.9)}, TypeError, ["gamma", "number"]),
+    "gamma: array of one": ({"gamma": np.full(1, 0.9)}, TypeError, ["gamma", "number"]),
+    "gamma: complex": ({"gamma": 0.9j}, TypeError, ["gamma", "number", "0.9j"]),
+    "gae_lambda: 2": ({"gae_lambda": 2}, ValueError, ["gae_lambda", "[0, 1]", "2"]),
+    "gae_lambda: NaN": ({"gae_lambda": np.float32("nan")}, ValueError, ["gae_lambda", "[0, 1]", "nan"]),
+    "gae_lambda: list": ({"gae_lambda": [0.9]}, TypeError, ["gae_lambda", "number"]),
+    "time_axis: 2": ({"time_axis": 2}, ValueError, ["time_axis", "2", "2 dimensions"]),
+    "time_axis: -3": ({"time_axis": -3}, ValueError, ["time_axis", "-3", "2 dimensions"]),
+    "time_axis: 0.0": ({"time_axis": 0.0}, TypeError, ["time_axis", "integer", "0.0"]),
+    "time_axis: the other one": ({"time_axis": 1}, ValueError, ["values", "(5, 3)", "(4, 3)", "(4, 4)"]),
+    "num_threads: 0": ({"num_threads": 0}, ValueError, ["num_threads", "positive", "0"]),
+    "num_threads: -1": ({"num_threads": -1}, ValueError, ["num_threads", "positive", "-1"]),
+    "num_threads: 1.5": ({"num_threads": 1.5}, (TypeError, ValueError), ["num_threads", "positive", "1.5"]),
+    "backend: unknown": ({"backend": "cuda"}, ValueError, ["backend", "'cuda'", "cpp", "numba", "numpy", "cpp:avx2"]),
+    "backend: empty": ({"backend": ""}, ValueError, ["backend", "''", "cpp", "numba", "numpy"]),
+    "backend: no such target": ({"backend": "cpp:avx9"}, ValueError, ["backend", "'cpp:avx9'", "cpp:baseline"]),
+    "backend: target of numpy": ({"backend": "numpy:avx2"}, ValueError, ["backend", "'numpy:avx2'", "numpy"]),
+    "backend: a number": ({"backend": 3}, (TypeError, ValueError), ["backend", "3", "cpp", "numba", "numpy"]),
+    "backend: a list": ({"backend": ["cpp"]}, (TypeError, ValueError), ["backend", "['cpp']"]),
+}
+
+
+def good(**changes):
+    return {"rewards": ONES, "values": LONGER, "terminated": FLAGS, **changes}
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+SHARED = np.empty((STEPS + 1, ENVS), np.float32)
+BAD_OUT = {
+    "an array": (lambda a: np.stack([a, a]), TypeError, ["out", "pair", "ndarray"]),
+    "three": (lambda a: (a, a.copy(), a.copy()), TypeError, ["out", "pair"]),
+    "nothing": (lambda a: (None, None), ValueError, ["out", "(None, None)"]),
+    "a list as an array": (lambda a: (a, a.tolist()), TypeError, ["out[1]", "NumPy array", "list"]),
+    "masked": (lambda a: (a, np.ma.masked_array(a.copy())), TypeError, ["out[1]", "MaskedArray"]),
+    "shape": (lambda a: (a, np.empty((3, 4), a.dtype)), ValueError, ["out[1]", "(3, 4)", "(4, 3)"]),
+    "longer": (lambda a: (np.empty((5, 3), a.dtype), a), ValueError, ["out[0]", "(5, 3)", "(4, 3)"]),
+    "dtype": (lambda a: (a, a.astype(np.float64)), TypeError, ["out[1]", "float64", "float32"]),
+    "integers": (lambda a: (np.zeros(SHAPE, int), a), TypeError, ["out[0]", "int64", "float32"]),
+    "read-only": (lambda a: (a, read_only(a.copy())), ValueError, ["out[1]", "read-only"]),
+    "broadcast": (
+        lambda a: (a, np.lib.stride_tricks.as_strided(a.copy(), SHAPE, (0, 4))),
+        ValueError,
+        ["out[1]", "broadcast"],
+    ),
+    "twice the same": (lambda a: (a, a), ValueError, ["out[0]", "out[1]", "share memory"]),
+    "overlapping": (lambda a: (SHARED[1:], SHARED[:-1]), ValueError, ["out[0]", "out[1]", "share memory"]),
+}
+
+
+def assert_raises(error, words, arguments):
+    with pytest.raises(error) as caught:
+        fastgae.gae(**arguments)
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{missing} not in {caught.value}"
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_input(backend, bad):
+    changes, error, words = BAD[bad]
+    fastgae.gae(**good(backend=backend))
+    assert_raises(error, words, {**good(backend=backend), **changes})
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_out_is_untouched_after_an_error(backend, bad):
+    changes, error, words = BAD[bad]
+    out = np.full((2, *SHAPE), 7.0, np.float32)
+    assert_raises(error, words, {**good(backend=backend, out=(out[0], out[1])), **changes})
+    assert (out == 7.0).all()
+
+
+@pytest.mark.parametrize("bad", BAD_OUT)
+def test_bad_out(backend, bad):
+    make, error, words = BAD_OUT[bad]
+    array = np.full(SHAPE, 7.0, np.float32)
+    SHARED[:] = 7.0
+    arguments = good(backend=backend)
+    assert_raises(error, words, {**arguments, "out": make(array)})
+    assert (array == 7.0).all()
+    assert (SHARED == 7.0).all()
+    np.testing.assert_array_equal(arguments["rewards"], 1.0)
+
+
+def test_only_arrays_and_flags_may_be_positional():
+    with pytest.raises(TypeError):
+        fastgae.gae(ONES, ONES, FLAGS, None, ROW)
+    for argument in ("lam", "lambda_", "dones"):
+        with pytest.raises(TypeError):
+            fastgae.gae(**good(), **{argument: 0.9})
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.array(0.5), True, 0, 1, np.int64(1)], ids=repr)
+def test_numbers_that_may_be_gamma(backend, number):
+    got = fastgae.gae(**good(gamma=number, gae_lambda=number, backend=backend))
+    expected = fastgae.gae(**good(gamma=float(number), gae_lambda=float(number)))
+    assert_same_bits(got.advantages, expected.advantages)
+
+
+def test_a_huge_num_threads_is_only_an_upper_bound(backend):
+    """As with any other number of threads, no backend may fail where another works."""
+    assert_same_bits(fastgae.gae(**good(num_threads=2**70, backend=backend)).returns, fastgae.gae(**good()).returns)

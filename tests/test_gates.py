@@ -1,0 +1,127 @@
+"""Gates select: what lies behind a closed one has no effect, NaN, infinity and the sign of zero included."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fastgae
+from cases import BOOTSTRAPS, SIZES, assert_same_bits, make_case
+from layouts import SOME
+
+SPECIAL = [np.nan, np.inf, -np.inf]
+
+
+def sprinkled(array, rng, share=0.05):
+    """NaN and infinities at random places."""
+    return np.where(rng.random(array.shape) < share, rng.choice(SPECIAL, array.shape), array).astype(array.dtype)
+
+
+@pytest.mark.parametrize("layout", SOME, indirect=True)
+@pytest.mark.parametrize("special", SPECIAL, ids=str)
+def test_next_values_of_a_terminated_step_have_no_effect(variant, special):
+    case = make_case(variant.layout.size((17, 33)), variant.dtype, "random", "next_values")
+    expected, plain = variant.run(case)
+    hidden = np.where(plain.terminated, special, plain.next_values).astype(variant.dtype)
+    got, _ = variant.run(dataclasses.replace(plain, next_values=hidden))
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array, right)
+        assert np.isfinite(array).all()
+
+
+@pytest.mark.parametrize("layout", SOME, indirect=True)
+@pytest.mark.parametrize("special", SPECIAL, ids=str)
+def test_final_values_matter_only_where_truncated(variant, special):
+    case = make_case(variant.layout.size((17, 33)), variant.dtype, "random", "final_dense")
+    expected, plain = variant.run(case)
+    used = plain.truncated & ~plain.terminated
+    hidden = np.where(used, plain.final_values, special).astype(variant.dtype)
+    last = np.where(used[-1] | plain.terminated[-1], special, plain.last_values).astype(variant.dtype)
+    got, _ = variant.run(dataclasses.replace(plain, final_values=hidden, last_values=last))
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array, right)
+        assert np.isfinite(array).all()
+
+
+@pytest.mark.parametrize("layout", SOME, indirect=True)
+@pytest.mark.parametrize("ended", ["terminated", "truncated"])
+@pytest.mark.parametrize("special", SPECIAL, ids=str)
+def test_the_next_episode_has_no_effect(variant, ended, special):
+    """Every env ends an episode at row 8; all that comes after it is NaN or infinite."""
+    case = make_case(variant.layout.size((17, 33)), variant.dtype, "random", "final_dense")
+    flags = {"terminated": case.terminated.copy(), "truncated": case.truncated.copy()}
+    flags["terminated"][8], flags["truncated"][8] = ended == "terminated", ended == "truncated"
+    case = dataclasses.replace(case, **flags)
+    after = np.arange(17) > 8
+    spoilt = case.mapped(
+        lambda name, a: np.where(after[:, None], special, a).astype(a.dtype) if name in ("rewards", "values") else a
+    )
+    expected, _ = variant.run(case)
+    got, _ = variant.run(spoilt)
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array[:9], right[:9])
+        assert np.isfinite(array[:9]).all()
+
+
+@pytest.mark.parametrize("layout", SOME, indirect=True)
+@pytest.mark.parametrize("bootstrap", BOOTSTRAPS)
+def test_nan_and_infinity_in_live_steps_propagate_as_in_the_reference(variant, bootstrap):
+    rng = np.random.default_rng(5)
+    for size in ((1, 9), (9, 1), (31, 33)):
+        case = make_case(variant.layout.size(size), variant.dtype, "random", bootstrap)
+        variant.check(case.mapped(lambda name, a: a if a.dtype == bool else sprinkled(a, rng)))
+
+
+@pytest.mark.parametrize("layout", SOME, indirect=True)
+def test_one_nan_reaches_back_to_the_start_of_its_episode_and_no_further(variant):
+    case = make_case(variant.layout.size((17, 33)), variant.dtype, "none", "final_dense")
+    rewards, terminated = case.rewards.copy(), case.terminated.copy()
+    rewards[11, 0] = np.nan
+    terminated[4, 0] = True
+    got, _ = variant.run(dataclasses.replace(case, rewards=rewards, terminated=terminated))
+    expected = np.zeros(rewards.shape, bool)
+    expected[5:12, 0] = True
+    for array in got:
+        np.testing.assert_array_equal(np.isnan(array), expected)
+
+
+@pytest.mark.parametrize("envs", sorted({n for _, n in SIZES}))
+def test_a_left_out_term_leaves_minus_zero_alone(backend, dtype, envs):
+    """r = -0.0 and V = 0.0 make delta = -0.0. Adding 0.0 in place of a left-out term would make it +0.0."""
+    for steps in (1, 2, 9):
+        zeros = np.zeros((steps, envs), dtype)
+        flags = np.ones((steps, envs), bool)
+        for time_axis in (0, 1):
+            advantages, returns = fastgae.gae(
+                np.moveaxis(-zeros, 0, time_axis).copy(),
+                np.moveaxis(zeros, 0, time_axis).copy(),
+                np.moveaxis(flags, 0, time_axis).copy(),
+                last_values=np.ones(envs, dtype),
+                time_axis=time_axis,
+                backend=backend,
+            )
+            assert np.signbit(advantages).all()
+            assert (advantages == 0).all()
+            assert not np.signbit(returns).any()
+
+
+@pytest.mark.parametrize("envs", [1, 3, 17])
+def test_an_open_gate_adds_its_zero(backend, dtype, envs):
+    """gamma V' = 0.0 is a term like any other: -0.0 + 0.0 = 0.0; and so is gamma lambda A_T with A_T = 0."""
+    zeros = np.zeros((3, envs), dtype)
+    live = np.zeros((3, envs), bool)
+    advantages, _ = fastgae.gae(-zeros, zeros, live, last_values=zeros[0], backend=backend)
+    assert not np.signbit(advantages).any()
+    # -0.0 + gamma (-0.0) - 0.0 = -0.0, and then + gamma lambda A_T = 0.0 makes it 0.0.
+    advantages, _ = fastgae.gae(-zeros[:1], zeros[:1], live[:1], last_values=-zeros[0], backend=backend)
+    assert not np.signbit(advantages).any()
+
+
+def test_flags_stored_as_other_than_0_and_1_bytes(backend):
+    """A bool array viewed from bytes may hold 2: it is True like any other."""
+    case = make_case((17, 33), np.float32)
+    odd = {name: (getattr(case, name).astype(np.uint8) * 2).view(bool) for name in ("terminated", "truncated")}
+    got = fastgae.gae(**{**case.arguments(), **odd}, backend=backend)
+    expected = fastgae.gae(**case.arguments(), backend="numpy")
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array, right)

@@ -1,0 +1,55 @@
+"""The kernels without Python: built with a harness under sanitizers, and run on every target of this CPU."""
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+HARNESS = HERE / "native" / "harness.cpp"
+SOURCES = [HARNESS, HERE.parent / "csrc" / "targets.cpp"]
+COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), None)
+EVERY_BUILD = ["-std=c++17", "-ffp-contract=off", "-fno-math-errno", "-pthread"]
+# (flags, small problems for each target, threads at most). The sanitizers take the code as it is written: optimising it
+# first would make the compiler slower and hide what it removes.
+BUILDS = {
+    "warnings": (["-O3", "-Wall", "-Wextra", "-Werror"], 2000, 7),
+    "address-undefined": (["-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"], 300, 3),
+    "thread": (["-O0", "-g", "-fsanitize=thread"], 20, 3),
+}
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
+
+
+@pytest.fixture(scope="module")
+def compiling(tmp_path_factory):
+    """Name -> (program, the compiler at work on it); all builds run side by side."""
+    folder = tmp_path_factory.mktemp("native")
+
+    def compiled(name):
+        command = [COMPILER, *EVERY_BUILD, *BUILDS[name][0], *map(str, SOURCES), "-o", str(folder / name)]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    with ThreadPoolExecutor() as pool:
+        yield {name: (folder / name, pool.submit(compiled, name)) for name in BUILDS}
+
+
+def run(command):
+    """Where addresses are laid out too randomly for a sanitizer's shadow memory, without that."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if "unexpected memory mapping" in done.stderr and shutil.which("setarch"):
+        done = subprocess.run(["setarch", "-R", *command], capture_output=True, text=True, timeout=600)
+    return done
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_harness(compiling, build):
+    program, compiler = compiling[build]
+    assert compiler.result().returncode == 0, compiler.result().stdout
+    done = run([program, *map(str, BUILDS[build][1:])])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "baseline: right"
+    assert done.stderr == ""

@@ -1,0 +1,116 @@
+"""What is shipped: one version, the licence, types, and documents that agree with the code."""
+
+import ast
+import inspect
+import re
+import tomllib
+from importlib import metadata, resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae import _dispatch
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CI = (ROOT / ".ci" / "run").read_text()
+
+
+def readme_blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_one_version():
+    assert "version" in PROJECT["dynamic"]
+    holders = [
+        path.relative_to(ROOT).as_posix()
+        for path in [*ROOT.glob("*.py"), *ROOT.glob("*.toml"), *(ROOT / "fastgae").rglob("*.py")]
+        if fastgae.__version__ in path.read_text(encoding="utf-8")
+    ]
+    assert holders == ["fastgae/__init__.py"]
+
+
+@pytest.fixture
+def distribution():
+    try:
+        return metadata.distribution("fastgae-rl")
+    except metadata.PackageNotFoundError:
+        pytest.skip("fastgae-rl is not installed: this is a source tree on the path")
+
+
+def test_metadata(distribution):
+    assert distribution.version == fastgae.__version__
+    assert distribution.metadata["License-Expression"] == "MIT"
+    assert distribution.metadata["License-File"] == "LICENSE"
+    assert distribution.metadata["Requires-Python"] == ">=3.11"
+    run_time = [r for r in distribution.requires if "extra ==" not in r]
+    assert [re.match(r"[\w-]+", r).group() for r in run_time] == ["numpy"]
+
+
+def test_command(distribution):
+    (command,) = (e for e in distribution.entry_points if e.group == "console_scripts")
+    assert command.name == "fastgae"
+    assert callable(command.load())
+
+
+def test_types_are_shipped():
+    files = resources.files("fastgae")
+    assert files.joinpath("py.typed").is_file()
+    assert files.joinpath("_core.pyi").is_file()
+
+
+def test_stub_is_the_module():
+    core = pytest.importorskip("fastgae._core")
+    stub = ast.parse(resources.files("fastgae").joinpath("_core.pyi").read_text())
+    functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
+    variables = {node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)}
+    assert {*functions, *variables} == {name for name in dir(core) if not name.startswith("_")}
+    for name, node in functions.items():
+        signature = inspect.getdoc(getattr(core, name)).splitlines()[0]
+        # pybind11 calls a positional-only argument arg0, arg1, ...
+        names = re.findall(r"(\w+): ", signature)
+        positional = [f"arg{i}" for i in range(len(node.args.posonlyargs))]
+        assert names == positional + [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)], name
+
+
+def test_a_missing_extension_says_why():
+    cpp = next(backend for backend in fastgae.backends() if backend.name == "cpp")
+    if cpp.available:
+        assert not resources.files("fastgae").joinpath("_build_failure.txt").is_file()
+    else:
+        assert cpp.why_missing
+
+
+def test_readme_lists_the_environment_variables():
+    section = README.partition("## Environment variables")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(_dispatch.ENVIRONMENT)
+
+
+def test_readme_lists_the_backends():
+    section = README.partition("## Backends")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(_dispatch.BACKENDS)
+    assert re.findall(r"`cpp:(\w+)`", section) == list(_dispatch.CPU_TARGETS)
+
+
+def test_readme_starts_with_two_commands_and_ci_runs_the_tests_one():
+    demo, test, *_ = readme_blocks("sh")
+    assert demo == "python -m pip install -e '.[demo]' && python -m fastgae demo\n"
+    assert test in CI
+
+
+@pytest.mark.parametrize(("env", "steps"), [("CartPole-v1", 128), ("Pendulum-v1", 256)])
+def test_readme_example(env, steps):
+    pytest.importorskip("gymnasium")
+    (code,) = readme_blocks("python")
+    assert "CartPole-v1" in code
+    assert "T, N = 128, 8" in code
+    names = {}
+    exec(code.replace("CartPole-v1", env).replace("T, N = 128, 8", f"T, N = {steps}, 8"), names)
+    assert names["advantages"].shape == names["returns"].shape == (steps, 8)
+    assert names["advantages"].dtype == np.float32
+    assert np.isfinite(names["advantages"]).all()
+    ends = names["terminated"] if env == "CartPole-v1" else names["truncated"]
+    assert ends.any()

@@ -1,0 +1,93 @@
+"""Threads change nothing: however many, from several Python threads at once, and after fork."""
+
+import os
+import threading
+
+import pytest
+
+import fastgae
+from cases import LARGE_SIZES, assert_same_bits
+from conftest import BACKENDS
+
+NUM_THREADS = [1, 2, 3, 7]
+
+
+@pytest.mark.parametrize("num_threads", [*NUM_THREADS, 1000])
+@pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
+def test_any_number_of_threads(backend, dtype, size, num_threads, large):
+    case, expected = large(size, dtype)
+    got = fastgae.gae(**case.arguments(), backend=backend, num_threads=num_threads)
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array, right)
+
+
+@pytest.mark.parametrize("num_threads", NUM_THREADS)
+def test_env_major_with_any_number_of_threads(backend, dtype, num_threads, large):
+    case, expected = large(LARGE_SIZES[0], dtype)
+    swapped = case.mapped(lambda name, a: a.T.copy())
+    got = fastgae.gae(**swapped.arguments(), time_axis=1, backend=backend, num_threads=num_threads)
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array.T, right)
+
+
+def test_several_python_threads_at_once(backend, dtype, large):
+    """Each with its own number of threads; none may see another's memory or settings."""
+    case, expected = large(LARGE_SIZES[0], dtype)
+    together = threading.Barrier(len(NUM_THREADS))
+    failures = []
+
+    def work(num_threads):
+        try:
+            together.wait()
+            for _ in range(3):
+                got = fastgae.gae(**case.arguments(), backend=backend, num_threads=num_threads)
+                for array, right in zip(got, expected, strict=True):
+                    assert_same_bits(array, right)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=[n]) for n in NUM_THREADS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
+AFTER_FORK = """
+import os
+import numpy as np
+import fastgae
+
+backend = {backend!r}
+rng = np.random.default_rng(0)
+rewards, values = rng.normal(size=(300, 4096)), rng.normal(size=(301, 4096))
+done = rng.random((300, 4096)) < 0.1
+
+def compute():
+    return fastgae.gae(rewards, values, done, backend=backend, num_threads=3)
+
+expected = fastgae.gae(rewards, values, done, backend="numpy")
+
+def right(got):
+    return all(np.array_equal(a, b) for a, b in zip(got, expected))
+
+assert right(compute())  # whatever pool of threads there is exists before the fork
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        wrong = 1
+        try:
+            wrong = int(not (right(compute()) and right(compute())))
+        finally:
+            os._exit(wrong)
+    assert os.waitpid(child, 0)[1] == 0, "the child hung, died or was wrong"
+assert right(compute())
+print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_after_fork(python, backend):
+    assert python(AFTER_FORK.format(backend=backend)) == "done"

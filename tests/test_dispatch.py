@@ -259,11 +259,12 @@ def test_a_forced_backend_that_is_broken_is_an_error_with_the_cause(python):
 
 
 def test_why_a_backend_is_missing(python):
-    report = "import fastgae\nfor info in fastgae.backends(): print(info.available, info.why_missing)"
-    cpp, numba, numpy = python(NO_NUMBA + NO_CORE + report).splitlines()
-    assert cpp.startswith("False not built")
-    assert numba == "False no numba"
-    assert numpy == "True None"
+    report = "import fastgae, json\nprint(json.dumps([(info.available, info.why_missing) for info in fastgae.backends()]))"
+    cpp, numba, numpy = json.loads(python(NO_NUMBA + NO_CORE + report))
+    assert cpp[0] is False
+    assert cpp[1].startswith("not built")
+    assert numba == [False, "no numba"]
+    assert numpy == [True, None]
 
 
 THREADS = [

@@ -1,6 +1,6 @@
 // Env-major: lanes (envs, or pieces of envs) that run side by side, tile by tile.
 //
-// A tile holds kTileSteps steps of all lanes. Its deltas are computed along time, where memory is contiguous; blocks of
+// A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous; blocks of
 // width x width are transposed in registers, so that the chain runs with lanes side by side, and transposed back; then the
 // results are written along time. The trace gates need no transposing: a lane's gates of one block are bits of one number.
 
@@ -9,8 +9,9 @@ struct Tile {
     using V = Vector<Real>;
     using Bits = typename V::Bits;
     static constexpr Index lanes = 2 * V::width;  // two chains hide each other's latency
-    static constexpr Index pitch = kTileSteps + kTilePadding;
-    static constexpr Index blocks = kTileSteps / V::width;
+    static constexpr Index steps = kTileBytes / (lanes * sizeof(Real));
+    static constexpr Index pitch = steps + kTilePadding / sizeof(Real);
+    static constexpr Index blocks = steps / V::width;
 
     alignas(64) Real numbers[lanes * pitch];  // (lanes, pitch): deltas, then advantages
     alignas(64) Bits gates[blocks * lanes];   // (blocks, lanes): bit k is the trace gate of step k of the block
@@ -59,6 +60,13 @@ void fill(const Rollout<Real>& rollout, Index env, Index t, Index steps, Real* n
     }
 }
 
+// A lane that there is not.
+template <class Real>
+void fill_nothing(Index steps, Real* numbers, typename Tile<Real>::Bits* gates) {
+    for (Index s = 0; s < steps; ++s) numbers[s] = 0;
+    for (Index block = 0; block < steps / Vector<Real>::width; ++block) gates[block * Tile<Real>::lanes] = 0;
+}
+
 // Deltas -> advantages, in place, for `width` lanes and one block of steps.
 template <class Real>
 FASTGAE_INLINE typename Vector<Real>::Type chain(Real* numbers, const typename Tile<Real>::Bits* gates,
@@ -105,15 +113,15 @@ void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
     using V = Vector<Real>;
     using T = Tile<Real>;
     T tile;
-    if (count < T::lanes) std::memset(&tile, 0, sizeof tile);  // the lanes that there are not
     const auto gamma_lambda = V::all(rollout.gamma_lambda);
     auto low = V::load(carry), high = V::load(carry + V::width);
 
     while (top > bottom) {
-        const Index s = top - bottom > kTileSteps ? top - kTileSteps : bottom;
+        const Index s = top - bottom > T::steps ? top - T::steps : bottom;
         const Index steps = top - s;
         for (Index i = 0; i < count; ++i)
             fill(rollout, lanes[i].env, lanes[i].origin + s, steps, tile.numbers + i * T::pitch, tile.gates + i);
+        for (Index i = count; i < T::lanes; ++i) fill_nothing(steps, tile.numbers + i * T::pitch, tile.gates + i);
         for (Index b = steps / V::width - 1; b >= 0; --b) {
             low = chain(tile.numbers + b * V::width, tile.gates + b * T::lanes, gamma_lambda, low);
             high = chain(tile.numbers + b * V::width + V::width * T::pitch, tile.gates + b * T::lanes + V::width,

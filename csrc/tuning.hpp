@@ -5,10 +5,11 @@
 
 namespace fastgae {
 
-// Steps of one tile of the env-major kernel.
-constexpr Index kTileSteps = 256;
-// Added to the rows of a tile, so that a power of two does not put them all into one cache set.
-constexpr Index kTilePadding = 16;
+// Bytes of one tile of the env-major kernel: enough for long runs along each env, little enough for L2 and for a thread's
+// stack. Advantages of 16384 x 1024 from memory: 0.7, 0.8, 0.95 G steps/s with 16, 32, 64 KiB.
+constexpr Index kTileBytes = 64 * 1024;
+// Bytes added to the rows of a tile, so that a power of two does not put them all into one cache set.
+constexpr Index kTilePadding = 64;
 // From this many bytes moved, results are streamed past the caches.
 constexpr Index kStreamBytes = Index(32) << 20;
 // Columns that a time-major sweep takes at once: carry and values of a row stay in L2.

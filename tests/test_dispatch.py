@@ -259,7 +259,7 @@ def test_a_forced_backend_that_is_broken_is_an_error_with_the_cause(python):
 
 
 def test_why_a_backend_is_missing(python):
-    report = "import fastgae, json\nprint(json.dumps([(info.available, info.why_missing) for info in fastgae.backends()]))"
+    report = "import fastgae, json\nprint(json.dumps([(b.available, b.why_missing) for b in fastgae.backends()]))"
     cpp, numba, numpy = json.loads(python(NO_NUMBA + NO_CORE + report))
     assert cpp[0] is False
     assert cpp[1].startswith("not built")

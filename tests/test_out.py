@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import FEW_SIZES, assert_same_bits, make_case
+from cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, make_case
 from conftest import reference
 from layouts import poisoned
 
@@ -74,6 +74,28 @@ def test_out_interleaved(backend, dtype):
         fastgae.gae(**case.arguments(), out=(block[..., 0], block[..., 1]), backend=backend)
         for i, right in enumerate(reference(case)):
             assert_same_bits(block[..., i], right)
+
+
+@pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
+@pytest.mark.parametrize("time_axis", [0, 1])
+def test_large_out_at_any_place_of_a_cache_line(backend, dtype, size, time_axis, large):
+    """Stores past the caches come in whole lines; both outputs begin alike, each elsewhere, or alone."""
+    case, expected = large(size, dtype)
+    if time_axis == 1:
+        case, expected = case.mapped(lambda _, a: a.T.copy()), [a.T for a in expected]
+    shape, count = case.rewards.shape, case.rewards.size
+    for starts in ((0, 0), (3, 3), (1, 2), (5, None), (None, 7)):
+        memories = [None if start is None else poisoned(count + 16, dtype) for start in starts]
+        out = tuple(
+            None if memory is None else memory[start : start + count].reshape(shape)
+            for memory, start in zip(memories, starts, strict=True)
+        )
+        fastgae.gae(**case.arguments(), out=out, time_axis=time_axis, backend=backend)
+        for array, memory, right in zip(out, memories, expected, strict=True):
+            if array is not None:
+                assert_same_bits(array, right, f"starts {starts}")
+                array[...] = np.nan
+                assert np.isnan(memory).all(), "written outside of out"
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (0,), (2, 0, 3), (0, 2, 3)], ids=str)

@@ -12,18 +12,22 @@ auto with_inputs(const Rollout<Real>& rollout, const Run& run) {
     return run(Inputs<true, true>{});
 }
 
-template <bool streamed, class Real, class Run>
+template <class Real, class Run>
 auto with_outputs(const Rollout<Real>& rollout, const Run& run) {
-    if (!rollout.returns) return run(Outputs<true, false, streamed>{});
-    if (!rollout.advantages) return run(Outputs<false, true, streamed>{});
-    return run(Outputs<true, true, streamed>{});
+    if (!rollout.returns) return run(Outputs<true, false>{});
+    if (!rollout.advantages) return run(Outputs<false, true>{});
+    return run(Outputs<true, true>{});
 }
 
 template <class Real>
 void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Store store) {
     with_inputs(rollout, [&](auto in) {
-        const auto run = [&](auto out) { rows_of<decltype(in), decltype(out)>(rollout, first, last, carry); };
-        store == Store::streamed ? with_outputs<true>(rollout, run) : with_outputs<false>(rollout, run);
+        with_outputs(rollout, [&](auto out) {
+            using In = decltype(in);
+            using Out = decltype(out);
+            store == Store::streamed ? rows_of<In, Out, true>(rollout, first, last, carry)
+                                     : rows_of<In, Out, false>(rollout, first, last, carry);
+        });
     });
     if (store == Store::streamed) Vector<Real>::fence();
 }
@@ -31,10 +35,10 @@ void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, St
 template <class Real>
 void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Store store) {
     const Fill<Real> fill_in = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill<decltype(in), Real>; });
-    const auto writing = [](auto out) -> Write<Real> { return write<decltype(out), Real>; };
-    const Write<Real> write_out = store == Store::nothing    ? nullptr
-                                  : store == Store::streamed ? with_outputs<true>(rollout, writing)
-                                                             : with_outputs<false>(rollout, writing);
+    const Write<Real> write_out = with_outputs(rollout, [&](auto out) -> Write<Real> {
+        using Out = decltype(out);
+        return store == Store::nothing ? nullptr : store == Store::streamed ? write<Out, true, Real> : write<Out, false, Real>;
+    });
     run_lanes(rollout, lanes, count, bottom, top, carry, fill_in, write_out);
     if (store == Store::streamed) Vector<Real>::fence();
 }

@@ -27,44 +27,48 @@ Pointers<Real> pointers(const Rollout<Real>& rollout, Index t, Index env) {
             rollout.truncated ? rollout.truncated.at(t, env) : nullptr};
 }
 
-// Deltas and gates of `steps` steps of one lane from step t on. Steps past the end get what makes A = 0 there.
+// The same for one block of a lane at the end of the rollout, step by step. Returns its gates.
 template <class In, class Real>
-void fill(const Rollout<Real>& rollout, Index env, Index t, Index steps, Real* numbers, typename Tile<Real>::Bits* gates) {
-    using V = Vector<Real>;
-    using S = Single<Real>;
-    const Index real = rollout.steps - t;
-    // Only the last step of a rollout may have its next value elsewhere.
-    const bool apart = rollout.last_values.at(0, env) != rollout.next_values.at(rollout.steps - 1, env);
-    const Index vectored = real - apart;
-
-    Index s = 0;
-    if (vectored >= V::width) {
-        const Pointers<Real> at = pointers(rollout, t, env);
-        const auto gamma = V::all(rollout.gamma);
-        for (; s < steps && s + V::width <= vectored; s += V::width) {
-            const Deltas<V> d = deltas<V, In>(at, s, gamma);
-            V::store(numbers + s, d.delta);
-            gates[s / V::width * Tile<Real>::lanes] = V::bits(d.trace);
-        }
+typename Tile<Real>::Bits fill_edge(const Rollout<Real>& rollout, Index env, Index t, Real* numbers) {
+    typename Tile<Real>::Bits bits = 0;
+    for (int k = 0; k < Vector<Real>::width; ++k) {
+        numbers[k] = 0;
+        if (t + k >= rollout.steps) continue;
+        const auto d = deltas<Single<Real>, In>(pointers(rollout, t + k, env), 0, rollout.gamma);
+        numbers[k] = d.delta;
+        bits |= static_cast<typename Tile<Real>::Bits>(d.trace) << k;
     }
-    for (; s < steps; s += V::width) {
-        typename V::Bits bits = 0;
-        for (int k = 0; k < V::width; ++k) {
-            numbers[s + k] = 0;
-            if (s + k >= real) continue;
-            const Deltas<S> d = deltas<S, In>(pointers(rollout, t + s + k, env), 0, rollout.gamma);
-            numbers[s + k] = d.delta;
-            bits |= static_cast<typename V::Bits>(d.trace) << k;
-        }
-        gates[s / V::width * Tile<Real>::lanes] = bits;
-    }
+    return bits;
 }
 
-// A lane that there is not.
-template <class Real>
-void fill_nothing(Index steps, Real* numbers, typename Tile<Real>::Bits* gates) {
-    for (Index s = 0; s < steps; ++s) numbers[s] = 0;
-    for (Index block = 0; block < steps / Vector<Real>::width; ++block) gates[block * Tile<Real>::lanes] = 0;
+// Deltas and gates of a tile: the `steps` steps from s on of every lane. Steps past the end get what makes A = 0 there.
+template <class In, class Real>
+void fill(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
+    using V = Vector<Real>;
+    const auto gamma = V::all(rollout.gamma);
+    // Only the last step of a rollout may have its next value elsewhere.
+    const bool apart = rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
+                       (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env);
+    for (Index i = 0; i < count; ++i) {
+        const Index env = lanes[i].env, t = lanes[i].origin + s, real = rollout.steps - t, vectored = real - apart;
+        Real* numbers = tile.numbers + i * Tile<Real>::pitch;
+        auto* gates = tile.gates + i;
+        Index k = 0;
+        if (vectored >= V::width) {
+            const Pointers<Real> at = pointers(rollout, t, env);
+            const Index end = steps < vectored ? steps : vectored - V::width + 1;
+            for (; k < end; k += V::width, gates += Tile<Real>::lanes) {
+                const Deltas<V> d = deltas<V, In>(at, k, gamma);
+                V::store(numbers + k, d.delta);
+                *gates = V::bits(d.trace);
+            }
+        }
+        for (; k < steps; k += V::width, gates += Tile<Real>::lanes) *gates = fill_edge<In>(rollout, env, t + k, numbers + k);
+    }
+    for (Index i = count; i < Tile<Real>::lanes; ++i) {  // the lanes that there are not
+        for (Index k = 0; k < steps; ++k) tile.numbers[i * Tile<Real>::pitch + k] = 0;
+        for (Index block = 0; block < steps / V::width; ++block) tile.gates[block * Tile<Real>::lanes + i] = 0;
+    }
 }
 
 // Deltas -> advantages, in place, for `width` lanes and one block of steps.
@@ -85,27 +89,42 @@ FASTGAE_INLINE typename Vector<Real>::Type chain(Real* numbers, const typename T
     return carry;
 }
 
-template <class Out, class Real>
-void write(const Rollout<Real>& rollout, Index env, Index t, Index steps, const Real* numbers) {
+template <class V, class Out, int count, class Real>
+FASTGAE_INLINE void write_at(const Real* numbers, const Real* values, Real* advantages, Real* returns, Index k) {
+    typename V::Type a[count], v[count];
+    unrolled<count>([&](auto i) {
+        a[i] = V::load(numbers + k + i * V::width);
+        v[i] = V::load(values + k + i * V::width);
+    });
+    store<V, Out>(advantages, returns, k, a, v);
+}
+
+// The advantages of a tile, and the returns, to where they belong.
+template <class Out, bool streamed, class Real>
+void write(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, const Tile<Real>& tile) {
     using V = Vector<Real>;
-    using S = Single<Real>;
-    const Real* values = rollout.values.at(t, env);
-    Real* advantages = Out::advantages ? rollout.advantages.at(t, env) : nullptr;
-    Real* returns = Out::returns ? rollout.returns.at(t, env) : nullptr;
-    Index s = 0;
-    if constexpr (Out::streamed) {
-        const Real* streamed = Out::advantages ? advantages : returns;
-        for (; s < steps && !at_line(streamed + s); ++s) put_results<S, Out>(advantages, returns, s, numbers[s], values[s]);
+    constexpr Index line = kLine<Real>;
+    for (Index i = 0; i < count; ++i) {
+        const Index env = lanes[i].env, t = lanes[i].origin + s;
+        const Index end = rollout.steps - t < steps ? rollout.steps - t : steps;
+        const Real* numbers = tile.numbers + i * Tile<Real>::pitch;
+        const Real* values = rollout.values.at(t, env);
+        Real* advantages = Out::advantages ? rollout.advantages.at(t, env) : nullptr;
+        Real* returns = Out::returns ? rollout.returns.at(t, env) : nullptr;
+        if constexpr (streamed) {
+            stream<Out>(advantages, returns, numbers, values, Index(0), end);
+        } else {
+            Index k = 0;
+            for (; k + line <= end; k += line) write_at<V, Out, line / V::width>(numbers, values, advantages, returns, k);
+            for (; k < end; ++k) write_at<Single<Real>, Out, 1>(numbers, values, advantages, returns, k);
+        }
     }
-    for (; s + V::width <= steps; s += V::width)
-        put_results<V, Out>(advantages, returns, s, V::load(numbers + s), V::load(values + s));
-    for (; s < steps; ++s) put_results<S, Out>(advantages, returns, s, numbers[s], values[s]);
 }
 
 template <class Real>
-using Fill = void (*)(const Rollout<Real>&, Index env, Index t, Index steps, Real* numbers, typename Tile<Real>::Bits* gates);
+using Fill = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, Tile<Real>&);
 template <class Real>
-using Write = void (*)(const Rollout<Real>&, Index env, Index t, Index steps, const Real* numbers);
+using Write = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, const Tile<Real>&);
 
 template <class Real>
 void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
@@ -119,18 +138,14 @@ void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
     while (top > bottom) {
         const Index s = top - bottom > T::steps ? top - T::steps : bottom;
         const Index steps = top - s;
-        for (Index i = 0; i < count; ++i)
-            fill(rollout, lanes[i].env, lanes[i].origin + s, steps, tile.numbers + i * T::pitch, tile.gates + i);
-        for (Index i = count; i < T::lanes; ++i) fill_nothing(steps, tile.numbers + i * T::pitch, tile.gates + i);
-        for (Index b = steps / V::width - 1; b >= 0; --b) {
-            low = chain(tile.numbers + b * V::width, tile.gates + b * T::lanes, gamma_lambda, low);
-            high = chain(tile.numbers + b * V::width + V::width * T::pitch, tile.gates + b * T::lanes + V::width,
-                         gamma_lambda, high);
+        fill(rollout, lanes, count, s, steps, tile);
+        for (Index block = steps / V::width - 1; block >= 0; --block) {
+            Real* numbers = tile.numbers + block * V::width;
+            const auto* gates = tile.gates + block * T::lanes;
+            low = chain(numbers, gates, gamma_lambda, low);
+            high = chain(numbers + V::width * T::pitch, gates + V::width, gamma_lambda, high);
         }
-        for (Index i = 0; write && i < count; ++i) {
-            const Index t = lanes[i].origin + s, real = rollout.steps - t;
-            write(rollout, lanes[i].env, t, real < steps ? real : steps, tile.numbers + i * T::pitch);
-        }
+        if (write) write(rollout, lanes, count, s, steps, tile);
         top = s;
     }
     V::store(carry, low);

@@ -46,24 +46,24 @@ struct Scratch {
     Real* memory;
 };
 
-// Past the caches, where the results would not stay in them anyway; streaming takes rows that share their alignment.
+// Past the caches, where the results would not stay in them anyway.
 template <class Real>
 Store store_of(const Rollout<Real>& rollout) {
     const Index arrays = (rollout.final_values ? 3 : 2) + bool(rollout.advantages) + bool(rollout.returns);
-    if (rollout.steps * rollout.envs * arrays * Index(sizeof(Real)) < kStreamBytes) return Store::cached;
-    const bool both = rollout.advantages && rollout.returns;
-    const bool alike = !both || (rollout.advantages.step == rollout.returns.step && rollout.advantages.env == rollout.returns.env &&
-                                 (rollout.advantages.data - rollout.returns.data) % (64 / Index(sizeof(Real))) == 0);
-    return alike ? Store::streamed : Store::cached;
+    const Index bytes = rollout.steps * rollout.envs * arrays * Index(sizeof(Real));
+    return bytes < kStreamBytes ? Store::cached : Store::streamed;
 }
 
 template <class Real>
-void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
-    const Store store = store_of(rollout);
-    const Scratch<Real> carry(rollout.envs);
+void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
+    // Within its cache line where the results are within theirs, so that whole lines of both are at hand together.
+    const auto results = reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
+    const Index shift = results % 64 / sizeof(Real);
+    const Scratch<Real> scratch(shift + rollout.envs);
+    Real* carry = scratch.memory + shift;
     spread(rollout.envs, 64, num_threads, [&](Index first, Index last) {
         for (Index n = first; n < last; n += kSweepColumns)
-            kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry.memory + n, store);
+            kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry + n, store);
     });
 }
 
@@ -143,9 +143,8 @@ Index settle(const Rollout<Real>& rollout, const Cut& cut, const Real* started, 
 }
 
 template <class Real>
-Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
+Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
     const Cut cut = best_cut(kernel, rollout, num_threads);
-    const Store store = store_of(rollout);
     const Index count = rollout.envs * cut.pieces;
     std::vector<Real> carries(cut.pieces > 1 ? 2 * count : 0);
     Real *started = carries.data(), *ended = started + count;
@@ -174,12 +173,17 @@ bool worth_threads(const Rollout<Real>& rollout) {
 // Fills the results; the same bits for every target and every number of threads. Returns how many steps of a trajectory
 // that was cut into pieces had to be redone.
 template <class Real>
-Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads) {
+Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads, Store store) {
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = std::max<Index>(1, std::min(num_threads, rollout.steps * rollout.envs / kStepsPerThread));
-    if (rollout.env_major) return gae_env_major(kernel, rollout, threads);
-    gae_time_major(kernel, rollout, threads);
+    if (rollout.env_major) return gae_env_major(kernel, rollout, threads, store);
+    gae_time_major(kernel, rollout, threads, store);
     return 0;
+}
+
+template <class Real>
+Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads) {
+    return gae(target, rollout, num_threads, store_of(rollout));
 }
 
 }  // namespace fastgae

@@ -55,8 +55,11 @@ public:
 
     // Arrays to write to; false: declined, and nothing is written.
     bool take_outputs(const Array& advantages, const Array& returns) {
-        return (advantages.given || returns.given) && take_output(advantages, this->advantages) &&
-               take_output(returns, this->returns) && !overlap(advantages, returns) && apart(advantages) && apart(returns);
+        const bool fit = (advantages.given || returns.given) && take_output(advantages, this->advantages) &&
+                         take_output(returns, this->returns) && !overlap(advantages, returns) && apart(advantages) &&
+                         apart(returns);
+        if (fit && sparse_) scatter();
+        return fit;
     }
 
     std::vector<Index> shape() const { return {rewards_.shape, rewards_.shape + rewards_.rank}; }
@@ -185,7 +188,9 @@ private:
         if (given.next_values.given == given.final_values.given) return false;
         if (!given.final_values.given) return true;
         if (same_shape(given.final_values)) return take_like_rewards(given.final_values, kReal, this->final_values);
-        return given.final_values.type == kReal && given.final_values.rank == 1 && scatter(given.final_values);
+        sparse_ = given.final_values.type == kReal && given.final_values.rank == 1 &&
+                  given.final_values.shape[0] == count_truncated();
+        return sparse_;
     }
 
     bool take_discounts(const PlainArguments& given) {
@@ -194,32 +199,73 @@ private:
         return in_unit_interval(given.gamma) && in_unit_interval(given.gae_lambda);
     }
 
-    // final_values, one per truncated step in C order of the caller's array, to where those steps are.
-    bool scatter(const Array& given) {
-        const View<const std::uint8_t> flags = this->truncated;
-        const Index count = given.shape[0], stride = given.strides[0] / Index(sizeof(Real));
-        const Real* from = reinterpret_cast<const Real*>(given.data);
-        final_values_.reset(new Real[this->steps * this->envs]);
-        View<Real> to = {final_values_.get(), this->envs, 1};
-        if (this->env_major) to = {final_values_.get(), 1, this->steps};
-        this->final_values = {to.data, to.step, to.env};
-
+    // row(flags, i) for every row i of truncated as the caller's array has them, in C order.
+    template <class Row>
+    void each_row(const Row& row) const {
         const bool by_env = time_axis_ == 1;
-        const Index rows = by_env ? this->envs : this->steps, width = by_env ? this->steps : this->envs;
-        const Index flag_apart = by_env ? flags.step : flags.env, to_apart = by_env ? to.step : to.env;
-        Index found = 0;
-        for (Index row = 0; row < rows; ++row) {
-            const std::uint8_t* flag = by_env ? flags.at(0, row) : flags.at(row, 0);
-            Real* out = by_env ? to.at(0, row) : to.at(row, 0);
-            for (Index i = 0; i < width; ++i) {
-                std::uint64_t eight = 0;  // truncation is rare: most eight flags are all 0
-                while (flag_apart == 1 && i + 8 <= width && (std::memcpy(&eight, flag + i, 8), eight == 0)) i += 8;
-                if (i == width || !flag[i * flag_apart]) continue;
-                if (found == count) return false;
-                out[i * to_apart] = from[found++ * stride];
+        const Index rows = by_env ? this->envs : this->steps;
+        for (Index i = 0; i < rows; ++i) row(by_env ? this->truncated.at(0, i) : this->truncated.at(i, 0), i);
+    }
+
+    Index row_width() const { return time_axis_ == 1 ? this->steps : this->envs; }
+    Index flags_apart() const { return time_axis_ == 1 ? this->truncated.step : this->truncated.env; }
+
+    // How many steps are truncated; -1 where a flag is not 0 or 1, which bool arrays can be made to hold.
+    Index count_truncated() const {
+        const Index width = row_width(), apart = flags_apart();
+        constexpr std::uint64_t ones = 0x0101010101010101;
+        Index count = 0;
+        std::uint64_t seen = 0;
+        each_row([&](const std::uint8_t* flags, Index) {
+            Index i = 0;
+            while (apart == 1 && i + 8 <= width) {
+                std::uint64_t sums = 0;  // of eight columns, which do not overflow within 255 groups
+                for (int group = 0; group < 255 && i + 8 <= width; ++group, i += 8) {
+                    std::uint64_t eight;
+                    std::memcpy(&eight, flags + i, 8);
+                    sums += eight;
+                    seen |= eight;
+                }
+                for (; sums; sums >>= 8) count += sums & 0xff;
             }
+            for (; i < width; ++i) {
+                count += flags[i * apart];
+                seen |= flags[i * apart];
+            }
+        });
+        return seen & ~ones ? -1 : count;
+    }
+
+    // final_values to where their steps are. A time-major sweep reads them just before it writes its results there, so an
+    // output can hold them; pieces of long trajectories, which are env-major, may read them again later.
+    void scatter() {
+        View<Real> to = this->advantages ? this->advantages : this->returns;
+        if (this->env_major) {
+            final_values_.reset(new Real[this->steps * this->envs]);
+            to = {final_values_.get(), 1, this->steps};
         }
-        return found == count;
+        const Array& given = given_.final_values;
+        const Real* from = reinterpret_cast<const Real*>(given.data);
+        const Index apart = given.strides[0] / Index(sizeof(Real));
+        const Index width = row_width(), flags_apart = this->flags_apart();
+        const bool by_env = time_axis_ == 1;
+        each_row([&](const std::uint8_t* flags, Index row) {
+            Real* out = by_env ? to.at(0, row) : to.at(row, 0);
+            const Index out_apart = by_env ? to.step : to.env;
+            const auto take = [&](Index i) {
+                if (!flags[i * flags_apart]) return;
+                out[i * out_apart] = *from;
+                from += apart;
+            };
+            Index i = 0;
+            for (; flags_apart == 1 && i + 8 <= width; i += 8) {
+                std::uint64_t eight;  // truncation is rare: most groups are all 0
+                std::memcpy(&eight, flags + i, 8);
+                for (Index k = 0; eight && k < 8; ++k) take(i + k);
+            }
+            for (; i < width; ++i) take(i);
+        });
+        this->final_values = {to.data, to.step, to.env};
     }
 
     bool take_output(const Array& array, View<Real>& view) const {
@@ -242,6 +288,7 @@ private:
     Array rewards_;
     Index time_axis_ = 0;
     Real last_value_{};
+    bool sparse_ = false;
     std::unique_ptr<Real[]> final_values_;
 };
 

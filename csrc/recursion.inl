@@ -13,10 +13,10 @@ struct Inputs {
     static constexpr bool truncated = has_truncated, final_values = has_final_values;
 };
 
-// Which results are wanted, and whether they are streamed past the caches.
-template <bool has_advantages, bool has_returns, bool is_streamed>
+// Which results are wanted.
+template <bool has_advantages, bool has_returns>
 struct Outputs {
-    static constexpr bool advantages = has_advantages, returns = has_returns, streamed = is_streamed;
+    static constexpr bool advantages = has_advantages, returns = has_returns;
 };
 
 // Where a run of steps or envs begins in every array.
@@ -60,25 +60,46 @@ FASTGAE_INLINE typename V::Type advantage(typename V::Type delta, typename V::Ma
     return delta + gated<V>(trace, gamma_lambda * following);
 }
 
-template <class V, class Out>
-FASTGAE_INLINE void put(typename V::Real* to, typename V::Type x) {
-    if constexpr (Out::streamed) V::stream(to, x);
-    else V::store(to, x);
-}
-
-template <class V, class Out>
-FASTGAE_INLINE void put_results(typename V::Real* advantages, typename V::Real* returns, Index i, typename V::Type advantage,
-                        typename V::Type value) {
-    if constexpr (Out::advantages) put<V, Out>(advantages + i, advantage);
-    if constexpr (Out::returns) put<V, Out>(returns + i, advantage + value);
+// The results of `count` vectors side by side from i on.
+template <class V, class Out, int count>
+FASTGAE_INLINE void store(typename V::Real* advantages, typename V::Real* returns, Index i,
+                          const typename V::Type (&a)[count], const typename V::Type (&values)[count]) {
+    if constexpr (Out::advantages) unrolled<count>([&](auto k) { V::store(advantages + i + k * V::width, a[k]); });
+    if constexpr (Out::returns)
+        unrolled<count>([&](auto k) { V::store(returns + i + k * V::width, a[k] + values[k]); });
 }
 
 template <class Real>
 constexpr Index kLine = 64 / sizeof(Real);  // elements of a cache line
 
+// Elements from here to the next cache line.
 template <class Real>
-FASTGAE_INLINE bool at_line(const Real* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % 64 == 0;
+FASTGAE_INLINE Index to_line(const Real* pointer) {
+    return -reinterpret_cast<std::uintptr_t>(pointer) % 64 / sizeof(Real);
+}
+
+// One array of results, past the caches: a, or a + values, of [first, last). One array at a time, in long runs: two
+// streams by turns can meet in one bank of the memory, which then opens another page for every line (8 times slower).
+template <bool add_values, class Real>
+void stream(Real* to, const Real* a, const Real* values, Index first, Index last) {
+    using V = Vector<Real>;
+    const auto single = [&](Index i) { to[i] = add_values ? a[i] + values[i] : a[i]; };
+    for (const Index line = first + to_line(to + first); first < last && first < line; ++first) single(first);
+    for (; first + kLine<Real> <= last; first += kLine<Real>) {
+        unrolled<kLine<Real> / V::width>([&](auto k) {
+            const Index i = first + k * V::width;
+            auto x = V::load(a + i);
+            if constexpr (add_values) x = x + V::load(values + i);
+            V::stream(to + i, x);
+        });
+    }
+    for (; first < last; ++first) single(first);
+}
+
+template <class Out, class Real>
+void stream(Real* advantages, Real* returns, const Real* a, const Real* values, Index first, Index last) {
+    if constexpr (Out::advantages) stream<false>(advantages, a, values, first, last);
+    if constexpr (Out::returns) stream<true>(returns, a, values, first, last);
 }
 
 // The line that lies `bytes` below a pointer, whether or not it is mapped.

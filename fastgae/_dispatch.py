@@ -70,16 +70,16 @@ def _import(name: str) -> ModuleType | ImportError:
         return error
 
 
+@functools.lru_cache(maxsize=None, typed=True)
+def resolve(backend: str | None, num_threads: int | None) -> tuple[ModuleType, str | None, int]:
+    """The backend module, the CPU target (None: its best) and the number of threads (0: usable_cpus()) of a call."""
+    return (*resolve_backend(backend), resolve_threads(num_threads))
+
+
 def resolve_backend(backend: str | None) -> tuple[ModuleType, str | None]:
-    """The backend module to call and the CPU target to pass to it (None: its best)."""
+    """The backend module to call and the CPU target to pass to it. What was asked for never falls back."""
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {backend!r}")
-    return _resolve(backend)
-
-
-@functools.cache
-def _resolve(backend: str | None) -> tuple[ModuleType, str | None]:
-    """What was asked for never falls back."""
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
     if asked is None:
         asked = next(name for name in BACKENDS if not isinstance(_import(name), ImportError))
@@ -106,7 +106,6 @@ def resolve_threads(num_threads: int | None) -> int:
     return _threads_in_environment() if num_threads is None else _positive("num_threads", num_threads)
 
 
-@functools.cache
 def _threads_in_environment() -> int:
     for name in ("FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"):
         # OMP_NUM_THREADS may be a list, one number per nesting level.

@@ -16,9 +16,9 @@ SIZES = [
 LONG_SIZES = [(255, 2), (256, 1), (257, 33), (513, 3), (1777, 1), (2003, 3), (1601, 17)]
 # A few of them, for tests that multiply with much else.
 FEW_SIZES = [(1, 1), (1, 17), (2, 7), (3, 8), (9, 1), (17, 33), (16, 64), (65, 9)]
-# Where threads spawn and results are streamed past the caches (csrc/tuning.hpp): wide, and long.
-LARGE_SIZES = [(551, 4099), (70_001, 33)]
-# Where every backend would use seven threads.
+# Past the thresholds of csrc/tuning.hpp: results are streamed and threads spawn (wide, and long); rows are cut.
+LARGE_SIZES = [(551, 4099), (70_001, 33), (3, 33_003)]
+# Where seven threads have enough to do, and where numba, whose threads need more, takes all that there are.
 THREADS_SIZE = (901, 4099)
 
 FLAGS = ("none", "all", "first_row", "last_row", "random")

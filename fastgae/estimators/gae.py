@@ -97,8 +97,10 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
-    module, target = _dispatch.resolve_backend(backend)
-    threads = _dispatch.resolve_threads(num_threads)
+    try:
+        module, target, threads = _dispatch.resolve(backend, num_threads)
+    except TypeError:  # what cannot be a key of the cache gets its error from the function
+        module, target, threads = _dispatch.resolve.__wrapped__(backend, num_threads)
     result: GAEResult | None = module.gae_plain(
         rewards,
         values,

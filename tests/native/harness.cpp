@@ -128,7 +128,7 @@ void check(const fastgae::Target& target, const Problem& problem) {
     rollout.gamma_lambda = Real(0.99 * 0.95);
     if (problem.advantages) rollout.advantages = advantages.view;
     if (problem.returns) rollout.returns = returns.view;
-    fastgae::gae(target, rollout, problem.num_threads);
+    fastgae::gae(target, rollout, problem.num_threads, below(2) ? fastgae::Store::cached : fastgae::Store::streamed);
 
     for (Index n = 0; n < envs; ++n) {
         Real following = 0;

@@ -1,0 +1,61 @@
+"""Rollouts to time: random arrays as keyword arguments of fastgae.gae, and how two answers compare."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fastgae
+
+Array = NDArray[Any]
+
+
+def make_rollout(
+    steps: int,
+    envs: int,
+    *,
+    env_major: bool = False,
+    dtype: str = "float32",
+    bootstrap: str = "last_values",
+    ends: float = 0.01,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """A rollout of ``steps × envs``; one env gives arrays of shape (T,).
+
+    ``ends`` is the share of steps with each flag. ``bootstrap`` is "last_values", with ``terminated`` alone, or
+    "next_values" or sparse "final_values", with ``truncated`` too.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (steps,) if envs == 1 else (envs, steps) if env_major else (steps, envs)
+
+    def numbers(shape: tuple[int, ...]) -> Array:
+        return np.asarray(rng.standard_normal(shape, np.float32), dtype)
+
+    def flags() -> Array:
+        return rng.random(shape, np.float32) < ends
+
+    arguments: dict[str, Any] = {"rewards": numbers(shape), "values": numbers(shape), "terminated": flags()}
+    if bootstrap != "last_values":
+        arguments["truncated"] = flags()
+    if bootstrap == "next_values":
+        arguments["next_values"] = numbers(shape)
+    else:
+        arguments["last_values"] = numbers(() if envs == 1 else (envs,))
+    if bootstrap == "final_values":
+        arguments["final_values"] = numbers((int(np.count_nonzero(arguments["truncated"])),))
+    if env_major and envs > 1:
+        arguments["time_axis"] = 1
+    return arguments
+
+
+def outputs_like(rewards: Array) -> tuple[Array, Array]:
+    """Advantages and returns to fill: touched, so that no page is first mapped while timing, and NaN."""
+    return np.full_like(rewards, np.nan), np.full_like(rewards, np.nan)
+
+
+def same_bits(result: fastgae.GAEResult, expected: fastgae.GAEResult) -> bool:
+    """Of the outputs that were computed; as integers, for NaN equals itself then and 0.0 is not -0.0."""
+    return all(
+        got is None or np.array_equal(got.view(f"i{got.itemsize}"), right.view(f"i{right.itemsize}"))
+        for got, right in zip(result, expected, strict=True)
+    )

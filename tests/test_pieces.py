@@ -1,0 +1,71 @@
+"""A long trajectory runs in pieces that begin early, from 0; where that was not early enough, it is redone.
+
+The compiled module says how many steps were redone, so that the fall-back is seen to run where it must, and only there.
+"""
+
+import numpy as np
+import pytest
+
+import fastgae
+from cases import assert_same_bits
+
+_core = pytest.importorskip("fastgae._core", exc_type=ImportError)
+
+STEPS = 20_000
+
+
+def redone(rewards, terminated, gamma_lambda, backend):
+    """Advantages of one env with V = 0, checked against the reference, and how many steps were redone for them."""
+    steps, dtype = len(rewards), rewards.dtype
+    zeros = np.zeros((steps, 1), dtype)
+    advantages, returns = np.full((2, steps, 1), np.nan, dtype)
+    rewards, terminated = rewards[:, np.newaxis], terminated[:, np.newaxis]
+    count = _core.gae(
+        rewards, zeros, zeros[1:], zeros[0], None, terminated, None, 1.0, gamma_lambda, advantages, returns, 1, backend
+    )
+    arguments = {"last_values": zeros[0], "gamma": 1.0, "gae_lambda": gamma_lambda, "backend": "numpy"}
+    right = fastgae.gae(rewards, zeros, terminated, **arguments)
+    assert_same_bits(advantages, right.advantages)
+    assert_same_bits(returns, right.returns)
+    return count
+
+
+@pytest.fixture(params=_core.targets())
+def target(request):
+    return request.param
+
+
+@pytest.fixture
+def rewards(dtype):
+    return np.random.default_rng(5).standard_normal(STEPS).astype(dtype)
+
+
+@pytest.fixture
+def never():
+    return np.zeros(STEPS, bool)
+
+
+@pytest.mark.parametrize("gamma_lambda", [0.9, 0.9405, 0.99])
+def test_ordinary_rewards_are_forgotten_in_time(rewards, never, gamma_lambda, target):
+    assert redone(rewards, never, gamma_lambda, target) <= STEPS // 100
+
+
+def test_an_episode_end_forgets_everything(rewards, never, target):
+    assert redone(rewards, ~never, 0.99, target) == 0
+
+
+def test_what_rounding_never_forgets_is_redone(dtype, never, target):
+    """8 times the smallest number, times 0.9405, rounds to itself: every piece but the last began wrongly."""
+    rewards = np.zeros(STEPS, dtype)
+    rewards[-1] = 8 * np.finfo(dtype).smallest_subnormal
+    assert redone(rewards, never, 0.9405, target) > STEPS // 2
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_what_arithmetic_never_forgets_is_redone(rewards, never, number, target):
+    rewards[STEPS // 2] = number
+    assert redone(rewards, never, 0.9405, target) > STEPS // 4
+
+
+def test_without_decay_there_are_no_pieces(rewards, never, target):
+    assert redone(rewards, never, 1.0, target) == 0

@@ -138,6 +138,17 @@ double number_of(const py::object& object) {
     return PyFloat_CheckExact(object.ptr()) ? PyFloat_AS_DOUBLE(object.ptr()) : integer_of(object);
 }
 
+// numpy.empty(like.shape, order="F" if fortran else "C"), without the shape becoming a Python object on the way.
+template <class Real>
+py::object empty(const Array& like, bool fortran) {
+    const auto& numpy = py::detail::npy_api::get();
+    const int flags = fortran ? py::detail::npy_api::NPY_ARRAY_F_CONTIGUOUS_ : 0;
+    PyObject* array = numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, py::dtype::of<Real>().release().ptr(),
+                                                  static_cast<int>(like.rank), like.shape, nullptr, nullptr, flags, nullptr);
+    if (!array) throw py::error_already_set();
+    return py::reinterpret_steal<py::object>(array);
+}
+
 template <class Real>
 py::object gae_plain_of(const PlainArguments& arguments, const py::object& out, Index num_threads,
                         const std::optional<std::string>& target, const py::object& result_type, const py::object& usable_cpus) {
@@ -147,7 +158,7 @@ py::object gae_plain_of(const PlainArguments& arguments, const py::object& out, 
     py::object results[2];
     Array arrays[2];
     for (int i = 0; i < 2; ++i) {
-        results[i] = out.is_none() ? py::object(py::array(py::dtype::of<Real>(), rollout.shape(), rollout.strides_like_rewards()))
+        results[i] = out.is_none() ? empty<Real>(rollout.rewards_array(), rollout.fortran_ordered())
                                    : py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(out.ptr(), i));
         arrays[i] = array_of(results[i]);
     }

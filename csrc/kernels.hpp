@@ -52,6 +52,8 @@ struct Kernels {
     // Env-major: the steps [bottom, top) of up to `width` lanes, from A_top in carry to A_bottom in carry.
     // bottom and top are multiples of kBlockSteps; carry is aligned to 64 bytes and has room for `width` lanes.
     void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Store);
+    // After the last of them in a thread: what was streamed is there for all to see.
+    void (*finish)(Store);
 };
 
 struct Target {

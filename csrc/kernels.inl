@@ -29,7 +29,6 @@ void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, St
                                      : rows_of<In, Out, false>(rollout, first, last, carry);
         });
     });
-    if (store == Store::streamed) Vector<Real>::fence();
 }
 
 template <class Real>
@@ -40,8 +39,12 @@ void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index b
         return store == Store::nothing ? nullptr : store == Store::streamed ? write<Out, true, Real> : write<Out, false, Real>;
     });
     run_lanes(rollout, lanes, count, bottom, top, carry, fill_in, write_out);
+}
+
+template <class Real>
+void finish(Store store) {
     if (store == Store::streamed) Vector<Real>::fence();
 }
 
 template <class Real>
-constexpr Kernels<Real> kernels = {Tile<Real>::lanes, rows<Real>, lanes<Real>};
+constexpr Kernels<Real> kernels = {Tile<Real>::lanes, rows<Real>, lanes<Real>, finish<Real>};

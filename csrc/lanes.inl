@@ -17,28 +17,26 @@ struct Tile {
     alignas(64) Bits gates[blocks * lanes];   // (blocks, lanes): bit k is the trace gate of step k of the block
 };
 
-template <class Real>
-Pointers<Real> pointers(const Rollout<Real>& rollout, Index t, Index env) {
-    return {rollout.rewards.at(t, env),
-            rollout.values.at(t, env),
-            t < rollout.steps - 1 ? rollout.next_values.at(t, env) : rollout.last_values.at(0, env),
-            rollout.final_values ? rollout.final_values.at(t, env) : nullptr,
-            rollout.terminated.at(t, env),
-            rollout.truncated ? rollout.truncated.at(t, env) : nullptr};
-}
-
-// The same for one block of a lane at the end of the rollout, step by step. Returns its gates.
+// Deltas and gates of one block at the end of the rollout, from a copy that is padded with what makes A = 0: an ended step
+// without reward or value. Of its `real` steps the last may have its next value elsewhere. Returns the gates.
 template <class In, class Real>
-typename Tile<Real>::Bits fill_edge(const Rollout<Real>& rollout, Index env, Index t, Real* numbers) {
-    typename Tile<Real>::Bits bits = 0;
-    for (int k = 0; k < Vector<Real>::width; ++k) {
-        numbers[k] = 0;
-        if (t + k >= rollout.steps) continue;
-        const auto d = deltas<Single<Real>, In>(pointers(rollout, t + k, env), 0, rollout.gamma);
-        numbers[k] = d.delta;
-        bits |= static_cast<typename Tile<Real>::Bits>(d.trace) << k;
+typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
+                                      typename Vector<Real>::Type gamma, Real* numbers) {
+    using V = Vector<Real>;
+    Real rewards[V::width] = {}, values[V::width] = {}, next_values[V::width] = {}, final_values[V::width] = {};
+    std::uint8_t terminated[V::width], truncated[V::width] = {};
+    std::memset(terminated, 1, sizeof terminated);
+    for (Index i = 0; i < V::width && i < real; ++i) {
+        rewards[i] = at.rewards[k + i];
+        values[i] = at.values[k + i];
+        next_values[i] = i + 1 < real ? at.next_values[k + i] : *last_value;
+        terminated[i] = at.terminated[k + i];
+        if constexpr (In::truncated) truncated[i] = at.truncated[k + i];
+        if constexpr (In::final_values) final_values[i] = at.final_values[k + i];
     }
-    return bits;
+    const auto d = deltas<V, In>({rewards, values, next_values, final_values, terminated, truncated}, 0, gamma);
+    V::store(numbers, d.delta);
+    return V::bits(d.trace);
 }
 
 // Deltas and gates of a tile: the `steps` steps from s on of every lane. Steps past the end get what makes A = 0 there.
@@ -50,20 +48,23 @@ void fill(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
     const bool apart = rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
                        (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env);
     for (Index i = 0; i < count; ++i) {
-        const Index env = lanes[i].env, t = lanes[i].origin + s, real = rollout.steps - t, vectored = real - apart;
+        const Index env = lanes[i].env, t = lanes[i].origin + s, real = rollout.steps - t, whole = real - apart;
+        const Pointers<Real> at = {rollout.rewards.at(t, env),
+                                   rollout.values.at(t, env),
+                                   rollout.next_values.at(t, env),
+                                   In::final_values ? rollout.final_values.at(t, env) : nullptr,
+                                   rollout.terminated.at(t, env),
+                                   In::truncated ? rollout.truncated.at(t, env) : nullptr};
         Real* numbers = tile.numbers + i * Tile<Real>::pitch;
         auto* gates = tile.gates + i;
         Index k = 0;
-        if (vectored >= V::width) {
-            const Pointers<Real> at = pointers(rollout, t, env);
-            const Index end = steps < vectored ? steps : vectored - V::width + 1;
-            for (; k < end; k += V::width, gates += Tile<Real>::lanes) {
-                const Deltas<V> d = deltas<V, In>(at, k, gamma);
-                V::store(numbers + k, d.delta);
-                *gates = V::bits(d.trace);
-            }
+        for (; k < steps && k + V::width <= whole; k += V::width, gates += Tile<Real>::lanes) {
+            const Deltas<V> d = deltas<V, In>(at, k, gamma);
+            V::store(numbers + k, d.delta);
+            *gates = V::bits(d.trace);
         }
-        for (; k < steps; k += V::width, gates += Tile<Real>::lanes) *gates = fill_edge<In>(rollout, env, t + k, numbers + k);
+        for (; k < steps; k += V::width, gates += Tile<Real>::lanes)
+            *gates = fill_edge<In>(at, k, real - k, rollout.last_values.at(0, env), gamma, numbers + k);
     }
     for (Index i = count; i < Tile<Real>::lanes; ++i) {  // the lanes that there are not
         for (Index k = 0; k < steps; ++k) tile.numbers[i * Tile<Real>::pitch + k] = 0;

@@ -56,14 +56,15 @@ Store store_of(const Rollout<Real>& rollout) {
 
 template <class Real>
 void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
-    // Within its cache line where the results are within theirs, so that whole lines of both are at hand together.
+    // Streaming goes by the cache lines of the results, so the carry lies within its lines as they do within theirs.
     const auto results = reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
-    const Index shift = results % 64 / sizeof(Real);
+    const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
     const Scratch<Real> scratch(shift + rollout.envs);
     Real* carry = scratch.memory + shift;
     spread(rollout.envs, 64, num_threads, [&](Index first, Index last) {
         for (Index n = first; n < last; n += kSweepColumns)
             kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry + n, store);
+        kernel.finish(store);
     });
 }
 
@@ -150,17 +151,22 @@ Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
     Real *started = carries.data(), *ended = started + count;
 
     spread(count, kernel.width, num_threads, [&](Index first, Index last) {
+        Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};
         for (; first < last; first += kernel.width) {
             const Index width = std::min(kernel.width, last - first);
             Lane lanes[kMaxLanes];
             alignas(64) Real carry[kMaxLanes] = {};
-            for (Index i = 0; i < width; ++i)
-                lanes[i] = {(first + i) / cut.pieces, (first + i) % cut.pieces * cut.steps};
+            for (Index i = 0; i < width; ++i) {
+                lanes[i] = lane;
+                lane.origin += cut.steps;
+                if (lane.origin == cut.pieces * cut.steps) lane = {lane.env + 1, 0};
+            }
             if (cut.warm_up) kernel.lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, carry, Store::nothing);
             if (cut.pieces > 1) std::copy_n(carry, width, started + first);
             kernel.lanes(rollout, lanes, width, 0, cut.steps, carry, store);
             if (cut.pieces > 1) std::copy_n(carry, width, ended + first);
         }
+        kernel.finish(store);
     });
     return settle(rollout, cut, started, ended);
 }

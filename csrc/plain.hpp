@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
-#include <vector>
 
 #include "kernels.hpp"
 
@@ -62,23 +61,10 @@ public:
         return fit;
     }
 
-    std::vector<Index> shape() const { return {rewards_.shape, rewards_.shape + rewards_.rank}; }
+    const Array& rewards_array() const { return rewards_; }
 
-    // Strides of a dense array in the memory order of rewards.
-    std::vector<Index> strides_like_rewards() const {
-        std::vector<Index> strides(rewards_.rank);
-        const bool time_last = this->env_major && rewards_.rank == 2;
-        Index stride = sizeof(Real);
-        for (Index i = 0; i < rewards_.rank; ++i) {
-            // Innermost first: time where the rollout is env-major, else the axes from the last to the first.
-            const Index axis = time_last ? (i == 0 ? time_axis_ : 1 - time_axis_)
-                               : rewards_.rank == 2 ? (i == 0 ? 1 - time_axis_ : time_axis_)
-                                                    : rewards_.rank - 1 - i;
-            strides[axis] = stride;
-            stride *= rewards_.shape[axis];
-        }
-        return strides;
-    }
+    // Whether results in the memory order of rewards are in Fortran's.
+    bool fortran_ordered() const { return rewards_.rank == 2 && this->env_major == (time_axis_ == 0) && this->envs > 1; }
 
 private:
     static constexpr Type kReal = sizeof(Real) == sizeof(float) ? Type::f32 : Type::f64;

@@ -67,6 +67,28 @@ def test_denormal_and_huge_numbers(variant):
         assert np.isinf(advantages).any() if scale > 1 else 0 < np.abs(advantages[advantages != 0]).min() < tiny
 
 
+def test_backends_are_given_what_a_rollout_promises(dtype, layout, monkeypatch):
+    """Views of one dtype, aligned, native, and with a unit stride along the same axis; also where no CPU would mind."""
+    rollouts = []
+    monkeypatch.setattr(fastgae._backends.numpy, "gae", lambda rollout, *_: rollouts.append(rollout))
+    for size in FEW_SIZES:
+        for case in cases_of(layout.size(size), dtype):
+            arguments, _ = layout.arguments(case.no_short_cut())
+            fastgae.gae(**arguments, backend="numpy")
+    for rollout in rollouts:
+        fields = {field.name: getattr(rollout, field.name) for field in dataclasses.fields(rollout)}
+        arrays = {name: a for name, a in fields.items() if isinstance(a, np.ndarray)}
+        assert {"rewards", "values", "next_values", "last_values", "terminated", "advantages", "returns"} <= set(arrays)
+        unit_axes = {0, 1}
+        for name, array in arrays.items():
+            assert array.flags.aligned, name
+            assert array.dtype == (bool if name in ("terminated", "truncated") else dtype), name
+            if array.ndim == 2:
+                unit_axes &= {i for i in (0, 1) if array.shape[i] <= 1 or array.strides[i] == array.itemsize}
+        assert unit_axes
+        assert unit_axes == {0} or rollout.last_values.flags.c_contiguous
+
+
 @pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.99, 0.95), (0.997, 0.93), (0.98, 0.97), (0.1, 0.3)])
 def test_gamma_lambda_is_one_float64_product_rounded_once(backend, dtype, gamma, gae_lambda):
     """With V = 0 and rewards (0, 1), A_0 is gamma lambda itself."""

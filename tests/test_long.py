@@ -11,7 +11,7 @@ import pytest
 
 from cases import BOOTSTRAPS, LONG_SIZES, make_case
 
-pytestmark = pytest.mark.parametrize("layout", ["c", "env_major", "vector"], indirect=True)
+pytestmark = pytest.mark.parametrize("layout", ["env_major", "vector"], indirect=True)
 
 
 def spikes(rng, a):

@@ -39,9 +39,9 @@ def compiling(tmp_path_factory):
 
 def run(command):
     """Where addresses are laid out too randomly for a sanitizer's shadow memory, without that."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if "unexpected memory mapping" in done.stderr and shutil.which("setarch"):
-        done = subprocess.run(["setarch", "-R", *command], capture_output=True, text=True, timeout=600)
+        done = subprocess.run(["setarch", "-R", *command], capture_output=True, text=True, timeout=300)
     return done
 
 

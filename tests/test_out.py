@@ -76,7 +76,7 @@ def test_out_interleaved(backend, dtype):
             assert_same_bits(block[..., i], right)
 
 
-@pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
+@pytest.mark.parametrize("size", LARGE_SIZES[:2], ids=str)
 @pytest.mark.parametrize("time_axis", [0, 1])
 def test_large_out_at_any_place_of_a_cache_line(backend, dtype, size, time_axis, large):
     """Stores past the caches come in whole lines; both outputs begin alike, each elsewhere, or alone."""

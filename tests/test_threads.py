@@ -23,7 +23,7 @@ def test_any_number_of_threads(backend, dtype, size, num_threads, large):
 
 @pytest.mark.parametrize("num_threads", NUM_THREADS)
 def test_env_major_with_any_number_of_threads(backend, dtype, num_threads, large):
-    case, expected = large(THREADS_SIZE, dtype)
+    case, expected = large(LARGE_SIZES[0], dtype)
     swapped = case.mapped(lambda name, a: a.T.copy())
     got = fastgae.gae(**swapped.arguments(), time_axis=1, backend=backend, num_threads=num_threads)
     for array, right in zip(got, expected, strict=True):

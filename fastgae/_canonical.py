@@ -232,7 +232,7 @@ def _dense_final_values(
 
 def _unit_interval(name: str, given: Any) -> float:
     message = f"{name} must be a number in [0, 1], got {given!r}"
-    if isinstance(given, str | bytes):
+    if isinstance(given, str | bytes) or np.ndim(given) > 0:
         raise TypeError(message)
     try:
         number = float(given)
@@ -321,7 +321,7 @@ class _Layout:
     def memory_of(self, output: Array) -> Array:
         """The matrix to fill: the output's own memory, or other where that has another layout."""
         matrix = self.merged(output)
-        own = np.may_share_memory(matrix, output) and self.fits(matrix) and output.dtype == self.dtype
+        own = np.may_share_memory(matrix, output) and self.fits(matrix)
         return matrix if own else self.empty()
 
     def empty(self) -> Array:

@@ -23,7 +23,8 @@ ENVIRONMENT = {
     "FASTGAE_BACKEND": "backend to use where none is given: "
     + ", ".join(BACKENDS)
     + ", or a CPU target such as cpp:avx2",
-    "FASTGAE_CPU": "CPU target of the cpp backend: " + ", ".join(CPU_TARGETS),
+    "FASTGAE_CPU": "CPU target of the cpp backend, which it asks for where no backend is given: "
+    + ", ".join(CPU_TARGETS),
     "FASTGAE_NUM_THREADS": "threads to use where num_threads is not given",
     "OMP_NUM_THREADS": "the same, where FASTGAE_NUM_THREADS is not set",
 }
@@ -81,23 +82,24 @@ def resolve_backend(backend: str | None) -> tuple[ModuleType, str | None]:
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {backend!r}")
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
+    request, cpu = f"{source}={asked!r}", SETTINGS["FASTGAE_CPU"]
+    if asked not in (None, *CHOICES):
+        raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}")
+    if cpu and asked in (None, "cpp"):
+        # Only cpp has CPU targets: to ask for one is to ask for cpp.
+        if cpu not in CPU_TARGETS:
+            raise ValueError(f"FASTGAE_CPU={cpu!r} is not a CPU target: choose one of {', '.join(CPU_TARGETS)}")
+        request = f"{request} and FASTGAE_CPU={cpu!r}" if asked else f"FASTGAE_CPU={cpu!r}"
+        asked = f"cpp:{cpu}"
     if asked is None:
         asked = next(name for name in BACKENDS if not isinstance(_import(name), ImportError))
-    if asked not in CHOICES:
-        raise ValueError(f"{source}={asked!r} is not a backend: choose one of {', '.join(CHOICES)}")
     name, _, target = asked.partition(":")
     module = _import(name)
     if isinstance(module, ImportError):
-        raise BackendUnavailableError(
-            f"{source}={asked!r}, but the {name} backend cannot run here: {module}"
-        ) from module
-    if name == "cpp" and not target and SETTINGS["FASTGAE_CPU"]:
-        source, asked, target = "FASTGAE_CPU", SETTINGS["FASTGAE_CPU"], SETTINGS["FASTGAE_CPU"]
-        if target not in CPU_TARGETS:
-            raise ValueError(f"FASTGAE_CPU={target!r} is not a CPU target: choose one of {', '.join(CPU_TARGETS)}")
+        raise BackendUnavailableError(f"{request}, but the {name} backend cannot run here: {module}") from module
     if target and target not in module.targets():
         cause = RuntimeError(f"this build on this CPU runs {', '.join(module.targets())}")
-        raise BackendUnavailableError(f"{source}={asked!r}, but {target} cannot run here: {cause}") from cause
+        raise BackendUnavailableError(f"{request}, but {target} cannot run here: {cause}") from cause
     return module, target or None
 
 

@@ -147,6 +147,30 @@ def test_fastgae_cpu_matters_only_where_no_target_is_named(python):
     assert [call[:2] for call in json.loads(python(code, FASTGAE_CPU="nonsense"))] == [split(name) for name in names]
 
 
+@pytest.mark.parametrize("name", [name for name in AVAILABLE if name != "cpp"])
+def test_fastgae_cpu_has_no_say_where_fastgae_backend_names_another(python, name):
+    for target in ("baseline", "nonsense"):
+        code = NO_CORE + RECORD + "call(); call(plain=False)" + REPORT
+        calls = json.loads(python(code, FASTGAE_BACKEND=name, FASTGAE_CPU=target))
+        assert [call[:2] for call in calls] == [[name, None]] * 2
+
+
+@pytest.mark.parametrize(
+    ("block", "cause"), [(NO_CORE, ["ModuleNotFoundError", "not built"]), (BROKEN_CORE, ["ImportError", "undefined"])]
+)
+@pytest.mark.parametrize("code", ["failing()", "failing(plain=False)", "failing(backend='cpp')"])
+def test_fastgae_cpu_asks_for_cpp(python, block, cause, code):
+    """Where cpp cannot run, no other backend takes its place."""
+    quiet = "import warnings; warnings.simplefilter('ignore')"
+    report = f"\nerror = {code}\nassert not calls, calls\nprint(json.dumps(error))"
+    error, message, *chained = json.loads(python(quiet + block + RECORD + report, FASTGAE_CPU="baseline"))
+    assert error == "BackendUnavailableError"
+    for word in ("FASTGAE_CPU='baseline'", "cpp", chained[1], *(["backend='cpp'"] if "cpp" in code else [])):
+        assert word in message
+    assert chained[0] == cause[0]
+    assert cause[1] in chained[1]
+
+
 @pytest.mark.parametrize("target", CPP_TARGETS)
 def test_the_compiled_module_is_given_the_target(python, target):
     """Below the backend module the name reaches the compiled table by both ways, and an unknown one is refused."""
@@ -185,9 +209,9 @@ def test_an_unknown_backend_in_the_environment(python, name):
         assert word in message
 
 
-@pytest.mark.parametrize("target", CPP_TARGETS[-1:])
-def test_an_unknown_target_in_the_environment(python, target):
-    error, message, *_ = json.loads(python(CALL + "print(json.dumps(failing()))", FASTGAE_CPU="avx9"))
+@pytest.mark.parametrize("block", ["", NO_CORE], ids=["", "no core"])
+def test_an_unknown_target_in_the_environment(python, block):
+    error, message, *_ = json.loads(python(block + CALL + "print(json.dumps(failing()))", FASTGAE_CPU="avx9"))
     assert error == "ValueError"
     for word in ("FASTGAE_CPU", "'avx9'", *ALL_CPP_TARGETS):
         assert word in message

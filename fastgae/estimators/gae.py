@@ -63,7 +63,8 @@ def gae(
     num_threads : int, optional
         At most this many threads; None: ``FASTGAE_NUM_THREADS``, ``OMP_NUM_THREADS``, or the CPUs this process may use.
     backend : str, optional
-        "cpp", "numba", "numpy", or a CPU target such as "cpp:avx2"; None: ``FASTGAE_BACKEND``, or the best available.
+        "cpp", "numba", "numpy", or a CPU target such as "cpp:avx2"; None: ``FASTGAE_BACKEND``, ``FASTGAE_CPU``, or
+        the best available.
 
     Returns
     -------

@@ -1,5 +1,6 @@
-"""Backend × CPU target × dtype × layout, once for all exactness tests."""
+"""Backend × CPU target × dtype × layout, once for all exactness tests, and the fixtures that other tests share."""
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -95,13 +96,13 @@ def variant(backend, dtype, layout):
 def python(tmp_path):
     """Run code in a fresh interpreter with nothing of fastgae's in its environment but what is given; its output."""
 
-    def run(code, *, check=True, **environment):
+    def run(code, *arguments, check=True, **environment):
         settings = ("FASTGAE_", "OMP_", "NUMBA_")
         ours = {name: value for name, value in os.environ.items() if not name.startswith(settings)}
         package = str(Path(fastgae.__file__).parents[1])
         paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
-            [sys.executable, "-P", "-c", code],
+            [sys.executable, "-P", "-c", code, *arguments],
             env={**ours, "PYTHONPATH": paths, **environment},
             cwd=tmp_path,
             capture_output=True,
@@ -114,6 +115,18 @@ def python(tmp_path):
         return done
 
     return run
+
+
+@pytest.fixture
+def collected():
+    """Collect a rollout, as the demo does."""
+    from fastgae.cli import rollout  # here, for it needs Gymnasium and most tests do not
+
+    def collect(env_id, num_envs, num_steps, seed=0):
+        with contextlib.closing(rollout.make_envs(env_id, num_envs)) as envs:
+            return rollout.collect(envs, num_steps, seed)
+
+    return collect
 
 
 @pytest.fixture(scope="session")

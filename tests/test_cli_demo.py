@@ -1,0 +1,160 @@
+"""The demo: what it compares and shows, and what becomes of bad options."""
+
+import itertools
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae.cli import demo, rollout
+from fastgae.cli.main import main
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+def test_demo_compares_every_backend(env_id, capsys, collected):
+    assert main(["demo", "--env", env_id, "--num-envs", "4", "--num-steps", "256"]) == 0
+    output = capsys.readouterr().out
+    assert demo.verdict(demo.variants(), {}) in output
+    rows = {line.split()[1] for line in output.splitlines() if line.endswith(" x │")}
+    assert rows == set(demo.variants()) >= {"numpy"}
+    data = collected(env_id, 4, 256)
+    terminated, truncated = data.terminated.sum(), data.truncated.sum()
+    assert f"{terminated + truncated}: {terminated} terminated, {truncated} truncated" in output
+    assert terminated + truncated > 0
+    for backend in fastgae.backends():
+        assert (f"{backend.name} cannot run here: " in output) is not backend.available
+
+
+def test_variants_are_the_backends_with_their_targets():
+    names = demo.variants()
+    assert len(names) == len(set(names))
+    for backend in fastgae.backends():
+        of_backend = [name for name in names if name.partition(":")[0] == backend.name]
+        assert len(of_backend) == (max(1, len(backend.targets)) if backend.available else 0)
+
+
+def test_verdict_counts_backends_and_variants():
+    assert demo.verdict(["cpp:avx2", "cpp:baseline", "numba", "numpy"], {}) == (
+        "All 3 backends (4 variants) agree bit for bit."
+    )
+    assert demo.verdict(["numba", "numpy"], {}) == "All 2 backends agree bit for bit."
+    assert "nothing to compare" in demo.verdict(["numpy"], {})
+    assert "NOT the same bits as numpy: numba (3 numbers)" in demo.verdict(["numba", "numpy"], {"numba": 3})
+
+
+def test_one_bit_is_a_difference():
+    zeros = np.zeros((2, 2), np.float32)
+    ulp, negative = zeros.copy(), zeros.copy()
+    ulp[1, 0], negative[0, 0] = np.nextafter(np.float32(0), np.float32(1)), -0.0
+    nans = np.full((2, 2), np.nan, np.float32)
+    computed = {
+        "numpy": fastgae.GAEResult(zeros, nans),
+        "same": fastgae.GAEResult(zeros.copy(), nans.copy()),
+        "ulp": fastgae.GAEResult(ulp, nans),
+        "negative": fastgae.GAEResult(negative, nans),
+    }
+    assert demo.differing(computed) == {"ulp": 1, "negative": 1}
+
+
+def test_demo_fails_where_a_backend_disagrees(monkeypatch, capsys):
+    right = fastgae.gae
+    monkeypatch.setattr(demo, "variants", lambda: ["wrong", "numpy"])
+
+    def gae(*args, backend, **kwargs):
+        result = right(*args, **kwargs, backend="numpy")
+        if backend == "wrong":
+            result.returns[3, 1] = np.nextafter(result.returns[3, 1], np.float32(np.inf))
+        return result
+
+    monkeypatch.setattr(fastgae, "gae", gae)
+    assert main(["demo", "--num-envs", "2", "--num-steps", "16"]) == 1
+    assert "NOT the same bits as numpy: wrong (1 numbers)" in capsys.readouterr().out
+
+
+def test_median_seconds_calls_everything():
+    counts = {"a": itertools.count(), "b": itertools.count()}
+    seconds = demo.median_seconds(
+        {name: counter.__next__ for name, counter in counts.items()}, rounds=3, run_seconds=1e-5
+    )
+    assert set(seconds) == {"a", "b"}
+    assert all(time > 0 for time in seconds.values())
+    assert all(next(counter) >= 6 for counter in counts.values())
+
+
+def failure(argv, capsys):
+    """The exit code and the one line on stderr."""
+    try:
+        code = main(argv)
+    except SystemExit as ended:
+        code = ended.code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    return code, captured.err
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--env", "NoSuchThing-v1"], ["--env", "NoSuchThing"]),
+        (["--env", "no_such_module:CartPole-v1"], ["--env", "no_such_module"]),
+        (["--env", ""], ["--env"]),
+        (["--num-envs", "0"], ["--num-envs", "positive integer", "'0'"]),
+        (["--num-envs", "many"], ["--num-envs", "positive integer", "'many'"]),
+        (["--num-steps", "-1"], ["--num-steps", "positive integer", "'-1'"]),
+        (["--seed", "-1"], ["--seed", "0 or more", "'-1'"]),
+        (["--gamma", "1.5"], ["--gamma", "[0, 1]", "'1.5'"]),
+        (["--gae-lambda", "nan"], ["--gae-lambda", "[0, 1]", "'nan'"]),
+        (["--plot", "TMP/rollout.bmp"], ["--plot", ".png", "rollout.bmp"]),
+        (["--plot", "TMP/rollout"], ["--plot", ".png"]),
+        (["--plot", "TMP/missing/rollout.png"], ["--plot", "missing"]),
+        (["--plot", "TMP/directory.png"], ["--plot", "directory.png", "not writable"]),
+        (["--no-such-option"], ["--no-such-option"]),
+    ],
+    ids=lambda value: " ".join(value) if value and value[0].startswith("--") and len(value) <= 2 else "",
+)
+def test_bad_options_end_in_one_line_before_any_work(options, words, tmp_path, monkeypatch, capsys):
+    def too_late(*_):
+        raise AssertionError("the rollout was collected before the options were checked")
+
+    monkeypatch.setattr(rollout, "collect", too_late)
+    (tmp_path / "directory.png").mkdir()
+    code, message = failure(["demo", *(option.replace("TMP", str(tmp_path)) for option in options)], capsys)
+    assert code == 2
+    assert all(word in message for word in words), message
+    assert list(tmp_path.iterdir()) == [tmp_path / "directory.png"]
+
+
+@pytest.mark.parametrize(("package", "options"), [("gymnasium", []), ("rich", []), ("matplotlib", ["--plot", "x.png"])])
+def test_missing_extra_says_how_to_install_it(package, options, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, package, None)
+    code, message = failure(["demo", *options], capsys)
+    assert code == 1
+    assert package in message
+    assert "pip install 'fastgae-rl[demo]'" in message
+
+
+def test_unusable_number_of_threads(monkeypatch, capsys):
+    monkeypatch.setitem(fastgae._dispatch.SETTINGS, "FASTGAE_NUM_THREADS", "lots")
+    code, message = failure(["demo"], capsys)
+    assert code == 1
+    assert "FASTGAE_NUM_THREADS" in message
+    assert "lots" in message
+
+
+def test_environment_without_flat_observations(capsys):
+    class Words(gymnasium.Env):
+        observation_space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(3))
+        action_space = gymnasium.spaces.Discrete(2)
+
+    gymnasium.register("FastgaeWords-v0", entry_point=Words)
+    try:
+        code, message = failure(["demo", "--env", "FastgaeWords-v0"], capsys)
+    finally:
+        del gymnasium.registry["FastgaeWords-v0"]
+    assert code == 2
+    assert "--env" in message
+    assert "observations" in message

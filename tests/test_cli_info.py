@@ -1,0 +1,62 @@
+"""What `info` says, and that it can say it anywhere."""
+
+import json
+
+import numpy as np
+
+import fastgae
+from fastgae.cli.main import main
+
+# As `python -m fastgae` does.
+PROGRAM = "import runpy; runpy.run_module('fastgae', run_name='__main__', alter_sys=True)"
+
+
+def test_info_as_json(capsys):
+    assert main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["fastgae"] == fastgae.__version__
+    assert facts["numpy"] == np.__version__
+    assert len(facts["backends"]) == len(fastgae.backends())
+    for shown, backend in zip(facts["backends"], fastgae.backends(), strict=True):
+        assert {**shown, "targets": tuple(shown["targets"])} == {**backend._asdict(), "target": shown["target"]}
+        assert shown["target"] in ((*backend.targets,) or (None,))
+    assert set(facts["environment"]) == set(fastgae._dispatch.ENVIRONMENT)
+
+
+def test_info_as_text(capsys):
+    assert main(["info"]) == 0
+    text = capsys.readouterr().out
+    for word in (fastgae.__version__, np.__version__, "default backend", "threads", *fastgae._dispatch.ENVIRONMENT):
+        assert word in text
+    rows = {line.split()[0]: line for line in text.splitlines() if line.split()[1:2] in (["yes"], ["no"])}
+    assert list(rows) == [backend.name for backend in fastgae.backends()]
+    for backend in fastgae.backends():
+        row = rows[backend.name]
+        assert row.split()[1] == ("yes" if backend.available else "no")
+        assert all(target in row for target in backend.targets)
+        assert ((backend.version if backend.available else backend.why_missing) or "").splitlines()[0] in row
+
+
+def test_info_needs_numpy_alone(python):
+    nothing_else = "import sys; sys.modules.update(dict.fromkeys(['rich', 'gymnasium', 'matplotlib', 'numba'])); "
+    facts = json.loads(python(nothing_else + PROGRAM, "info", "--json"))
+    missing = {backend["name"]: backend["why_missing"] for backend in facts["backends"]}
+    assert missing["numpy"] is None
+    assert missing["numba"]
+
+
+def test_info_reports_settings_that_cannot_be_honoured(python):
+    facts = json.loads(python(PROGRAM, "info", "--json", FASTGAE_BACKEND="fortran", FASTGAE_NUM_THREADS="0"))
+    assert facts["default_backend"] is None
+    assert facts["num_threads"] is None
+    assert any("FASTGAE_BACKEND" in problem and "fortran" in problem for problem in facts["problems"])
+    assert any("FASTGAE_NUM_THREADS" in problem for problem in facts["problems"])
+    assert facts["environment"]["FASTGAE_BACKEND"]["value"] == "fortran"
+
+
+def test_info_shows_the_settings_in_force(python):
+    text = python(PROGRAM, "info", FASTGAE_BACKEND="numpy", FASTGAE_NUM_THREADS="3")
+    rows = [line.split() for line in text.splitlines()]
+    assert ["default", "backend", "numpy"] in rows
+    assert ["threads", "3"] in rows
+    assert any(row[:2] == ["FASTGAE_NUM_THREADS", "3"] for row in rows)

@@ -13,6 +13,7 @@ import pytest
 
 import fastgae
 from rollouts import make_rollout, outputs_like, same_bits
+from timing import calls_per_sample, sample
 
 BACKENDS = [backend.name for backend in fastgae.backends() if backend.available]
 SHAPES: dict[str, dict[str, Any]] = {
@@ -59,9 +60,9 @@ def test_speed_up_over_numpy_has_not_collapsed(backend: str, shape: str) -> None
     if backend not in BACKENDS:
         pytest.skip(f"{backend} cannot run here")
     timers = [Timer(checked_call(name, shape, fresh=shape == "128x8")) for name in (backend, "numpy")]
-    numbers = [1 + int(0.005 / min(timer.repeat(5, 1))) for timer in timers]
+    numbers = [calls_per_sample(timer) for timer in timers]
     # Interleaved, so that both meet the same disturbances.
-    rounds = [[timer.timeit(n) / n for timer, n in zip(timers, numbers, strict=True)] for _ in range(20)]
+    rounds = [[sample(timer, n) for timer, n in zip(timers, numbers, strict=True)] for _ in range(20)]
     samples, numpy_samples = zip(*rounds, strict=True)
     required = PROMISED[backend, shape] * MARGIN
     assert min(samples) * required <= max(numpy_samples), (

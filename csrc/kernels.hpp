@@ -1,6 +1,7 @@
 // What the kernels take and which of them exist. Nothing here or below knows Python.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +19,22 @@ struct View {
     Element* at(Index t, Index n) const { return data + t * step + n * env; }
 };
 
+// Final values that are given one by one, sorted as they lie in memory: a row is a step in time-major, an env in env-major.
+template <class Real>
+struct SparseFinals {
+    const Index* starts = nullptr;  // of the rows, and the end, in the two arrays below
+    const Index* columns = nullptr;
+    const Real* values = nullptr;
+    explicit operator bool() const { return starts != nullptr; }
+
+    // Those of the columns [first, last) of a row, to where they belong among as many numbers.
+    void scatter(Index row, Index first, Index last, Real* to) const {
+        const Index* const end = columns + starts[row + 1];
+        for (const Index* at = std::lower_bound(columns + starts[row], end, first); at < end && *at < last; ++at)
+            to[*at - first] = values[at - columns];
+    }
+};
+
 template <class Real>
 struct Rollout {
     Index steps = 0, envs = 0;
@@ -25,7 +42,8 @@ struct Rollout {
     View<const Real> rewards, values;
     View<const Real> next_values;                    // V' of all steps but the last
     View<const Real> last_values;                    // V' of the last step: one row
-    View<const Real> final_values;                   // optional: V' where truncated
+    View<const Real> final_values;                   // optional: V' where truncated,
+    SparseFinals<Real> sparse_finals;                // or these in its place
     View<const std::uint8_t> terminated, truncated;  // truncated: optional
     Real gamma{}, gamma_lambda{};
     View<Real> advantages, returns;                  // either may be missing
@@ -47,8 +65,9 @@ template <class Real>
 struct Kernels {
     // Lanes that one call of `lanes` runs at most.
     Index width;
-    // Time-major: all steps of the envs [first, last). carry: one number per env of the span.
-    void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Store);
+    // Time-major: all steps of the envs [first, last). carry: one number per env of the span; finals: as many, where the
+    // final values are sparse.
+    void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
     // Env-major: the steps [bottom, top) of up to `width` lanes, from A_top in carry to A_bottom in carry.
     // bottom and top are multiples of kBlockSteps; carry is aligned to 64 bytes and has room for `width` lanes.
     void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Store);

@@ -8,7 +8,7 @@
 template <class Real, class Run>
 auto with_inputs(const Rollout<Real>& rollout, const Run& run) {
     if (!rollout.truncated) return run(Inputs<false, false>{});
-    if (!rollout.final_values) return run(Inputs<true, false>{});
+    if (!rollout.final_values && !rollout.sparse_finals) return run(Inputs<true, false>{});
     return run(Inputs<true, true>{});
 }
 
@@ -20,13 +20,13 @@ auto with_outputs(const Rollout<Real>& rollout, const Run& run) {
 }
 
 template <class Real>
-void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Store store) {
+void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals, Store store) {
     with_inputs(rollout, [&](auto in) {
         with_outputs(rollout, [&](auto out) {
             using In = decltype(in);
             using Out = decltype(out);
-            store == Store::streamed ? rows_of<In, Out, true>(rollout, first, last, carry)
-                                     : rows_of<In, Out, false>(rollout, first, last, carry);
+            store == Store::streamed ? rows_of<In, Out, true>(rollout, first, last, carry, finals)
+                                     : rows_of<In, Out, false>(rollout, first, last, carry, finals);
         });
     });
 }

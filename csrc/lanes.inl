@@ -15,28 +15,55 @@ struct Tile {
 
     alignas(64) Real numbers[lanes * pitch];  // (lanes, pitch): deltas, then advantages
     alignas(64) Bits gates[blocks * lanes];   // (blocks, lanes): bit k is the trace gate of step k of the block
+    Real finals[steps];                       // of one lane, where they are sparse
 };
 
-// Deltas and gates of one block at the end of the rollout, from a copy that is padded with what makes A = 0: an ended step
-// without reward or value. Of its `real` steps the last may have its next value elsewhere. Returns the gates.
+// Flags whose zeros, seen from the right place on, are the one step, or the steps, that a block is about.
+template <int width>
+struct EdgeFlags {
+    std::uint8_t other[2 * width], past[2 * width];
+};
+template <int width>
+constexpr EdgeFlags<width> kEdgeFlags = [] {
+    EdgeFlags<width> flags = {};
+    for (int i = 0; i < 2 * width; ++i) {
+        flags.other[i] = i != width;
+        flags.past[i] = i >= width;
+    }
+    return flags;
+}();
+
+// Deltas and gates of one block at the end of the rollout, of whose `real` steps the last has its next value elsewhere.
+// What makes A = 0 past the end is a delta of 0. Reads whole vectors, past the end of the row. Returns the gates.
 template <class In, class Real>
-typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
-                                      typename Vector<Real>::Type gamma, Real* numbers) {
+FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
+                                                     typename Vector<Real>::Type gamma, Real* numbers) {
+    using V = Vector<Real>;
+    constexpr const EdgeFlags<V::width>& flags = kEdgeFlags<V::width>;
+    const auto last = V::zero_flags(flags.other + V::width - (real - 1));
+    const auto inside = V::zero_flags(flags.past + V::width - real);
+    const auto following = [&](auto next) { return V::select(last, V::all(*last_value), next); };
+    const auto d = deltas<V, In>(at, k, gamma, following);
+    V::store(numbers, V::select(inside, d.delta, V::all(0)));
+    return V::bits(d.trace);
+}
+
+// The same from a copy that is padded, for rows that no other row follows in memory.
+template <class In, class Real>
+typename Tile<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
+                                         typename Vector<Real>::Type gamma, Real* numbers) {
     using V = Vector<Real>;
     Real rewards[V::width] = {}, values[V::width] = {}, next_values[V::width] = {}, final_values[V::width] = {};
-    std::uint8_t terminated[V::width], truncated[V::width] = {};
-    std::memset(terminated, 1, sizeof terminated);
+    std::uint8_t terminated[V::width] = {}, truncated[V::width] = {};
     for (Index i = 0; i < V::width && i < real; ++i) {
         rewards[i] = at.rewards[k + i];
         values[i] = at.values[k + i];
-        next_values[i] = i + 1 < real ? at.next_values[k + i] : *last_value;
+        if (i + 1 < real) next_values[i] = at.next_values[k + i];
         terminated[i] = at.terminated[k + i];
         if constexpr (In::truncated) truncated[i] = at.truncated[k + i];
         if constexpr (In::final_values) final_values[i] = at.final_values[k + i];
     }
-    const auto d = deltas<V, In>({rewards, values, next_values, final_values, terminated, truncated}, 0, gamma);
-    V::store(numbers, d.delta);
-    return V::bits(d.trace);
+    return fill_edge<In>({rewards, values, next_values, final_values, terminated, truncated}, 0, real, last_value, gamma, numbers);
 }
 
 // Deltas and gates of a tile: the `steps` steps from s on of every lane. Steps past the end get what makes A = 0 there.
@@ -47,14 +74,21 @@ void fill(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
     // Only the last step of a rollout may have its next value elsewhere.
     const bool apart = rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
                        (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env);
+    const auto ascending = [](const auto& view) { return !view || view.env > 0; };
+    const bool followed = rollout.steps > 1 && ascending(rollout.rewards) && ascending(rollout.values) && ascending(rollout.next_values) &&
+                          ascending(rollout.final_values) && ascending(rollout.terminated) && ascending(rollout.truncated);
     for (Index i = 0; i < count; ++i) {
         const Index env = lanes[i].env, t = lanes[i].origin + s, real = rollout.steps - t, whole = real - apart;
-        const Pointers<Real> at = {rollout.rewards.at(t, env),
+        Pointers<Real> at = {rollout.rewards.at(t, env),
                                    rollout.values.at(t, env),
                                    rollout.next_values.at(t, env),
                                    In::final_values ? rollout.final_values.at(t, env) : nullptr,
                                    rollout.terminated.at(t, env),
                                    In::truncated ? rollout.truncated.at(t, env) : nullptr};
+        if (rollout.sparse_finals) {
+            rollout.sparse_finals.scatter(env, t, t + steps, tile.finals);
+            at.final_values = tile.finals;
+        }
         Real* numbers = tile.numbers + i * Tile<Real>::pitch;
         auto* gates = tile.gates + i;
         Index k = 0;
@@ -63,8 +97,17 @@ void fill(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
             V::store(numbers + k, d.delta);
             *gates = V::bits(d.trace);
         }
-        for (; k < steps; k += V::width, gates += Tile<Real>::lanes)
-            *gates = fill_edge<In>(at, k, real - k, rollout.last_values.at(0, env), gamma, numbers + k);
+        if (k < steps && k < real) {
+            const Real* last_value = rollout.last_values.at(0, env);
+            *gates = followed && env + V::width + 1 < rollout.envs
+                         ? fill_edge<In>(at, k, real - k, last_value, gamma, numbers + k)
+                         : fill_last_edge<In>(at, k, real - k, last_value, gamma, numbers + k);
+            k += V::width, gates += Tile<Real>::lanes;
+        }
+        for (; k < steps; k += V::width, gates += Tile<Real>::lanes) {
+            V::store(numbers + k, V::all(0));
+            *gates = 0;
+        }
     }
     for (Index i = count; i < Tile<Real>::lanes; ++i) {  // the lanes that there are not
         for (Index k = 0; k < steps; ++k) tile.numbers[i * Tile<Real>::pitch + k] = 0;

@@ -49,7 +49,7 @@ struct Scratch {
 // Past the caches, where the results would not stay in them anyway.
 template <class Real>
 Store store_of(const Rollout<Real>& rollout) {
-    const Index arrays = (rollout.final_values ? 3 : 2) + bool(rollout.advantages) + bool(rollout.returns);
+    const Index arrays = 2 + bool(rollout.final_values) + bool(rollout.advantages) + bool(rollout.returns);
     const Index bytes = rollout.steps * rollout.envs * arrays * Index(sizeof(Real));
     return bytes < kStreamBytes ? Store::cached : Store::streamed;
 }
@@ -59,11 +59,11 @@ void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
     // Streaming goes by the cache lines of the results, so the carry lies within its lines as they do within theirs.
     const auto results = reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
     const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
-    const Scratch<Real> scratch(shift + rollout.envs);
-    Real* carry = scratch.memory + shift;
+    const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * rollout.envs);
+    Real *carry = scratch.memory + shift, *finals = carry + rollout.envs;
     spread(rollout.envs, 64, num_threads, [&](Index first, Index last) {
         for (Index n = first; n < last; n += kSweepColumns)
-            kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry + n, store);
+            kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry + n, finals + n, store);
         kernel.finish(store);
     });
 }
@@ -110,9 +110,10 @@ Index redo(const Rollout<Real>& rollout, Index env, Index bottom, Index top, Rea
         const Real value = *rollout.values.at(t, env);
         Real delta = *rollout.rewards.at(t, env);
         if (!ends) {
-            const Real* next = t + 1 < rollout.steps ? rollout.next_values.at(t, env) : rollout.last_values.at(0, env);
-            if (cuts && rollout.final_values) next = rollout.final_values.at(t, env);
-            delta = delta + rollout.gamma * *next;
+            Real next = t + 1 < rollout.steps ? *rollout.next_values.at(t, env) : *rollout.last_values.at(0, env);
+            if (cuts && rollout.final_values) next = *rollout.final_values.at(t, env);
+            if (cuts && rollout.sparse_finals) rollout.sparse_finals.scatter(env, t, t + 1, &next);
+            delta = delta + rollout.gamma * next;
         }
         delta = delta - value;
         carry = ends || cuts ? delta : delta + rollout.gamma_lambda * carry;

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <memory>
+#include <numeric>
+#include <vector>
 
 #include "kernels.hpp"
 
@@ -54,17 +55,14 @@ public:
 
     // Arrays to write to; false: declined, and nothing is written.
     bool take_outputs(const Array& advantages, const Array& returns) {
-        const bool fit = (advantages.given || returns.given) && take_output(advantages, this->advantages) &&
-                         take_output(returns, this->returns) && !overlap(advantages, returns) && apart(advantages) &&
-                         apart(returns);
-        if (fit && sparse_) scatter();
-        return fit;
+        return (advantages.given || returns.given) && take_output(advantages, this->advantages) &&
+               take_output(returns, this->returns) && !overlap(advantages, returns) && apart(advantages) && apart(returns);
     }
 
-    const Array& rewards_array() const { return rewards_; }
+    const Array& rewards_array() const { return given_.rewards; }
 
     // Whether results in the memory order of rewards are in Fortran's.
-    bool fortran_ordered() const { return rewards_.rank == 2 && this->env_major == (time_axis_ == 0) && this->envs > 1; }
+    bool fortran_ordered() const { return given_.rewards.rank == 2 && this->env_major == (time_axis_ == 0) && this->envs > 1; }
 
 private:
     static constexpr Type kReal = sizeof(Real) == sizeof(float) ? Type::f32 : Type::f64;
@@ -96,9 +94,9 @@ private:
     }
 
     bool same_shape(const Array& array, bool longer = false) const {
-        if (array.rank != rewards_.rank) return false;
+        if (array.rank != given_.rewards.rank) return false;
         for (Index axis = 0; axis < array.rank; ++axis)
-            if (array.shape[axis] != rewards_.shape[axis] + (longer && axis == time_axis_)) return false;
+            if (array.shape[axis] != given_.rewards.shape[axis] + (longer && axis == time_axis_)) return false;
         return true;
     }
 
@@ -118,25 +116,24 @@ private:
     }
 
     bool take_rewards(const PlainArguments& given) {
-        rewards_ = given.rewards;
-        const Index rank = rewards_.rank;
-        if (rewards_.type != kReal || rank < 1) return false;
+        const Index rank = given.rewards.rank;
+        if (given_.rewards.type != kReal || rank < 1) return false;
         const double time_axis = given.time_axis < 0 ? given.time_axis + rank : given.time_axis;
         if (!(time_axis == 0 || (time_axis == 1 && rank == 2))) return false;
         time_axis_ = static_cast<Index>(time_axis);
-        this->steps = rewards_.shape[time_axis_];
+        this->steps = given_.rewards.shape[time_axis_];
         this->envs = 1;
         for (Index axis = 0; axis < rank; ++axis)
-            if (axis != time_axis_) this->envs *= rewards_.shape[axis];
+            if (axis != time_axis_) this->envs *= given_.rewards.shape[axis];
         Strides apart;
-        if (this->steps == 0 || this->envs == 0 || !strides_of(rewards_, apart)) return false;
+        if (this->steps == 0 || this->envs == 0 || !strides_of(given_.rewards, apart)) return false;
         this->env_major = this->envs == 1 || (this->steps > 1 && apart.step == 1 && apart.env != 1);
-        return fit(rewards_, this->rewards);
+        return fit(given_.rewards, this->rewards);
     }
 
     bool take_values(const PlainArguments& given) {
         const Array& values = given.values;
-        if (values.type != kReal || values.rank != rewards_.rank) return false;
+        if (values.type != kReal || values.rank != given_.rewards.rank) return false;
         const bool longer = values.shape[time_axis_] == this->steps + 1;
         if (longer + given.last_values.given + given.next_values.given != 1) return false;
         if (!same_shape(values, longer) || !fit(values, this->values)) return false;
@@ -158,11 +155,11 @@ private:
         if (last.type != kReal) {
             last_value_ = static_cast<Real>(given.last_value);
             this->last_values = {&last_value_, 0, 1};
-            return rewards_.rank == 1 && given.last_value == given.last_value;
+            return given_.rewards.rank == 1 && given.last_value == given.last_value;
         }
-        if (last.rank != rewards_.rank - 1 || !c_ordered(last)) return false;
-        for (Index axis = 0, other = 0; axis < rewards_.rank; ++axis)
-            if (axis != time_axis_ && last.shape[other++] != rewards_.shape[axis]) return false;
+        if (last.rank != given_.rewards.rank - 1 || !c_ordered(last)) return false;
+        for (Index axis = 0, other = 0; axis < given_.rewards.rank; ++axis)
+            if (axis != time_axis_ && last.shape[other++] != given_.rewards.shape[axis]) return false;
         this->last_values = {reinterpret_cast<const Real*>(last.data), 0, 1};
         return true;
     }
@@ -174,9 +171,7 @@ private:
         if (given.next_values.given == given.final_values.given) return false;
         if (!given.final_values.given) return true;
         if (same_shape(given.final_values)) return take_like_rewards(given.final_values, kReal, this->final_values);
-        sparse_ = given.final_values.type == kReal && given.final_values.rank == 1 &&
-                  given.final_values.shape[0] == count_truncated();
-        return sparse_;
+        return take_sparse(given.final_values);
     }
 
     bool take_discounts(const PlainArguments& given) {
@@ -185,73 +180,57 @@ private:
         return in_unit_interval(given.gamma) && in_unit_interval(given.gae_lambda);
     }
 
-    // row(flags, i) for every row i of truncated as the caller's array has them, in C order.
-    template <class Row>
-    void each_row(const Row& row) const {
-        const bool by_env = time_axis_ == 1;
-        const Index rows = by_env ? this->envs : this->steps;
-        for (Index i = 0; i < rows; ++i) row(by_env ? this->truncated.at(0, i) : this->truncated.at(i, 0), i);
-    }
-
-    Index row_width() const { return time_axis_ == 1 ? this->steps : this->envs; }
-    Index flags_apart() const { return time_axis_ == 1 ? this->truncated.step : this->truncated.env; }
-
-    // How many steps are truncated; -1 where a flag is not 0 or 1, which bool arrays can be made to hold.
-    Index count_truncated() const {
-        const Index width = row_width(), apart = flags_apart();
-        constexpr std::uint64_t ones = 0x0101010101010101;
-        Index count = 0;
-        std::uint64_t seen = 0;
-        each_row([&](const std::uint8_t* flags, Index) {
-            Index i = 0;
-            while (apart == 1 && i + 8 <= width) {
-                std::uint64_t sums = 0;  // of eight columns, which do not overflow within 255 groups
-                for (int group = 0; group < 255 && i + 8 <= width; ++group, i += 8) {
-                    std::uint64_t eight;
-                    std::memcpy(&eight, flags + i, 8);
-                    sums += eight;
-                    seen |= eight;
-                }
-                for (; sums; sums >>= 8) count += sums & 0xff;
-            }
-            for (; i < width; ++i) {
-                count += flags[i * apart];
-                seen |= flags[i * apart];
-            }
-        });
-        return seen & ~ones ? -1 : count;
-    }
-
-    // final_values to where their steps are. A time-major sweep reads them just before it writes its results there, so an
-    // output can hold them; pieces of long trajectories, which are env-major, may read them again later.
-    void scatter() {
-        View<Real> to = this->advantages ? this->advantages : this->returns;
-        if (this->env_major) {
-            final_values_.reset(new Real[this->steps * this->envs]);
-            to = {final_values_.get(), 1, this->steps};
-        }
-        const Array& given = given_.final_values;
+    // Final values one by one: where truncated says that they belong. False: there are fewer or more of them, or a flag is
+    // not 0 or 1, which bool arrays can be made to hold.
+    bool take_sparse(const Array& given) {
+        if (given.type != kReal || given.rank != 1) return false;
+        const Index count = given.shape[0], apart = given.strides[0] / Index(sizeof(Real));
         const Real* from = reinterpret_cast<const Real*>(given.data);
-        const Index apart = given.strides[0] / Index(sizeof(Real));
-        const Index width = row_width(), flags_apart = this->flags_apart();
-        const bool by_env = time_axis_ == 1;
-        each_row([&](const std::uint8_t* flags, Index row) {
-            Real* out = by_env ? to.at(0, row) : to.at(row, 0);
-            const Index out_apart = by_env ? to.step : to.env;
-            const auto take = [&](Index i) {
-                if (!flags[i * flags_apart]) return;
-                out[i * out_apart] = *from;
-                from += apart;
+        if (!find_truncated(count)) return false;
+        finals_.resize(count);
+        if (count == 0 || this->env_major == (time_axis_ == 1)) {
+            for (Index i = 0; i < count; ++i) finals_[i] = from[i * apart];
+        } else {
+            // They come column by column: where the next one of each column is.
+            std::vector<Index> next((this->env_major ? this->steps : this->envs) + 1);
+            for (const Index column : columns_) ++next[column + 1];
+            std::partial_sum(next.begin(), next.end(), next.begin());
+            for (Index i = 0; i < count; ++i) finals_[i] = from[next[columns_[i]]++ * apart];
+        }
+        this->sparse_finals = {starts_.data(), columns_.data(), finals_.data()};
+        return true;
+    }
+
+    // The truncated steps in the order of memory.
+    bool find_truncated(Index count) {
+        const Index rows = this->env_major ? this->envs : this->steps, width = this->env_major ? this->steps : this->envs;
+        starts_.reserve(rows + 1);
+        columns_.reserve(count);
+        starts_.push_back(0);
+        std::uint64_t seen = 0;
+        for (Index row = 0; row < rows; ++row) {
+            const std::uint8_t* flags = this->env_major ? this->truncated.at(0, row) : this->truncated.at(row, 0);
+            const auto find = [&](Index first, Index last) {
+                for (Index i = first; i < last; ++i)
+                    if (flags[i]) columns_.push_back(i);
             };
             Index i = 0;
-            for (; flags_apart == 1 && i + 8 <= width; i += 8) {
-                std::uint64_t eight;  // truncation is rare: most groups are all 0
-                std::memcpy(&eight, flags + i, 8);
-                for (Index k = 0; eight && k < 8; ++k) take(i + k);
+            for (; i + 32 <= width; i += 32) {  // truncation is rare: most groups are all 0
+                std::uint64_t group[4];
+                std::memcpy(group, flags + i, sizeof group);
+                const std::uint64_t any = group[0] | group[1] | group[2] | group[3];
+                if (!any) continue;
+                seen |= any;
+                for (Index k = 0; k < 4; ++k)
+                    if (group[k]) find(i + 8 * k, i + 8 * k + 8);
             }
-            for (; i < width; ++i) take(i);
-        });
-        this->final_values = {to.data, to.step, to.env};
+            find(i, width);
+            for (; i < width; ++i) seen |= flags[i];
+            starts_.push_back(columns_.size());
+            if (starts_.back() > count) return false;
+        }
+        constexpr std::uint64_t ones = 0x0101010101010101;
+        return starts_.back() == count && !(seen & ~ones);
     }
 
     bool take_output(const Array& array, View<Real>& view) const {
@@ -271,11 +250,10 @@ private:
     }
 
     PlainArguments given_;
-    Array rewards_;
     Index time_axis_ = 0;
     Real last_value_{};
-    bool sparse_ = false;
-    std::unique_ptr<Real[]> final_values_;
+    std::vector<Index> starts_, columns_;  // of sparse_finals
+    std::vector<Real> finals_;
 };
 
 }  // namespace fastgae

@@ -37,11 +37,13 @@ FASTGAE_INLINE typename V::Type gated(typename V::Mask open, typename V::Type te
     return V::select(open, term, V::all(typename V::Real(-0.0)));
 }
 
-template <class V, class In>
-FASTGAE_INLINE Deltas<V> deltas(const Pointers<typename V::Real>& at, Index i, typename V::Type gamma) {
+// `following` turns what lies at next_values into V', where that is not the same.
+template <class V, class In, class Following>
+FASTGAE_INLINE Deltas<V> deltas(const Pointers<typename V::Real>& at, Index i, typename V::Type gamma,
+                                const Following& following) {
     const auto bootstrap = V::zero_flags(at.terminated + i);
     auto trace = bootstrap;
-    auto next = V::load(at.next_values + i);
+    auto next = following(V::load(at.next_values + i));
     if constexpr (In::truncated) {
         const auto continues = V::zero_flags(at.truncated + i);
         trace = V::both(bootstrap, continues);
@@ -52,6 +54,11 @@ FASTGAE_INLINE Deltas<V> deltas(const Pointers<typename V::Real>& at, Index i, t
     }
     const auto value = V::load(at.values + i);
     return {(V::load(at.rewards + i) + gated<V>(bootstrap, gamma * next)) - value, value, trace};
+}
+
+template <class V, class In>
+FASTGAE_INLINE Deltas<V> deltas(const Pointers<typename V::Real>& at, Index i, typename V::Type gamma) {
+    return deltas<V, In>(at, i, gamma, [](auto next) { return next; });
 }
 
 template <class V>

@@ -40,19 +40,82 @@ FASTGAE_INLINE void row_of(const Pointers<Real>& row, Real* advantages, Real* re
     while (n > first) row_at<Single<Real>, In, Out, 1>(row, advantages, returns, --n, carry, gamma, gamma_lambda);
 }
 
+// The arrays of row t, from env `first` on.
+template <class In, class Real>
+Pointers<Real> row_pointers(const Rollout<Real>& rollout, Index t, Index first) {
+    return {rollout.rewards.at(t, first),
+            rollout.values.at(t, first),
+            t == rollout.steps - 1 ? rollout.last_values.at(0, first) : rollout.next_values.at(t, first),
+            In::final_values ? rollout.final_values.at(t, first) : nullptr,
+            rollout.terminated.at(t, first),
+            In::truncated ? rollout.truncated.at(t, first) : nullptr};
+}
+
+// Whether a row is less than `vectors` vectors, and each row follows the one before it in memory.
+template <class V, int vectors, class Real>
+bool narrow(const Rollout<Real>& rollout) {
+    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
+    return rollout.envs < vectors * V::width && !rollout.sparse_finals && dense(rollout.rewards) && dense(rollout.values) &&
+           dense(rollout.next_values) && dense(rollout.final_values) && dense(rollout.terminated) && dense(rollout.truncated) &&
+           dense(rollout.advantages) && dense(rollout.returns);
+}
+
+// Rows of few envs, from row `top` - 1 down: their carry stays in registers, for what a wider row hides, the time from one
+// row to the next, is all there is. Vectors reach into the rows above, whose lanes are computed in vain. Results wait in
+// padded rows, and are then written upwards, so that what is in vain is overwritten.
+template <class V, class In, class Out, int count, class Real>
+void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
+    constexpr Index padded = count * V::width;
+    const Index envs = rollout.envs;
+    const auto gamma = V::all(rollout.gamma), gamma_lambda = V::all(rollout.gamma_lambda);
+    const Pointers<Real> at = row_pointers<In>(rollout, 0, 0);
+    alignas(64) Real advantages[kNarrowRows * padded] = {}, returns[kNarrowRows * padded];
+    std::memcpy(advantages, carry, envs * sizeof(Real));
+    typename V::Type a[count];
+    unrolled<count>([&](auto k) { a[k] = V::load(advantages + k * V::width); });
+
+    for (Index bottom; top > 0; top = bottom) {
+        bottom = top > kNarrowRows ? top - kNarrowRows : 0;
+        for (Index t = top - 1; t >= bottom; --t) {
+            unrolled<count>([&](auto k) {
+                const Index here = (t - bottom) * padded + k * V::width;
+                const Deltas<V> d = deltas<V, In>(at, t * envs + k * V::width, gamma);
+                a[k] = advantage<V>(d.delta, d.trace, gamma_lambda, a[k]);
+                if constexpr (Out::advantages) V::store(advantages + here, a[k]);
+                if constexpr (Out::returns) V::store(returns + here, a[k] + d.values);
+            });
+        }
+        const auto write = [&](const Real* rows, const View<Real>& to) {
+            Index t = bottom;
+            for (; t * envs + padded <= top * envs; ++t, rows += padded)
+                unrolled<count>([&](auto k) { V::store(to.at(t, k * V::width), V::load(rows + k * V::width)); });
+            for (; t < top; ++t, rows += padded)
+                for (Index n = 0; n < envs; ++n) *to.at(t, n) = rows[n];
+        };
+        if constexpr (Out::advantages) write(advantages, rollout.advantages);
+        if constexpr (Out::returns) write(returns, rollout.returns);
+    }
+}
+
 template <class In, class Out, bool streamed, class Real>
-void rows_of(const Rollout<Real>& rollout, Index first, Index last, Real* carry) {
-    const Index width = last - first, final_step = rollout.steps - 1;
+void rows_of(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals) {
+    using V = Vector<Real>;
+    const Index width = last - first;
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
     for (Index n = 0; n < width; ++n) carry[n] = 0;
 
-    for (Index t = final_step; t >= 0; --t) {
-        const Pointers<Real> row = {rollout.rewards.at(t, first),
-                                    rollout.values.at(t, first),
-                                    t == final_step ? rollout.last_values.at(0, first) : rollout.next_values.at(t, first),
-                                    In::final_values ? rollout.final_values.at(t, first) : nullptr,
-                                    rollout.terminated.at(t, first),
-                                    In::truncated ? rollout.truncated.at(t, first) : nullptr};
+    // Vectors must not reach past the last row, nor past that of the next values.
+    const Index reach = 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
+    const Index narrow_top = narrow<V, 2>(rollout) ? rollout.steps - reach : 0;
+    for (Index t = rollout.steps - 1; t >= 0; --t) {
+        if (t < narrow_top)
+            return rollout.envs <= V::width ? narrow_rows<V, In, Out, 1>(rollout, t + 1, carry)
+                                            : narrow_rows<V, In, Out, 2>(rollout, t + 1, carry);
+        Pointers<Real> row = row_pointers<In>(rollout, t, first);
+        if (rollout.sparse_finals) {
+            rollout.sparse_finals.scatter(t, first, last, finals);
+            row.final_values = finals;
+        }
         Real* advantages = Out::advantages ? rollout.advantages.at(t, first) : nullptr;
         Real* returns = Out::returns ? rollout.returns.at(t, first) : nullptr;
         if constexpr (streamed) {

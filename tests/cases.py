@@ -11,6 +11,8 @@ SIZES = [
     *[(t, 1) for t in (3, 9, 31, 64, 130)],
     *[(3, 3), (7, 2), (8, 8), (9, 15), (15, 9), (16, 16), (17, 31), (31, 17), (33, 7), (33, 64)],
     *[(63, 65), (64, 63), (65, 33), (97, 97), (130, 130), (5, 257), (257, 5)],
+    *[(66, 2), (68, 3), (69, 7), (129, 12), (64, 15), (137, 31)],  # narrow rows, and what is left of their last batch
+    *[(7, 40), (8, 40), (9, 40), (24, 40)],  # env-major ends that other rows follow in memory
 ]
 # Few and long trajectories: what one env at a time does in many steps, whole tiles and pieces of it.
 LONG_SIZES = [(255, 2), (256, 1), (257, 33), (513, 3), (1777, 1), (2003, 3), (1601, 17)]

@@ -52,6 +52,27 @@ struct Matrix {
     View<const Element> read() const { return {view.data, view.step, view.env}; }
 };
 
+// Final values one by one, as they lie in memory.
+template <class Real>
+struct Sparse {
+    std::vector<Index> starts = {0}, columns;
+    std::vector<Real> values;
+
+    fastgae::SparseFinals<Real> of(const Matrix<Real>& dense, const Matrix<std::uint8_t>& truncated, bool env_major) {
+        const Index rows = env_major ? dense.envs : dense.steps, width = env_major ? dense.steps : dense.envs;
+        for (Index row = 0; row < rows; ++row) {
+            for (Index column = 0; column < width; ++column) {
+                const Index t = env_major ? column : row, n = env_major ? row : column;
+                if (!*truncated.view.at(t, n)) continue;
+                columns.push_back(column);
+                values.push_back(*dense.view.at(t, n));
+            }
+            starts.push_back(static_cast<Index>(columns.size()));
+        }
+        return {starts.data(), columns.data(), values.data()};
+    }
+};
+
 // NaN, infinity and what rounds in its own way are among the numbers of some problems only: they outlive all others.
 bool special_numbers = false;
 
@@ -123,7 +144,13 @@ void check(const fastgae::Target& target, const Problem& problem) {
     rollout.last_values = last_values.read();
     rollout.terminated = terminated.read();
     if (problem.truncated) rollout.truncated = truncated.read();
-    if (problem.truncated && problem.final_values) rollout.final_values = final_values.read();
+    Sparse<Real> sparse;
+    if (problem.truncated && problem.final_values) {
+        if (below(2))
+            rollout.final_values = final_values.read();
+        else
+            rollout.sparse_finals = sparse.of(final_values, truncated, env_major);
+    }
     rollout.gamma = Real(0.99);
     rollout.gamma_lambda = Real(0.99 * 0.95);
     if (problem.advantages) rollout.advantages = advantages.view;

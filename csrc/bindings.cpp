@@ -135,7 +135,7 @@ double integer_of(const py::object& object) {
 }
 
 double number_of(const py::object& object) {
-    return PyFloat_CheckExact(object.ptr()) ? PyFloat_AS_DOUBLE(object.ptr()) : integer_of(object);
+    return PyFloat_Check(object.ptr()) ? PyFloat_AS_DOUBLE(object.ptr()) : integer_of(object);
 }
 
 // numpy.empty(like.shape, order="F" if fortran else "C"), without the shape becoming a Python object on the way.
@@ -159,7 +159,7 @@ py::object gae_plain_of(const PlainArguments& arguments, const py::object& out, 
     Array arrays[2];
     for (int i = 0; i < 2; ++i) {
         results[i] = out.is_none() ? empty<Real>(rollout.rewards_array(), rollout.fortran_ordered())
-                                   : py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(out.ptr(), i));
+                                   : py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(out.ptr(), i));
         arrays[i] = array_of(results[i]);
     }
     if (!rollout.take_outputs(arrays[0], arrays[1])) return py::none();
@@ -184,7 +184,8 @@ py::object gae_plain(const py::object& rewards, const py::object& values, const 
                      const py::object& time_axis, const py::object& out, Index num_threads,
                      const std::optional<std::string>& target, const py::object& result_type,
                      const py::object& usable_cpus) {
-    if (!out.is_none() && !(PyTuple_CheckExact(out.ptr()) && PyTuple_GET_SIZE(out.ptr()) == 2)) return py::none();
+    const bool pair = PyTuple_CheckExact(out.ptr()) || PyList_CheckExact(out.ptr());
+    if (!out.is_none() && !(pair && PySequence_Fast_GET_SIZE(out.ptr()) == 2)) return py::none();
     const PlainArguments arguments = {array_of(rewards),     array_of(values),       array_of(terminated),
                                       array_of(truncated),   array_of(last_values),  array_of(next_values),
                                       array_of(final_values), number_of(last_values), number_of(gamma),

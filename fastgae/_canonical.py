@@ -1,8 +1,13 @@
-"""The caller's arrays -> one Rollout. The only place that looks at dtype, shape, strides and flags."""
+"""The caller's arguments -> Arguments, which say what is meant -> matrices of one layout -> one Rollout.
 
+The only place that looks at dtype, shape, strides and flags.
+"""
+
+import functools
+import itertools
 import math
 import operator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +26,26 @@ class GAEResult(NamedTuple):
     returns: Array
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
+class Arguments(NamedTuple):
+    """A call of which all is checked: the numbers have one dtype and the flags are bool.
+
+    Shapes and memory are the caller's, or (T, N) in one layout.
+    """
+
+    rewards: Array
+    values: Array
+    terminated: Array
+    truncated: Array | None
+    last_values: Array | None
+    next_values: Array | None
+    final_values: Array | None  # like rewards, or one per True of truncated
+    gamma: float
+    gae_lambda: float
+    time_axis: int
+    out: Output | None
+
+
+class Rollout(NamedTuple):
     """What every backend takes: (T, N) views of one dtype, aligned, native, and all in one layout.
 
     Time-major (unit stride along N) or env-major (unit stride along T); the other stride is free, and negative or
@@ -42,12 +65,14 @@ class Rollout:
     returns: Array | None
 
 
-def canonical_rollout(
+# --- meaning ----------------------------------------------------------------------------------------------------------
+
+
+def checked_arguments(
     rewards: ArrayLike,
     values: ArrayLike,
     terminated: ArrayLike,
     truncated: ArrayLike | None,
-    *,
     last_values: ArrayLike | None,
     next_values: ArrayLike | None,
     final_values: ArrayLike | None,
@@ -55,80 +80,53 @@ def canonical_rollout(
     gae_lambda: float,
     time_axis: int,
     out: Output | None,
-) -> tuple[Rollout, "Outputs"]:
-    """Check everything, then bring everything into one layout; nothing is written to ``out`` before both are done."""
-    given = {
-        "rewards": rewards,
-        "values": values,
-        "last_values": last_values,
-        "next_values": next_values,
-        "final_values": final_values,
-    }
-    for required in ("rewards", "values"):
-        if given[required] is None:
-            raise TypeError(f"{required} must be an array, got None")
-    numbers = {name: _numbers(name, array) for name, array in given.items() if array is not None}
-    reward, value = numbers["rewards"], numbers["values"]
-    last, following, final = numbers.get("last_values"), numbers.get("next_values"), numbers.get("final_values")
-    # A Python number promotes nothing, as in NumPy, and neither does an empty list of final values.
-    dtype = _working_dtype([array.dtype for name, array in numbers.items() if not _is_weak(given[name])])
+) -> Arguments:
+    """Everything that can be wrong with a call is found here, before anything is written."""
+    reward, value = _numbers("rewards", rewards), _numbers("values", values)
+    last = None if last_values is None else _numbers("last_values", last_values)
+    following = None if next_values is None else _numbers("next_values", next_values)
+    final = None if final_values is None else _numbers("final_values", final_values)
+    given = ((rewards, reward), (values, value), (last_values, last), (next_values, following), (final_values, final))
+    strong = [array.dtype for raw, array in given if array is not None and (raw is array or not _is_weak(raw))]
+    dtype = _working_dtype(*strong)
 
     shape = reward.shape
     axis = _time_axis(time_axis, len(shape))
-    steps, without_time = shape[axis], shape[:axis] + shape[axis + 1 :]
-    one_longer = (*shape[:axis], steps + 1, *shape[axis + 1 :])
+    before, after = shape[:axis], shape[axis + 1 :]
+    one_longer = (*before, shape[axis] + 1, *after)
     if value.shape != shape and value.shape != one_longer:
         raise ValueError(
             f"values has shape {value.shape}; expected rewards' shape {shape}, or {one_longer} with a last V"
         )
-    longer = value.shape == one_longer
-    _check_bootstrap(longer, last is not None, following is not None, shape)
+    _check_bootstrap(value.shape == one_longer, last is not None, following is not None, shape)
     if last is not None:
-        _check_shape("last_values", last, without_time, "rewards' shape without time")
+        _check_shape("last_values", last, before + after, "rewards' shape without time")
     if following is not None:
         _check_shape("next_values", following, shape, "rewards' shape")
     term = _flags("terminated", terminated, shape)
     trunc = None if truncated is None else _flags("truncated", truncated, shape)
-    if trunc is not None or final is not None:
-        final = _dense_final_values(final, trunc, following, reward, dtype)
+    _check_final_values(final, trunc, following is not None)
     discount, trace = _unit_interval("gamma", gamma), _unit_interval("gae_lambda", gae_lambda)
-    _check_out(out, shape, dtype)
-
-    layout = _Layout.of(reward, axis, dtype)
-    rewards_2d, values_2d = layout.matrix(reward), layout.matrix(value)
-    if following is not None:
-        next_2d = layout.matrix(following)
-        last_1d, next_2d = next_2d[steps - 1 :], next_2d[: max(steps - 1, 0)]
-        last_1d = last_1d[0] if steps else np.empty(layout.envs, dtype)
-    else:
-        next_2d = values_2d[1:steps]
-        last_1d = values_2d[steps] if last is None else layout.row(last)
-    final_2d = None if final is None else layout.matrix(final)
-    term_2d, trunc_2d = layout.flags(term), None if trunc is None else layout.flags(trunc)
-    inputs = [rewards_2d, values_2d, next_2d, last_1d, final_2d, term_2d, trunc_2d]
-    outputs = Outputs.of(out, reward, layout, inputs)
-    rollout = Rollout(
-        rewards=rewards_2d,
-        values=values_2d[:steps],
-        next_values=next_2d,
-        last_values=last_1d,
-        final_values=final_2d,
-        terminated=term_2d,
-        truncated=trunc_2d,
-        gamma=dtype.type(discount),
-        gamma_lambda=dtype.type(discount * trace),
-        advantages=outputs.matrices[0],
-        returns=outputs.matrices[1],
+    return Arguments(
+        _cast(reward, dtype),
+        _cast(value, dtype),
+        term,
+        trunc,
+        None if last is None else _cast(last, dtype),
+        None if following is None else _cast(following, dtype),
+        None if final is None else _cast(final, dtype),
+        discount,
+        trace,
+        axis,
+        None if out is None else _checked_out(out, shape, dtype),
     )
-    return rollout, outputs
-
-
-# --- meaning ----------------------------------------------------------------------------------------------------------
 
 
 def _array(name: str, given: object) -> Array:
     if type(given) is np.ndarray:
         return given
+    if given is None:
+        raise TypeError(f"{name} must be an array, got None")
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
     try:
@@ -145,13 +143,18 @@ def _numbers(name: str, given: object) -> Array:
 
 
 def _is_weak(given: object) -> bool:
+    """A Python number promotes nothing, as in NumPy, and neither does an empty list of final values."""
     return type(given) in (int, float) or (isinstance(given, list | tuple) and not given)
 
 
-def _working_dtype(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:
-    first = dtypes[0] if dtypes else WORKING_DTYPES[1]
-    dtype = first if all(dtype is first for dtype in dtypes) else np.result_type(*dtypes)
-    return dtype.newbyteorder("=") if dtype.kind == "f" else WORKING_DTYPES[1]
+@functools.lru_cache  # NumPy takes a microsecond to promote
+def _working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    single, double = WORKING_DTYPES
+    return single if dtypes and np.result_type(*dtypes) == single else double
+
+
+def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
+    return array if array.dtype == dtype else array.astype(dtype)
 
 
 def _time_axis(time_axis: int, ndim: int) -> int:
@@ -185,69 +188,63 @@ def _check_shape(name: str, array: Array, shape: tuple[int, ...], what: str) -> 
 
 def _flags(name: str, given: object, shape: tuple[int, ...]) -> Array:
     array = _array(name, given)
-    if given is None or array.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name} must hold bool, or numbers that are 0 or 1, got {'None' if given is None else array.dtype}"
-        )
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold bool, or numbers that are 0 or 1, got {array.dtype}")
     _check_shape(name, array, shape, "rewards' shape")
     if array.dtype.kind == "b":
         return array
-    ones, zeros = array == 1, array == 0
-    if np.count_nonzero(ones) + np.count_nonzero(zeros) != array.size:
-        where = tuple(int(i) for i in np.argwhere(ones == zeros)[0])
+    ones: Array = np.equal(array, 1)
+    # NumPy counts integers fast, floats one by one.
+    if np.count_nonzero(ones) != np.count_nonzero(array.astype(bool) if array.dtype.kind == "f" else array):
+        where = tuple(int(i) for i in np.argwhere(ones != (array != 0))[0])
         raise ValueError(f"{name} must hold 0 or 1, got {array[where]} at index {where}")
-    return np.asarray(ones)
+    return ones
 
 
-def _dense_final_values(
-    final: Array | None, truncated: Array | None, following: Array | None, reward: Array, dtype: np.dtype[Any]
-) -> Array | None:
-    """final_values like rewards, undefined where not truncated; None where next_values take their place."""
+def _check_final_values(final: Array | None, truncated: Array | None, following: bool) -> None:
     if truncated is None:
+        if final is None:
+            return
         raise ValueError(
             "final_values is given without truncated: it holds V of the final observation of truncated steps"
         )
     if final is None:
-        if following is not None:
-            return None
+        if following:
+            return
         raise ValueError(
             "truncated is given, but values[t + 1] may belong to another episode, so the value after a truncated step "
             "is unknown: pass final_values (V of the final observations), or next_values (V of every next observation "
             'before any reset); the third way, autoreset="next_step", is not available yet'
         )
-    if following is not None:
+    if following:
         raise ValueError("final_values and next_values both hold the value after a truncated step: keep one")
-    if final.shape == truncated.shape:
-        return final
-    count = np.count_nonzero(truncated)
-    if final.shape != (count,):
+    if final.shape != truncated.shape and final.shape != (count := np.count_nonzero(truncated),):
         raise ValueError(
             f"final_values has shape {final.shape}; expected ({count},), one per True of truncated, or rewards' shape "
             f"{truncated.shape}"
         )
-    dense = np.empty_like(reward, dtype, subok=False)
-    dense[truncated] = final
-    return dense
 
 
 def _unit_interval(name: str, given: Any) -> float:
-    message = f"{name} must be a number in [0, 1], got {given!r}"
-    if isinstance(given, str | bytes) or np.ndim(given) > 0:
-        raise TypeError(message)
-    try:
-        number = float(given)
-    except (TypeError, ValueError):
-        raise TypeError(message) from None
-    except OverflowError:
-        raise ValueError(message) from None
+    number = given if type(given) is float else _number(name, given)
     if not 0.0 <= number <= 1.0:
-        raise ValueError(message)
+        raise ValueError(f"{name} must be a number in [0, 1], got {given!r}")
     return number
 
 
-def _check_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    if out is None:
-        return
+def _number(name: str, given: Any) -> float:
+    # float() would read text, and an array of one number.
+    if not isinstance(given, str | bytes) and getattr(given, "ndim", 0) == 0:
+        try:
+            return float(given)
+        except (TypeError, ValueError):
+            pass
+        except OverflowError:
+            return math.inf
+    raise TypeError(f"{name} must be a number in [0, 1], got {given!r}")
+
+
+def _checked_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Output:
     if not isinstance(out, tuple | list) or len(out) != 2:
         raise TypeError(f"out must be a pair (advantages, returns), either of them None, got {type(out).__name__}")
     if out[0] is None and out[1] is None:
@@ -263,97 +260,148 @@ def _check_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Non
             raise TypeError(f"out[{i}] has dtype {array.dtype}; expected the working dtype {dtype}")
         if not array.flags.writeable:
             raise ValueError(f"out[{i}] is read-only")
-        if array.size and any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True)):
+        repeated = 0 in array.strides and [n for n, stride in zip(shape, array.strides, strict=True) if stride == 0]
+        if repeated and array.size and max(repeated) > 1:
             raise ValueError(f"out[{i}] is a broadcast view: several of its elements share memory")
     if out[0] is not None and out[1] is not None and np.shares_memory(out[0], out[1]):
         raise ValueError("out[0] and out[1] share memory")
+    return out[0], out[1]
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """How arrays of rewards' shape become (T, N) matrices: one order of axes, one unit stride, one dtype."""
+def in_one_layout(given: Arguments) -> tuple[Arguments, "Layout"]:
+    """The same call on (T, N) matrices in the layout of rewards; Layout.restored makes of them what was asked for."""
+    rewards, final = given.rewards, given.final_values
+    layout = _layout_of(rewards.shape, rewards.strides, rewards.itemsize, given.time_axis)
+    if final is not None and final.shape != rewards.shape:
+        final = np.empty_like(rewards)
+        final[given.truncated] = given.final_values
+    inputs = (
+        layout.matrix(rewards),
+        layout.matrix(given.values),
+        layout.matrix(given.terminated),
+        None if given.truncated is None else layout.matrix(given.truncated),
+        None if given.last_values is None else layout.row(given.last_values),
+        None if given.next_values is None else layout.matrix(given.next_values),
+        None if final is None else layout.matrix(final),
+    )
+    out = given.out and (layout.output(given.out[0], inputs), layout.output(given.out[1], inputs))
+    return Arguments(*inputs, given.gamma, given.gae_lambda, 0, out), layout
 
-    axes: tuple[int, ...]
-    steps: int
+
+def canonical_rollout(matrices: Arguments, layout: "Layout") -> Rollout:
+    """V' becomes that of all steps but the last, and that of the last."""
+    rewards, values, terminated, truncated, last, following, final, gamma, gae_lambda, _, out = matrices
+    steps, dtype = layout.steps, rewards.dtype
+    if following is None:
+        following = values[1:]
+    if last is None:
+        last = following[steps - 1] if steps else np.empty(layout.envs, dtype)
+    return Rollout(
+        rewards,
+        values[:steps],
+        following[: max(steps - 1, 0)],
+        last,
+        final,
+        terminated,
+        truncated,
+        dtype.type(gamma),
+        dtype.type(gamma * gae_lambda),
+        *(out or (layout.empty(dtype), layout.empty(dtype))),
+    )
+
+
+class Layout(NamedTuple):
+    """How arrays of rewards' shape become (T, N) matrices, and back: one order of axes, and one unit stride."""
+
+    axes: tuple[int, ...]  # time first, then as the envs are in memory
+    lengths: tuple[int, ...]  # of these axes
+    places: tuple[int, ...]  # of rewards' axes among these
     envs: int
     env_major: bool
-    dtype: np.dtype[Any]
 
-    @classmethod
-    def of(cls, rewards: Array, time_axis: int, dtype: np.dtype[Any]) -> "_Layout":
-        others = [axis for axis in range(rewards.ndim) if axis != time_axis]
-        # Outermost first, so that the axes merge without a copy wherever one memory order allows it.
-        others.sort(key=lambda axis: -abs(rewards.strides[axis]))
-        steps, envs = rewards.shape[time_axis], math.prod(rewards.shape[axis] for axis in others)
-        layout = cls((time_axis, *others), steps, envs, envs == 1, dtype)
-        steps_apart, envs_apart = layout.merged(rewards).strides
-        if steps > 1 and steps_apart == rewards.itemsize != envs_apart:
-            return cls(layout.axes, steps, envs, True, dtype)
-        return layout
+    @property
+    def steps(self) -> int:
+        return self.lengths[0]
+
+    def matrix(self, array: Array) -> Array:
+        """(T, N) in this layout: a view where that will do."""
+        matrix = self.merged(array)
+        return matrix if self.fits(matrix) else np.array(matrix, order="F" if self.env_major else "C")
+
+    def row(self, array: Array) -> Array:
+        """(N,), contiguous, of an array without time."""
+        if array.ndim != 1:
+            time, *others = self.axes
+            array = array.transpose([axis - (axis > time) for axis in others]).reshape(self.envs)
+        return array if array.flags.c_contiguous and array.flags.aligned else array.copy()
+
+    def output(self, array: Array | None, inputs: tuple[Array | None, ...]) -> Array | None:
+        """The matrix to fill: the array's own memory, or other where that has another layout or holds an input."""
+        if array is None:
+            return None
+        if not _merge(array.shape, array.strides, self.axes[1:]) or not self.fits(matrix := self.merged(array)):
+            return self.empty(array.dtype)
+        for taken in inputs:
+            if taken is not None and np.may_share_memory(array, taken):
+                return self.empty(array.dtype)
+        return matrix
+
+    def restored(self, filled: GAEResult, given: Arguments) -> GAEResult:
+        """The caller's outputs, or new ones in the memory order of rewards."""
+        if given.out is None:
+            return filled if self.axes == (0, 1) else GAEResult(*[self.like(given.rewards, each) for each in filled])
+        for array, matrix in zip(given.out, filled, strict=True):
+            if array is not None and array is not matrix and not np.may_share_memory(array, matrix):
+                array[...] = self.split(matrix)
+        return GAEResult(*given.out)  # type: ignore[arg-type]
+
+    def like(self, rewards: Array, matrix: Array) -> Array:
+        """A matrix in rewards' shape and memory order."""
+        array, split = np.empty_like(rewards), self.split(matrix)
+        if array.strides == split.strides:
+            return split
+        array[...] = split
+        return array
+
+    def empty(self, dtype: np.dtype[Any]) -> Array:
+        return np.empty((self.steps, self.envs), dtype, order="F" if self.env_major else "C")
 
     def merged(self, array: Array) -> Array:
-        """(T, N): a view where the strides of the merged axes allow it."""
+        """(T, N), a view where the strides of the merged axes allow it."""
         if self.axes == (0, 1):
             return array
-        return array.transpose(self.axes).reshape(-1 if self.envs else array.shape[self.axes[0]], self.envs)
+        return array.transpose(self.axes).reshape(array.shape[self.axes[0]], self.envs)
+
+    def split(self, matrix: Array) -> Array:
+        """A matrix in rewards' shape, always a view."""
+        return matrix if self.axes == (0, 1) else matrix.reshape(self.lengths).transpose(self.places)
 
     def fits(self, matrix: Array) -> bool:
         unit_axis = 0 if self.env_major else 1
         unit = matrix.strides[unit_axis] == matrix.itemsize or matrix.shape[unit_axis] <= 1
         return unit and matrix.flags.aligned
 
-    def flags(self, array: Array) -> Array:
-        matrix = self.merged(array)
-        return matrix if self.fits(matrix) else np.array(matrix, order="F" if self.env_major else "C")
 
-    def matrix(self, array: Array) -> Array:
-        return self.flags(array if array.dtype == self.dtype else array.astype(self.dtype))
-
-    def row(self, array: Array) -> Array:
-        """(N,), contiguous, of an array without time."""
-        kept = sorted(self.axes[1:])
-        ordered = array.transpose([kept.index(axis) for axis in self.axes[1:]]).reshape(self.envs)
-        return np.require(ordered, self.dtype, ["C", "A"])
-
-    def memory_of(self, output: Array) -> Array:
-        """The matrix to fill: the output's own memory, or other where that has another layout."""
-        matrix = self.merged(output)
-        own = np.may_share_memory(matrix, output) and self.fits(matrix)
-        return matrix if own else self.empty()
-
-    def empty(self) -> Array:
-        return np.empty((self.steps, self.envs), self.dtype, order="F" if self.env_major else "C")
+@functools.lru_cache  # a training run asks for the same again and again
+def _layout_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, time_axis: int) -> Layout:
+    # Outermost first, so that the axes merge without a copy wherever one memory order allows it.
+    others = sorted({*range(len(shape))} - {time_axis}, key=lambda axis: (-abs(strides[axis]), axis))
+    axes = (time_axis, *others)
+    lengths, places = tuple(shape[axis] for axis in axes), tuple(axes.index(axis) for axis in range(len(axes)))
+    steps, envs = lengths[0], math.prod(lengths[1:])
+    step = strides[time_axis]
+    env = next((strides[axis] for axis in reversed(others) if shape[axis] != 1), itemsize)
+    # What has no unit stride is copied, and that is cheapest in the order in which it is.
+    by_env = steps > 1 and env != itemsize and (step == itemsize or abs(step) < abs(env))
+    return Layout(axes, lengths, places, envs, envs == 1 or (by_env and _merge(shape, strides, others)))
 
 
-class Outputs(NamedTuple):
-    """The caller's arrays, and the matrices that the kernel fills for them: the same memory wherever that will do."""
-
-    arrays: tuple[Array | None, ...]
-    matrices: tuple[Array | None, ...]
-    layout: _Layout
-
-    @classmethod
-    def of(cls, out: Output | None, reward: Array, layout: _Layout, inputs: list[Array | None]) -> "Outputs":
-        if out is None:
-            fresh = tuple(np.empty_like(reward, layout.dtype, subok=False) for _ in range(2))
-            return cls(fresh, tuple(map(layout.memory_of, fresh)), layout)
-        clear = (
-            array is None or not any(np.may_share_memory(array, taken) for taken in inputs if taken is not None)
-            for array in out
-        )
-        matrices = (
-            None if array is None else layout.memory_of(array) if free else layout.empty()
-            for array, free in zip(out, clear, strict=True)
-        )
-        return cls(tuple(out), tuple(matrices), layout)
-
-    def result(self) -> GAEResult:
-        """The caller's arrays, filled."""
-        for array, matrix in zip(self.arrays, self.matrices, strict=True):
-            if array is not None and matrix is not None and not np.may_share_memory(array, matrix):
-                ordered = array.transpose(self.layout.axes)
-                ordered[...] = matrix.reshape(ordered.shape)
-        return GAEResult(*self.arrays)  # type: ignore[arg-type]
+def _merge(shape: tuple[int, ...], strides: tuple[int, ...], axes: Sequence[int]) -> bool:
+    """Whether these axes, outermost first, are one axis of one stride."""
+    if len(axes) < 2:
+        return True
+    long = [axis for axis in axes if shape[axis] != 1]
+    return all(strides[outer] == strides[inner] * shape[inner] for outer, inner in itertools.pairwise(long))

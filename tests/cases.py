@@ -52,10 +52,6 @@ class Case:
         arrays = {name: a for name, a in self.arguments().items() if isinstance(a, np.ndarray)}
         return replace(self, **{name: function(name, a) for name, a in arrays.items()})
 
-    def no_short_cut(self):
-        """A NumPy number as gamma is as good as any, but no backend's short cut for plain calls takes it."""
-        return replace(self, gamma=np.float64(self.gamma))
-
     def envs(self, index):
         """The case of some of its envs."""
         return self.mapped(lambda name, a: np.ascontiguousarray(a[..., index]))

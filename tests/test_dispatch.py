@@ -13,7 +13,7 @@ AVAILABLE = [info.name for info in fastgae.backends() if info.available]
 CPP_TARGETS = next(info.targets for info in fastgae.backends() if info.name == "cpp")
 ALL_CPP_TARGETS = ("avx512", "avx2", "baseline")
 
-# Plain arrays may take a backend's short cut; lists never do.
+# A plain call may take a backend's short cut at once, any other only after its conversion.
 CALL = """
 import json, sys, warnings
 import numpy as np
@@ -22,7 +22,7 @@ import fastgae
 def call(plain=True, **options):
     ones = np.ones((2, 2))
     if not plain:
-        options["gamma"] = np.float64(0.9)
+        options["gamma"] = np.float32(0.9)
     got = fastgae.gae(ones, ones, ones.astype(bool), last_values=ones[0], **options)
     assert (got.returns == 1).all()
 
@@ -306,13 +306,13 @@ def test_the_number_of_threads(python, environment, threads):
 
 
 def test_threads_default_to_the_usable_cpus(python):
-    assert 1 <= json.loads(python(RECORD + "call(plain=False)" + REPORT))[0][2] <= os.cpu_count()
+    assert 1 <= json.loads(python(RECORD + "call(backend='numpy')" + REPORT))[0][2] <= os.cpu_count()
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this platform has no affinity")
 def test_threads_default_to_the_affinity_of_the_process(python):
     one_cpu = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-    assert json.loads(python(one_cpu + RECORD + "call(plain=False)" + REPORT))[0][2] == 1
+    assert json.loads(python(one_cpu + RECORD + "call(backend='numpy')" + REPORT))[0][2] == 1
 
 
 @pytest.mark.parametrize("variable", ["FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"])

@@ -7,7 +7,7 @@ import pytest
 
 import fastgae
 from cases import FEW_SIZES, LARGE_SIZES, SIZES, assert_same_bits, cases_of, make_case, numbers
-from conftest import Variant, reference
+from conftest import BACKENDS, Variant, reference
 from layouts import IN_PLACE, LAYOUTS, SOME
 from oracle import gae_oracle
 
@@ -73,11 +73,10 @@ def test_backends_are_given_what_a_rollout_promises(dtype, layout, monkeypatch):
     monkeypatch.setattr(fastgae._backends.numpy, "gae", lambda rollout, *_: rollouts.append(rollout))
     for size in FEW_SIZES:
         for case in cases_of(layout.size(size), dtype):
-            arguments, _ = layout.arguments(case.no_short_cut())
+            arguments, _ = layout.arguments(case)
             fastgae.gae(**arguments, backend="numpy")
     for rollout in rollouts:
-        fields = {field.name: getattr(rollout, field.name) for field in dataclasses.fields(rollout)}
-        arrays = {name: a for name, a in fields.items() if isinstance(a, np.ndarray)}
+        arrays = {name: a for name, a in rollout._asdict().items() if isinstance(a, np.ndarray)}
         assert {"rewards", "values", "next_values", "last_values", "terminated", "advantages", "returns"} <= set(arrays)
         unit_axes = {0, 1}
         for name, array in arrays.items():
@@ -87,6 +86,18 @@ def test_backends_are_given_what_a_rollout_promises(dtype, layout, monkeypatch):
                 unit_axes &= {i for i in (0, 1) if array.shape[i] <= 1 or array.strides[i] == array.itemsize}
         assert unit_axes
         assert unit_axes == {0} or rollout.last_values.flags.c_contiguous
+
+
+@pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")
+def test_what_was_converted_takes_the_short_cut(dtype, layout, monkeypatch):
+    """What is not plain costs its conversion and little more."""
+    monkeypatch.delattr(fastgae._backends.cpp, "gae")
+    for case in cases_of(layout.size((17, 9)), dtype):
+        arguments, plain = layout.arguments(case)
+        arguments["terminated"] = arguments["terminated"].astype(np.int8)
+        got = fastgae.gae(**arguments, backend="cpp")
+        for array, right in zip(got, reference(plain), strict=True):
+            assert_same_bits(layout.plain("advantages", array), right)
 
 
 @pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.99, 0.95), (0.997, 0.93), (0.98, 0.97), (0.1, 0.3)])

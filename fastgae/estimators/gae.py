@@ -3,7 +3,7 @@
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
-from fastgae._canonical import GAEResult, Output, canonical_rollout
+from fastgae._canonical import GAEResult, Output, canonical_rollout, checked_arguments, in_one_layout
 
 
 def gae(
@@ -121,19 +121,29 @@ def gae(
     )
     if result is not None:
         return result
-    rollout, outputs = canonical_rollout(
+    arguments = checked_arguments(
         rewards,
         values,
         terminated,
         truncated,
-        last_values=last_values,
-        next_values=next_values,
-        final_values=final_values,
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-        time_axis=time_axis,
-        out=out,
+        last_values,
+        next_values,
+        final_values,
+        gamma,
+        gae_lambda,
+        time_axis,
+        out,
     )
-    if rollout.rewards.size:
-        module.gae(rollout, threads or _dispatch.usable_cpus(), target)
-    return outputs.result()
+    # What was only of several dtypes is plain by now.
+    how = (threads, target, GAEResult, _dispatch.usable_cpus)
+    result = module.gae_plain(*arguments, *how)
+    if result is not None:
+        return result
+    matrices, layout = in_one_layout(arguments)
+    filled: GAEResult | None = module.gae_plain(*matrices, *how)
+    if filled is None:
+        rollout = canonical_rollout(matrices, layout)
+        if rollout.rewards.size:
+            module.gae(rollout, threads or _dispatch.usable_cpus(), target)
+        filled = GAEResult(rollout.advantages, rollout.returns)  # type: ignore[arg-type]
+    return layout.restored(filled, arguments)

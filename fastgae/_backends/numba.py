@@ -31,10 +31,12 @@ if numba.config.DISABLE_JIT:
 # Envs of one time-major sweep, so that A and V of the next row are still in L2: 16 x 1M float32 takes 1.8 times as long
 # as np.add with 4 K, 16 K or 64 K of them, and 2.5 times as long in whole rows.
 WIDTH = 16 * 1024
-# Envs of a run: a row is computed run by run from its right end to its left, so that the sweep walks strictly down
-# memory and prefetching works. 16384 x 1024 float32 takes 14 ms, and 18 in rows from left to right; 128 x 1024, which
-# is in cache, 44 and 54 us. Runs of 16 are as fast where LLVM vectorises them, but it may unroll them: 144 us.
-RUN = 32
+# Rows of this many envs are computed run by run from right to left, so that the sweep walks strictly down memory and
+# prefetching works. Float32 in rows from left to right and so: 18 and 14 ms for 16384 x 1024; in cache, 54 and 44 us
+# for 128 x 1024, 79 and 50 for 1024 x 128. Outside it does not pay: 50 and 52 us for 2048 x 64, 14 and 16 ms for
+# 1024 x 16384.
+NARROW, WIDE = 128, 2048
+RUN = 32  # envs; of 16 LLVM may unroll the loop instead of vectorising it: 128 x 1024 takes 144 us then
 # Steps of one env-major tile. From memory, long pieces of few pages win: 1024 x 16384 float32 runs at 0.22, 0.25, 0.35,
 # 0.44 and 0.45 G steps/s with 64, 128, 256, 512 and 1024; in cache they are equal.
 BLOCK = 512
@@ -158,13 +160,7 @@ def _row(
 ):
     """The last run may overlap the one before it, and then computes the same again: a row reads none of its results."""
     _restrict()
-    if size < RUN:
-        for n in range(size):
-            _step(
-                n, gamma, gamma_lambda, rewards, values, next_values, terminated, truncated, following, advantages,
-                returns,
-            )  # fmt: skip
-    else:
+    if NARROW <= size <= WIDE:
         for last in range(size, 0, -RUN):
             first = max(0, last - RUN)
             for n in range(RUN):
@@ -172,6 +168,12 @@ def _row(
                     first + n, gamma, gamma_lambda, rewards, values, next_values, terminated, truncated, following,
                     advantages, returns,
                 )  # fmt: skip
+    else:
+        for n in range(size):
+            _step(
+                n, gamma, gamma_lambda, rewards, values, next_values, terminated, truncated, following, advantages,
+                returns,
+            )  # fmt: skip
 
 
 def _time_major(

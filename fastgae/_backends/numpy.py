@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastgae._canonical import Rollout
+from fastgae._canonical import BLOCK, Array, Rollout, Scalar
 
 
 def version() -> str:
@@ -21,20 +21,87 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     """delta = (r + gamma V') - V;  A = delta + gamma lambda A_next;  R = A + V; a closed gate leaves its term out."""
     bootstrap = ~rollout.terminated
     trace = bootstrap if rollout.truncated is None else bootstrap & ~rollout.truncated
-    next_values = np.concatenate([rollout.next_values, rollout.last_values[np.newaxis]])
-    if rollout.final_values is not None:
-        np.copyto(next_values, rollout.final_values, where=rollout.truncated)
-
     # NaN and infinity are data here, and what lies behind a closed gate must not even warn.
     with np.errstate(all="ignore"):
-        advantages = rollout.rewards.copy()
-        np.add(advantages, rollout.gamma * next_values, out=advantages, where=bootstrap)
-        advantages -= rollout.values
-        following = np.zeros_like(rollout.last_values)
-        for t in reversed(range(len(advantages))):
-            np.add(advantages[t], rollout.gamma_lambda * following, out=advantages[t], where=trace[t])
-            following = advantages[t]
-        if rollout.advantages is not None:
-            rollout.advantages[...] = advantages
-        if rollout.returns is not None:
-            np.add(advantages, rollout.values, out=rollout.returns)
+        deltas = rollout.rewards.copy()
+        np.add(deltas, rollout.gamma * _next_values(rollout), out=deltas, where=bootstrap)
+        deltas -= rollout.values
+        advantages = _advantages(rollout, deltas, trace)
+        traced = advantages
+        if rollout.returns_gamma_lambda is not None:
+            traced = _scan(rollout, deltas, rollout.returns_gamma_lambda, trace)
+        returns = traced + rollout.values
+        if rollout.clips is not None:
+            following = _following(advantages, rollout.last_advantages)
+            advantages = deltas
+            np.add(advantages, rollout.gamma_lambda * following, out=advantages, where=trace)
+            advantages *= np.minimum(rollout.ratios, rollout.clips.advantages)
+        _write(rollout, rollout.advantages, advantages, 0)
+        _write(rollout, rollout.returns, returns, rollout.values)
+
+
+def _next_values(rollout: Rollout) -> Array:
+    """V' of every step."""
+    next_values = np.concatenate([rollout.next_values, rollout.last_values[np.newaxis]])
+    if rollout.mask is not None and rollout.mask_passes_values:
+        for t in reversed(range(len(next_values) - 1)):
+            np.copyto(next_values[t], next_values[t + 1], where=~rollout.mask[t + 1])
+    if rollout.final_values is not None:
+        np.copyto(next_values, rollout.final_values, where=rollout.truncated)
+    return next_values
+
+
+def _advantages(rollout: Rollout, deltas: Array, trace: Array) -> Array:
+    """A of every step; of one that is skipped, that of the next step that exists."""
+    if rollout.tail_lambda is not None:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
+        steps_left = _scan(rollout, np.ones_like(deltas), rollout.tail_lambda, trace)
+        return _scan(rollout, steps_left * deltas, rollout.gamma_lambda, trace) / steps_left
+    if rollout.clips is not None:  # A = rho delta + gamma lambda c A_next
+        weighted = np.minimum(rollout.ratios, rollout.clips.deltas) * deltas
+        decay = np.minimum(rollout.ratios, rollout.clips.traces) * rollout.gamma_lambda
+        return _scan(rollout, weighted, decay, trace, rollout.last_advantages)
+    return _scan(rollout, deltas, rollout.gamma_lambda, trace, rollout.last_advantages)
+
+
+def _scan(rollout: Rollout, terms: Array, decay: Array | Scalar, trace: Array, following: Array | None = None) -> Array:
+    """y_t = x_t + decay_t y_{t+1}, the second term only where the trace gate is open; a skipped step passes y on."""
+    result, decay = terms.copy(), np.broadcast_to(decay, terms.shape)
+    following = np.zeros_like(rollout.last_values) if following is None else following
+    for t in reversed(range(len(result))):
+        np.add(result[t], decay[t] * following, out=result[t], where=trace[t])
+        if rollout.mask is not None:
+            np.copyto(result[t], following, where=~rollout.mask[t])
+        following = result[t]
+    return result
+
+
+def _following(array: Array, last: Array | None) -> Array:
+    """Row t + 1 in place of row t."""
+    return np.concatenate([array[1:], np.zeros_like(array[:1]) if last is None else last[np.newaxis]])
+
+
+def _write(rollout: Rollout, output: Array | None, result: Array, skipped: Array | int) -> None:
+    if output is not None:
+        output[...] = result if rollout.mask is None else np.where(rollout.mask, result, skipped)
+
+
+def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:
+    """(blocks, N), float64: the sum of x, or of (x - center)^2, over each BLOCK steps that exist, in order of time."""
+    steps, envs = matrix.shape
+    sums = np.zeros((-(-steps // BLOCK), envs))
+    for i in range(min(BLOCK, steps)):
+        terms = matrix[i::BLOCK].astype(np.float64)
+        if center is not None:
+            terms -= center
+            terms *= terms
+        total = sums[: len(terms)]
+        np.add(total, terms, out=total, where=True if mask is None else mask[i::BLOCK])
+    return sums
+
+
+def rescale(
+    matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
+) -> None:
+    """x = (x - center) scale, in float64 and in place, of the steps that exist."""
+    scaled = (matrix.astype(np.float64) - center) * scale
+    np.copyto(matrix, scaled, casting="same_kind", where=True if mask is None else mask)

@@ -1,9 +1,12 @@
 """Generalized Advantage Estimation."""
 
+from enum import Enum
+
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
-from fastgae._canonical import GAEResult, Output, canonical_rollout, checked_arguments, in_one_layout
+from fastgae._canonical import GAEResult, Output, check_normalize, checked_arguments
+from fastgae._run import run
 
 
 def gae(
@@ -15,8 +18,15 @@ def gae(
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
-    gamma: float = 0.99,
-    gae_lambda: float = 0.95,
+    autoreset: str | Enum | None = None,
+    last_advantages: ArrayLike | None = None,
+    prev_done: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    gamma: float | ArrayLike = 0.99,
+    gae_lambda: float | ArrayLike = 0.95,
+    returns_lambda: float | ArrayLike | None = None,
+    normalize: str | None = None,
+    tail_normalized: bool = False,
     time_axis: int = 0,
     out: Output | None = None,
     num_threads: int | None = None,
@@ -44,8 +54,8 @@ def gae(
     terminated : array like ``rewards``; bool, or numbers that are 0 or 1
         The step ended the episode for good: the flag of step t as ``env.step`` returns it with the reward of step t.
     truncated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
-        The step ended the episode by a limit: its next state still has a value. Needs ``final_values`` or
-        ``next_values``. ``terminated`` wins where both are set.
+        The step ended the episode by a limit: its next state still has a value. Needs ``final_values``,
+        ``next_values`` or ``autoreset="next_step"``. ``terminated`` wins where both are set.
     last_values : array of ``rewards``' shape without time
         V of the state after the last step. Exactly one of this, ``next_values`` and a longer ``values`` is given.
     next_values : array like ``rewards``
@@ -53,8 +63,29 @@ def gae(
     final_values : array, optional
         V(final observation) of the truncated steps: 1-D with one entry per True of ``truncated``, in C order of the
         array as given; or like ``rewards``, read only where ``truncated``.
-    gamma, gae_lambda : float in [0, 1]
+    autoreset : "next_step", "same_step", "disabled", or a member of Gymnasium's AutoresetMode, optional
+        How the environments start a new episode. With "next_step" the row after a done is a reset row, no real step:
+        A = 0 and R = V there, and at a truncated step ``values[t + 1]`` is V of the final observation. The others
+        change nothing: they need ``final_values`` or ``next_values`` where ``truncated`` is given.
+    last_advantages : array of ``rewards``' shape without time, optional
+        A of the step after the last, for a rollout computed in pieces from its end; counts where the last step does
+        not end an episode. None: 0.
+    prev_done : array of ``rewards``' shape without time, optional; bool, or numbers that are 0 or 1
+        With ``autoreset="next_step"``: the step before row 0 ended an episode, so that row 0 is a reset row.
+    mask : array like ``rewards``, optional; bool, or numbers that are 0 or 1
+        False: the step does not exist. The recursion skips it, as if it had been cut out of all arrays: the step before
+        it takes V' and A from the next step that exists. A = 0 and R = V there.
+    gamma, gae_lambda : float in [0, 1], or arrays of them that broadcast to ``rewards``
         Discount per step, and the decay of the trace.
+    returns_lambda : like ``gae_lambda``, optional
+        Another lambda for ``returns``, whose recursion runs in the same pass. None: that of the advantages.
+    normalize : "global" or "per_env", optional
+        Advantages to mean 0 and standard deviation 1 over all steps that exist, or over those of each env:
+        ``(A - mean) / (std + 1e-8)``, the population's std, in float64. Returns are of the advantages before that.
+    tail_normalized : bool
+        The finite-horizon form: ``A_t`` is the average of the k-step advantages that the rollout has, with weights
+        that add up to 1 also near its end: ``A = G / D`` with ``D_t = 1 + lambda D_{t+1}`` and
+        ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where A_{t+1} would be taken.
     time_axis : int
         The axis of ``rewards`` that is time.
     out : (advantages, returns), optional
@@ -98,29 +129,30 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
-    try:
-        module, target, threads = _dispatch.resolve(backend, num_threads)
-    except TypeError:  # what cannot be a key of the cache gets its error from the function
-        module, target, threads = _dispatch.resolve.__wrapped__(backend, num_threads)
-    result: GAEResult | None = module.gae_plain(
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values,
-        next_values,
-        final_values,
-        gamma,
-        gae_lambda,
-        time_axis,
-        out,
-        threads,
-        target,
-        GAEResult,
-        _dispatch.usable_cpus,
-    )
-    if result is not None:
-        return result
+    if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
+        try:
+            module, target, threads = _dispatch.resolve(backend, num_threads)
+        except TypeError:  # what cannot be a key of the cache gets its error from the function
+            module, target, threads = _dispatch.resolve.__wrapped__(backend, num_threads)
+        result: GAEResult | None = module.gae_plain(
+            rewards,
+            values,
+            terminated,
+            truncated,
+            last_values,
+            next_values,
+            final_values,
+            gamma,
+            gae_lambda,
+            time_axis,
+            out,
+            threads,
+            target,
+            GAEResult,
+            _dispatch.usable_cpus,
+        )
+        if result is not None:
+            return result
     arguments = checked_arguments(
         rewards,
         values,
@@ -133,17 +165,12 @@ def gae(
         gae_lambda,
         time_axis,
         out,
+        autoreset=autoreset,
+        last_advantages=last_advantages,
+        prev_done=prev_done,
+        mask=mask,
+        returns_lambda=returns_lambda,
+        tail_normalized=tail_normalized,
     )
-    # What was only of several dtypes is plain by now.
-    how = (threads, target, GAEResult, _dispatch.usable_cpus)
-    result = module.gae_plain(*arguments, *how)
-    if result is not None:
-        return result
-    matrices, layout = in_one_layout(arguments)
-    filled: GAEResult | None = module.gae_plain(*matrices, *how)
-    if filled is None:
-        rollout = canonical_rollout(matrices, layout)
-        if rollout.rewards.size:
-            module.gae(rollout, threads or _dispatch.usable_cpus(), target)
-        filled = GAEResult(rollout.advantages, rollout.returns)  # type: ignore[arg-type]
-    return layout.restored(filled, arguments)
+    check_normalize(normalize, out)
+    return run(arguments, backend, num_threads, normalize)

@@ -1,0 +1,29 @@
+"""The only place that looks at dtype, shape, strides and flags.
+
+The caller's arguments become Arguments, which say what is meant (meaning); matrices of one layout, and one Rollout of
+them (memory). What these are is in contract.
+"""
+
+from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
+from fastgae._canonical.meaning import check_normalize, checked_arguments, checked_returns, checked_scan, valid_steps_of
+from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout
+
+__all__ = [
+    "BLOCK",
+    "Arguments",
+    "Array",
+    "Clips",
+    "GAEResult",
+    "Layout",
+    "Options",
+    "Output",
+    "Rollout",
+    "Scalar",
+    "canonical_rollout",
+    "check_normalize",
+    "checked_arguments",
+    "checked_returns",
+    "checked_scan",
+    "in_one_layout",
+    "valid_steps_of",
+]

@@ -1,0 +1,53 @@
+"""Mean 0 and standard deviation 1, the same bits on every backend, number of threads and memory layout.
+
+Sums are of float64, one for each env and block of BLOCK steps, in the order of time. The sums of the blocks, and then
+those of the envs, are added up in a fixed tree.
+"""
+
+from types import ModuleType
+
+import numpy as np
+
+from fastgae import _dispatch
+from fastgae._canonical import Array, Layout
+
+EPS = 1e-8
+
+
+def normalize_in_place(
+    advantages: Array,
+    mask: Array | None,
+    normalize: str,
+    layout: Layout,
+    module: ModuleType,
+    num_threads: int,
+    target: str | None,
+    eps: float = EPS,
+) -> None:
+    """x = (x - mean) / (std + eps), the population's std, over all steps that exist or those of each env."""
+    if not advantages.size:
+        return
+    how = (num_threads or _dispatch.usable_cpus(), target)
+    steps, envs = advantages.shape
+    counts = np.full(envs, steps) if mask is None else np.count_nonzero(mask, axis=0)
+    with np.errstate(all="ignore"):  # NaN and infinity are data here, and an env may have no steps
+        mean = _mean(module.block_sums(advantages, mask, None, *how), counts, normalize, layout)
+        variance = _mean(module.block_sums(advantages, mask, mean, *how), counts, normalize, layout)
+        module.rescale(advantages, mask, mean, 1.0 / (np.sqrt(variance) + eps), *how)
+
+
+def _mean(sums: Array, counts: Array, normalize: str, layout: Layout) -> Array:
+    """(N,): the mean of each env, or that of all for every env."""
+    per_env = _tree(sums)
+    if normalize == "per_env":
+        return per_env / counts
+    return np.full(len(counts), _tree(layout.in_caller_order(per_env)) / counts.sum())
+
+
+def _tree(terms: Array) -> Array:
+    """The sum along the first axis: of its halves, again and again."""
+    while len(terms) > 1:
+        half = len(terms) // 2
+        terms = np.concatenate([terms[:half] + terms[half : 2 * half], terms[2 * half :]])
+    total: Array = terms[0]
+    return total

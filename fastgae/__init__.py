@@ -5,8 +5,31 @@ Right in every convention, the same bits on every backend, as cheap as touching 
 
 from fastgae._canonical import GAEResult
 from fastgae._dispatch import BackendInfo, BackendUnavailableError, backends
+from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
+from fastgae.estimators.gae_packed import gae_packed
+from fastgae.estimators.n_step_returns import n_step_returns
+from fastgae.estimators.normalize import normalize
+from fastgae.estimators.reverse_scan import reverse_scan
+from fastgae.estimators.td_lambda import td_lambda
+from fastgae.estimators.valid_steps import valid_steps
+from fastgae.estimators.vtrace import vtrace
 
 __version__ = "0.1.0"
 
-__all__ = ["BackendInfo", "BackendUnavailableError", "GAEResult", "__version__", "backends", "gae"]
+__all__ = [
+    "BackendInfo",
+    "BackendUnavailableError",
+    "GAEResult",
+    "__version__",
+    "backends",
+    "discounted_returns",
+    "gae",
+    "gae_packed",
+    "n_step_returns",
+    "normalize",
+    "reverse_scan",
+    "td_lambda",
+    "valid_steps",
+    "vtrace",
+]

@@ -77,6 +77,14 @@ def resolve(backend: str | None, num_threads: int | None) -> tuple[ModuleType, s
     return (*resolve_backend(backend), resolve_threads(num_threads))
 
 
+def choose(backend: object, num_threads: object) -> tuple[ModuleType, str | None, int]:
+    """The same for any arguments: what cannot be a key of the cache gets its error from the function."""
+    try:
+        return resolve(backend, num_threads)
+    except TypeError:
+        return resolve.__wrapped__(backend, num_threads)
+
+
 def resolve_backend(backend: str | None) -> tuple[ModuleType, str | None]:
     """The backend module to call and the CPU target to pass to it. What was asked for never falls back."""
     if backend is not None and not isinstance(backend, str):
@@ -119,7 +127,7 @@ def _threads_in_environment() -> int:
 
 def _positive(name: str, given: object) -> int:
     try:
-        number = operator.index(given)  # type: ignore[arg-type]
+        number = operator.index(given)
     except TypeError:
         number = 0
     if number < 1:

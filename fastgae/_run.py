@@ -7,10 +7,7 @@ from fastgae._moments import normalize_in_place
 
 def run(given: Arguments, backend: str | None, num_threads: int | None, normalize: str | None = None) -> GAEResult:
     """What was checked, computed by the backend that was asked for, in the arrays that were asked for."""
-    try:
-        module, target, threads = _dispatch.resolve(backend, num_threads)
-    except TypeError:  # what cannot be a key of the cache gets its error from the function
-        module, target, threads = _dispatch.resolve.__wrapped__(backend, num_threads)
+    module, target, threads = _dispatch.choose(backend, num_threads)
     how = (threads, target, GAEResult, _dispatch.usable_cpus)
     if given.options is None and normalize is None:
         # What was only of several dtypes is plain by now.

@@ -24,7 +24,7 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     # NaN and infinity are data here, and what lies behind a closed gate must not even warn.
     with np.errstate(all="ignore"):
         deltas = rollout.rewards.copy()
-        np.add(deltas, rollout.gamma * _next_values(rollout), out=deltas, where=bootstrap)
+        np.add(deltas, rollout.gamma * rollout.all_next_values(), out=deltas, where=bootstrap)
         deltas -= rollout.values
         advantages = _advantages(rollout, deltas, trace)
         traced = advantages
@@ -38,17 +38,6 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
             advantages *= np.minimum(rollout.ratios, rollout.clips.advantages)
         _write(rollout, rollout.advantages, advantages, 0)
         _write(rollout, rollout.returns, returns, rollout.values)
-
-
-def _next_values(rollout: Rollout) -> Array:
-    """V' of every step."""
-    next_values = np.concatenate([rollout.next_values, rollout.last_values[np.newaxis]])
-    if rollout.mask is not None and rollout.mask_passes_values:
-        for t in reversed(range(len(next_values) - 1)):
-            np.copyto(next_values[t], next_values[t + 1], where=~rollout.mask[t + 1])
-    if rollout.final_values is not None:
-        np.copyto(next_values, rollout.final_values, where=rollout.truncated)
-    return next_values
 
 
 def _advantages(rollout: Rollout, deltas: Array, trace: Array) -> Array:

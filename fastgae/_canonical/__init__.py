@@ -5,8 +5,16 @@ them (memory). What these are is in contract.
 """
 
 from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
-from fastgae._canonical.meaning import check_normalize, checked_arguments, checked_returns, checked_scan, valid_steps_of
-from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout
+from fastgae._canonical.meaning import (
+    check_normalize,
+    checked_advantages,
+    checked_arguments,
+    checked_returns,
+    checked_scan,
+    checked_sequences,
+    checked_valid_steps,
+)
+from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 
 __all__ = [
     "BLOCK",
@@ -21,9 +29,12 @@ __all__ = [
     "Scalar",
     "canonical_rollout",
     "check_normalize",
+    "checked_advantages",
     "checked_arguments",
     "checked_returns",
     "checked_scan",
+    "checked_sequences",
+    "checked_valid_steps",
     "in_one_layout",
-    "valid_steps_of",
+    "in_place",
 ]

@@ -61,6 +61,10 @@ class Arguments(NamedTuple):
     out: Output | None
     options: Options | None = None
 
+    def for_returns(self) -> "Arguments":
+        """The same for those who want no advantages."""
+        return self if self.out else self._replace(out=(None, np.empty_like(self.rewards)))
+
 
 class Rollout(NamedTuple):
     """What every backend takes: (T, N) views of one dtype, aligned, native, and all in one layout.
@@ -76,7 +80,7 @@ class Rollout(NamedTuple):
     last_values: Array  # (N,): V' of the last step
     final_values: Array | None  # V' where truncated; undefined elsewhere
     terminated: Array
-    truncated: Array | None
+    truncated: Any  # or None; never where there are final_values
     gamma: Scalar | Array
     gamma_lambda: Scalar | Array
     advantages: Array | None
@@ -88,6 +92,16 @@ class Rollout(NamedTuple):
     last_advantages: Array | None = None  # (N,): A_T
     ratios: Any = None  # V-trace: importance ratios, an array where there are clips
     clips: Clips | None = None
+
+    def all_next_values(self) -> Array:
+        """V' of every step, in one array."""
+        next_values = np.concatenate([self.next_values, self.last_values[np.newaxis]])
+        if self.mask is not None and self.mask_passes_values:
+            for t in reversed(range(len(next_values) - 1)):
+                np.copyto(next_values[t], next_values[t + 1], where=~self.mask[t + 1])
+        if self.final_values is not None:
+            np.copyto(next_values, self.final_values, where=self.truncated)
+        return next_values
 
     @property
     def is_plain(self) -> bool:

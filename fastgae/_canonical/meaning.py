@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fastgae._canonical.contract import Arguments, Array, Clips, Options, Output
 
 WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
-REQUIRED = ("rewards", "values", "x", "decay")
+REQUIRED = ("rewards", "values", "advantages", "x", "decay")
 NEXT_STEP = "next_step"
 AUTORESET = (NEXT_STEP, "same_step", "disabled")
 NORMALIZE = ("global", "per_env")
@@ -40,6 +40,7 @@ def checked_arguments(
     tail_normalized: bool = False,
     ratios: ArrayLike | None = None,
     clips: Clips | None = None,
+    lambda_name: str = "gae_lambda",
 ) -> Arguments:
     """Of fastgae.gae, and of everything that is GAE with other names or weights."""
     reward, value, last, following, final, later, ratio = _of_one_dtype(
@@ -51,6 +52,8 @@ def checked_arguments(
         last_advantages=last_advantages,
         ratios=ratios,
     )
+    if clips is not None and ratio is None:
+        raise TypeError("ratios must be an array, got None")
     shape, dtype = reward.shape, reward.dtype
     axis = _time_axis(time_axis, len(shape))
     before, after = shape[:axis], shape[axis + 1 :]
@@ -70,7 +73,7 @@ def checked_arguments(
     mode = _autoreset(autoreset)
     started = _prev_done(prev_done, mode, before + after)
     _check_final_values(final, cut, following is not None, mode)
-    discount, trace = _unit_interval("gamma", gamma, shape), _unit_interval("gae_lambda", gae_lambda, shape)
+    discount, trace = _unit_interval("gamma", gamma, shape), _unit_interval(lambda_name, gae_lambda, shape)
     target = None if returns_lambda is None else _unit_interval("returns_lambda", returns_lambda, shape)
     _check_combination(target is not None, tail_normalized, later is not None)
     output = None if out is None else _checked_out(out, shape, dtype)
@@ -105,6 +108,7 @@ def checked_returns(
     truncated: ArrayLike | None,
     last_values: ArrayLike | None,
     final_values: ArrayLike | None,
+    mask: ArrayLike | None,
     gamma: Any,
     time_axis: int,
     out: Array | None,
@@ -114,14 +118,15 @@ def checked_returns(
     shape, axis = reward.shape, _time_axis(time_axis, reward.ndim)
     ended = _flags("terminated", terminated, shape)
     cut = None if truncated is None else _flags("truncated", truncated, shape)
+    exists = None if mask is None else _flags("mask", mask, shape)
     _check_final_values(final, cut, False, None)
     _check_shape("last_values", last, shape[:axis] + shape[axis + 1 :], WITHOUT_TIME)
     closed = ended if cut is None else ended | cut
     if last is None and shape[axis] and not closed.take(-1, axis).all():
         raise ValueError("the last step does not end every episode: pass last_values, V of the state after it")
     discount = _coefficient(_unit_interval("gamma", gamma, shape), reward.dtype, shape)
-    output = None if out is None else _checked_out((out, None), shape, reward.dtype)
-    options = Options(discount, discount, last_advantages=last)
+    output = (np.empty_like(reward), None) if out is None else _checked_out((out, None), shape, reward.dtype)
+    options = Options(discount, discount, mask=exists, last_advantages=last)
     return Arguments(reward, None, ended, cut, None, None, final, None, None, axis, output, options)
 
 
@@ -133,9 +138,69 @@ def checked_scan(
     shape, axis = terms.shape, _time_axis(time_axis, terms.ndim, "x")
     _check_shape("initial", first, shape[:axis] + shape[axis + 1 :], "x's shape without time")
     _check_broadcast("decay", factors, shape)
-    output = None if out is None else _checked_out((out, None), shape, terms.dtype)
+    output = (np.empty_like(terms), None) if out is None else _checked_out((out, None), shape, terms.dtype)
     options = Options(1.0, np.broadcast_to(factors, shape), last_advantages=first)
     return Arguments(terms, None, None, None, None, None, None, None, None, axis, output, options)
+
+
+def checked_sequences(
+    rewards: ArrayLike, cu_seqlens: ArrayLike, last_values: ArrayLike | None, mask: ArrayLike | None
+) -> tuple[Array, Array, Array | None]:
+    """The length of each sequence; the last step that exists of each that has one, and the value after it, if given."""
+    reward, starts = _numbers("rewards", rewards), _array("cu_seqlens", cu_seqlens)
+    if reward.ndim != 1:
+        raise ValueError(f"rewards has shape {reward.shape}; expected one dimension, all sequences end to end")
+    if starts.dtype.kind not in "iu":
+        raise TypeError(f"cu_seqlens has dtype {starts.dtype}; expected integers")
+    if starts.ndim != 1 or not len(starts):
+        raise ValueError(f"cu_seqlens has shape {starts.shape}; expected (sequences + 1,)")
+    total, starts = len(reward), starts.astype(np.int64)
+    if starts[0] != 0 or starts[-1] != total or (np.diff(starts) < 0).any():
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {starts}")
+    last = None if last_values is None else _numbers("last_values", last_values)
+    _check_shape("last_values", last, (len(starts) - 1,), "one per sequence")
+    # The end of a sequence is a flag of a step, and those of steps that do not exist count for nothing.
+    exists = np.arange(total) if mask is None else np.flatnonzero(_flags("mask", mask, reward.shape))
+    before_end = np.searchsorted(exists, starts[1:]) - 1
+    some = (before_end >= 0) & (exists[before_end] >= starts[:-1]) if len(exists) else np.zeros(len(starts) - 1, bool)
+    return np.diff(starts), exists[before_end[some]], None if last is None else last[some]
+
+
+def checked_valid_steps(
+    terminated: ArrayLike, truncated: ArrayLike | None, prev_done: ArrayLike | None, time_axis: int
+) -> Array:
+    """The steps that are no reset row."""
+    shape = _array("terminated", terminated).shape
+    axis = _time_axis(time_axis, len(shape), "terminated")
+    done = _flags("terminated", terminated, shape)
+    if truncated is not None:
+        done = done | _flags("truncated", truncated, shape, "terminated's shape")
+    without_time = shape[:axis] + shape[axis + 1 :]
+    started = None if prev_done is None else _flags("prev_done", prev_done, without_time, "the shape without time")
+    return valid_steps_of(done, started, axis)
+
+
+def checked_advantages(
+    advantages: ArrayLike, mask: ArrayLike | None, by: object, eps: float, time_axis: int, out: Array | None
+) -> tuple[Array, Array | None, int]:
+    """An array of its own that holds the advantages, the steps that exist, and the axis of time."""
+    (numbers,) = _of_one_dtype(advantages=advantages)
+    axis = _time_axis(time_axis, numbers.ndim, "advantages")
+    exists = None if mask is None else _flags("mask", mask, numbers.shape, "the shape of advantages")
+    if not isinstance(by, str) or by not in NORMALIZE:
+        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {by!r}")
+    if not isinstance(eps, float | int) or not eps >= 0.0:
+        raise ValueError(f"eps must be a number >= 0, got {eps!r}")
+    if out is None:
+        result = np.empty_like(numbers, subok=False)
+    else:
+        _checked_out((out, None), numbers.shape, numbers.dtype)
+        result = out
+    if result is not numbers:
+        result[...] = numbers
+    if exists is not None:
+        result[~exists] = 0
+    return result, exists, axis
 
 
 def check_normalize(normalize: object, out: Output | None) -> None:

@@ -33,6 +33,12 @@ def in_one_layout(given: Arguments) -> tuple[Arguments, "Layout"]:
     return Arguments(*inputs, given.gamma, given.gae_lambda, 0, out, options), layout
 
 
+def in_place(array: Array, mask: Array | None, time_axis: int) -> tuple[Array, Array | None, "Layout"]:
+    """An array, its own memory where that will do, and a mask as matrices of one layout."""
+    layout = _layout_of(array.shape, array.strides, array.itemsize, time_axis)
+    return layout.matrix(array), None if mask is None else layout.matrix(mask), layout
+
+
 def _options_in(layout: "Layout", given: Options) -> Options:
     def coefficient(number_or_array: Any) -> Any:
         return layout.coefficients(number_or_array) if isinstance(number_or_array, np.ndarray) else number_or_array
@@ -150,10 +156,14 @@ class Layout(NamedTuple):
                 return self.empty(array.dtype)
         return matrix
 
-    def restored(self, filled: GAEResult, given: Arguments) -> GAEResult:
+    def restored(self, filled: Any, given: Arguments) -> GAEResult:
         """The caller's outputs, or new ones in the memory order of rewards."""
         if given.out is None:
-            return filled if self.axes == (0, 1) else GAEResult(*[self.like(given.rewards, each) for each in filled])
+            return (
+                GAEResult(*filled)
+                if self.axes == (0, 1)
+                else GAEResult(*[self.like(given.rewards, each) for each in filled])
+            )
         for array, matrix in zip(given.out, filled, strict=True):
             if array is not None and array is not matrix and not np.may_share_memory(array, matrix):
                 array[...] = self.split(matrix)

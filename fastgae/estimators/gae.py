@@ -130,10 +130,7 @@ def gae(
            [1.  , 1.  ]], dtype=float32)
     """
     if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
-        try:
-            module, target, threads = _dispatch.resolve(backend, num_threads)
-        except TypeError:  # what cannot be a key of the cache gets its error from the function
-            module, target, threads = _dispatch.resolve.__wrapped__(backend, num_threads)
+        module, target, threads = _dispatch.choose(backend, num_threads)
         result: GAEResult | None = module.gae_plain(
             rewards,
             values,

@@ -1,0 +1,112 @@
+"""GAE of many sequences that lie end to end."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import Array, GAEResult, Output, checked_sequences
+from fastgae.estimators.gae import gae
+
+
+def gae_packed(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    cu_seqlens: ArrayLike,
+    terminated: ArrayLike | None = None,
+    *,
+    last_values: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    gamma: float | ArrayLike = 1.0,
+    gae_lambda: float | ArrayLike = 0.95,
+    returns_lambda: float | ArrayLike | None = None,
+    normalize: str | None = None,
+    out: Output | None = None,
+    num_threads: int | None = None,
+    backend: str | None = None,
+) -> GAEResult:
+    r"""Advantages and value targets of sequences of any lengths, end to end in one-dimensional arrays.
+
+    The recursion of ``gae`` in every sequence, and nothing from one to the next. Sequence i is ``[cu_seqlens[i],
+    cu_seqlens[i + 1])``, as in flash-attention. It is one rollout of one env that the ends of sequences cut, and long
+    or short ones take the same time.
+
+    Parameters
+    ----------
+    rewards, values : array of shape (total,)
+        Reward of each step, and V before it. Dtypes as in ``gae``.
+    cu_seqlens : int32 or int64 array of shape (sequences + 1,)
+        Where each sequence begins, and the total: from 0, never falling. Sequences may be empty.
+    terminated : array of shape (total,), optional; bool, or numbers that are 0 or 1
+        The step ended an episode for good, inside a sequence or at its end.
+    last_values : array of shape (sequences,), optional
+        V after the last step of each sequence. None: every sequence ends for good, as an answer of a language model
+        does.
+    mask : array of shape (total,), optional
+        As in ``gae``: False where the step does not exist.
+    gamma, gae_lambda, returns_lambda : float in [0, 1], or arrays of shape (sequences,) or (total,)
+        As in ``gae``. Arrays of as many numbers as there are sequences are per sequence.
+    normalize : "global", optional
+        As in ``gae``: over all steps that exist.
+    out, num_threads, backend
+        As in ``gae``.
+
+    Returns
+    -------
+    GAEResult
+        ``(advantages, returns)``, arrays of shape (total,) in the working dtype.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendUnavailableError
+        As ``gae``.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> rewards, values = np.ones(5, np.float32), np.zeros(5, np.float32)
+    >>> fastgae.gae_packed(rewards, values, np.array([0, 2, 5]), gamma=0.5, gae_lambda=1.0).returns
+    array([1.5 , 1.  , 1.75, 1.5 , 1.  ], dtype=float32)
+    """
+    if normalize == "per_env":
+        raise ValueError('normalize must be "global" or None: packed sequences are no envs')
+    lengths, last_steps, last = checked_sequences(rewards, cu_seqlens, last_values, mask)
+    ends = np.zeros(lengths.sum(), bool)
+    ends[last_steps] = True
+    bootstrap: dict[str, Any] = {"terminated": _either(terminated, ends)}
+    if last is not None:
+        never = np.zeros_like(ends)
+        bootstrap = {
+            "terminated": never if terminated is None else terminated,
+            "truncated": ends,
+            "final_values": last,
+        }
+    return gae(
+        rewards,
+        values,
+        last_values=0.0,  # of the last sequence, whose end is a flag too
+        mask=mask,
+        gamma=_per_step(gamma, lengths),
+        gae_lambda=_per_step(gae_lambda, lengths),
+        returns_lambda=None if returns_lambda is None else _per_step(returns_lambda, lengths),
+        normalize=normalize,
+        out=out,
+        num_threads=num_threads,
+        backend=backend,
+        **bootstrap,
+    )
+
+
+def _either(terminated: ArrayLike | None, ends: Array) -> ArrayLike:
+    """What is not bool of the right shape is left as it is, for gae to refuse."""
+    if terminated is None:
+        return ends
+    flags = np.asarray(terminated)
+    return np.where(ends, flags.dtype.type(1), flags) if flags.shape == ends.shape else flags
+
+
+def _per_step(coefficient: Any, lengths: Array) -> Any:
+    """One number per step of what is given per sequence."""
+    if np.ndim(coefficient) == 1 and len(coefficient) == len(lengths):
+        return np.repeat(np.asarray(coefficient), lengths)
+    return coefficient

@@ -1,0 +1,92 @@
+"""n-step returns."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout
+
+
+def n_step_returns(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike | None = None,
+    *,
+    n: int,
+    last_values: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+    gamma: float | ArrayLike = 0.99,
+    time_axis: int = 0,
+    out: Array | None = None,
+) -> Array:
+    r"""n rewards and a bootstrap: the target of n-step temporal-difference learning.
+
+    ::
+
+        G_t^(1) = r_t + gamma V'_t              V' left out where terminated_t
+        G_t^(k) = r_t + gamma G_{t+1}^(k-1)     where step t neither ends an episode nor is the last; else G_t^(1)
+
+    It takes n passes over the rollout, in NumPy whatever the backend.
+
+    Parameters
+    ----------
+    rewards, values, terminated, truncated, last_values, next_values, final_values, gamma, time_axis
+        As in ``gae``.
+    n : int >= 1
+        Rewards in each return; fewer where the episode or the rollout ends before.
+    out : array, optional
+        To fill, of ``rewards``' shape and the working dtype.
+
+    Returns
+    -------
+    array of ``rewards``' shape in the working dtype, in the units of the rewards.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``gae``.
+
+    Notes
+    -----
+    Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018 (equation 7.1). ``n=1`` is
+    ``td_lambda`` with ``lambda_=0``, up to rounding.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> rewards, values = np.ones(4, np.float32), np.ones(5, np.float32)
+    >>> fastgae.n_step_returns(rewards, values, np.array([0, 0, 1, 0]), n=2, gamma=0.5)
+    array([1.75, 1.5 , 1.  , 1.5 ], dtype=float32)
+    """
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n must be a positive integer, got {n!r}")
+    arguments = checked_arguments(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values,
+        next_values,
+        final_values,
+        gamma,
+        0.0,
+        time_axis,
+        None if out is None else (None, out),
+    ).for_returns()
+    matrices, layout = in_one_layout(arguments)
+    rollout = canonical_rollout(matrices, layout)
+    bootstrap = ~rollout.terminated
+    goes_on = bootstrap[:-1] if rollout.truncated is None else bootstrap[:-1] & ~rollout.truncated[:-1]
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        one_step = rollout.rewards.copy()
+        np.add(one_step, rollout.gamma * rollout.all_next_values(), out=one_step, where=bootstrap)
+        gamma_here = np.broadcast_to(rollout.gamma, one_step.shape)[:-1]
+        targets = one_step
+        for _ in range(min(n, layout.steps) - 1):
+            longer = one_step.copy()
+            np.add(rollout.rewards[:-1], gamma_here * targets[1:], out=longer[:-1], where=goes_on)
+            targets = longer
+    if rollout.returns is not None:
+        rollout.returns[...] = targets
+    return layout.restored((None, rollout.returns), arguments).returns

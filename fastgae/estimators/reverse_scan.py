@@ -1,0 +1,59 @@
+"""The primitive below every estimator: a first-order linear recursion from the end."""
+
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import Array, checked_scan
+from fastgae._run import run
+
+
+def reverse_scan(
+    x: ArrayLike,
+    decay: ArrayLike,
+    *,
+    initial: ArrayLike | None = None,
+    time_axis: int = 0,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    backend: str | None = None,
+) -> Array:
+    r"""A linear recursion along time, from the end.
+
+    ::
+
+        y_t = x_t + decay_t y_{t+1}     y_T = initial
+
+    The product is always added: a decay of 0 does not keep NaN or infinity out, as a gate of ``gae`` does.
+
+    Parameters
+    ----------
+    x : array of shape (T, N), (T,), or any rank with time along ``time_axis``
+        float32 stays float32 and float64 stays float64; a mix promotes as NumPy does; integers become float64.
+    decay : number, or array that broadcasts to ``x``
+        Any numbers.
+    initial : array of ``x``'s shape without time, optional
+        y after the last step; None: 0.
+    time_axis, num_threads, backend
+        As in ``gae``.
+    out : array, optional
+        To fill, of ``x``'s shape and the working dtype.
+
+    Returns
+    -------
+    array of ``x``'s shape in the working dtype.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendUnavailableError
+        As ``gae``.
+
+    Notes
+    -----
+    Blelloch, "Prefix Sums and Their Applications", 1990, calls it a first-order linear recurrence.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> fastgae.reverse_scan(np.ones(4, np.float32), 0.5)
+    array([1.875, 1.75 , 1.5  , 1.   ], dtype=float32)
+    """
+    return run(checked_scan(x, decay, initial, time_axis, out), backend, num_threads).advantages

@@ -1,0 +1,84 @@
+"""TD(lambda) returns."""
+
+from enum import Enum
+
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import Array, checked_arguments
+from fastgae._run import run
+
+
+def td_lambda(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike | None = None,
+    *,
+    last_values: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+    autoreset: str | Enum | None = None,
+    prev_done: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    gamma: float | ArrayLike = 0.99,
+    lambda_: float | ArrayLike = 0.95,
+    time_axis: int = 0,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    backend: str | None = None,
+) -> Array:
+    r"""The lambda-return of every step: the value target whose advantage is that of ``gae``.
+
+    ::
+
+        G_t = r_t + gamma ((1 - lambda) V'_t + lambda G_{t+1})     G_{t+1} is V' where the episode ends or is cut
+
+    computed as ``G = A + V`` from the recursion of ``gae``, and therefore its ``returns``, bit for bit.
+
+    Parameters
+    ----------
+    rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
+        As in ``gae``, and so are ``time_axis``, ``num_threads`` and ``backend``.
+    lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
+        0: the one-step target ``r + gamma V'``. 1: the discounted return.
+    out : array, optional
+        To fill, of ``rewards``' shape and the working dtype.
+
+    Returns
+    -------
+    array of ``rewards``' shape in the working dtype, in the units of the rewards.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendUnavailableError
+        As ``gae``.
+
+    Notes
+    -----
+    Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018 (equation 12.18).
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> rewards, values = np.ones(3, np.float32), np.zeros(4, np.float32)
+    >>> fastgae.td_lambda(rewards, values, np.array([0, 0, 1]), gamma=0.5, lambda_=0.0)
+    array([1., 1., 1.], dtype=float32)
+    """
+    arguments = checked_arguments(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values,
+        next_values,
+        final_values,
+        gamma,
+        lambda_,
+        time_axis,
+        None if out is None else (None, out),
+        autoreset=autoreset,
+        prev_done=prev_done,
+        mask=mask,
+        lambda_name="lambda_",
+    )
+    return run(arguments.for_returns(), backend, num_threads).returns

@@ -1,0 +1,48 @@
+"""Which rows of a rollout are real steps."""
+
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import Array, checked_valid_steps
+
+
+def valid_steps(
+    terminated: ArrayLike,
+    truncated: ArrayLike | None = None,
+    prev_done: ArrayLike | None = None,
+    *,
+    time_axis: int = 0,
+) -> Array:
+    r"""The mask that ``autoreset="next_step"`` implies: False at the row after a done, where the env was reset.
+
+    ::
+
+        valid_t = not (terminated_{t-1} or truncated_{t-1})     valid_0 = not prev_done
+
+    In Gymnasium's NEXT_STEP mode (and EnvPool's) that row ignores the action and has reward 0: keep it out of the
+    loss, the normalisation and the targets.
+
+    Parameters
+    ----------
+    terminated, truncated : array of shape (T, N), (T,), or any rank with time along ``time_axis``
+        Flags as ``env.step`` returned them; bool, or numbers that are 0 or 1.
+    prev_done : array without time, optional
+        The step before row 0 ended an episode. None: none did.
+    time_axis : int
+        The axis that is time.
+
+    Returns
+    -------
+    bool array like ``terminated``
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``gae``.
+
+    Examples
+    --------
+    >>> import fastgae
+    >>> fastgae.valid_steps([0, 1, 0, 0])
+    array([ True,  True, False,  True])
+    """
+    return checked_valid_steps(terminated, truncated, prev_done, time_axis)

@@ -1,0 +1,114 @@
+"""V-trace."""
+
+import math
+from enum import Enum
+
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import Clips, GAEResult, Output, check_normalize, checked_arguments
+from fastgae._run import run
+
+
+def vtrace(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike | None = None,
+    *,
+    ratios: ArrayLike,
+    last_values: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+    autoreset: str | Enum | None = None,
+    prev_done: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    gamma: float | ArrayLike = 0.99,
+    lambda_: float | ArrayLike = 1.0,
+    rho_clip: float | None = 1.0,
+    c_clip: float | None = 1.0,
+    advantage_clip: float | None = 1.0,
+    normalize: str | None = None,
+    time_axis: int = 0,
+    out: Output | None = None,
+    num_threads: int | None = None,
+    backend: str | None = None,
+) -> GAEResult:
+    r"""Off-policy advantages and value targets by V-trace.
+
+    ::
+
+        delta_t = (r_t + gamma V'_t) - V_t
+        A_t     = min(ratio_t, rho_clip) delta_t + gamma lambda min(ratio_t, c_clip) A_{t+1}
+        R_t     = A_t + V_t                                                            the value targets, "vs"
+        P_t     = min(ratio_t, advantage_clip) (delta_t + gamma lambda A_{t+1})        the policy's advantages
+
+    with the gates of ``gae``: the bootstrap only where not terminated, and A_{t+1} only where the episode goes on. With
+    ``lambda_=1``, P is ``ratio (r + gamma R_{t+1} - V)``. With all ratios 1 it is ``gae``, bit for bit.
+
+    Parameters
+    ----------
+    rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
+        As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``num_threads`` and ``backend``.
+    ratios : array like ``rewards``
+        Importance ratios pi(a|s) / mu(a|s) of the policy over the one that acted.
+    lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
+        Decay of the trace.
+    rho_clip, c_clip, advantage_clip : float >= 0, or None
+        What ratios are clipped to in deltas, in traces and in the policy's advantages. None: not clipped.
+
+    Returns
+    -------
+    GAEResult
+        ``(advantages, returns)``: P and R, arrays of ``rewards``' shape in the working dtype.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendUnavailableError
+        As ``gae``.
+
+    Notes
+    -----
+    Espeholt et al., "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures", 2018
+    (equations 1 and 4, remark 2).
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> rewards, values = np.ones(3, np.float32), np.zeros(4, np.float32)
+    >>> ratios = np.array([0.5, 2.0, 1.0], np.float32)
+    >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
+    array([0.875, 1.5  , 1.   ], dtype=float32)
+    """
+    arguments = checked_arguments(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values,
+        next_values,
+        final_values,
+        gamma,
+        lambda_,
+        time_axis,
+        out,
+        autoreset=autoreset,
+        prev_done=prev_done,
+        mask=mask,
+        ratios=ratios,
+        clips=Clips(_clip("rho_clip", rho_clip), _clip("c_clip", c_clip), _clip("advantage_clip", advantage_clip)),
+        lambda_name="lambda_",
+    )
+    check_normalize(normalize, out)
+    return run(arguments, backend, num_threads, normalize)
+
+
+def _clip(name: str, given: float | None) -> float:
+    if given is None:
+        return math.inf
+    try:
+        clip = float(given)
+    except (TypeError, ValueError):
+        clip = math.nan
+    if not clip >= 0.0:
+        raise ValueError(f"{name} must be a number >= 0, or None, got {given!r}")
+    return clip

@@ -127,7 +127,7 @@ def _threads_in_environment() -> int:
 
 def _positive(name: str, given: object) -> int:
     try:
-        number = operator.index(given)
+        number = operator.index(given)  # type: ignore[arg-type]
     except TypeError:
         number = 0
     if number < 1:

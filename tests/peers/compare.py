@@ -1,0 +1,34 @@
+"""What a peer's own code computes beside what fastgae.compat computes, on the same random rollouts.
+
+Each module peer_*.py in this folder says PACKAGE (what to install), VERSION() and comparisons(rng), which yields
+Comparison. `pytest tests/peers` asserts the claims; `python tests/peers/table.py` writes them down in docs/peers.md.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Comparison(NamedTuple):
+    """One call of the peer and of fastgae.compat; arrays in the same order."""
+
+    name: str  # the peer's function, and the setting
+    theirs: tuple[Any, ...]
+    ours: tuple[Any, ...]
+    tolerance: float = 0.0  # 0: the same bits; else relative to the largest number of theirs
+
+    def largest_difference(self) -> float:
+        pairs = zip(self.theirs, self.ours, strict=True)
+        return max(
+            float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)), initial=0.0)) for a, b in pairs
+        )
+
+    def same_bits(self) -> bool:
+        pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(self.theirs, self.ours, strict=True)]
+        return all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
+
+    def holds(self) -> bool:
+        if self.tolerance == 0.0:
+            return self.same_bits()
+        scale = max(float(np.max(np.abs(np.asarray(a, np.float64)), initial=0.0)) for a in self.theirs)
+        return self.largest_difference() <= self.tolerance * scale

@@ -22,8 +22,8 @@ def numpy_of(array: Any) -> Array:
     if library_of(array) == "torch":
         array = array.detach()
         array = (array.float() if str(array.dtype) in NARROW else array).cpu().numpy()
-    array = np.asarray(array)
-    return array.astype(np.float32) if array.dtype.name in NARROW else array
+    result: Array = np.asarray(array)
+    return result.astype(np.float32) if result.dtype.name in NARROW else result
 
 
 def like(result: Array, given: Any) -> Any:

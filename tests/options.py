@@ -1,0 +1,109 @@
+"""Options of fastgae.gae for random rollouts, and calls with them in any layout."""
+
+import numpy as np
+
+import fastgae
+from cases import assert_same_bits
+from layouts import poisoned
+
+
+def pick(case, name, seed=0):
+    """Random numbers for an option of the case, that are the same whenever they are asked for."""
+    return np.random.default_rng([seed, sum(map(ord, name)), *case.rewards.shape])
+
+
+def some_mask(case):
+    return pick(case, "mask").random(case.rewards.shape) < 0.7
+
+
+def coefficients(case, name, shape):
+    rng = pick(case, name)
+    return np.where(rng.random(shape) < 0.2, rng.integers(2, size=shape), rng.random(shape)).astype(case.rewards.dtype)
+
+
+def full(name):
+    return lambda case: {name: coefficients(case, name, case.rewards.shape)}
+
+
+def row(name):
+    return lambda case: {name: coefficients(case, name, (1, case.rewards.shape[1]))}
+
+
+def column(name):
+    return lambda case: {name: coefficients(case, name, (len(case.rewards), 1))}
+
+
+def last_advantages(case):
+    return {"last_advantages": pick(case, "last").normal(size=case.rewards.shape[1]).astype(case.rewards.dtype)}
+
+
+def prev_done(case):
+    return {"prev_done": pick(case, "prev").random(case.rewards.shape[1]) < 0.5}
+
+
+def together(*options):
+    return lambda case: {name: given for option in options for name, given in option(case).items()}
+
+
+def always(**given):
+    return lambda case: given
+
+
+def mask(case):
+    return {"mask": some_mask(case)}
+
+
+NEXT_STEP = together(always(autoreset="next_step"), prev_done)
+OPTIONS = {
+    "mask": mask,
+    "mask_all": lambda case: {"mask": np.ones(case.rewards.shape, bool)},
+    "mask_none": lambda case: {"mask": np.zeros(case.rewards.shape, bool)},
+    "last_advantages": last_advantages,
+    "gamma_full": full("gamma"),
+    "gamma_row": row("gamma"),
+    "gamma_column": column("gamma"),
+    "gae_lambda_full": full("gae_lambda"),
+    "both_mixed": together(column("gamma"), row("gae_lambda")),
+    "returns_lambda": always(returns_lambda=0.5),
+    "returns_lambda_full": full("returns_lambda"),
+    "normalize_global": always(normalize="global"),
+    "normalize_per_env": always(normalize="per_env"),
+    "normalize_masked": together(always(normalize="global"), mask),
+    "tail_normalized": always(tail_normalized=True),
+    "tail_normalized_row": together(always(tail_normalized=True), row("gae_lambda"), mask),
+    "all": together(mask, full("gamma"), row("gae_lambda"), column("returns_lambda"), always(normalize="per_env")),
+}
+
+
+def call(case, layout, backend, given, function=fastgae.gae, **options):
+    """(T, N) results of the call in a layout, and of the same numbers as plain arrays with the numpy backend."""
+    arguments, plain = layout.arguments(case)
+    here, there = {}, {}
+    for name, array in given.items():
+        if not isinstance(array, np.ndarray):
+            here[name] = there[name] = array
+        elif array.ndim == 1:
+            here[name] = layout.arranged(name, array)
+            there[name] = np.array(here[name].reshape(-1), array.dtype)
+        elif 1 in array.shape and array.shape != case.rewards.shape:
+            there[name] = array
+            time_first = (
+                array.reshape(len(array), *([1] * (arguments["rewards"].ndim - 1))) if array.shape[1] == 1 else None
+            )
+            shaped = layout.shape(array) if time_first is None else np.moveaxis(time_first, 0, layout.time_axis)
+            here[name] = shaped.copy()
+        else:
+            here[name] = layout.arranged(name, array)
+            back = np.moveaxis(here[name], layout.time_axis, 0)
+            there[name] = np.array(back.reshape(len(back), -1), array.dtype)
+    expected = function(**{**plain.arguments(), **there}, backend="numpy")
+    got = function(**{**arguments, **here}, backend=backend, **options)
+    return [layout.plain("advantages", a) for a in got], expected
+
+
+def check(case, layout, backend, given, function=fastgae.gae):
+    out = tuple(poisoned(layout.shape(case.rewards).shape, case.rewards.dtype) for _ in range(2))
+    for what, more in {"fresh": {}, "out": {"out": out}, "threads": {"num_threads": 3}}.items():
+        got, expected = call(case, layout, backend, given, function, **more)
+        assert_same_bits(got[0], expected[0], f"advantages, {what}:")
+        assert_same_bits(got[1], expected[1], f"returns, {what}:")

@@ -1,5 +1,6 @@
 """Rollouts to time: random arrays as keyword arguments of fastgae.gae, and how two answers compare."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ def make_rollout(
     dtype: str = "float32",
     bootstrap: str = "last_values",
     ends: float = 0.01,
+    extras: Sequence[str] = (),
     seed: int = 0,
 ) -> dict[str, Any]:
     """A rollout of ``steps × envs``; one env gives arrays of shape (T,).
 
     ``ends`` is the share of steps with each flag. ``bootstrap`` is "last_values", with ``terminated`` alone, or
-    "next_values" or sparse "final_values", with ``truncated`` too.
+    "next_values" or sparse "final_values", with ``truncated`` too. "cu_seqlens" gives packed sequences in place of an
+    env. ``extras`` are further arguments, each like rewards; "gamma" has one number for each step of all envs.
     """
     rng = np.random.default_rng(seed)
     shape = (steps,) if envs == 1 else (envs, steps) if env_major else (steps, envs)
@@ -34,6 +37,17 @@ def make_rollout(
     def flags() -> Array:
         return rng.random(shape, np.float32) < ends
 
+    if bootstrap == "cu_seqlens":
+        starts = np.concatenate(
+            [[0], np.sort(rng.choice(np.arange(1, steps), max(1, steps // 256) - 1, False)), [steps]]
+        )
+        return {
+            "rewards": numbers(shape),
+            "values": numbers(shape),
+            "terminated": flags(),
+            "cu_seqlens": starts,
+            "last_values": numbers((len(starts) - 1,)),
+        }
     arguments: dict[str, Any] = {"rewards": numbers(shape), "values": numbers(shape), "terminated": flags()}
     if bootstrap != "last_values":
         arguments["truncated"] = flags()
@@ -45,6 +59,12 @@ def make_rollout(
         arguments["final_values"] = numbers((int(np.count_nonzero(arguments["truncated"])),))
     if env_major and envs > 1:
         arguments["time_axis"] = 1
+    if "mask" in extras:
+        arguments["mask"] = rng.random(shape, np.float32) < 0.8
+    if "ratios" in extras:
+        arguments["ratios"] = np.exp(numbers(shape))
+    if "gamma" in extras:
+        arguments["gamma"] = rng.random((1, steps) if env_major else (steps, 1), np.float32)
     return arguments
 
 

@@ -24,6 +24,7 @@ class Row:
     env_major: bool = False
     outputs: str = BOTH
     bootstrap: str = "last_values"
+    extras: Sequence[str] = ()  # its arguments that are arrays, beyond those of the plain case
     dtype: str = "float32"
     ends: float = 0.01
     two_threads: bool = False
@@ -49,6 +50,7 @@ class Row:
             dtype=self.dtype,
             bootstrap=self.bootstrap,
             ends=self.ends,
+            extras=self.extras,
         )
         return {**rollout, **self.options}
 
@@ -99,6 +101,37 @@ def rows() -> list[Row]:
                 ("float64", {"dtype": "float64"}),
                 ("env-major, both outputs", {"env_major": True}),
             )
+        ),
+        *(
+            # At most twice the plain case for each byte that is moved.
+            Row(
+                f"options, {group}",
+                *size,
+                goal=round(2 * plain * moved / 17, 2),
+                detail=detail,
+                quick=size != first,
+                **options,
+            )
+            for group, size, plain in (("in cache", cache[0], 1.5), ("from memory", first, 1.15))
+            for detail, moved, options in (
+                ("mask", 18, {"extras": ("mask",)}),
+                ("gamma per step", 17, {"extras": ("gamma",)}),
+                ("V-trace", 21, {"extras": ("ratios",), "function": "vtrace"}),
+                ("normalize", 33, {"options": {"normalize": "global"}}),
+            )
+        ),
+        *(
+            Row(
+                "packed sequences",
+                steps,
+                1,
+                goal=5,
+                detail="of 256 steps",
+                function="gae_packed",
+                bootstrap="cu_seqlens",
+                quick=steps < 100_000,
+            )
+            for steps in (65536, 1048576)
         ),
         Row("few long trajectories", 65536, 4),
         Row("env-major, T no power of two, advantages only", 2000, 64, **env_major),

@@ -15,7 +15,7 @@ from rows import ADVANTAGES, FRESH, Contender, Row
 
 SAMPLE_SECONDS = 0.002
 NUMPY_SHARE = 0.2  # of the seconds of the others: the reference has no goal
-POSITIONAL = ("rewards", "values", "terminated")
+POSITIONAL = ("rewards", "values")
 
 
 @dataclass

@@ -188,7 +188,7 @@ private:
         const Real* from = reinterpret_cast<const Real*>(given.data);
         if (!find_truncated(count)) return false;
         finals_.resize(count);
-        if (count == 0 || this->env_major == (time_axis_ == 1)) {
+        if (this->steps == 1 || this->envs == 1 || this->env_major == (time_axis_ == 1)) {
             for (Index i = 0; i < count; ++i) finals_[i] = from[i * apart];
         } else {
             // They come column by column: where the next one of each column is.

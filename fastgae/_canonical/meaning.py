@@ -159,11 +159,13 @@ def checked_sequences(
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {starts}")
     last = None if last_values is None else _numbers("last_values", last_values)
     _check_shape("last_values", last, (len(starts) - 1,), "one per sequence")
-    # The end of a sequence is a flag of a step, and those of steps that do not exist count for nothing.
-    exists = np.arange(total) if mask is None else np.flatnonzero(_flags("mask", mask, reward.shape))
-    before_end = np.searchsorted(exists, starts[1:]) - 1
-    some = (before_end >= 0) & (exists[before_end] >= starts[:-1]) if len(exists) else np.zeros(len(starts) - 1, bool)
-    return np.diff(starts), exists[before_end[some]], None if last is None else last[some]
+    lengths = np.diff(starts)
+    some, ends = lengths > 0, starts[1:] - 1
+    if mask is not None:  # the end of a sequence is a flag of a step, and those of steps that do not exist do not count
+        before = np.concatenate([[-1], np.flatnonzero(_flags("mask", mask, reward.shape))])
+        ends = before[np.searchsorted(before, ends, "right") - 1]
+        some = ends >= starts[:-1]
+    return lengths, ends[some], None if last is None else last[some]
 
 
 def checked_valid_steps(

@@ -73,9 +73,11 @@ def gae_packed(
     lengths, last_steps, last = checked_sequences(rewards, cu_seqlens, last_values, mask)
     ends = np.zeros(lengths.sum(), bool)
     ends[last_steps] = True
-    bootstrap: dict[str, Any] = {"terminated": _either(terminated, ends)}
-    if last is not None:
-        never = np.zeros_like(ends)
+    bootstrap: dict[str, Any]
+    if last is None:
+        bootstrap = {"terminated": ends if terminated is None else _either(terminated, ends)}
+    else:
+        never = np.zeros(len(ends), bool)
         bootstrap = {
             "terminated": never if terminated is None else terminated,
             "truncated": ends,
@@ -97,10 +99,8 @@ def gae_packed(
     )
 
 
-def _either(terminated: ArrayLike | None, ends: Array) -> ArrayLike:
-    """What is not bool of the right shape is left as it is, for gae to refuse."""
-    if terminated is None:
-        return ends
+def _either(terminated: ArrayLike, ends: Array) -> ArrayLike:
+    """What is of another shape is left as it is, for gae to refuse."""
     flags = np.asarray(terminated)
     return np.where(ends, flags.dtype.type(1), flags) if flags.shape == ends.shape else flags
 

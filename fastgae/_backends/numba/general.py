@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange, types
 
-from fastgae._backends.numba.language import LANES, array_of, at, restrict, transpose
+from fastgae._backends.numba.language import LANES, after, array_of, at, at_view, restrict, transpose, view
 
 RUN = 512  # elements
 LINE = RUN + LANES  # and what follows a run of steps
@@ -21,7 +21,7 @@ TILE = LANES * LINE
 GROUP = TILES * LANES
 FEW = 6  # envs up to which one recursion after the other beats tiles that are mostly empty
 
-OPEN, CLOSED, SKIPPED = 0, 1, 2  # gates of the recursion
+OPEN, CLOSED, SKIPPED = 0, 1, 2  # gates of the recursion; where a step is skipped, CLOSED may be set too
 TIME, ENVS = 0, 1  # axes
 
 # What a row of envs hands on to the row before, or a run of steps to the run before.
@@ -39,7 +39,7 @@ EXISTS, GATES = 0, 1  # lines of flags
 
 
 class General(NamedTuple):
-    """A rollout as the kernels take it: matrices and rows of one dtype, with no elements where there are none."""
+    """A rollout: views of matrices, which have no steps where there are none, and the addresses of rows."""
 
     rewards: Any
     values: Any
@@ -53,7 +53,6 @@ class General(NamedTuple):
     gamma_lambda: Any
     returns_gamma_lambda: Any
     tail_lambda: Any
-    last_advantages: Any
     ratios: Any
     clips: Any
     mask_passes_values: Any
@@ -90,7 +89,8 @@ def _replace(size, gates, wanted, run):
     restrict()
     for i in range(size):
         one, other = wanted[i], run[i]
-        run[i] = one if gates[i] != 0 else other
+        chosen = one if gates[i] != 0 else other
+        run[i] = chosen
 
 
 @njit
@@ -106,8 +106,7 @@ def _delta(size, gamma, rewards, values, next_values, terminated, deltas):
 def _gate(size, terminated, truncated, exists, gates):
     restrict()
     for i in range(size):
-        closed = CLOSED if (terminated[i] | truncated[i]) != 0 else OPEN
-        gates[i] = closed if exists[i] != 0 else SKIPPED
+        gates[i] = (terminated[i] | truncated[i]) | ((exists[i] ^ 1) << 1)
 
 
 @njit
@@ -153,7 +152,7 @@ def _write(size, gates, result, output):
     restrict()
     for i in range(size):
         number = result[i]
-        output[i] = 0 if gates[i] == SKIPPED else number
+        output[i] = 0 if gates[i] >= SKIPPED else number
 
 
 @njit
@@ -162,14 +161,14 @@ def _write_sum(size, gates, result, values, output):
     for i in range(size):
         value = values[i]
         total = result[i] + value
-        output[i] = value if gates[i] == SKIPPED else total
+        output[i] = value if gates[i] >= SKIPPED else total
 
 
 @njit
 def _scanned(term, decay, following, gate):
     traced = term + decay * following
     existing = traced if gate == OPEN else term
-    return following if gate == SKIPPED else existing
+    return following if gate >= SKIPPED else existing
 
 
 @njit
@@ -180,55 +179,60 @@ def _scan(size, terms, decay, gates, carried):
         carried[n] = _scanned(terms[n], decay[n], carried[n], gates[n])
 
 
-@njit
+@njit(forceinline=True)
+def _stride(matrix, axis):
+    return matrix.step_stride if axis == TIME else matrix.env_stride
+
+
+@njit(forceinline=True)
 def _run_of(coefficients, t, n, axis, size, run):
     """As they are in memory, or repeated where they have no stride along the run."""
-    first = at(coefficients, t, n)
-    if coefficients.strides[axis] != 0 or size == 1:
+    first = at_view(coefficients, t, n)
+    if _stride(coefficients, axis) != 0 or size == 1:
         return first
     _fill(size, first[0], run)
     return run
 
 
-@njit
+@njit(forceinline=True)
 def _deltas(given, t, n, axis, size, next_values, lines, flags, deltas, gates):
-    if len(given.final_values):
-        chosen = at(lines, FOLLOWING, 0)
-        _choose(size, at(given.truncated, t, n), at(given.final_values, t, n), next_values, chosen)
+    if given.final_values.steps:
+        chosen = after(lines, FOLLOWING * LINE)
+        _choose(size, at_view(given.truncated, t, n), at_view(given.final_values, t, n), next_values, chosen)
         next_values = chosen
-    gamma = _run_of(given.gamma, t, n, axis, size, at(lines, GAMMA, 0))
-    terminated = at(given.terminated, t, n)
-    _delta(size, gamma, at(given.rewards, t, n), at(given.values, t, n), next_values, terminated, deltas)
-    exists = at(given.mask, t, n) if len(given.mask) else at(flags, EXISTS, 0)
-    _gate(size, terminated, at(given.truncated, t, n), exists, gates)
+    gamma = _run_of(given.gamma, t, n, axis, size, after(lines, GAMMA * LINE))
+    terminated = at_view(given.terminated, t, n)
+    _delta(size, gamma, at_view(given.rewards, t, n), at_view(given.values, t, n), next_values, terminated, deltas)
+    exists = at_view(given.mask, t, n) if given.mask.steps else after(flags, EXISTS * LINE)
+    _gate(size, terminated, at_view(given.truncated, t, n), exists, gates)
 
 
-@njit
+@njit(forceinline=True)
 def _output(given, t, n, size, gates, advantages, traced):
-    if len(given.advantages):
-        _write(size, gates, advantages, at(given.advantages, t, n))
-    if len(given.returns):
-        _write_sum(size, gates, traced, at(given.values, t, n), at(given.returns, t, n))
+    if given.advantages.steps:
+        _write(size, gates, advantages, at_view(given.advantages, t, n))
+    if given.returns.steps:
+        _write_sum(size, gates, traced, at_view(given.values, t, n), at_view(given.returns, t, n))
 
 
 # --- time-major: row by row, from the last ---------------------------------------------------------------------------
 
 
-@njit
-def _row(given, t, n, first, size, carried, lines, flags):
-    next_values = at(carried, NEXT_VALUES, first)
-    if t + 1 < len(given.rewards):
+@njit(forceinline=True)
+def _row(given, t, n, size, carried, width, lines, flags):
+    next_values = carried
+    if t + 1 < given.rewards.steps:
         if given.mask_passes_values:
-            _replace(size, at(given.mask, t + 1, n), at(given.next_values, t, n), next_values)
+            _replace(size, at_view(given.mask, t + 1, n), at_view(given.next_values, t, n), next_values)
         else:
-            next_values = at(given.next_values, t, n)
-    deltas, gates, traced = at(lines, DELTAS, 0), at(flags, GATES, 0), at(carried, ADVANTAGES, first)
+            next_values = at_view(given.next_values, t, n)
+    deltas, gates, traced = after(lines, DELTAS * LINE), after(flags, GATES * LINE), after(carried, ADVANTAGES * width)
     _deltas(given, t, n, ENVS, size, next_values, lines, flags, deltas, gates)
-    gamma_lambda = _run_of(given.gamma_lambda, t, n, ENVS, size, at(lines, GAMMA_LAMBDA, 0))
-    other, result = at(lines, OTHER, 0), at(lines, RESULT, 0)
+    gamma_lambda = _run_of(given.gamma_lambda, t, n, ENVS, size, after(lines, GAMMA_LAMBDA * LINE))
+    other, result = after(lines, OTHER * LINE), after(lines, RESULT * LINE)
     advantages = traced
-    if len(given.tail_lambda):
-        steps_left, terms = at(carried, STEPS_LEFT, first), at(lines, TERMS, 0)
+    if given.tail_lambda.steps:
+        steps_left, terms = after(carried, STEPS_LEFT * width), after(lines, TERMS * LINE)
         tail_lambda = _run_of(given.tail_lambda, t, n, ENVS, size, other)
         _fill(size, 1, terms)
         _scan(size, terms, tail_lambda, gates, steps_left)
@@ -236,19 +240,19 @@ def _row(given, t, n, first, size, carried, lines, flags):
         _scan(size, terms, gamma_lambda, gates, traced)
         _divide(size, traced, steps_left, result)
         advantages = traced = result
-    elif len(given.ratios):
-        ratios, terms, decay = at(given.ratios, t, n), at(lines, TERMS, 0), at(lines, DECAY, 0)
-        if len(given.advantages):
+    elif given.ratios.steps:
+        ratios, terms, decay = at_view(given.ratios, t, n), after(lines, TERMS * LINE), after(lines, DECAY * LINE)
+        if given.advantages.steps:
             _clipped(size, ratios, given.clips[2], gamma_lambda, deltas, gates, traced, result)
             advantages = result
         _weigh(size, ratios, given.clips[0], given.clips[1], gamma_lambda, deltas, terms, decay)
         _scan(size, terms, decay, gates, traced)
     else:
         _scan(size, deltas, gamma_lambda, gates, traced)
-    if len(given.returns_gamma_lambda):
+    if given.returns_gamma_lambda.steps:
         decay, traced = (
             _run_of(given.returns_gamma_lambda, t, n, ENVS, size, other),
-            at(carried, RETURNS, first),
+            after(carried, RETURNS * width),
         )
         _scan(size, deltas, decay, gates, traced)
     _output(given, t, n, size, gates, advantages, traced)
@@ -259,23 +263,28 @@ def time_major(
     gamma_lambda, returns_gamma_lambda, tail_lambda, last_advantages, ratios, clips, mask_passes_values, advantages,
     returns,
 ):  # fmt: skip
+    dtype = rewards.dtype
     given = General(
-        rewards, values, next_values, last_values, final_values, terminated, truncated, mask, gamma, gamma_lambda,
-        returns_gamma_lambda, tail_lambda, last_advantages, ratios, clips, mask_passes_values, advantages, returns,
+        view(rewards), view(values), view(next_values), at(last_values, 0), view(final_values), view(terminated),
+        view(truncated), view(mask), view(gamma), view(gamma_lambda), view(returns_gamma_lambda), view(tail_lambda),
+        view(ratios), at(clips, 0), mask_passes_values, view(advantages), view(returns),
     )  # fmt: skip
-    carried = np.empty((CARRIED, min(WIDTH, last - first)), given.rewards.dtype)
-    lines, flags = np.empty((TIME_MAJOR_LINES, RUN), given.rewards.dtype), np.empty((2, RUN), np.uint8)
-    _fill(RUN, 1, at(flags, EXISTS, 0))
-    for left in range(first, last, WIDTH):
-        width = min(WIDTH, last - left)
-        for n in range(width):
-            carried[NEXT_VALUES, n] = given.last_values[left + n]
-            carried[ADVANTAGES, n] = given.last_advantages[left + n]
-            carried[RETURNS, n] = carried[STEPS_LEFT, n] = 0
-        for t in range(len(given.rewards) - 1, -1, -1):
-            for right in range(width, 0, -RUN):
+    width = min(WIDTH, last - first)
+    carried = np.empty(CARRIED * width, dtype)
+    lines, flags = np.empty(TIME_MAJOR_LINES * LINE, dtype), np.empty(2 * LINE, np.uint8)
+    _fill(RUN, 1, at(flags, EXISTS * LINE))
+    for left in range(first, last, width):
+        size = min(width, last - left)
+        for n in range(size):
+            carried[NEXT_VALUES * width + n] = last_values[left + n]
+            carried[ADVANTAGES * width + n] = last_advantages[left + n]
+            carried[RETURNS * width + n] = carried[STEPS_LEFT * width + n] = 0
+        for t in range(given.rewards.steps - 1, -1, -1):
+            for right in range(size, 0, -RUN):
                 start = max(0, right - RUN)
-                _row(given, t, left + start, start, right - start, carried, lines, flags)
+                _row(
+                    given, t, left + start, right - start, at(carried, start), width, at(lines, 0), at(flags, 0)
+                )  # fmt: skip
 
 
 # --- env-major: runs along time, and tiles in which the recursion runs along time with envs side by side ---------------
@@ -290,16 +299,16 @@ def _pass_values(size, exists_next, next_values, value, passed):
     return value
 
 
-@njit
+@njit(forceinline=True)
 def _next_values(given, start, size, n, lane, carried, passed):
-    steps = len(given.rewards)
-    next_values = at(given.next_values, start, n)
+    steps = given.rewards.steps
+    next_values = at_view(given.next_values, start, n)
     known = size if start + size < steps else size - 1
     if known < size:
-        carried[NEXT_VALUES, lane] = passed[known] = given.last_values[n]
+        carried[lane] = passed[known] = given.last_values[n]
     if given.mask_passes_values:
-        exists_next, value = at(given.mask, start + 1, n), carried[NEXT_VALUES, lane]
-        carried[NEXT_VALUES, lane] = _pass_values(known, exists_next, next_values, value, passed)
+        exists_next, value = at_view(given.mask, start + 1, n), carried[lane]
+        carried[lane] = _pass_values(known, exists_next, next_values, value, passed)
         return passed
     if known == size:
         return next_values
@@ -351,82 +360,83 @@ def _flags_to_lanes(size, lines, tile):
 def _scan_lines(envs, size, group, carried, lines, flags, tiles, gate_tiles):
     """From terms to y in place, and behind them what followed; ``carried`` is the y that follows, and then the first."""
     for lane in range(envs):
-        lines[group + lane, size] = carried[lane]
+        lines[(group + lane) * LINE + size] = carried[lane]
     if envs <= FEW:
         for lane in range(envs):
-            _chain_of_one(size, at(lines, DECAYS + lane, 0), at(flags, GATES + lane, 0), at(lines, group + lane, 0))
+            _chain_of_one(size, after(lines, (DECAYS + lane) * LINE), after(flags, (GATES + lane) * LINE), after(lines, (group + lane) * LINE))
     else:
+        traced, decay = tiles, after(tiles, TILES * TILE)
         for tile in range(0, envs, LANES):
-            _to_lanes(size + 1, at(lines, group + tile, 0), at(tiles, 0, tile * LINE))
-            _to_lanes(size, at(lines, DECAYS + tile, 0), at(tiles, 1, tile * LINE))
-        _chain(size, at(tiles, 1, 0), at(gate_tiles, 0, 0), at(tiles, 0, 0))
+            _to_lanes(size + 1, after(lines, (group + tile) * LINE), after(traced, tile * LINE))
+            _to_lanes(size, after(lines, (DECAYS + tile) * LINE), after(decay, tile * LINE))
+        _chain(size, decay, gate_tiles, traced)
         for tile in range(0, envs, LANES):
-            _from_lanes(size, at(tiles, 0, tile * LINE), at(lines, group + tile, 0))
+            _from_lanes(size, after(traced, tile * LINE), after(lines, (group + tile) * LINE))
     for lane in range(envs):
-        carried[lane] = lines[group + lane, 0]
+        carried[lane] = lines[(group + lane) * LINE]
 
 
-@njit
+@njit(forceinline=True)
 def _decays(coefficients, start, size, left, envs, lines):
     for lane in range(envs):
-        line = at(lines, DECAYS + lane, 0)
+        line = after(lines, (DECAYS + lane) * LINE)
         run = _run_of(coefficients, start, left + lane, TIME, size, line)
-        if coefficients.strides[TIME] != 0 or size == 1:
+        if coefficients.step_stride != 0 or size == 1:
             _copy(size, run, line)
 
 
-@njit
+@njit(forceinline=True)
 def _block(given, start, size, left, envs, carried, lines, flags, tiles, gate_tiles):
     for lane in range(envs):
         n = left + lane
-        next_values = _next_values(given, start, size, n, lane, carried, at(lines, RESULT, 0))
-        deltas, gates = at(lines, DELTAS + lane, 0), at(flags, GATES + lane, 0)
+        next_values = _next_values(given, start, size, n, lane, carried, after(lines, RESULT * LINE))
+        deltas, gates = after(lines, (DELTAS + lane) * LINE), after(flags, (GATES + lane) * LINE)
         _deltas(given, start, n, TIME, size, next_values, lines, flags, deltas, gates)
     if envs > FEW:
         for tile in range(0, envs, LANES):
-            _flags_to_lanes(size, at(flags, GATES + tile, 0), at(gate_tiles, 0, tile * LINE))
+            _flags_to_lanes(size, after(flags, (GATES + tile) * LINE), after(gate_tiles, tile * LINE))
 
-    if len(given.tail_lambda):
+    if given.tail_lambda.steps:
         _decays(given.tail_lambda, start, size, left, envs, lines)
         for lane in range(envs):
-            _fill(size, 1, at(lines, TRACED_STEPS + lane, 0))
-        _scan_lines(envs, size, TRACED_STEPS, at(carried, STEPS_LEFT, 0), lines, flags, tiles, gate_tiles)
-    if not len(given.ratios):
+            _fill(size, 1, after(lines, (TRACED_STEPS + lane) * LINE))
+        _scan_lines(envs, size, TRACED_STEPS, after(carried, STEPS_LEFT * GROUP), lines, flags, tiles, gate_tiles)
+    if not given.ratios.steps:
         _decays(given.gamma_lambda, start, size, left, envs, lines)
     for lane in range(envs):
-        n, deltas, terms = left + lane, at(lines, DELTAS + lane, 0), at(lines, TRACED + lane, 0)
-        if len(given.tail_lambda):
-            _multiply(size, at(lines, TRACED_STEPS + lane, 0), deltas, terms)
-        elif len(given.ratios):
-            gamma_lambda = _run_of(given.gamma_lambda, start, n, TIME, size, at(lines, GAMMA_LAMBDA, 0))
+        n, deltas, terms = left + lane, after(lines, (DELTAS + lane) * LINE), after(lines, (TRACED + lane) * LINE)
+        if given.tail_lambda.steps:
+            _multiply(size, after(lines, (TRACED_STEPS + lane) * LINE), deltas, terms)
+        elif given.ratios.steps:
+            gamma_lambda = _run_of(given.gamma_lambda, start, n, TIME, size, after(lines, GAMMA_LAMBDA * LINE))
             _weigh(
-                size, at(given.ratios, start, n), given.clips[0], given.clips[1], gamma_lambda, deltas, terms,
-                at(lines, DECAYS + lane, 0),
+                size, at_view(given.ratios, start, n), given.clips[0], given.clips[1], gamma_lambda, deltas, terms,
+                after(lines, (DECAYS + lane) * LINE),
             )  # fmt: skip
         else:
             _copy(size, deltas, terms)
-    _scan_lines(envs, size, TRACED, at(carried, ADVANTAGES, 0), lines, flags, tiles, gate_tiles)
-    if len(given.returns_gamma_lambda):
+    _scan_lines(envs, size, TRACED, after(carried, ADVANTAGES * GROUP), lines, flags, tiles, gate_tiles)
+    if given.returns_gamma_lambda.steps:
         _decays(given.returns_gamma_lambda, start, size, left, envs, lines)
         for lane in range(envs):
-            _copy(size, at(lines, DELTAS + lane, 0), at(lines, TRACED_RETURNS + lane, 0))
-        _scan_lines(envs, size, TRACED_RETURNS, at(carried, RETURNS, 0), lines, flags, tiles, gate_tiles)
+            _copy(size, after(lines, (DELTAS + lane) * LINE), after(lines, (TRACED_RETURNS + lane) * LINE))
+        _scan_lines(envs, size, TRACED_RETURNS, after(carried, RETURNS * GROUP), lines, flags, tiles, gate_tiles)
 
     for lane in range(envs):
-        n, gates, traced = left + lane, at(flags, GATES + lane, 0), at(lines, TRACED + lane, 0)
-        advantages, result = traced, at(lines, RESULT, 0)
-        if len(given.tail_lambda):
-            _divide(size, traced, at(lines, TRACED_STEPS + lane, 0), result)
+        n, gates, traced = left + lane, after(flags, (GATES + lane) * LINE), after(lines, (TRACED + lane) * LINE)
+        advantages, result = traced, after(lines, RESULT * LINE)
+        if given.tail_lambda.steps:
+            _divide(size, traced, after(lines, (TRACED_STEPS + lane) * LINE), result)
             advantages = traced = result
-        elif len(given.ratios):
-            gamma_lambda = _run_of(given.gamma_lambda, start, n, TIME, size, at(lines, GAMMA_LAMBDA, 0))
+        elif given.ratios.steps:
+            gamma_lambda = _run_of(given.gamma_lambda, start, n, TIME, size, after(lines, GAMMA_LAMBDA * LINE))
             _clipped(
-                size, at(given.ratios, start, n), given.clips[2], gamma_lambda, at(lines, DELTAS + lane, 0), gates,
-                at(lines, TRACED + lane, 1), result,
+                size, at_view(given.ratios, start, n), given.clips[2], gamma_lambda, after(lines, (DELTAS + lane) * LINE), gates,
+                after(lines, (TRACED + lane) * LINE + 1), result,
             )  # fmt: skip
             advantages = result
-        if len(given.returns_gamma_lambda):
-            traced = at(lines, TRACED_RETURNS + lane, 0)
+        if given.returns_gamma_lambda.steps:
+            traced = after(lines, (TRACED_RETURNS + lane) * LINE)
         _output(given, start, n, size, gates, advantages, traced)
 
 
@@ -435,23 +445,27 @@ def env_major(
     gamma_lambda, returns_gamma_lambda, tail_lambda, last_advantages, ratios, clips, mask_passes_values, advantages,
     returns,
 ):  # fmt: skip
+    dtype = rewards.dtype
     given = General(
-        rewards, values, next_values, last_values, final_values, terminated, truncated, mask, gamma, gamma_lambda,
-        returns_gamma_lambda, tail_lambda, last_advantages, ratios, clips, mask_passes_values, advantages, returns,
+        view(rewards), view(values), view(next_values), at(last_values, 0), view(final_values), view(terminated),
+        view(truncated), view(mask), view(gamma), view(gamma_lambda), view(returns_gamma_lambda), view(tail_lambda),
+        view(ratios), at(clips, 0), mask_passes_values, view(advantages), view(returns),
     )  # fmt: skip
-    steps, dtype = len(given.rewards), given.rewards.dtype
-    carried, lines = np.empty((CARRIED, GROUP), dtype), np.empty((ENV_MAJOR_LINES, LINE), dtype)
-    flags, tiles = np.empty((GATES + GROUP, LINE), np.uint8), np.empty((2, TILES * TILE), dtype)
-    gate_tiles = np.empty((1, TILES * TILE), np.uint8)
-    _fill(RUN, 1, at(flags, EXISTS, 0))
+    carried, lines = np.empty(CARRIED * GROUP, dtype), np.empty(ENV_MAJOR_LINES * LINE, dtype)
+    flags, tiles = np.empty((GATES + GROUP) * LINE, np.uint8), np.empty(2 * TILES * TILE, dtype)
+    gate_tiles = np.empty(TILES * TILE, np.uint8)
+    _fill(RUN, 1, at(flags, EXISTS * LINE))
     for left in range(first, last, GROUP):
         envs = min(GROUP, last - left)
         for lane in range(envs):
-            carried[ADVANTAGES, lane] = given.last_advantages[left + lane]
-            carried[RETURNS, lane] = carried[STEPS_LEFT, lane] = 0
-        for stop in range(steps, 0, -RUN):
+            carried[ADVANTAGES * GROUP + lane] = last_advantages[left + lane]
+            carried[RETURNS * GROUP + lane] = carried[STEPS_LEFT * GROUP + lane] = 0
+        for stop in range(len(rewards), 0, -RUN):
             start = max(0, stop - RUN)
-            _block(given, start, stop - start, left, envs, carried, lines, flags, tiles, gate_tiles)
+            _block(
+                given, start, stop - start, left, envs, at(carried, 0), at(lines, 0), at(flags, 0), at(tiles, 0),
+                at(gate_tiles, 0),
+            )  # fmt: skip
 
 
 # --- how they are called ---------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 from llvmlite import ir
@@ -19,15 +19,46 @@ if numba.config.DISABLE_JIT:
 LANES = 8  # envs side by side, as many as a vector has float32
 
 @intrinsic
-def at(typing_context, matrix, t, n):
+def at(typing_context, array, *index):
     """The address of an element: what follows it along the unit axis is contiguous, which the type does not tell."""
 
     def address(context, builder, signature, arguments):
-        array = make_array(matrix)(context, builder, arguments[0])
-        return cgutils.get_item_pointer(context, builder, matrix, array, arguments[1:])
+        owner = make_array(array)(context, builder, arguments[0])
+        indices = cgutils.unpack_tuple(builder, arguments[1]) 
+        return cgutils.get_item_pointer(context, builder, array, owner, indices)
 
-    element = types.uint8 if matrix.dtype == types.boolean else matrix.dtype
-    return types.CPointer(element)(matrix, types.intp, types.intp), address
+    element = types.uint8 if array.dtype == types.boolean else array.dtype
+    return types.CPointer(element)(array, types.StarArgTuple([types.intp] * len(index))), address
+
+
+@intrinsic
+def after(typing_context, pointer, count):
+    """The address of the element that many after the one that is pointed to."""
+
+    def address(context, builder, signature, arguments):
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return pointer(pointer, types.intp), address
+
+
+class View(NamedTuple):
+    """A matrix without its owner: Numba counts references, and that takes longer than a short row."""
+
+    first: Any
+    steps: Any
+    step_stride: Any  # in elements
+    env_stride: Any
+
+
+@njit(forceinline=True)
+def view(matrix):
+    step, env = matrix.strides
+    return View(at(matrix, 0, 0), len(matrix), step // matrix.itemsize, env // matrix.itemsize)
+
+
+@njit(forceinline=True)
+def at_view(matrix, t, n):
+    return after(matrix.first, t * matrix.step_stride + n * matrix.env_stride)
 
 
 @intrinsic

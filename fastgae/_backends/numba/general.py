@@ -363,7 +363,12 @@ def _scan_lines(envs, size, group, carried, lines, flags, tiles, gate_tiles):
         lines[(group + lane) * LINE + size] = carried[lane]
     if envs <= FEW:
         for lane in range(envs):
-            _chain_of_one(size, after(lines, (DECAYS + lane) * LINE), after(flags, (GATES + lane) * LINE), after(lines, (group + lane) * LINE))
+            _chain_of_one(
+                size,
+                after(lines, (DECAYS + lane) * LINE),
+                after(flags, (GATES + lane) * LINE),
+                after(lines, (group + lane) * LINE),
+            )
     else:
         traced, decay = tiles, after(tiles, TILES * TILE)
         for tile in range(0, envs, LANES):

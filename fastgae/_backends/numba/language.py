@@ -18,13 +18,14 @@ if numba.config.DISABLE_JIT:
 
 LANES = 8  # envs side by side, as many as a vector has float32
 
+
 @intrinsic
 def at(typing_context, array, *index):
     """The address of an element: what follows it along the unit axis is contiguous, which the type does not tell."""
 
     def address(context, builder, signature, arguments):
         owner = make_array(array)(context, builder, arguments[0])
-        indices = cgutils.unpack_tuple(builder, arguments[1]) 
+        indices = cgutils.unpack_tuple(builder, arguments[1])
         return cgutils.get_item_pointer(context, builder, array, owner, indices)
 
     element = types.uint8 if array.dtype == types.boolean else array.dtype

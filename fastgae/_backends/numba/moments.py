@@ -12,7 +12,6 @@ from fastgae._canonical import BLOCK
 RUN = 512  # elements
 
 
-
 @njit
 def _term(number, exists, center, squared):
     term = number - center

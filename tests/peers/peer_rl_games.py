@@ -5,10 +5,10 @@ from importlib.metadata import version
 from types import SimpleNamespace
 
 import torch
-from compare import Comparison
-from installed import function
 
+from compare import Comparison
 from fastgae.compat import rl_games
+from installed import function
 
 PACKAGE = "rl-games==1.6.5"
 VERSION = partial(version, "rl-games")

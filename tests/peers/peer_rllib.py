@@ -4,10 +4,10 @@ from functools import partial
 from importlib.metadata import version
 
 import numpy as np
-from compare import Comparison
-from installed import function
 
+from compare import Comparison
 from fastgae.compat import rllib
+from installed import function
 
 PACKAGE = "ray==2.60.0"
 VERSION = partial(version, "ray")

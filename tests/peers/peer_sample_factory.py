@@ -4,10 +4,10 @@ from functools import partial
 from importlib.metadata import version
 
 import torch
-from compare import Comparison
-from installed import function
 
+from compare import Comparison
 from fastgae.compat import sample_factory
+from installed import function
 
 PACKAGE = "sample-factory==2.1.1"
 VERSION = partial(version, "sample-factory")

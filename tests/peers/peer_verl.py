@@ -5,10 +5,10 @@ from importlib.metadata import version
 from types import SimpleNamespace
 
 import torch
-from compare import Comparison
-from installed import function
 
+from compare import Comparison
 from fastgae.compat import verl
+from installed import function
 
 PACKAGE = "verl==0.9.1"
 VERSION = partial(version, "verl")

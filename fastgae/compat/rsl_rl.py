@@ -1,0 +1,73 @@
+"""rsl_rl: ``PPO.compute_returns``."""
+
+from typing import Any
+
+from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._whiten import standardized
+from fastgae.estimators.gae import gae
+
+
+def compute_returns(
+    rewards: Any,
+    values: Any,
+    dones: Any,
+    last_values: Any,
+    gamma: float,
+    lam: float,
+    normalize_advantage: bool = True,
+) -> tuple[Any, Any]:
+    r"""Returns and advantages as rsl_rl computes them from what its storage holds.
+
+    ::
+
+        A_t = (r_t + B_t gamma V_{t+1}) - V_t + B_t gamma lambda A_{t+1}     B_t = 1 - dones_t, direct flags
+        R_t = A_t + V_t
+        advantages = R - V, or (R - V - mean) / (std + 1e-8) with Bessel's std
+
+    Truncation ends an episode like termination; rsl_rl adds gamma V(s_t) to the reward of a step that timed out when
+    it stores the step. The returns, and the advantages that are not normalised, are the same bits in float32, for
+    which gamma and lambda are rounded to the dtype one by one, as torch does. Normalised advantages differ by the
+    rounding of torch's mean and std, which are float32 sums in an order of torch's; here they are of float64.
+
+    Parameters
+    ----------
+    rewards, values : (T, N, 1), or any shape with time first
+        Float32 or float64.
+    dones : like ``rewards``
+        Flags of each step: it ended an episode.
+    last_values : (N, 1)
+        V of the observation after the last step.
+    gamma, lam : float
+        Discount, and decay of the trace.
+    normalize_advantage : bool
+        What ``not normalize_advantage_per_mini_batch`` is to PPO.
+
+    Returns
+    -------
+    (returns, advantages), of the shape, kind and dtype of ``rewards``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``fastgae.gae``.
+
+    Notes
+    -----
+    ``rsl_rl/algorithms/ppo.py``, version 5.5, where arrays and settings are attributes of the algorithm; older
+    versions have them in ``RolloutStorage.compute_returns(last_values, gamma, lam, normalize_advantage)``.
+    """
+    reward, value = numpy_of(rewards), numpy_of(values)
+    rounded = reward.dtype.type
+    # The product of two float32 numbers is exact in float64, where gae computes it.
+    returns = gae(
+        reward,
+        value,
+        numpy_of(dones),
+        last_values=numpy_of(last_values),
+        gamma=float(rounded(gamma)),
+        gae_lambda=float(rounded(lam)),
+    ).returns
+    advantages = returns - value
+    if normalize_advantage:
+        advantages = standardized(advantages, 1e-8)
+    return like(returns, rewards), like(advantages, rewards)

@@ -1,0 +1,71 @@
+"""skrl: ``compute_gae`` of its torch agents (PPO, RPO, TRPO, A2C, AMP, IPPO, MAPPO)."""
+
+from typing import Any
+
+from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._whiten import standardized
+from fastgae.estimators.gae import gae
+
+
+def compute_gae(
+    *,
+    rewards: Any,
+    terminated: Any,
+    truncated: Any,
+    values: Any,
+    last_values: Any,
+    discount_factor: float = 0.99,
+    lambda_coefficient: float = 0.95,
+    time_limit_bootstrap: bool = False,
+) -> tuple[Any, Any]:
+    r"""Returns and normalised advantages as skrl computes them.
+
+    ::
+
+        A_t = r_t - V_t + gamma B_t (V_{t+1} + lambda A_{t+1})     B_t = 1 - d_t, direct flags
+        d   = terminated or truncated with time_limit_bootstrap, else terminated: truncation is then no boundary
+        R_t = A_t + V_t
+        advantages = (A - mean) / (std + 1e-8) with Bessel's std
+
+    With ``time_limit_bootstrap`` skrl adds gamma V(next observation) to the reward of a truncated step when it records
+    the step. Results differ from skrl's by rounding: it adds up in another order, with one bracket around V and A, and
+    its mean and std are float32 sums in an order of torch's; here they are of float64.
+
+    Parameters
+    ----------
+    rewards, values : (T, N, 1), or any shape with time first
+        Float32 or float64.
+    terminated, truncated : like ``rewards``
+        Flags of each step, as ``env.step`` returns them.
+    last_values : (N, 1)
+        V of the observation after the last step.
+    discount_factor, lambda_coefficient : float
+        gamma and lambda.
+    time_limit_bootstrap : bool
+        Whether truncation ends an episode, its bootstrap being in the reward.
+
+    Returns
+    -------
+    (returns, advantages), of the shape, kind and dtype of ``rewards``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``fastgae.gae``.
+
+    Notes
+    -----
+    ``skrl/agents/torch/ppo/ppo.py``, version 2.1. Its JAX agents divide by the population's std.
+    """
+    ends = numpy_of(terminated) != 0
+    if time_limit_bootstrap:
+        ends |= numpy_of(truncated) != 0
+    advantages, returns = gae(
+        numpy_of(rewards),
+        numpy_of(values),
+        ends,
+        last_values=numpy_of(last_values),
+        gamma=discount_factor,
+        gae_lambda=lambda_coefficient,
+    )
+    return like(returns, rewards), like(standardized(advantages, 1e-8), rewards)

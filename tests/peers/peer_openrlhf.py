@@ -1,0 +1,26 @@
+"""OpenRLHF's ``get_advantages_and_returns`` beside fastgae.compat.trl's."""
+
+from functools import partial
+from importlib.metadata import version
+
+import torch
+
+from compare import Comparison
+from fastgae.compat import trl
+from installed import function
+
+PACKAGE = "openrlhf==0.11.2"
+VERSION = partial(version, "openrlhf")
+FILE = "openrlhf/trainer/ppo_utils/experience_maker.py"
+
+
+def comparisons(rng):
+    get_advantages_and_returns = function("openrlhf", FILE, "get_advantages_and_returns", torch=torch)
+    for responses, tokens in [(64, 1024), (8, 100), (3, 5)]:
+        arrays = [torch.from_numpy(rng.normal(size=(responses, tokens))).float() for _ in range(2)]
+        for mask in (None, torch.from_numpy(rng.random((responses, tokens)) < 0.8)):
+            yield Comparison(
+                f"get_advantages_and_returns, {responses} × {tokens}{', no mask' if mask is None else ''}",
+                get_advantages_and_returns(None, *arrays, mask, 0.99, 0.95),
+                trl.get_advantages_and_returns(*arrays, mask, 0.99, 0.95),
+            )

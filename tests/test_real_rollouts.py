@@ -270,6 +270,20 @@ def test_a_rollout_is_its_two_pieces_wherever_it_is_cut(env_id, mode, backend, d
         assert_same_bits(np.concatenate([early.returns, late.returns]), whole.returns, f"cut at {cut}")
 
 
+def test_envs_of_different_lengths_are_padded(env_id, mode, backend, dtype):
+    """What lies behind the end of an env is masked, whatever it is."""
+    rollout = rollout_of(env_id, mode)
+    lengths = ROWS - 11 * np.arange(NUM_ENVS)
+    mask = np.arange(ROWS)[:, np.newaxis] < lengths
+    ends = {} if mode == AutoresetMode.DISABLED else {"last_values": rollout.values[lengths, np.arange(NUM_ENVS)]}
+    got = rollout.call(dtype=dtype, backend=backend, mask=mask, **{name: a.astype(dtype) for name, a in ends.items()})
+    for env, length in enumerate(lengths):
+        expected = rollout.call(slice(0, length), env, dtype, backend=backend)
+        assert_same_bits(got.advantages[:length, env], expected.advantages)
+        assert_same_bits(got.returns[:length, env], expected.returns)
+        assert (got.advantages[length:, env] == 0).all()
+
+
 def test_reset_rows_may_be_masked_by_hand(env_id, backend, dtype):
     """With the values after each step given, a reset row is a step that does not exist, and nothing more."""
     rollout = rollout_of(env_id, AutoresetMode.NEXT_STEP)

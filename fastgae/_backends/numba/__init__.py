@@ -4,8 +4,9 @@
     A     = delta + gl A_next      A_next left out where terminated or truncated
     R     = A + V
 
-The first call for a layout and dtype compiles for 1 to 4 seconds; later processes load that in 0.3 seconds.
-The first large one compiles the parallel loop for another 2.
+The first plain call for a layout and dtype compiles for 1 to 4 seconds, the first of any other kind for 4 to 6, and
+normalisation for 1; later processes load that in 0.3 seconds. The first large one compiles the parallel loop for
+another 2.
 """
 
 import functools

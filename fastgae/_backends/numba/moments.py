@@ -12,7 +12,6 @@ from fastgae._canonical import BLOCK
 RUN = 512  # elements
 
 
-
 @njit
 def _term(number, exists, center, squared):
     term = number - center
@@ -26,7 +25,7 @@ def _exists(mask, t, n, all_exist):
     return at(mask, t, n) if len(mask) else at(all_exist, 0, 0)
 
 
-# --- time-major -------------------------------------------------------------------------------------------------------
+# --- time-major ------------------------------------------------------------------------------------------------------
 
 
 @njit
@@ -65,7 +64,7 @@ def rescale_time_major(first, last, matrix, mask, center, scale, squared, sums):
             )  # fmt: skip
 
 
-# --- env-major --------------------------------------------------------------------------------------------------------
+# --- env-major -------------------------------------------------------------------------------------------------------
 
 
 @njit

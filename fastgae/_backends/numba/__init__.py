@@ -111,8 +111,9 @@ def _general(rollout: Rollout) -> tuple[Any, ...]:
         return _absent(dtype) if given is None else np.broadcast_to(given, shape)
 
     return (
-        rollout.rewards, rollout.values, rollout.next_values, np.ascontiguousarray(rollout.last_values), present(rollout.final_values),
-        rollout.terminated, rollout.terminated if rollout.truncated is None else rollout.truncated,
+        rollout.rewards, rollout.values, rollout.next_values, np.ascontiguousarray(rollout.last_values),
+        present(rollout.final_values), rollout.terminated,
+        rollout.terminated if rollout.truncated is None else rollout.truncated,
         _present(rollout.mask, _BOOL), coefficients(rollout.gamma), coefficients(rollout.gamma_lambda),
         coefficients(rollout.returns_gamma_lambda), coefficients(rollout.tail_lambda),
         np.zeros(shape[1], dtype) if rollout.last_advantages is None else rollout.last_advantages,

@@ -1,11 +1,12 @@
-"""The recursion in Numba: vectorised kernels for each memory layout and dtype; large rollouts run them on spans of envs.
+"""The recursion in Numba: vectorised kernels per memory layout and dtype; large rollouts run them on spans of envs.
 
     delta = (r + gamma V') - V     V' left out where terminated
     A     = delta + gl A_next      A_next left out where terminated or truncated
     R     = A + V
 
-The first call for a layout and dtype compiles for 1 to 4 seconds; later processes load that in 0.3 seconds.
-The first large one compiles the parallel loop for another 2.
+The first plain call for a layout and dtype compiles for 1 to 4 seconds, the first of any other kind for 5 to 9, and
+normalisation for 3; later processes load that in 0.3 seconds. The first large one compiles the parallel loop for
+another 2.
 """
 
 import functools
@@ -102,7 +103,7 @@ def _plain(rollout: Rollout) -> tuple[Any, ...]:
 
 
 def _general(rollout: Rollout) -> tuple[Any, ...]:
-    """Numbers become matrices without strides."""
+    """Numbers become matrices without strides; last_values may be a row of an env-major matrix."""
     shape, dtype = rollout.rewards.shape, rollout.rewards.dtype
     present = functools.partial(_present, dtype=dtype)
 
@@ -110,8 +111,9 @@ def _general(rollout: Rollout) -> tuple[Any, ...]:
         return _absent(dtype) if given is None else np.broadcast_to(given, shape)
 
     return (
-        rollout.rewards, rollout.values, rollout.next_values, rollout.last_values, present(rollout.final_values),
-        rollout.terminated, rollout.terminated if rollout.truncated is None else rollout.truncated,
+        rollout.rewards, rollout.values, rollout.next_values, np.ascontiguousarray(rollout.last_values),
+        present(rollout.final_values), rollout.terminated,
+        rollout.terminated if rollout.truncated is None else rollout.truncated,
         _present(rollout.mask, _BOOL), coefficients(rollout.gamma), coefficients(rollout.gamma_lambda),
         coefficients(rollout.returns_gamma_lambda), coefficients(rollout.tail_lambda),
         np.zeros(shape[1], dtype) if rollout.last_advantages is None else rollout.last_advantages,

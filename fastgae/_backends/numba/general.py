@@ -25,8 +25,8 @@ OPEN, CLOSED, SKIPPED = 0, 1, 2  # gates of the recursion; where a step is skipp
 TIME, ENVS = 0, 1  # axes
 
 # What a row of envs hands on to the row before, or a run of steps to the run before.
-NEXT_VALUES, ADVANTAGES, RETURNS, STEPS_LEFT = range(4)
-CARRIED = 4
+NEXT_VALUES, ADVANTAGES, RETURNS, STEPS_LEFT = 0, 2, 3, 4  # the first by turns
+CARRIED = 5
 
 # Lines of scratch.
 GAMMA, GAMMA_LAMBDA, OTHER, FOLLOWING, RESULT, DELTAS = range(6)
@@ -60,7 +60,7 @@ class General(NamedTuple):
     returns: Any
 
 
-# --- one run -----------------------------------------------------------------------------------------------------------
+# --- one run ---------------------------------------------------------------------------------------------------------
 
 
 @njit
@@ -82,15 +82,6 @@ def _choose(size, gates, wanted, otherwise, chosen):
     for i in range(size):
         one, other = wanted[i], otherwise[i]
         chosen[i] = one if gates[i] != 0 else other
-
-
-@njit
-def _replace(size, gates, wanted, run):
-    restrict()
-    for i in range(size):
-        one, other = wanted[i], run[i]
-        chosen = one if gates[i] != 0 else other
-        run[i] = chosen
 
 
 @njit
@@ -180,31 +171,35 @@ def _scan(size, terms, decay, gates, carried):
 
 
 @njit(forceinline=True)
-def _stride(matrix, axis):
-    return matrix.step_stride if axis == TIME else matrix.env_stride
-
-
-@njit(forceinline=True)
 def _run_of(coefficients, t, n, axis, size, run):
     """As they are in memory, or repeated where they have no stride along the run."""
     first = at_view(coefficients, t, n)
-    if _stride(coefficients, axis) != 0 or size == 1:
+    if (coefficients.step_stride if axis == TIME else coefficients.env_stride) != 0 or size == 1:
         return first
     _fill(size, first[0], run)
     return run
 
 
 @njit(forceinline=True)
-def _deltas(given, t, n, axis, size, next_values, lines, flags, deltas, gates):
-    if given.final_values.steps:
-        chosen = after(lines, FOLLOWING * LINE)
-        _choose(size, at_view(given.truncated, t, n), at_view(given.final_values, t, n), next_values, chosen)
-        next_values = chosen
-    gamma = _run_of(given.gamma, t, n, axis, size, after(lines, GAMMA * LINE))
+def _next_values_of(given, t, n, size, next_values, lines):
+    """V' of a run: that of the final observation where there is one."""
+    if not given.final_values.steps:
+        return next_values
+    chosen = after(lines, FOLLOWING * LINE)
+    _choose(size, at_view(given.truncated, t, n), at_view(given.final_values, t, n), next_values, chosen)
+    return chosen
+
+
+@njit(forceinline=True)
+def _exists(given, t, n, flags):
+    return at_view(given.mask, t, n) if given.mask.steps else after(flags, EXISTS * LINE)
+
+
+@njit(forceinline=True)
+def _deltas(given, t, n, size, gamma, next_values, flags, deltas, gates):
     terminated = at_view(given.terminated, t, n)
     _delta(size, gamma, at_view(given.rewards, t, n), at_view(given.values, t, n), next_values, terminated, deltas)
-    exists = at_view(given.mask, t, n) if given.mask.steps else after(flags, EXISTS * LINE)
-    _gate(size, terminated, at_view(given.truncated, t, n), exists, gates)
+    _gate(size, terminated, at_view(given.truncated, t, n), _exists(given, t, n, flags), gates)
 
 
 @njit(forceinline=True)
@@ -220,16 +215,19 @@ def _output(given, t, n, size, gates, advantages, traced):
 
 @njit(forceinline=True)
 def _row(given, t, n, size, carried, width, lines, flags):
-    next_values = carried
+    # V that skipped steps pass on: two rows take turns, for LLVM vectorises no choice in place.
+    next_values, passed = after(carried, (t & 1) * width), after(carried, (t + 1 & 1) * width)
     if t + 1 < given.rewards.steps:
         if given.mask_passes_values:
-            _replace(size, at_view(given.mask, t + 1, n), at_view(given.next_values, t, n), next_values)
+            _choose(size, at_view(given.mask, t + 1, n), at_view(given.next_values, t, n), passed, next_values)
         else:
             next_values = at_view(given.next_values, t, n)
-    deltas, gates, traced = after(lines, DELTAS * LINE), after(flags, GATES * LINE), after(carried, ADVANTAGES * width)
-    _deltas(given, t, n, ENVS, size, next_values, lines, flags, deltas, gates)
+    next_values = _next_values_of(given, t, n, size, next_values, lines)
+    traced, result = after(carried, ADVANTAGES * width), after(lines, RESULT * LINE)
+    gamma = _run_of(given.gamma, t, n, ENVS, size, after(lines, GAMMA * LINE))
     gamma_lambda = _run_of(given.gamma_lambda, t, n, ENVS, size, after(lines, GAMMA_LAMBDA * LINE))
-    other, result = after(lines, OTHER * LINE), after(lines, RESULT * LINE)
+    deltas, gates, other = after(lines, DELTAS * LINE), after(flags, GATES * LINE), after(lines, OTHER * LINE)
+    _deltas(given, t, n, size, gamma, next_values, flags, deltas, gates)
     advantages = traced
     if given.tail_lambda.steps:
         steps_left, terms = after(carried, STEPS_LEFT * width), after(lines, TERMS * LINE)
@@ -250,10 +248,7 @@ def _row(given, t, n, size, carried, width, lines, flags):
     else:
         _scan(size, deltas, gamma_lambda, gates, traced)
     if given.returns_gamma_lambda.steps:
-        decay, traced = (
-            _run_of(given.returns_gamma_lambda, t, n, ENVS, size, other),
-            after(carried, RETURNS * width),
-        )
+        decay, traced = _run_of(given.returns_gamma_lambda, t, n, ENVS, size, other), after(carried, RETURNS * width)
         _scan(size, deltas, decay, gates, traced)
     _output(given, t, n, size, gates, advantages, traced)
 
@@ -276,7 +271,7 @@ def time_major(
     for left in range(first, last, width):
         size = min(width, last - left)
         for n in range(size):
-            carried[NEXT_VALUES * width + n] = last_values[left + n]
+            carried[(len(rewards) - 1 & 1) * width + n] = last_values[left + n]
             carried[ADVANTAGES * width + n] = last_advantages[left + n]
             carried[RETURNS * width + n] = carried[STEPS_LEFT * width + n] = 0
         for t in range(given.rewards.steps - 1, -1, -1):
@@ -287,7 +282,7 @@ def time_major(
                 )  # fmt: skip
 
 
-# --- env-major: runs along time, and tiles in which the recursion runs along time with envs side by side ---------------
+# --- env-major: runs along time, and tiles in which the recursion runs along time with envs side by side -------------
 
 
 @njit
@@ -300,15 +295,13 @@ def _pass_values(size, exists_next, next_values, value, passed):
 
 
 @njit(forceinline=True)
-def _next_values(given, start, size, n, lane, carried, passed):
-    steps = given.rewards.steps
+def _next_values(given, start, size, n, carried, passed):
     next_values = at_view(given.next_values, start, n)
-    known = size if start + size < steps else size - 1
+    known = size if start + size < given.rewards.steps else size - 1
     if known < size:
-        carried[lane] = passed[known] = given.last_values[n]
+        carried[0] = passed[known] = given.last_values[n]
     if given.mask_passes_values:
-        exists_next, value = at_view(given.mask, start + 1, n), carried[lane]
-        carried[lane] = _pass_values(known, exists_next, next_values, value, passed)
+        carried[0] = _pass_values(known, at_view(given.mask, start + 1, n), next_values, carried[0], passed)
         return passed
     if known == size:
         return next_values
@@ -358,7 +351,7 @@ def _flags_to_lanes(size, lines, tile):
 
 @njit
 def _scan_lines(envs, size, group, carried, lines, flags, tiles, gate_tiles):
-    """From terms to y in place, and behind them what followed; ``carried`` is the y that follows, and then the first."""
+    """From terms to y in place, and behind them what followed; ``carried`` is that, and then the first y."""
     for lane in range(envs):
         lines[(group + lane) * LINE + size] = carried[lane]
     if envs <= FEW:
@@ -394,9 +387,11 @@ def _decays(coefficients, start, size, left, envs, lines):
 def _block(given, start, size, left, envs, carried, lines, flags, tiles, gate_tiles):
     for lane in range(envs):
         n = left + lane
-        next_values = _next_values(given, start, size, n, lane, carried, after(lines, RESULT * LINE))
+        next_values = _next_values(given, start, size, n, after(carried, lane), after(lines, RESULT * LINE))
+        next_values = _next_values_of(given, start, n, size, next_values, lines)
+        gamma = _run_of(given.gamma, start, n, TIME, size, after(lines, GAMMA * LINE))
         deltas, gates = after(lines, (DELTAS + lane) * LINE), after(flags, (GATES + lane) * LINE)
-        _deltas(given, start, n, TIME, size, next_values, lines, flags, deltas, gates)
+        _deltas(given, start, n, size, gamma, next_values, flags, deltas, gates)
     if envs > FEW:
         for tile in range(0, envs, LANES):
             _flags_to_lanes(size, after(flags, (GATES + tile) * LINE), after(gate_tiles, tile * LINE))
@@ -435,10 +430,10 @@ def _block(given, start, size, left, envs, carried, lines, flags, tiles, gate_ti
             advantages = traced = result
         elif given.ratios.steps:
             gamma_lambda = _run_of(given.gamma_lambda, start, n, TIME, size, after(lines, GAMMA_LAMBDA * LINE))
+            deltas, following = after(lines, (DELTAS + lane) * LINE), after(traced, 1)
             _clipped(
-                size, at_view(given.ratios, start, n), given.clips[2], gamma_lambda, after(lines, (DELTAS + lane) * LINE), gates,
-                after(lines, (TRACED + lane) * LINE + 1), result,
-            )  # fmt: skip
+                size, at_view(given.ratios, start, n), given.clips[2], gamma_lambda, deltas, gates, following, result
+            )
             advantages = result
         if given.returns_gamma_lambda.steps:
             traced = after(lines, (TRACED_RETURNS + lane) * LINE)

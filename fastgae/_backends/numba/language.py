@@ -1,5 +1,6 @@
 """What the kernels need and Numba has no word for, and how they are compiled and cached."""
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -117,17 +118,15 @@ def transpose(typing_context, source, first, apart, target, to, to_apart):
 # --- from a function to machine code ---------------------------------------------------------------------------------
 
 
-def _source() -> str:
-    """Of all files that kernels are made from."""
-    texts = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    return hashlib.sha256(b"".join(texts)).hexdigest()
+# Of all files that kernels are made from, as they were when they were imported.
+_SOURCE = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
 
 
-class _Cache(FunctionCache):
+class _Cache(FunctionCache):  # type: ignore[misc]
     """Numba's key holds the CPU, its features, Numba's version and the kernel's own file, but not what that imports."""
 
     def _index_key(self, signature: Any, codegen: Any) -> Any:
-        return super()._index_key(signature, codegen), _source()
+        return super()._index_key(signature, codegen), _SOURCE
 
 
 def array_of(element: Any, ndim: int, readonly: bool = True) -> Any:
@@ -138,10 +137,8 @@ def array_of(element: Any, ndim: int, readonly: bool = True) -> Any:
 def compiled(function: Callable[..., None], signature: Any, **options: bool) -> Callable[..., None]:
     """The key does not hold the options either: no function may be compiled with two sets of them."""
     kernel = njit(nogil=True, **options)(function)
-    try:
+    with contextlib.suppress(RuntimeError):  # no directory to cache in
         kernel._cache = _Cache(function)
-    except RuntimeError:  # no directory to cache in
-        pass
     kernel.compile(signature)
     kernel.disable_compile()
     result: Callable[..., None] = kernel

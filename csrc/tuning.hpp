@@ -24,6 +24,10 @@ constexpr Index kSweepColumns = 16384;
 // Rows of few envs whose results wait together. 65536 x 4: 0.98, 0.92, 0.75 G steps/s with 16, 64,
 // 256.
 constexpr Index kNarrowRows = 16;
+// Numbers of a time-major block of the general kernel: its scratch stays in L1, and its loops are long.
+constexpr Index kGeneralNumbers = 1024;
+// Bytes of each of the scratch arrays of its env-major blocks, of which there are up to five.
+constexpr Index kGeneralBytes = 32 * 1024;
 // Steps that pay for a thread, which takes about 16 us to spawn and join.
 constexpr Index kStepsPerThread = 128 * 1024;
 

@@ -1,6 +1,9 @@
 """The compiled kernels: one loop body, several CPU targets, chosen at run time."""
 
 from importlib import resources
+from typing import Any
+
+import numpy as np
 
 from fastgae._canonical import Rollout
 
@@ -12,7 +15,11 @@ except ModuleNotFoundError as error:
     reason = failure.read_text() if failure.is_file() else "this installation has no compiled module"
     raise ModuleNotFoundError(f"not built: {reason}", name=error.name) from error
 
+COEFFICIENTS = ("gamma", "gamma_lambda", "returns_gamma_lambda", "tail_lambda")
+
 gae_plain = _core.gae_plain
+block_sums = _core.block_sums
+rescale = _core.rescale
 
 
 def version() -> str:
@@ -24,6 +31,9 @@ def targets() -> tuple[str, ...]:
 
 
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
+    if not rollout.is_plain:
+        _core.gae_general(*rollout._replace(**_floats(rollout)), num_threads, target)
+        return
     _core.gae(
         rollout.rewards,
         rollout.values,
@@ -39,3 +49,8 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
         num_threads,
         target,
     )
+
+
+def _floats(rollout: Rollout) -> dict[str, Any]:
+    """The coefficients that are numbers, as Python's."""
+    return {name: float(given) for name in COEFFICIENTS if isinstance(given := getattr(rollout, name), np.floating)}

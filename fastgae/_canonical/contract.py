@@ -92,6 +92,6 @@ class Rollout(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether nothing is given of what has a default, and the coefficients are numbers."""
-        return self[11:] == (None, None, None, False, None, None, None) and not (
+        return all(given is None or given is False for given in self[11:]) and not (
             isinstance(self.gamma, np.ndarray) or isinstance(self.gamma_lambda, np.ndarray)
         )

@@ -34,7 +34,7 @@ void finish(Store store) {
 }
 
 template <class Real>
-constexpr Kernels<Real> kernels = {Tile<Real>::lanes,  kScratchArrays * kBlockNumbers<Real>,
+constexpr Kernels<Real> kernels = {Tile<Real>::lanes,  kScratch<Real>,
                                    rows<Real>,         lanes<Real>,
                                    general_rows<Real>, general_lanes<Real>,
                                    block_sums<Real>,   rescale<Real>,

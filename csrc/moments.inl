@@ -118,12 +118,12 @@ void rescale(const Moments<Real>& of, Index first, Index last) {
     with_moments(bool(of.mask), true, [&](auto masked, auto) {
         const auto mask_at = [&](Index t, Index n) { return masked.value ? of.mask.at(t, n) : nullptr; };
         if (!of.env_major) {
-            using Each = Coefficients<double, true>;
+            using Each = Weighed<double, true>;
             for (Index t = 0; t < of.steps; ++t)
                 rescale_run<masked.value>(of.matrix.at(t, 0), mask_at(t, 0), Each{of.center}, Each{of.scale}, first, last);
             return;
         }
-        using One = Coefficients<double, false>;
+        using One = Weighed<double, false>;
         for (; first < last; ++first) {
             const BlockPlace at = block_place(of, first);
             rescale_run<masked.value>(of.matrix.at(at.t, at.env), mask_at(at.t, at.env), One{of.center + at.env},

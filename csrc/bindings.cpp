@@ -156,7 +156,8 @@ Index gae_general_of(const py::object& rewards, const py::object& values, const 
         const auto [deltas, traces, results] = clips.cast<std::tuple<Real, Real, Real>>();
         rollout.clips = {deltas, traces, results};
     }
-    if (!rollout.rewards || !rollout.values || !rollout.next_values || !rollout.terminated || !rollout.gammas || !rollout.gamma_lambdas)
+    if (!rollout.rewards || !rollout.values || !rollout.next_values || !rollout.terminated || !rollout.gammas ||
+        !rollout.gamma_lambdas)
         throw std::invalid_argument("the rollout is incomplete");
     const auto check = [&](const auto& view, const char* name, bool or_zero = false) {
         check_stride(view, name, rollout.env_major, steps, envs, or_zero);

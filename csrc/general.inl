@@ -21,21 +21,19 @@ const View<const Real>& weights_of(const General<Real>& rollout, Weight which) {
 }
 
 // Which options there are: the most common known to the compiler, or all of them looked up at every step.
-template <bool has_mask, bool passes_values>
+template <bool has_mask>
 struct Simple {
-    static constexpr bool masked = has_mask, passes = passes_values, second = false, tail = false, clipped = false;
+    static constexpr bool masked = has_mask, second = false, tail = false, clipped = false;
 };
 struct Any {
-    bool masked, passes, second, tail, clipped;
+    bool masked, second, tail, clipped;
 };
 
 template <class Real, class Run>
 void with_options(const General<Real>& rollout, const Run& run) {
-    const bool masked = bool(rollout.mask), passes = masked && rollout.mask_passes_values;
-    const Any any = {masked, passes, bool(rollout.returns_gamma_lambdas), bool(rollout.tail_lambdas), bool(rollout.ratios)};
+    const Any any = {bool(rollout.mask), bool(rollout.returns_gamma_lambdas), bool(rollout.tail_lambdas), bool(rollout.ratios)};
     if (any.second || any.tail || any.clipped) return run(any);
-    if (passes) return run(Simple<true, true>());
-    masked ? run(Simple<true, false>()) : run(Simple<false, false>());
+    any.masked ? run(Simple<true>()) : run(Simple<false>());
 }
 
 template <class V>
@@ -130,23 +128,27 @@ FASTGAE_INLINE typename V::Mask trace_gate(const std::uint8_t* terminated_at, co
 // Numbers of the scratch: of the env-major kernel, deltas that become advantages, traces of returns, and V' that is passed
 // on; of the time-major one, rows for weights and results.
 template <class Real>
-constexpr Index kScratch = std::max(Index(3) * (kGeneralBytes / Index(sizeof(Real)) + kMaxLanes * kTilePadding), (kWeights + 2) * kGeneralNumbers);
+constexpr Index kScratch = std::max(3 * (kGeneralBytes / Index(sizeof(Real)) + kMaxLanes * kTilePadding),
+                                    (kWeights + 2) * kGeneralNumbers);
 
 // --- rows: time-major ------------------------------------------------------------------------------------------------
 
-template <class In, bool varies, class Options, class Real>
-void general_rows_of(const General<Real>& rollout, Options options, Index first, Index last, Real* states, Real* scratch,
+template <class In, class Options, class Real>
+void general_rows_of(const General<Real>& rollout, const Options options, Index first, Index last, Real* states, Real* scratch,
                      bool streamed) {
-    // Weights that do not vary along a row, where others do, become rows.
-    const Real* weights[kWeights] = {};
-    const auto take_weights = [&](Index t, bool top) {
+    const bool passes = rollout.mask && rollout.mask_passes_values;
+    // Weights that do not vary along a row become a row.
+    View<const Real> views[kWeights];
+    for (Index which = 0; which < kWeights; ++which) views[which] = weights_of(rollout, Weight(which));
+    const auto fill_weights = [&](Index t) {
         for (Index which = 0; which < kWeights; ++which) {
-            const View<const Real>& view = weights_of(rollout, Weight(which));
-            if (!view) continue;
-            const Real* at = view.at(t, first);
+            const View<const Real>& view = views[which];
+            if (!view || view.env != 0 || (view.step == 0 && t + 1 < rollout.steps)) continue;
             Real* const row = scratch + which * kGeneralNumbers;
-            weights[which] = varies && view.env == 0 ? row : at;
-            if (varies && view.env == 0 && (top || view.step != 0)) std::fill_n(row, std::min(last - first, kGeneralNumbers), *at);
+            each<Real>(0, std::min(last - first, kGeneralNumbers), [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
+                using V = decltype(v);
+                V::store(row + i, V::all(*view.at(t, first)));
+            });
         }
     };
     Real* const results = scratch + kWeights * kGeneralNumbers;
@@ -160,10 +162,14 @@ void general_rows_of(const General<Real>& rollout, Options options, Index first,
         const std::uint8_t* const mask_after = t + 1 < rollout.steps ? mask + rollout.mask.step : nullptr;
         Real* const advantages = rollout.advantages ? rollout.advantages.at(t, first) : nullptr;
         Real* const returns = rollout.returns ? rollout.returns.at(t, first) : nullptr;
-        take_weights(t, t == rollout.steps - 1);
+        fill_weights(t);
         for (Index end = last - first, begin; end > 0; end = begin) {
             begin = std::max<Index>(0, end - (streamed ? kStreamRun : kGeneralNumbers));
             if (streamed && begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
+            const Real* weights[kWeights] = {};
+            for (Index which = 0; which < kWeights; ++which)
+                if (views[which])
+                    weights[which] = views[which].env ? views[which].at(t, first) : scratch + which * kGeneralNumbers - begin;
             Real* to_advantages = advantages;
             Real* to_returns = returns;
             if (streamed) {
@@ -179,16 +185,13 @@ void general_rows_of(const General<Real>& rollout, Options options, Index first,
                 ahead(row.truncated, rollout.truncated);
                 ahead(mask, rollout.mask);
                 for (Index which = 0; which < kWeights; ++which)
-                    if (weights_of(rollout, Weight(which)).env) ahead(weights[which], weights_of(rollout, Weight(which)));
+                    if (views[which].env) ahead(weights[which], views[which]);
             }
             each<Real>(begin, end, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
                 using V = decltype(v);
-                const auto weight = [&](Weight which) FASTGAE_INLINE_LAMBDA {
-                    const bool row_of_one = varies && weights[which] == scratch + which * kGeneralNumbers;
-                    return Weighed<Real, varies>{weights[which] - (row_of_one ? begin : 0)}.template get<V>(i);
-                };
+                const auto weight = [&](Weight which) FASTGAE_INLINE_LAMBDA { return V::load(weights[which] + i); };
                 const auto following = [&](auto next) FASTGAE_INLINE_LAMBDA {
-                    if (!options.passes) return next;
+                    if (!passes) return next;
                     if (mask_after) next = V::select(V::zero_flags(mask_after + i), V::load(next_value + i), next);
                     V::store(next_value + i, next);
                     return next;
@@ -211,14 +214,9 @@ void general_rows_of(const General<Real>& rollout, Options options, Index first,
 
 template <class Real>
 void general_rows(const General<Real>& rollout, Index first, Index last, Real* states, Real* scratch, Store store) {
-    const bool streamed = store == Store::streamed, varies = rollout.gammas.env || rollout.gamma_lambdas.env;
     with_inputs(rollout, [&](auto in) {
         with_options(rollout, [&](auto options) {
-            using In = decltype(in);
-            if (varies || std::is_same_v<decltype(options), Any>)
-                general_rows_of<In, true>(rollout, options, first, last, states, scratch, streamed);
-            else if constexpr (!std::is_same_v<decltype(options), Any>)
-                general_rows_of<In, false>(rollout, options, first, last, states, scratch, streamed);
+            general_rows_of<decltype(in)>(rollout, options, first, last, states, scratch, store == Store::streamed);
         });
     });
 }
@@ -255,12 +253,12 @@ public:
             const auto scan_all = [&](auto truncated, auto varies) {
                 for (Index lane = 0; lane < count; lane += V::width) scan<truncated.value, varies.value>(options, lane);
             };
-            using Yes = std::true_type;
-            const bool varies = rollout.gamma_lambdas.step != 0 || std::is_same_v<decltype(options), Any>;
-            if (rollout.truncated)
-                varies ? scan_all(Yes(), Yes()) : scan_all(Yes(), std::false_type());
-            else
-                varies ? scan_all(std::false_type(), Yes()) : scan_all(std::false_type(), std::false_type());
+            const auto scan_varying = [&](auto varies) {
+                rollout.truncated ? scan_all(std::true_type(), varies) : scan_all(std::false_type(), varies);
+            };
+            if constexpr (!std::is_same_v<decltype(options), Any>)
+                if (rollout.gamma_lambdas.step == 0) return scan_varying(std::false_type());
+            scan_varying(std::true_type());
         });
         if (store != Store::nothing) write(store == Store::streamed);
     }
@@ -285,10 +283,13 @@ private:
             while (i > at.first) {
                 std::uint64_t eight = 0;
                 if (i - at.first >= 8) std::memcpy(&eight, mask_after + i - 8, sizeof eight);
-                if (eight == 0x0101010101010101) {  // most often all of them exist
+                if (eight == 0x0101010101010101) {  // most often all of them exist, or none
                     i -= 8;
                     std::memcpy(to + i, from + i, 8 * sizeof(Real));
                     carry = to[i];
+                } else if (eight == 0 && i - at.first >= 8) {
+                    i -= 8;
+                    std::fill_n(to + i, 8, carry);
                 } else {
                     --i;
                     to[i] = carry = mask_after[i] ? from[i] : carry;
@@ -402,7 +403,8 @@ private:
             unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
                 constexpr int i = V::width - 1 - r;
                 const auto weight = [&](Weight which) FASTGAE_INLINE_LAMBDA { return weights[which][varies ? i : 0]; };
-                const Step<V> results = step<V>(options, rollout.clips, a[i], V::bit(open_bits, i), V::bit(skipped_bits, i), weight, traces);
+                const Step<V> results =
+                    step<V>(options, rollout.clips, a[i], V::bit(open_bits, i), V::bit(skipped_bits, i), weight, traces);
                 a[i] = results.advantages;
                 b[i] = results.traced;
             });
@@ -434,7 +436,8 @@ private:
                     using W = decltype(v);
                     typename W::Mask skipped{};
                     if constexpr (masked.value) skipped = W::zero_flags(mask + i);
-                    put<W>(masked.value, skipped, {W::load(a + i), W::load(b + i)}, W::load(values + i), i, to_advantages, to_returns);
+                    put<W>(masked.value, skipped, {W::load(a + i), W::load(b + i)}, W::load(values + i), i, to_advantages,
+                           to_returns);
                 });
             };
             mask ? put_all(std::true_type()) : put_all(std::false_type());

@@ -194,14 +194,20 @@ void general_time_major(const Kernels<Real>& kernel, const General<Real>& rollou
 // The largest of some decays; 1 where they do not all decay.
 template <class Real>
 Real largest(const View<const Real>& decays, Index steps, Index envs) {
-    Real most = 0;
-    for (Index n = 0; n < (decays.env ? envs : 1); ++n)
-        for (Index t = 0; t < (decays.step ? steps : 1); ++t) {
-            const Real decay = std::abs(*decays.at(t, n));
-            if (!(decay < 1)) return 1;
-            most = std::max(most, decay);
-        }
-    return most;
+    constexpr Index count = 16;  // chains, so that none waits for itself
+    Real most[count] = {};
+    const auto take = [&](Index i, Real decay) {
+        const Real size = std::abs(decay) < 1 ? std::abs(decay) : 1;  // NaN: 1
+        most[i] = most[i] < size ? size : most[i];
+    };
+    if (decays.step == 0) steps = 1;
+    for (Index n = 0; n < (decays.env ? envs : 1); ++n) {
+        Index t = 0;
+        for (; t + count <= steps; t += count)
+            for (Index i = 0; i < count; ++i) take(i, *decays.at(t + i, n));
+        for (; t < steps; ++t) take(0, *decays.at(t, n));
+    }
+    return *std::max_element(most, most + count);
 }
 
 template <class Real>
@@ -236,13 +242,15 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
             alignas(64) Real states[kStates * kMaxLanes] = {};
             for (Index i = 0; i < width; ++i) lanes[i] = lane_at(first + i);
             if (cut.warm_up)
-                kernel.general_lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states, scratch.memory, Store::nothing);
+                kernel.general_lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states, scratch.memory,
+                                     Store::nothing);
             for (Index i = 0; i < width; ++i)
                 if (lanes[i].origin + cut.steps == rollout.steps) start(rollout, lanes[i].env, states + i, kMaxLanes);
             const auto keep = [&](Real (Ends::*which)[kStates]) {
                 if (cut.pieces == 1) return;
                 for (Index i = 0; i < width; ++i)
-                    for (Index state = 0; state < kStates; ++state) (ends[first + i].*which)[state] = states[state * kMaxLanes + i];
+                    for (Index state = 0; state < kStates; ++state)
+                        (ends[first + i].*which)[state] = states[state * kMaxLanes + i];
             };
             keep(&Ends::started);
             kernel.general_lanes(rollout, lanes, width, 0, cut.steps, states, scratch.memory, store);
@@ -253,7 +261,8 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
 
     Index redone = 0;
     for (Index i = count - 2; i >= 0 && cut.pieces > 1; --i) {
-        if ((i + 1) % cut.pieces == 0 || std::memcmp(ends[i].started, ends[i + 1].ended, sizeof ends[i].started) == 0) continue;
+        if ((i + 1) % cut.pieces == 0) continue;  // the last of its env
+        if (std::memcmp(ends[i].started, ends[i + 1].ended, sizeof ends[i].started) == 0) continue;
         const Scratch<Real> scratch(kernel.scratch);
         const Lane lane = lane_at(i);
         alignas(64) Real states[kStates * kMaxLanes] = {};

@@ -15,8 +15,6 @@ except ModuleNotFoundError as error:
     reason = failure.read_text() if failure.is_file() else "this installation has no compiled module"
     raise ModuleNotFoundError(f"not built: {reason}", name=error.name) from error
 
-COEFFICIENTS = ("gamma", "gamma_lambda", "returns_gamma_lambda", "tail_lambda")
-
 gae_plain = _core.gae_plain
 block_sums = _core.block_sums
 rescale = _core.rescale
@@ -32,7 +30,7 @@ def targets() -> tuple[str, ...]:
 
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     if not rollout.is_plain:
-        _core.gae_general(*rollout._replace(**_floats(rollout)), num_threads, target)
+        _core.gae_general(**_with_floats(rollout), num_threads=num_threads, target=target)
         return
     _core.gae(
         rollout.rewards,
@@ -51,6 +49,8 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     )
 
 
-def _floats(rollout: Rollout) -> dict[str, Any]:
-    """The coefficients that are numbers, as Python's."""
-    return {name: float(given) for name in COEFFICIENTS if isinstance(given := getattr(rollout, name), np.floating)}
+def _with_floats(rollout: Rollout) -> dict[str, Any]:
+    """The fields of a rollout, its coefficients that are numbers as Python's."""
+    return {
+        name: float(given) if isinstance(given, np.floating) else given for name, given in rollout._asdict().items()
+    }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <type_traits>
 
 #include "kernels.hpp"
@@ -63,7 +64,9 @@ template <class Element>
 View<Element> matrix(const py::object& object, const char* name, Index steps, Index envs) {
     if (object.is_none()) return {};
     const py::array array = checked<Element>(object, name, {steps, envs});
-    return {start<Element>(array), array.strides(0) / array.itemsize(), array.strides(1) / array.itemsize()};
+    // What lies behind an axis of one element is nobody's.
+    const auto stride = [&](int axis) { return array.shape(axis) == 1 ? 1 : array.strides(axis) / array.itemsize(); };
+    return {start<Element>(array), stride(0), stride(1)};
 }
 
 template <class Element>
@@ -72,12 +75,11 @@ View<Element> row(const py::object& object, const char* name, Index envs) {
     return {start<Element>(array), 0, array.strides(0) / array.itemsize()};
 }
 
+// The arrays that every rollout has.
 template <class Real>
-Index gae_of(const py::object& rewards, const py::object& values, const py::object& next_values, const py::object& last_values,
-            const py::object& final_values, const py::object& terminated, const py::object& truncated, double gamma,
-            double gamma_lambda, const py::object& advantages, const py::object& returns, Index num_threads,
-            const Target& target) {
-    Rollout<Real> rollout;
+void take_arrays(Rollout<Real>& rollout, const py::object& rewards, const py::object& values, const py::object& next_values,
+                 const py::object& last_values, const py::object& final_values, const py::object& terminated,
+                 const py::object& truncated, const py::object& advantages, const py::object& returns) {
     rollout.steps = py::len(rewards);
     rollout.envs = py::len(last_values);
     const Index steps = rollout.steps, envs = rollout.envs;
@@ -91,6 +93,15 @@ Index gae_of(const py::object& rewards, const py::object& values, const py::obje
     rollout.advantages = matrix<Real>(advantages, "advantages", steps, envs);
     rollout.returns = matrix<Real>(returns, "returns", steps, envs);
     rollout.env_major = envs == 1 || rollout.rewards.env != 1;
+}
+
+template <class Real>
+Index gae_of(const py::object& rewards, const py::object& values, const py::object& next_values, const py::object& last_values,
+             const py::object& final_values, const py::object& terminated, const py::object& truncated, double gamma,
+             double gamma_lambda, const py::object& advantages, const py::object& returns, Index num_threads,
+             const Target& target) {
+    Rollout<Real> rollout;
+    take_arrays(rollout, rewards, values, next_values, last_values, final_values, terminated, truncated, advantages, returns);
     rollout.gamma = static_cast<Real>(gamma);
     rollout.gamma_lambda = static_cast<Real>(gamma_lambda);
 
@@ -105,6 +116,143 @@ Index gae_any(const py::object& rewards, const py::object& values, const py::obj
     const auto run = py::isinstance<py::array_t<float>>(rewards) ? gae_of<float> : gae_of<double>;
     return run(rewards, values, next_values, last_values, final_values, terminated, truncated, gamma, gamma_lambda,
                advantages, returns, num_threads, choose(target));
+}
+
+// A number becomes a view without strides.
+template <class Real>
+View<const Real> coefficients(const py::object& object, const char* name, const Rollout<Real>& rollout, Real& number) {
+    if (!PyFloat_Check(object.ptr())) return matrix<const Real>(object, name, rollout.steps, rollout.envs);
+    number = static_cast<Real>(PyFloat_AS_DOUBLE(object.ptr()));
+    return {&number, 0, 0};
+}
+
+// Where the kernels expect neighbours, there must be some.
+template <class Element>
+void check_stride(const View<Element>& view, const char* name, bool env_major, Index steps, Index envs, bool or_zero = false) {
+    const Index stride = env_major ? view.step : view.env, length = env_major ? steps : envs;
+    if (!view || length < 2 || stride == 1 || (or_zero && stride == 0)) return;
+    throw std::invalid_argument(std::string(name) + " has another layout than the rollout");
+}
+
+template <class Real>
+Index gae_general_of(const py::object& rewards, const py::object& values, const py::object& next_values,
+                     const py::object& last_values, const py::object& final_values, const py::object& terminated,
+                     const py::object& truncated, const py::object& gamma, const py::object& gamma_lambda,
+                     const py::object& advantages, const py::object& returns, const py::object& returns_gamma_lambda,
+                     const py::object& tail_lambda, const py::object& mask, bool mask_passes_values,
+                     const py::object& last_advantages, const py::object& ratios, const py::object& clips, Index num_threads,
+                     const Target& target) {
+    General<Real> rollout;
+    Real numbers[4];
+    take_arrays(rollout, rewards, values, next_values, last_values, final_values, terminated, truncated, advantages, returns);
+    const Index steps = rollout.steps, envs = rollout.envs;
+    rollout.gammas = coefficients(gamma, "gamma", rollout, numbers[0]);
+    rollout.gamma_lambdas = coefficients(gamma_lambda, "gamma_lambda", rollout, numbers[1]);
+    rollout.returns_gamma_lambdas = coefficients(returns_gamma_lambda, "returns_gamma_lambda", rollout, numbers[2]);
+    rollout.tail_lambdas = coefficients(tail_lambda, "tail_lambda", rollout, numbers[3]);
+    rollout.mask = matrix<const std::uint8_t>(mask, "mask", steps, envs);
+    rollout.mask_passes_values = mask_passes_values;
+    if (!last_advantages.is_none()) rollout.last_advantages = row<const Real>(last_advantages, "last_advantages", envs);
+    rollout.ratios = matrix<const Real>(ratios, "ratios", steps, envs);
+    if (rollout.ratios) {
+        const auto [deltas, traces, results] = clips.cast<std::tuple<Real, Real, Real>>();
+        rollout.clips = {deltas, traces, results};
+    }
+    if (!rollout.rewards || !rollout.values || !rollout.next_values || !rollout.terminated || !rollout.gammas ||
+        !rollout.gamma_lambdas)
+        throw std::invalid_argument("the rollout is incomplete");
+    const auto check = [&](const auto& view, const char* name, bool or_zero = false) {
+        check_stride(view, name, rollout.env_major, steps, envs, or_zero);
+    };
+    check(rollout.rewards, "rewards");
+    check(rollout.values, "values");
+    check_stride(rollout.next_values, "next_values", rollout.env_major, steps - 1, envs);
+    check_stride(rollout.last_values, "last_values", rollout.env_major, 1, envs);
+    check(rollout.final_values, "final_values");
+    check(rollout.terminated, "terminated");
+    check(rollout.truncated, "truncated");
+    check(rollout.advantages, "advantages");
+    check(rollout.returns, "returns");
+    check(rollout.gammas, "gamma", true);
+    check(rollout.gamma_lambdas, "gamma_lambda", true);
+    check(rollout.returns_gamma_lambdas, "returns_gamma_lambda", true);
+    check(rollout.tail_lambdas, "tail_lambda", true);
+    check(rollout.mask, "mask");
+    check(rollout.ratios, "ratios");
+
+    const py::gil_scoped_release released;
+    return gae(target, rollout, num_threads);
+}
+
+Index gae_general(const py::object& rewards, const py::object& values, const py::object& next_values,
+                  const py::object& last_values, const py::object& final_values, const py::object& terminated,
+                  const py::object& truncated, const py::object& gamma, const py::object& gamma_lambda,
+                  const py::object& advantages, const py::object& returns, const py::object& returns_gamma_lambda,
+                  const py::object& tail_lambda, const py::object& mask, bool mask_passes_values,
+                  const py::object& last_advantages, const py::object& ratios, const py::object& clips, Index num_threads,
+                  const std::optional<std::string>& target) {
+    const auto run = py::isinstance<py::array_t<float>>(rewards) ? gae_general_of<float> : gae_general_of<double>;
+    return run(rewards, values, next_values, last_values, final_values, terminated, truncated, gamma, gamma_lambda, advantages,
+               returns, returns_gamma_lambda, tail_lambda, mask, mask_passes_values, last_advantages, ratios, clips, num_threads,
+               choose(target));
+}
+
+// The matrix of moments, which also says which they are, and its mask.
+template <class Element>
+Moments<Element> moments_of(const py::object& object, const py::object& mask) {
+    const py::array array = py::reinterpret_borrow<py::array>(object);
+    Moments<Element> moments;
+    moments.steps = array.shape(0);
+    moments.envs = array.shape(1);
+    moments.matrix = matrix<Element>(object, "matrix", moments.steps, moments.envs);
+    moments.mask = matrix<const std::uint8_t>(mask, "mask", moments.steps, moments.envs);
+    moments.env_major = moments.envs == 1 || moments.matrix.env != 1;
+    check_stride(moments.matrix, "matrix", moments.env_major, moments.steps, moments.envs);
+    check_stride(moments.mask, "mask", moments.env_major, moments.steps, moments.envs);
+    return moments;
+}
+
+const double* numbers_of_envs(const py::object& object, const char* name, Index envs) {
+    const View<const double> view = row<const double>(object, name, envs);
+    check_stride(view, name, false, 1, envs);
+    return view.data;
+}
+
+void check_matrix(const py::object& object) {
+    if (!py::isinstance<py::array>(object) || py::reinterpret_borrow<py::array>(object).ndim() != 2)
+        throw std::invalid_argument("matrix must be an array of steps and envs");
+}
+
+py::array block_sums_of(const py::object& matrix, const py::object& mask, const py::object& center, Index num_threads,
+                        const std::optional<std::string>& target) {
+    check_matrix(matrix);
+    const auto sums_of = [&](auto moments) {
+        if (!center.is_none()) moments.center = numbers_of_envs(center, "center", moments.envs);
+        py::array_t<double> sums({(moments.steps + kMomentSteps - 1) / kMomentSteps, moments.envs});
+        double* const to = sums.mutable_data();
+        const Target& chosen = choose(target);
+        const py::gil_scoped_release released;
+        block_sums(chosen, moments, num_threads, to);
+        return sums;
+    };
+    if (py::isinstance<py::array_t<float>>(matrix)) return sums_of(moments_of<const float>(matrix, mask));
+    return sums_of(moments_of<const double>(matrix, mask));
+}
+
+void rescale_of(const py::object& matrix, const py::object& mask, const py::object& center, const py::object& scale,
+                Index num_threads, const std::optional<std::string>& target) {
+    check_matrix(matrix);
+    const auto run = [&](auto moments) {
+        moments.center = numbers_of_envs(center, "center", moments.envs);
+        moments.scale = numbers_of_envs(scale, "scale", moments.envs);
+        const Target& chosen = choose(target);
+        const py::gil_scoped_release released;
+        rescale(chosen, moments, num_threads);
+    };
+    if (py::isinstance<py::array_t<float>>(matrix))
+        run(moments_of<float>(matrix, mask));
+    else
+        run(moments_of<double>(matrix, mask));
 }
 
 // Plain arrays: NumPy's own type, native and aligned. Anything else has no type and is declined.
@@ -210,6 +358,18 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
                py::arg("gamma_lambda"), py::arg("advantages").none(true), py::arg("returns").none(true), py::arg("num_threads"),
                py::arg("target").none(true), "Fill advantages and returns of one canonical rollout. Returns how many steps of a long trajectory, cut into pieces "
                "to run side by side, had to be redone to get the sequential bits.");
+    module.def("gae_general", gae_general, "The same of one with options, in the order in which a Rollout has them.",
+               py::arg("rewards"), py::arg("values"), py::arg("next_values"), py::arg("last_values"),
+               py::arg("final_values").none(true), py::arg("terminated"), py::arg("truncated").none(true), py::arg("gamma"),
+               py::arg("gamma_lambda"), py::arg("advantages").none(true), py::arg("returns").none(true),
+               py::arg("returns_gamma_lambda").none(true), py::arg("tail_lambda").none(true), py::arg("mask").none(true),
+               py::arg("mask_passes_values"), py::arg("last_advantages").none(true), py::arg("ratios").none(true),
+               py::arg("clips").none(true), py::arg("num_threads"), py::arg("target").none(true));
+    module.def("block_sums", block_sums_of, "(blocks, N), float64: sums of the existing steps, or of (x - center)^2.",
+               py::arg("matrix"), py::arg("mask").none(true), py::arg("center").none(true), py::arg("num_threads"),
+               py::arg("target").none(true));
+    module.def("rescale", rescale_of, "x = (x - center) scale, in place.", py::arg("matrix"), py::arg("mask").none(true),
+               py::arg("center"), py::arg("scale"), py::arg("num_threads"), py::arg("target").none(true));
     module.def("gae_plain", gae_plain,
                "The short cut for plain arrays: what fastgae.gae returns, or None where only the long way will do.");
 }

@@ -49,6 +49,44 @@ struct Rollout {
     View<Real> advantages, returns;                  // either may be missing
 };
 
+// What V-trace clips importance ratios to: in deltas, in traces and in its advantages.
+template <class Real>
+struct Clips {
+    Real deltas, traces, advantages;
+};
+
+// A rollout with options. Its coefficients are views in place of the numbers of Rollout: without strides where they are
+// numbers after all, and with a stride of 1 or 0 where other views have 1.
+template <class Real>
+struct General : Rollout<Real> {
+    View<const Real> gammas, gamma_lambdas;
+    View<const Real> returns_gamma_lambdas;  // optional: of a second recursion, for returns
+    View<const Real> tail_lambdas;           // optional: tail-normalized
+    View<const std::uint8_t> mask;           // optional: the steps that exist
+    bool mask_passes_values = false;         // V' of a step before skipped ones is V of the next that exists
+    View<const Real> last_advantages;        // optional: A_T, one row
+    View<const Real> ratios;                 // optional: V-trace,
+    Clips<Real> clips{};                     // with these
+};
+
+// What the recursion with options takes from one step to the one before it: V', A (or, tail-normalized, G), D, and A of the
+// second recursion.
+enum State { kNextValue, kTrace, kStepsLeft, kReturnsTrace, kStates };
+
+// Steps whose sum is one number: part of what is computed, and the same as in the contract of the backends.
+constexpr Index kMomentSteps = 128;
+
+// What is normalized: T x N numbers, the steps that exist, and a number of each env.
+template <class Element>
+struct Moments {
+    Index steps = 0, envs = 0;
+    bool env_major = false;
+    View<Element> matrix;
+    View<const std::uint8_t> mask;    // optional
+    const double* center = nullptr;  // optional for sums
+    const double* scale = nullptr;   // for rescaling only
+};
+
 // Steps are cut at multiples of this, and no target runs more lanes at once than that.
 constexpr Index kBlockSteps = 16;
 constexpr Index kMaxLanes = 32;
@@ -65,12 +103,23 @@ template <class Real>
 struct Kernels {
     // Lanes that one call of `lanes` runs at most.
     Index width;
+    // Numbers that the kernels for options work on.
+    Index scratch;
     // Time-major: all steps of the envs [first, last). carry: one number per env of the span; finals: as many, where the
     // final values are sparse.
     void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
     // Env-major: the steps [bottom, top) of up to `width` lanes, from A_top in carry to A_bottom in carry.
     // bottom and top are multiples of kBlockSteps; carry is aligned to 64 bytes and has room for `width` lanes.
     void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Store);
+    // The same with options. states: kStates rows of one number per env of the rollout, from that of `first` on, or of
+    // kMaxLanes numbers; scratch: `scratch` numbers of a thread's own. An origin may be negative: there is nothing before 0.
+    void (*general_rows)(const General<Real>&, Index first, Index last, Real* states, Real* scratch, Store);
+    void (*general_lanes)(const General<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
+                          Real* scratch, Store);
+    // Sums of kMomentSteps steps to (blocks, N) numbers, and x = (x - center) scale. Of the envs [first, last), or, where
+    // env-major, of the blocks, counted from 0.
+    void (*block_sums)(const Moments<const Real>&, Index first, Index last, double* sums);
+    void (*rescale)(const Moments<Real>&, Index first, Index last);
     // After the last of them in a thread: what was streamed is there for all to see.
     void (*finish)(Store);
 };

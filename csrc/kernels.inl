@@ -3,21 +3,8 @@
 #include "recursion.inl"
 #include "rows.inl"
 #include "lanes.inl"
-
-// Calls run with the type that says which inputs, or which outputs, there are.
-template <class Real, class Run>
-auto with_inputs(const Rollout<Real>& rollout, const Run& run) {
-    if (!rollout.truncated) return run(Inputs<false, false>{});
-    if (!rollout.final_values && !rollout.sparse_finals) return run(Inputs<true, false>{});
-    return run(Inputs<true, true>{});
-}
-
-template <class Real, class Run>
-auto with_outputs(const Rollout<Real>& rollout, const Run& run) {
-    if (!rollout.returns) return run(Outputs<true, false>{});
-    if (!rollout.advantages) return run(Outputs<false, true>{});
-    return run(Outputs<true, true>{});
-}
+#include "general.inl"
+#include "moments.inl"
 
 template <class Real>
 void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals, Store store) {
@@ -47,4 +34,8 @@ void finish(Store store) {
 }
 
 template <class Real>
-constexpr Kernels<Real> kernels = {Tile<Real>::lanes, rows<Real>, lanes<Real>, finish<Real>};
+constexpr Kernels<Real> kernels = {Tile<Real>::lanes,  kScratch<Real>,
+                                   rows<Real>,         lanes<Real>,
+                                   general_rows<Real>, general_lanes<Real>,
+                                   block_sums<Real>,   rescale<Real>,
+                                   finish<Real>};

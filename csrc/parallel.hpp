@@ -84,8 +84,8 @@ struct Cut {
 
 // The cut that takes the fewest steps of the tile kernel one after the other.
 template <class Real>
-Cut best_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
-    const Index warm_up = rounded_up(warm_up_steps(rollout.gamma_lambda), kBlockSteps);
+Cut best_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index warm_up, Index num_threads) {
+    warm_up = rounded_up(warm_up, kBlockSteps);
     const auto cost = [&](const Cut& cut) {
         const Index batches = rounded_up(rollout.envs * cut.pieces, kernel.width) / kernel.width;
         return rounded_up(batches, num_threads) / num_threads * (cut.steps + cut.warm_up);
@@ -146,7 +146,7 @@ Index settle(const Rollout<Real>& rollout, const Cut& cut, const Real* started, 
 
 template <class Real>
 Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
-    const Cut cut = best_cut(kernel, rollout, num_threads);
+    const Cut cut = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), num_threads);
     const Index count = rollout.envs * cut.pieces;
     std::vector<Real> carries(cut.pieces > 1 ? 2 * count : 0);
     Real *started = carries.data(), *ended = started + count;
@@ -172,6 +172,112 @@ Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
     return settle(rollout, cut, started, ended);
 }
 
+// The state before the last step of an env.
+template <class Real>
+void start(const General<Real>& rollout, Index env, Real* states, Index apart) {
+    for (Index state = 0; state < kStates; ++state) states[state * apart] = 0;
+    if (rollout.last_advantages && !rollout.tail_lambdas) states[kTrace * apart] = *rollout.last_advantages.at(0, env);
+}
+
+template <class Real>
+void general_time_major(const Kernels<Real>& kernel, const General<Real>& rollout, Index num_threads, Store store) {
+    const Scratch<Real> states(kStates * rollout.envs);
+    for (Index n = 0; n < rollout.envs; ++n) start(rollout, n, states.memory + n, rollout.envs);
+    spread(rollout.envs, 64, num_threads, [&](Index first, Index last) {
+        const Scratch<Real> scratch(kernel.scratch);
+        for (Index n = first; n < last; n += kSweepColumns)
+            kernel.general_rows(rollout, n, std::min(n + kSweepColumns, last), states.memory + n, scratch.memory, store);
+        kernel.finish(store);
+    });
+}
+
+// The largest of some decays; 1 where they do not all decay.
+template <class Real>
+Real largest(const View<const Real>& decays, Index steps, Index envs) {
+    constexpr Index count = 16;  // chains, so that none waits for itself
+    Real most[count] = {};
+    const auto take = [&](Index i, Real decay) {
+        const Real size = std::abs(decay) < 1 ? std::abs(decay) : 1;  // NaN: 1
+        most[i] = most[i] < size ? size : most[i];
+    };
+    if (decays.step == 0) steps = 1;
+    for (Index n = 0; n < (decays.env ? envs : 1); ++n) {
+        Index t = 0;
+        for (; t + count <= steps; t += count)
+            for (Index i = 0; i < count; ++i) take(i, *decays.at(t + i, n));
+        for (; t < steps; ++t) take(0, *decays.at(t, n));
+    }
+    return *std::max_element(most, most + count);
+}
+
+template <class Real>
+Index warm_up_steps(const General<Real>& rollout) {
+    const auto of = [&](const View<const Real>& decays, Real clip) {
+        return decays ? warm_up_steps(std::min(Real(1), clip * largest(decays, rollout.steps, rollout.envs))) : 0;
+    };
+    const Index first = of(rollout.gamma_lambdas, rollout.ratios ? rollout.clips.traces : 1);
+    // G is right some steps after D is.
+    return std::max(first + of(rollout.tail_lambdas, 1), of(rollout.returns_gamma_lambdas, 1));
+}
+
+// As for plain rollouts, in pieces that are counted from the end, and redone whole where they began with another state.
+template <class Real>
+Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollout, Index num_threads, Store store) {
+    const bool few = rollout.envs < 2 * kernel.width * num_threads;
+    const Cut cut = best_cut(kernel, rollout, few ? warm_up_steps(rollout) : rollout.steps, num_threads);
+    const Index count = rollout.envs * cut.pieces;
+    struct Ends {
+        Real started[kStates], ended[kStates];
+    };
+    std::vector<Ends> ends(cut.pieces > 1 ? count : 0);
+    const auto lane_at = [&](Index i) {
+        return Lane{i / cut.pieces, rollout.steps - (cut.pieces - i % cut.pieces) * cut.steps};
+    };
+
+    spread(count, kernel.width, num_threads, [&](Index first, Index last) {
+        const Scratch<Real> scratch(kernel.scratch);
+        for (; first < last; first += kernel.width) {
+            const Index width = std::min(kernel.width, last - first);
+            Lane lanes[kMaxLanes];
+            alignas(64) Real states[kStates * kMaxLanes] = {};
+            for (Index i = 0; i < width; ++i) lanes[i] = lane_at(first + i);
+            if (cut.warm_up)
+                kernel.general_lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states, scratch.memory,
+                                     Store::nothing);
+            for (Index i = 0; i < width; ++i)
+                if (lanes[i].origin + cut.steps == rollout.steps) start(rollout, lanes[i].env, states + i, kMaxLanes);
+            const auto keep = [&](Real (Ends::*which)[kStates]) {
+                if (cut.pieces == 1) return;
+                for (Index i = 0; i < width; ++i)
+                    for (Index state = 0; state < kStates; ++state)
+                        (ends[first + i].*which)[state] = states[state * kMaxLanes + i];
+            };
+            keep(&Ends::started);
+            kernel.general_lanes(rollout, lanes, width, 0, cut.steps, states, scratch.memory, store);
+            keep(&Ends::ended);
+        }
+        kernel.finish(store);
+    });
+
+    Index redone = 0;
+    for (Index i = count - 2; i >= 0 && cut.pieces > 1; --i) {
+        if ((i + 1) % cut.pieces == 0) continue;  // the last of its env
+        if (std::memcmp(ends[i].started, ends[i + 1].ended, sizeof ends[i].started) == 0) continue;
+        const Scratch<Real> scratch(kernel.scratch);
+        const Lane lane = lane_at(i);
+        alignas(64) Real states[kStates * kMaxLanes] = {};
+        for (Index state = 0; state < kStates; ++state) states[state * kMaxLanes] = ends[i + 1].ended[state];
+        kernel.general_lanes(rollout, &lane, 1, 0, cut.steps, states, scratch.memory, Store::cached);
+        for (Index state = 0; state < kStates; ++state) ends[i].ended[state] = states[state * kMaxLanes];
+        redone += cut.steps;
+    }
+    return redone;
+}
+
+inline Index useful_threads(Index num_threads, Index steps, Index envs) {
+    return std::max<Index>(1, std::min(num_threads, steps * envs / kStepsPerThread));
+}
+
 template <class Real>
 bool worth_threads(const Rollout<Real>& rollout) {
     return rollout.steps * rollout.envs >= 2 * kStepsPerThread;
@@ -182,7 +288,7 @@ bool worth_threads(const Rollout<Real>& rollout) {
 template <class Real>
 Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads, Store store) {
     const Kernels<Real>& kernel = kernels(target, Real());
-    const Index threads = std::max<Index>(1, std::min(num_threads, rollout.steps * rollout.envs / kStepsPerThread));
+    const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
     if (rollout.env_major) return gae_env_major(kernel, rollout, threads, store);
     gae_time_major(kernel, rollout, threads, store);
     return 0;
@@ -191,6 +297,42 @@ Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads,
 template <class Real>
 Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads) {
     return gae(target, rollout, num_threads, store_of(rollout));
+}
+
+// The same with options.
+template <class Real>
+Index gae(const Target& target, const General<Real>& rollout, Index num_threads, Store store) {
+    const Kernels<Real>& kernel = kernels(target, Real());
+    const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
+    if (rollout.env_major) return general_env_major(kernel, rollout, threads, store);
+    general_time_major(kernel, rollout, threads, store);
+    return 0;
+}
+
+template <class Real>
+Index gae(const Target& target, const General<Real>& rollout, Index num_threads) {
+    return gae(target, rollout, num_threads, store_of(rollout));
+}
+
+// Calls work(first, last) on spans of what the kernels of moments count.
+template <class Element, class Work>
+void spread_moments(const Moments<Element>& moments, Index num_threads, const Work& work) {
+    const Index threads = useful_threads(num_threads, moments.steps, moments.envs);
+    const Index blocks = (moments.steps + kMomentSteps - 1) / kMomentSteps;
+    if (!moments.env_major) return spread(moments.envs, 64, threads, work);
+    spread(moments.envs * blocks, 64, threads, work);
+}
+
+template <class Real>
+void block_sums(const Target& target, const Moments<const Real>& moments, Index num_threads, double* sums) {
+    const auto run = kernels(target, Real()).block_sums;
+    spread_moments(moments, num_threads, [&](Index first, Index last) { run(moments, first, last, sums); });
+}
+
+template <class Real>
+void rescale(const Target& target, const Moments<Real>& moments, Index num_threads) {
+    const auto run = kernels(target, Real()).rescale;
+    spread_moments(moments, num_threads, [&](Index first, Index last) { run(moments, first, last); });
 }
 
 }  // namespace fastgae

@@ -19,6 +19,21 @@ struct Outputs {
     static constexpr bool advantages = has_advantages, returns = has_returns;
 };
 
+// Calls run with the type that says which inputs, or which outputs, there are.
+template <class Real, class Run>
+auto with_inputs(const Rollout<Real>& rollout, const Run& run) {
+    if (!rollout.truncated) return run(Inputs<false, false>{});
+    if (!rollout.final_values && !rollout.sparse_finals) return run(Inputs<true, false>{});
+    return run(Inputs<true, true>{});
+}
+
+template <class Real, class Run>
+auto with_outputs(const Rollout<Real>& rollout, const Run& run) {
+    if (!rollout.returns) return run(Outputs<true, false>{});
+    if (!rollout.advantages) return run(Outputs<false, true>{});
+    return run(Outputs<true, true>{});
+}
+
 // Where a run of steps or envs begins in every array.
 template <class Real>
 struct Pointers {

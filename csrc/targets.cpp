@@ -24,8 +24,10 @@
 
 #if defined(__GNUC__)
 #define FASTGAE_INLINE __attribute__((always_inline)) inline
+#define FASTGAE_INLINE_LAMBDA __attribute__((always_inline))
 #else
 #define FASTGAE_INLINE __forceinline
+#define FASTGAE_INLINE_LAMBDA
 #endif
 
 // GCC's own AVX-512 intrinsics start from a deliberately undefined register, and GCC warns of it.

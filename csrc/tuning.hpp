@@ -24,6 +24,10 @@ constexpr Index kSweepColumns = 16384;
 // Rows of few envs whose results wait together. 65536 x 4: 0.98, 0.92, 0.75 G steps/s with 16, 64,
 // 256.
 constexpr Index kNarrowRows = 16;
+// Numbers of a row that a time-major sweep with options takes at once, so that rows made of one weight stay in L1.
+constexpr Index kGeneralNumbers = 1024;
+// Bytes of each of the up to three tiles of the env-major sweep with options: half of a plain one's, to fit into L2 together.
+constexpr Index kGeneralBytes = 32 * 1024;
 // Steps that pay for a thread, which takes about 16 us to spawn and join.
 constexpr Index kStepsPerThread = 128 * 1024;
 

@@ -14,6 +14,7 @@ struct Vector<float> {
     static void stream(float* to, Type x) { _mm256_stream_ps(to, x); }
     static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm256_set1_ps(x); }
+    static Type smaller(Type a, Type b) { return _mm256_min_ps(a, b); }  // b where either is NaN
 
     static Mask zero_flags(const std::uint8_t* flags) {
         const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(flags)));
@@ -58,10 +59,13 @@ struct Vector<double> {
     static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const double* from) { return _mm256_loadu_pd(from); }
+    static Type load(const float* from) { return _mm256_cvtps_pd(_mm_loadu_ps(from)); }
     static void store(double* to, Type x) { _mm256_storeu_pd(to, x); }
+    static void store(float* to, Type x) { _mm_storeu_ps(to, _mm256_cvtpd_ps(x)); }
     static void stream(double* to, Type x) { _mm256_stream_pd(to, x); }
     static void fence() { _mm_sfence(); }
     static Type all(double x) { return _mm256_set1_pd(x); }
+    static Type smaller(Type a, Type b) { return _mm256_min_pd(a, b); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         std::int32_t four;

@@ -14,6 +14,7 @@ struct Vector<float> {
     static void stream(float* to, Type x) { _mm512_stream_ps(to, x); }
     static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm512_set1_ps(x); }
+    static Type smaller(Type a, Type b) { return _mm512_min_ps(a, b); }  // b where either is NaN
 
     static Mask zero_flags(const std::uint8_t* flags) {
         const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(flags));
@@ -64,10 +65,13 @@ struct Vector<double> {
     static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const double* from) { return _mm512_loadu_pd(from); }
+    static Type load(const float* from) { return _mm512_cvtps_pd(_mm256_loadu_ps(from)); }
     static void store(double* to, Type x) { _mm512_storeu_pd(to, x); }
+    static void store(float* to, Type x) { _mm256_storeu_ps(to, _mm512_cvtpd_ps(x)); }
     static void stream(double* to, Type x) { _mm512_stream_pd(to, x); }
     static void fence() { _mm_sfence(); }
     static Type all(double x) { return _mm512_set1_pd(x); }
+    static Type smaller(Type a, Type b) { return _mm512_min_pd(a, b); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(flags));

@@ -9,11 +9,18 @@ struct Single {
     using Bits = std::conditional_t<sizeof(Real) == sizeof(std::int32_t), std::int32_t, std::int64_t>;
     static constexpr Bits all_bits = 1;
 
-    static Type load(const Real* from) { return *from; }
-    static void store(Real* to, Type x) { *to = x; }
+    template <class Stored>
+    static Type load(const Stored* from) {
+        return *from;
+    }
+    template <class Stored>
+    static void store(Stored* to, Type x) {
+        *to = static_cast<Stored>(x);
+    }
     static void stream(Real* to, Type x) { *to = x; }
     static void fence() {}
     static Type all(Real x) { return x; }
+    static Type smaller(Type a, Type b) { return a < b ? a : b; }
 
     static Mask zero_flags(const std::uint8_t* flags) { return *flags == 0; }
     static Mask both(Mask a, Mask b) { return a && b; }

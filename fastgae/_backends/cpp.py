@@ -1,6 +1,9 @@
 """The compiled kernels: one loop body, several CPU targets, chosen at run time."""
 
 from importlib import resources
+from typing import Any
+
+import numpy as np
 
 from fastgae._canonical import Rollout
 
@@ -13,6 +16,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"not built: {reason}", name=error.name) from error
 
 gae_plain = _core.gae_plain
+block_sums = _core.block_sums
+rescale = _core.rescale
 
 
 def version() -> str:
@@ -24,6 +29,9 @@ def targets() -> tuple[str, ...]:
 
 
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
+    if not rollout.is_plain:
+        _core.gae_general(**_with_floats(rollout), num_threads=num_threads, target=target)
+        return
     _core.gae(
         rollout.rewards,
         rollout.values,
@@ -39,3 +47,10 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
         num_threads,
         target,
     )
+
+
+def _with_floats(rollout: Rollout) -> dict[str, Any]:
+    """The fields of a rollout, its coefficients that are numbers as Python's."""
+    return {
+        name: float(given) if isinstance(given, np.floating) else given for name, given in rollout._asdict().items()
+    }

@@ -1,4 +1,4 @@
-// Runs the kernels without Python: every target, dtype, layout, flag, output and number of threads, on heap blocks of exactly
+// Runs the kernels without Python: every target, dtype, layout, option, output and number of threads, on heap blocks of exactly
 // the size that the views cover, and compares with a scalar loop bit for bit. Meant to be built under sanitizers.
 #include <cmath>
 #include <cstdio>
@@ -181,9 +181,154 @@ void check(const fastgae::Target& target, const Problem& problem) {
     }
 }
 
+// A rollout with options, drawn at random, against a scalar loop over each env.
+template <class Real>
+void check_general(const fastgae::Target& target, const Problem& problem) {
+    const Index steps = problem.steps, envs = problem.envs;
+    const bool env_major = problem.env_major;
+    special_numbers = below(2) == 0;
+    const auto real = [](Index, Index) { return number<Real>(); };
+    const auto decay = [](Index, Index) { return Real(below(100)) / 100; };
+    const auto matrix = [&](auto make) {
+        Matrix<Real> result(steps, envs, env_major);
+        result.fill(make);
+        return result;
+    };
+    const auto flag = [&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); };
+    const Matrix<Real> rewards = matrix(real), values = matrix(real), finals = matrix(real), ratios = matrix(real);
+    const Matrix<Real> gammas = matrix(decay), decays = matrix(decay), seconds = matrix(decay), tails = matrix(decay);
+    const auto poison = [](Index, Index) { return std::numeric_limits<Real>::signaling_NaN(); };
+    Matrix<Real> next_values(steps - 1, envs, env_major), last_values(1, envs, false), later(1, envs, false);
+    next_values.fill(real);
+    last_values.fill(real);
+    later.fill(real);
+    Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major), mask(steps, envs, env_major);
+    terminated.fill(flag);
+    truncated.fill(flag);
+    const Index existing = below(4);
+    mask.fill([&](Index, Index) { return std::uint8_t(below(4) <= existing); });
+    Matrix<Real> advantages = matrix(poison), returns = matrix(poison);
+
+    const Real single = Real(0.95);
+    const auto weights = [&](const Matrix<Real>& all) -> View<const Real> {
+        const Index kind = below(4);
+        if (kind == 0) return {&single, 0, 0};
+        if (kind == 1) return {all.view.data, all.view.step, 0};  // one for each step
+        if (kind == 2) return {all.view.data, 0, all.view.env};   // one for each env
+        return all.read();
+    };
+    fastgae::General<Real> rollout;
+    rollout.steps = steps;
+    rollout.envs = envs;
+    rollout.env_major = env_major;
+    rollout.rewards = rewards.read();
+    rollout.values = values.read();
+    rollout.next_values = next_values.read();
+    rollout.last_values = last_values.read();
+    rollout.terminated = terminated.read();
+    if (problem.truncated) rollout.truncated = truncated.read();
+    if (problem.truncated && problem.final_values) rollout.final_values = finals.read();
+    if (problem.advantages) rollout.advantages = advantages.view;
+    if (problem.returns) rollout.returns = returns.view;
+    rollout.gammas = weights(gammas);
+    rollout.gamma_lambdas = weights(decays);
+    const Index form = below(4);
+    if (form == 1 || below(8) == 0) rollout.returns_gamma_lambdas = weights(seconds);
+    if (form == 2) rollout.tail_lambdas = weights(tails);
+    if (form == 3) rollout.ratios = ratios.read(), rollout.clips = {Real(1), Real(0.9), Real(1.5)};
+    if (below(2)) rollout.mask = mask.read(), rollout.mask_passes_values = below(2);
+    if (form != 2 && below(2)) rollout.last_advantages = later.read();
+    fastgae::gae(target, rollout, problem.num_threads, below(2) ? fastgae::Store::cached : fastgae::Store::streamed);
+
+    const auto clipped = [](Real ratio, Real clip) { return clip < ratio ? clip : ratio; };
+    for (Index n = 0; n < envs; ++n) {
+        Real next = 0, trace = rollout.last_advantages ? *later.view.at(0, n) : 0, left = 0, second = 0;
+        for (Index t = steps - 1; t >= 0; --t) {
+            const bool ended = *terminated.view.at(t, n) != 0, cut = problem.truncated && *truncated.view.at(t, n) != 0;
+            const bool exists = !rollout.mask || *mask.view.at(t, n);
+            const bool follows = !rollout.mask_passes_values || t == steps - 1 || *mask.view.at(t + 1, n);
+            if (follows) next = t == steps - 1 ? *last_values.view.at(0, n) : *next_values.view.at(t, n);
+            const Real value = *values.view.at(t, n), gl = *rollout.gamma_lambdas.at(t, n);
+            Real delta = *rewards.view.at(t, n);
+            if (!ended) delta = delta + *rollout.gammas.at(t, n) * (cut && rollout.final_values ? *finals.view.at(t, n) : next);
+            delta = delta - value;
+            const auto traced = [&](Real term, Real factor, Real y) { return ended || cut ? term : term + factor * y; };
+            Real a = traced(delta, gl, trace), r = a;
+            if (exists && form == 2) {
+                left = traced(1, *rollout.tail_lambdas.at(t, n), left);
+                trace = traced(left * delta, gl, trace);
+                a = r = trace / left;
+            } else if (exists && form == 3) {
+                const Real ratio = *ratios.view.at(t, n);
+                a = a * clipped(ratio, rollout.clips.advantages);
+                r = trace = traced(clipped(ratio, rollout.clips.deltas) * delta, clipped(ratio, rollout.clips.traces) * gl, trace);
+            } else if (exists) {
+                trace = a;
+            }
+            if (exists && rollout.returns_gamma_lambdas) r = second = traced(delta, *rollout.returns_gamma_lambdas.at(t, n), second);
+            const bool right = (!problem.advantages || same(*advantages.view.at(t, n), exists ? a : 0)) &&
+                               (!problem.returns || same(*returns.view.at(t, n), exists ? r + value : value));
+            if (!right) {
+                std::printf("%s f%zu with options: form %td steps %td envs %td env_major %d truncated %d mask %d threads %td: wrong "
+                            "at t %td n %td\n",
+                            target.name, 8 * sizeof(Real), form, steps, envs, env_major, problem.truncated, bool(rollout.mask),
+                            problem.num_threads, t, n);
+                std::exit(1);
+            }
+        }
+    }
+}
+
+// Sums and rescaling of one matrix, against loops over each env.
+template <class Real>
+void check_moments(const fastgae::Target& target, const Problem& problem) {
+    const Index steps = problem.steps, envs = problem.envs, blocks = (steps + fastgae::kMomentSteps - 1) / fastgae::kMomentSteps;
+    special_numbers = below(2) == 0;
+    Matrix<Real> matrix(steps, envs, problem.env_major);
+    Matrix<std::uint8_t> mask(steps, envs, problem.env_major);
+    matrix.fill([](Index, Index) { return number<Real>(); });
+    mask.fill([](Index, Index) { return std::uint8_t(below(4) != 0); });
+    std::vector<double> center(envs), scale(envs), sums(blocks * envs);
+    for (Index n = 0; n < envs; ++n) center[n] = number<double>(), scale[n] = number<double>();
+    const bool masked = below(2), centered = below(2);
+    const View<const std::uint8_t> exists = masked ? mask.read() : View<const std::uint8_t>();
+    const fastgae::Moments<const Real> of = {steps,  envs, problem.env_major, matrix.read(), exists, centered ? center.data() : nullptr,
+                                             nullptr};
+    fastgae::block_sums(target, of, problem.num_threads, sums.data());
+    std::vector<Real> expected;
+    bool right = true;
+    for (Index n = 0; n < envs; ++n) {
+        double sum = 0;
+        for (Index t = 0; t < steps; ++t) {
+            const Real x = *matrix.view.at(t, n);
+            const double term = centered ? (x - center[n]) * (x - center[n]) : x;
+            if (t % fastgae::kMomentSteps == 0) sum = 0;
+            if (!masked || *mask.view.at(t, n)) sum += term;
+            if (t + 1 == steps || (t + 1) % fastgae::kMomentSteps == 0)
+                right = right && same(sums[t / fastgae::kMomentSteps * envs + n], sum);
+            expected.push_back(!masked || *mask.view.at(t, n) ? static_cast<Real>((x - center[n]) * scale[n]) : x);
+        }
+    }
+    const fastgae::Moments<Real> all = {steps, envs, problem.env_major, matrix.view, exists, center.data(), scale.data()};
+    fastgae::rescale(target, all, problem.num_threads);
+    for (Index n = 0; n < envs; ++n)
+        for (Index t = 0; t < steps; ++t) right = right && same(*matrix.view.at(t, n), expected[n * steps + t]);
+    if (right) return;
+    std::printf("%s f%zu moments: steps %td envs %td env_major %d mask %d center %d: wrong\n", target.name, 8 * sizeof(Real), steps,
+                envs, problem.env_major, masked, centered);
+    std::exit(1);
+}
+
+template <class Real>
+void check_all(const fastgae::Target& target, const Problem& problem) {
+    check<Real>(target, problem);
+    check_general<Real>(target, problem);
+    check_moments<Real>(target, problem);
+}
+
 void check_both(const fastgae::Target& target, const Problem& problem) {
-    check<float>(target, problem);
-    check<double>(target, problem);
+    check_all<float>(target, problem);
+    check_all<double>(target, problem);
 }
 
 Problem random_problem(Index steps, Index envs, Index num_threads) {
@@ -210,7 +355,7 @@ int main(int argc, char** argv) {
                 const Index envs = (env_major ? 3 : 65) * num_threads;
                 Problem problem = random_problem(area / envs + 1, envs, num_threads);
                 problem.env_major = env_major;
-                env_major == (num_threads == 3) ? check<float>(*target, problem) : check<double>(*target, problem);
+                env_major == (num_threads == 3) ? check_all<float>(*target, problem) : check_all<double>(*target, problem);
             }
         }
         std::printf("%s: right\n", target->name);

@@ -116,7 +116,7 @@ def td_lambda_return_estimate(
     rewards, ended = numpy_of(reward), numpy_of(done if terminated is None else terminated)
     following = np.where(ended, 0, numpy_of(next_state_value)).astype(rewards.dtype, copy=False)
     discount = np.asarray(_coefficient(gamma), rewards.dtype)
-    trace = np.where(numpy_of(done), 0, np.asarray(_coefficient(lmbda), rewards.dtype))
+    trace = np.where(numpy_of(done), 0, _coefficient(lmbda)).astype(rewards.dtype, copy=False)
     returns = reverse_scan(
         rewards + discount * ((1 - trace) * following),
         discount * trace,

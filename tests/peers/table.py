@@ -16,6 +16,9 @@ Each line is one call of a library's own function and of the one in `fastgae.com
 Written by `python tests/peers/table.py`; `pytest tests/peers` asserts the claims. Differences are absolute; a claimed
 one is relative to the largest number of the result.
 
+CleanRL, Spinning Up and GAE-Paper2Code are no packages, and PufferLib does not build without its own downloads and CUDA's
+headers: for them, the recursions written out in `tests/compat` are what there is.
+
 | package | function | largest difference | equal bits | claimed |
 |---|---|---|---|---|
 """

@@ -14,10 +14,10 @@ HEAD = """# fastgae.compat beside the libraries themselves
 
 Each line is one call of a library's own function and of the one in `fastgae.compat`, on the same random rollouts.
 Written by `python tests/peers/table.py`; `pytest tests/peers` asserts the claims. Differences are absolute; a claimed
-one is relative to the largest number of the result.
+one is relative to the largest number of the result. Unequal bits with a difference of 0 are a zero of another sign.
 
-CleanRL, Spinning Up and GAE-Paper2Code are no packages, and PufferLib does not build without its own downloads and CUDA's
-headers: for them, the recursions written out in `tests/compat` are what there is.
+CleanRL, Spinning Up and GAE-Paper2Code are no packages, and PufferLib does not build without its own downloads and
+CUDA's headers: for them, the recursions written out in `tests/compat` are what there is.
 
 | package | function | largest difference | equal bits | claimed |
 |---|---|---|---|---|

@@ -1,4 +1,7 @@
 """One module for each library: its function, with its own signature and its exact results, computed by fastgae.
 
 The library itself is not imported. Tensors come in and go out where the library's function takes and gives them.
+
+What a docstring calls the same bits leaves two things out, for a gate of fastgae selects where most libraries multiply
+by 0: NaN and infinity behind a closed gate have no effect, and a zero may have another sign.
 """

@@ -1,0 +1,65 @@
+"""labml's annotated PPO."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import Array
+from fastgae.estimators.gae import gae
+
+
+class GAE:
+    r"""``labml_nn.rl.ppo.gae.GAE``: advantages of ``n_workers`` rows of ``worker_steps`` steps.
+
+    ::
+
+        delta_t = (r_t + gamma V_{t+1}) - V_t      the bootstrap only where not done_t
+        A_t     = delta_t + gamma lambda A_{t+1}   the second term only where not done_t
+
+    Direct flags, time along the last axis. Truncation is termination (policy a).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgae.compat.labml import GAE
+    >>> gae = GAE(n_workers=1, worker_steps=3, gamma=0.5, lambda_=1.0)
+    >>> gae(np.array([[0, 1, 0]], bool), np.ones((1, 3), np.float32), np.zeros((1, 4), np.float32))
+    array([[1.5, 1. , 1. ]], dtype=float32)
+    """
+
+    def __init__(self, n_workers: int, worker_steps: int, gamma: float, lambda_: float) -> None:
+        self.n_workers = n_workers
+        self.worker_steps = worker_steps
+        self.gamma = gamma
+        self.lambda_ = lambda_
+
+    def __call__(self, done: ArrayLike, rewards: ArrayLike, values: ArrayLike) -> Array:
+        """Advantages, float32, of shape (n_workers, worker_steps).
+
+        They are labml's bits. As there, NumPy's promotion of ``1.0 - done`` decides what they are computed in: flags
+        that are bool or integers make it float64, and float32 flags leave float32 numbers as they are.
+
+        Parameters
+        ----------
+        done : array of shape (n_workers, worker_steps); bool, or numbers that are 0 or 1
+        rewards : array of shape (n_workers, worker_steps)
+        values : array of shape (n_workers, worker_steps + 1)
+            The last column is V of the state after the last step.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As ``fastgae.gae``, and ValueError where ``rewards`` has not the shape that the constructor was told.
+        """
+        flags, reward, value = np.asarray(done), np.asarray(rewards), np.asarray(values)
+        if reward.shape != (self.n_workers, self.worker_steps):
+            raise ValueError(f"rewards has shape {reward.shape}; expected {(self.n_workers, self.worker_steps)}")
+        working = np.result_type(reward, value, np.float32 if flags.dtype == np.float32 else np.float64)
+        result = gae(
+            reward.astype(working, copy=False),
+            value.astype(working, copy=False),
+            flags,
+            gamma=self.gamma,
+            gae_lambda=self.lambda_,
+            time_axis=1,
+        )
+        return result.advantages.astype(np.float32, copy=False)

@@ -1,0 +1,132 @@
+r"""RLax: estimators of one trajectory, arrays of shape (T,).
+
+Names are RLax's: ``r_t`` and ``discount_t`` of step t, ``v_tm1`` = V of the state before it, ``v_t`` = V' after it. An
+episode ends where ``discount_t`` is 0; there is no other flag, and truncation is what the caller makes of it. Arrays of
+JAX come back as arrays of JAX, and carry no gradients: ``stop_target_gradients`` is taken and changes nothing.
+
+XLA may join a product and a sum into one rounding, and has gamma lambda as a float32 product: all agree to 1e-5.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastgae._canonical import Array
+from fastgae.compat._tensors import like, numpy_of
+from fastgae.estimators.gae import gae
+from fastgae.estimators.reverse_scan import reverse_scan
+
+
+class VTraceOutput(NamedTuple):
+    """What ``vtrace_td_error_and_advantage`` returns."""
+
+    errors: Any
+    pg_advantage: Any
+    q_estimate: Any
+
+
+def truncated_generalized_advantage_estimation(
+    r_t: Any, discount_t: Any, lambda_: Any, values: Any, stop_target_gradients: bool = False
+) -> Any:
+    r"""Advantages; ``values`` has T + 1 of them, ``lambda_`` one or T.
+
+    ::
+
+        delta_t = (r_t + discount_t V_{t+1}) - V_t
+        A_t     = delta_t + discount_t lambda_t A_{t+1}
+    """
+    rewards = numpy_of(r_t)
+    result = gae(
+        rewards,
+        numpy_of(values),
+        np.zeros(rewards.shape, bool),
+        gamma=numpy_of(discount_t),
+        gae_lambda=numpy_of(lambda_),
+    )
+    return like(result.advantages, r_t)
+
+
+def lambda_returns(r_t: Any, discount_t: Any, v_t: Any, lambda_: Any = 1.0, stop_target_gradients: bool = False) -> Any:
+    r"""TD(lambda) returns; ``lambda_`` is one number, or T.
+
+    ::
+
+        G_t = r_t + discount_t ((1 - lambda_t) V'_t + lambda_t G_{t+1})     G_T = V'_{T-1}
+    """
+    rewards, discounts, following = numpy_of(r_t), numpy_of(discount_t), numpy_of(v_t)
+    mix = np.asarray(numpy_of(lambda_), rewards.dtype)
+    bootstrapped = rewards + discounts * ((1 - mix) * following)
+    return like(reverse_scan(bootstrapped, discounts * mix, initial=following[-1]), r_t)
+
+
+def discounted_returns(r_t: Any, discount_t: Any, v_t: Any, stop_target_gradients: bool = False) -> Any:
+    r"""Discounted rewards, and the last of ``v_t``, which may also be one number.
+
+    ::
+
+        G_t = r_t + discount_t G_{t+1}     G_T = v_T
+    """
+    rewards = numpy_of(r_t)
+    last = np.broadcast_to(np.asarray(numpy_of(v_t), rewards.dtype), rewards.shape)[-1]
+    return like(reverse_scan(rewards, numpy_of(discount_t), initial=last), r_t)
+
+
+def vtrace(
+    v_tm1: Any,
+    v_t: Any,
+    r_t: Any,
+    discount_t: Any,
+    rho_tm1: Any,
+    lambda_: Any = 1.0,
+    clip_rho_threshold: float = 1.0,
+    stop_target_gradients: bool = True,
+    sample_mask: Any = None,
+) -> Any:
+    r"""V-trace's errors, the value targets less V.
+
+    ::
+
+        delta_t = (r_t + discount_t V'_t) - V_t
+        E_t     = min(rho_t, clip) delta_t + discount_t lambda_t min(rho_t, 1) E_{t+1}     E_T = 0
+        E_t     = E_{t+1}                                                   where not sample_mask_t (carry)
+    """
+    return like(_errors(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold, sample_mask), r_t)
+
+
+def vtrace_td_error_and_advantage(
+    v_tm1: Any,
+    v_t: Any,
+    r_t: Any,
+    discount_t: Any,
+    rho_tm1: Any,
+    lambda_: Any = 1.0,
+    clip_rho_threshold: float = 1.0,
+    clip_pg_rho_threshold: float = 1.0,
+    stop_target_gradients: bool = True,
+    sample_mask: Any = None,
+) -> VTraceOutput:
+    r"""V-trace's errors E, the policy's advantages P and the action values Q that they are of.
+
+    ::
+
+        Q_t = r_t + discount_t (lambda_t (E_{t+1} + V_{t+1}) + (1 - lambda_t) V_{t+1})     r + discount V' at the last
+        P_t = min(rho_t, clip_pg) (Q_t - V_t)
+    """
+    errors = _errors(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold, sample_mask)
+    values, ratios = numpy_of(v_tm1), numpy_of(rho_tm1)
+    mix = np.broadcast_to(np.asarray(numpy_of(lambda_), values.dtype), values.shape)[:-1]
+    targets = mix * (errors + values)[1:] + (1 - mix) * values[1:]
+    estimates = numpy_of(r_t) + numpy_of(discount_t) * np.concatenate([targets, numpy_of(v_t)[-1:]])
+    advantages = np.minimum(ratios, ratios.dtype.type(clip_pg_rho_threshold)) * (estimates - values)
+    return VTraceOutput(like(errors, r_t), like(advantages, r_t), like(estimates, r_t))
+
+
+def _errors(
+    v_tm1: Any, v_t: Any, r_t: Any, discount_t: Any, rho_tm1: Any, lambda_: Any, clip: float, sample_mask: Any
+) -> Array:
+    # Not fastgae.vtrace: its mask writes 0, where this one carries.
+    values, discounts, ratios = numpy_of(v_tm1), numpy_of(discount_t), numpy_of(rho_tm1)
+    learnable = True if sample_mask is None else numpy_of(sample_mask)
+    deltas = np.minimum(ratios, ratios.dtype.type(clip)) * (numpy_of(r_t) + discounts * numpy_of(v_t) - values)
+    traces = np.minimum(ratios, ratios.dtype.type(1)) * np.asarray(numpy_of(lambda_), ratios.dtype)
+    return reverse_scan(np.where(learnable, deltas, 0 * deltas), np.where(learnable, discounts * traces, 1))

@@ -1,0 +1,48 @@
+"""Spinning Up: the method of its PPOBuffer, and the sum below it."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import Array
+from fastgae.estimators.reverse_scan import reverse_scan
+
+
+def discount_cumsum(x: ArrayLike, discount: float) -> Array:
+    r"""``core.discount_cumsum``: discounted sums to the end, in float64; the same bits as SciPy's filter gives there.
+
+    ::
+
+        y_t = x_t + discount y_{t+1}     y_T = 0
+    """
+    return reverse_scan(np.asarray(x, np.float64), float(discount))
+
+
+def finish_path(ppo_buffer: Any, last_val: ArrayLike = 0) -> None:
+    r"""``PPOBuffer.finish_path``; as a function, its ``self`` is the first argument.
+
+    ::
+
+        delta_t = (r_t + gamma V_{t+1}) - V_t
+        A_t     = delta_t + gamma lam A_{t+1}      A_T = 0
+        G_t     = r_t + gamma G_{t+1}              V_T = G_T = last_val
+
+    of the steps since the last call, which are one trajectory; the returns are rewards to go. There are no flags:
+    ``last_val`` is 0 where the trajectory terminated, and V of the state after it where it was truncated or cut off
+    (policy b).
+
+    Parameters
+    ----------
+    ppo_buffer : PPOBuffer, or an object with its attributes
+        ``rew_buf``, ``val_buf`` (float32, of shape (size,)), ``path_start_idx``, ``ptr``, ``gamma``, ``lam``.
+        ``adv_buf`` and ``ret_buf`` are filled: the same bits, summed up in float64 and rounded to float32 once.
+    last_val : number, or array of one
+    """
+    path = slice(ppo_buffer.path_start_idx, ppo_buffer.ptr)
+    rewards = np.append(ppo_buffer.rew_buf[path], last_val)
+    values = np.append(ppo_buffer.val_buf[path], last_val)
+    deltas = rewards[:-1] + ppo_buffer.gamma * values[1:] - values[:-1]
+    ppo_buffer.adv_buf[path] = discount_cumsum(deltas, ppo_buffer.gamma * ppo_buffer.lam)
+    ppo_buffer.ret_buf[path] = discount_cumsum(rewards, ppo_buffer.gamma)[:-1]
+    ppo_buffer.path_start_idx = ppo_buffer.ptr

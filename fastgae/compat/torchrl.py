@@ -1,0 +1,234 @@
+"""torchrl.objectives.value.functional.
+
+Shapes are ``[*batch, time, features]``, time where ``time_dim`` says. Direct flags: ``done`` cuts the trace, and
+``terminated``, which is ``done`` where it is not given, the bootstrap. A truncated step, done but not terminated,
+bootstraps from its own ``next_state_value`` (policy b). A terminated step has to be done as well, as torchrl's
+environments give it. Tensors come back without gradients.
+
+"Same bits" is of float32 on a CPU. torchrl multiplies gamma with integer flags, and so rounds it to torch's default
+dtype: in float64, results agree to the rounding of a float32 gamma.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fastgae._canonical import Array
+from fastgae.compat._tensors import library_of, like, numpy_of
+from fastgae.estimators.discounted_returns import discounted_returns
+from fastgae.estimators.gae import gae
+from fastgae.estimators.reverse_scan import reverse_scan
+from fastgae.estimators.vtrace import vtrace
+
+
+def generalized_advantage_estimate(
+    gamma: Any,
+    lmbda: Any,
+    state_value: Any,
+    next_state_value: Any,
+    reward: Any,
+    done: Any,
+    terminated: Any = None,
+    *,
+    time_dim: int = -2,
+) -> tuple[Any, Any]:
+    r"""Advantages and value targets; the same bits.
+
+    ::
+
+        delta_t  = (r_t + gamma V'_t) - V_t         the bootstrap only where not terminated_t
+        A_t      = delta_t + gamma lmbda A_{t+1}    the second term only where not done_t
+        target_t = A_t + V_t
+
+    Parameters
+    ----------
+    gamma, lmbda : number, or tensor that broadcasts to ``reward``
+    state_value, next_state_value, reward : tensor
+        V_t, V'_t and r_t.
+    done, terminated : bool tensor like ``reward``
+    time_dim : int
+
+    Returns
+    -------
+    (advantage, value_target)
+        Like ``state_value``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``fastgae.gae``.
+    """
+    result = gae(
+        numpy_of(reward),
+        numpy_of(state_value),
+        numpy_of(done if terminated is None else terminated),
+        numpy_of(done),
+        next_values=numpy_of(next_state_value),
+        gamma=_coefficient(gamma),
+        gae_lambda=_coefficient(lmbda),
+        time_axis=time_dim,
+    )
+    return like(result.advantages, state_value), like(result.returns, state_value)
+
+
+def vec_generalized_advantage_estimate(
+    gamma: Any,
+    lmbda: Any,
+    state_value: Any,
+    next_state_value: Any,
+    reward: Any,
+    done: Any,
+    terminated: Any = None,
+    *,
+    time_dim: int = -2,
+) -> tuple[Any, Any]:
+    """``generalized_advantage_estimate``: torchrl's own agrees to 1e-5, for it is a convolution.
+
+    That one adds the deltas up in another order, and leaves out those whose weight is below 1e-7.
+    """
+    return generalized_advantage_estimate(
+        gamma, lmbda, state_value, next_state_value, reward, done, terminated, time_dim=time_dim
+    )
+
+
+def td_lambda_return_estimate(
+    gamma: Any,
+    lmbda: Any,
+    next_state_value: Any,
+    reward: Any,
+    done: Any,
+    terminated: Any = None,
+    rolling_gamma: bool | None = None,
+    *,
+    time_dim: int = -2,
+) -> Any:
+    r"""TD(lambda) returns; to 1e-5, for torchrl rounds the weighted mean of V' and G before gamma.
+
+    ::
+
+        G_t = r_t + gamma ((1 - lmbda) V'_t + lmbda G_{t+1})     G_{t+1} is V'_t where done_t, and at the last step
+
+    V' is 0 where terminated. Parameters are those of ``generalized_advantage_estimate``; ``rolling_gamma=False`` is
+    a ValueError.
+    """
+    if rolling_gamma is False:
+        raise ValueError("rolling_gamma=False is not this recursion: each step would discount all later ones its way")
+    rewards, ended = numpy_of(reward), numpy_of(done if terminated is None else terminated)
+    following = np.where(ended, 0, numpy_of(next_state_value)).astype(rewards.dtype, copy=False)
+    discount = np.asarray(_coefficient(gamma), rewards.dtype)
+    trace = np.where(numpy_of(done), 0, _coefficient(lmbda)).astype(rewards.dtype, copy=False)
+    returns = reverse_scan(
+        rewards + discount * ((1 - trace) * following),
+        discount * trace,
+        initial=following.take(-1, time_dim),
+        time_axis=time_dim,
+    )
+    return like(returns, next_state_value)
+
+
+def td_lambda_advantage_estimate(
+    gamma: Any,
+    lmbda: Any,
+    state_value: Any,
+    next_state_value: Any,
+    reward: Any,
+    done: Any,
+    terminated: Any = None,
+    rolling_gamma: bool | None = None,
+    time_dim: int = -2,
+) -> Any:
+    """``td_lambda_return_estimate(...) - state_value``."""
+    returns = td_lambda_return_estimate(
+        gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim=time_dim
+    )
+    return like(numpy_of(returns) - numpy_of(state_value), state_value)
+
+
+def vtrace_advantage_estimate(
+    gamma: Any,
+    log_pi: Any,
+    log_mu: Any,
+    state_value: Any,
+    next_state_value: Any,
+    reward: Any,
+    done: Any,
+    terminated: Any = None,
+    rho_thresh: Any = 1.0,
+    c_thresh: Any = 1.0,
+    time_dim: int = -2,
+) -> tuple[Any, Any]:
+    r"""V-trace's advantages and value targets; the same bits.
+
+    ::
+
+        delta_t = (r_t + gamma V'_t) - V_t                               the bootstrap only where not terminated_t
+        vs_t    = V_t + rho_t delta_t + gamma c_t (vs_{t+1} - V_{t+1})   the last term only where not done_t
+        A_t     = rho_t (r_t + gamma vs'_t - V_t)                        vs' is vs_{t+1}; V' where done, or last
+        rho_t   = min(exp(log_pi_t - log_mu_t), rho_thresh)              c_t with c_thresh
+
+    Parameters are those of ``generalized_advantage_estimate``, and
+
+    log_pi, log_mu : tensor like ``reward``
+    rho_thresh, c_thresh : number, or tensor of one
+
+    Returns
+    -------
+    (advantages, vs)
+    """
+    rewards, values, following = numpy_of(reward), numpy_of(state_value), numpy_of(next_state_value)
+    ended, cut = numpy_of(done if terminated is None else terminated), numpy_of(done)
+    ratios, discount = numpy_of((log_pi - log_mu).exp()), _coefficient(gamma)
+    targets = vtrace(
+        rewards,
+        values,
+        ended,
+        cut,
+        ratios=ratios,
+        next_values=following,
+        gamma=discount,
+        rho_clip=float(rho_thresh),
+        c_clip=float(c_thresh),
+        time_axis=time_dim,
+    ).returns
+    upcoming = np.where(cut, following, _one_later(targets, following, time_dim))
+    one_step = gae(
+        rewards,
+        values,
+        ended,
+        np.ones_like(cut),
+        next_values=upcoming,
+        gamma=discount,
+        time_axis=time_dim,
+    ).advantages
+    advantages = np.minimum(ratios, np.asarray(float(rho_thresh), ratios.dtype)) * one_step
+    return like(advantages, state_value), like(targets, state_value)
+
+
+def reward2go(reward: Any, done: Any, gamma: Any, *, time_dim: int = -2) -> Any:
+    r"""Discounted rewards to the end of each trajectory; to 1e-5, for torchrl's is a convolution.
+
+    ::
+
+        G_t = r_t + gamma G_{t+1}     the second term only where not done_t; nothing after the last step
+
+    ``reward`` and ``done`` have one shape, and so has the result.
+    """
+    rewards = numpy_of(reward)
+    returns = discounted_returns(
+        rewards,
+        numpy_of(done),
+        last_values=np.zeros_like(rewards.take(0, time_dim)),
+        gamma=_coefficient(gamma),
+        time_axis=time_dim,
+    )
+    return like(returns, reward)
+
+
+def _coefficient(given: Any) -> Any:
+    return given if library_of(given) == "numpy" else numpy_of(given)
+
+
+def _one_later(array: Array, last: Array, axis: int) -> Array:
+    """Step t + 1 of ``array`` in place of step t, and the last step of ``last``."""
+    rows, ends = np.moveaxis(array, axis, 0), np.moveaxis(last, axis, 0)
+    return np.moveaxis(np.concatenate([rows[1:], ends[-1:]]), 0, axis)

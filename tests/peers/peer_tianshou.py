@@ -1,0 +1,33 @@
+"""The compiled loop, and the static method on a ReplayBuffer."""
+
+from functools import partial
+from importlib.metadata import version
+
+import numpy as np
+
+from compare import Comparison
+from fastgae.compat.tianshou import _gae, compute_episodic_return
+
+PACKAGE = "tianshou==2.0.1"
+VERSION = partial(version, "tianshou")
+
+
+def comparisons(rng):
+    from tianshou.algorithm import algorithm_base
+    from tianshou.data import Batch, ReplayBuffer
+
+    length, coefficients = 200, (0.99, 0.95)
+    values, following, rewards = rng.normal(size=(3, length))
+    ends, limit = rng.random(length) < 0.1, rng.random(length) < 0.5
+    for dtype in (np.float32, np.float64):
+        given = values.astype(dtype), following.astype(dtype), rewards, ends, *coefficients
+        yield Comparison(f"_gae, {dtype.__name__} values", (algorithm_base._gae(*given),), (_gae(*given),))
+
+    buffer = ReplayBuffer(length)
+    for t in range(length):
+        flags = {"terminated": ends[t] and not limit[t], "truncated": ends[t] and limit[t]}
+        buffer.add(Batch(obs=0, act=0, rew=rewards[t], obs_next=0, info={}, **flags))
+    batch, indices = buffer.sample(0)
+    given = batch, buffer, indices, following.astype(np.float32), values.astype(np.float32), *coefficients
+    theirs = algorithm_base.Algorithm.compute_episodic_return(*given)
+    yield Comparison("Algorithm.compute_episodic_return", theirs, compute_episodic_return(*given))

@@ -1,0 +1,50 @@
+"""`python tests/peers/table.py` writes docs/peers.md: what peers compute, and how far fastgae.compat is from it."""
+
+import importlib
+import warnings
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+PEERS = sorted(path.stem for path in Path(__file__).parent.glob("peer_*.py"))
+TABLE = Path(__file__).parents[2] / "docs" / "peers.md"
+HEAD = """# fastgae.compat beside the libraries themselves
+
+Each line is one call of a library's own function and of the one in `fastgae.compat`, on the same random rollouts.
+Written by `python tests/peers/table.py`; `pytest tests/peers` asserts the claims. Differences are absolute; a claimed
+one is relative to the largest number of the result. Unequal bits with a difference of 0 are a zero of another sign.
+
+CleanRL, Spinning Up and GAE-Paper2Code are no packages, and PufferLib does not build without its own downloads and
+CUDA's headers: for them, the recursions written out in `tests/compat` are what there is.
+
+| package | function | largest difference | equal bits | claimed |
+|---|---|---|---|---|
+"""
+
+
+def load(name: str) -> ModuleType:
+    """The module, if its package is installed: PackageNotFoundError or ModuleNotFoundError if not."""
+    peer = importlib.import_module(name)
+    peer.VERSION()
+    return peer
+
+
+def lines(name: str) -> list[str]:
+    try:
+        peer = load(name)
+    except (PackageNotFoundError, ModuleNotFoundError) as missing:
+        raise SystemExit(f"the table is of all peers, and {name} is not installed: {missing}") from None
+    package = f"{peer.PACKAGE.partition('==')[0]} {peer.VERSION()}"
+    return [
+        f"| {package} | {each.name} | {each.largest_difference():.1e} | {'yes' if each.same_bits() else 'no'} "
+        f"| {f'to {each.tolerance:.0e}' if each.tolerance else 'the same bits'} |"
+        for each in peer.comparisons(np.random.default_rng(0))
+    ]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # what a peer warns of is not ours to mend
+    TABLE.parent.mkdir(exist_ok=True)
+    TABLE.write_text(HEAD + "\n".join(line for name in PEERS for line in lines(name)) + "\n", encoding="utf-8")

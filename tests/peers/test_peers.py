@@ -1,0 +1,27 @@
+"""Each peer's own function beside that of fastgae.compat: `pytest tests/peers`. Peers not installed are skipped."""
+
+import warnings
+from importlib.metadata import PackageNotFoundError
+
+import numpy as np
+import pytest
+
+from table import PEERS, load
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_peer(name):
+    # What a peer warns of is not ours to mend.
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            peer = load(name)
+        except (PackageNotFoundError, ModuleNotFoundError) as missing:
+            if missing.name is not None and missing.name.startswith("fastgae"):
+                raise
+            pytest.skip(f"{name} is not installed: {missing}")
+        compared = list(peer.comparisons(np.random.default_rng(0)))
+    assert compared
+    for comparison in compared:
+        for theirs, ours in zip(comparison.theirs, comparison.ours, strict=True):
+            assert np.shape(theirs) == np.shape(ours), comparison.name
+        assert comparison.holds(), f"{comparison.name}: differs by {comparison.largest_difference()}"

@@ -1,0 +1,126 @@
+"""Numbers that were rounded, are not finite, or cannot be normalised."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fastgae._canonical import Arguments, Array
+from fastgae._diagnose.report import Finding, Places
+from fastgae._diagnose.steps import Steps
+
+# What people write: two to four decimals.
+USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
+NUMBERS = ("rewards", "values", "last_values", "next_values", "final_values")
+
+
+def coefficients(steps: Steps) -> Iterator[Finding]:
+    for name, given in (("gamma", steps.gamma), ("gae_lambda", steps.gae_lambda)):
+        for number in np.unique(np.asarray(given, np.float64))[:16]:
+            for kind, rounded in (("float16", _float16), ("bfloat16", _bfloat16)):
+                meant = [usual for usual in USUAL if rounded(usual) == number]
+                if round(number, 4) == number or not meant:
+                    continue
+                nearest = min(meant, key=lambda usual: abs(usual - number))
+                horizon = f"{1 / (1 - number):.4g} steps instead of {1 / (1 - nearest):.4g}"
+                yield Finding(
+                    f"{name} is {number:.10g}, which looks like {nearest:.10g} rounded to {kind}",
+                    Places(),
+                    f"its horizon, 1 / (1 - {name}), is {horizon}",
+                    f"pass {name} as a Python float, not in the dtype of the network",
+                )
+                break
+
+
+def _float16(number: float) -> float:
+    return float(np.float16(number))
+
+
+def _bfloat16(number: float) -> float:
+    """The upper half of a float32, rounded to nearest even."""
+    bits = int(np.float32(number).view(np.uint32))
+    bits += 0x7FFF + ((bits >> 16) & 1)
+    return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
+
+
+def non_finite(steps: Steps) -> Iterator[Finding]:
+    for name in NUMBERS:
+        array = getattr(steps.given, name)
+        if array is None or (bad := ~_read_finite(steps, name, array)).sum() == 0:
+            continue
+        result = steps.computed(_only(steps.given, name))
+        reached = ~(np.isfinite(result.advantages) & np.isfinite(result.returns))
+        count = np.count_nonzero(reached)
+        yield Finding(
+            f"{name} has {np.count_nonzero(np.isnan(array) & bad):,} NaN and "
+            f"{np.count_nonzero(np.isinf(array) & bad):,} infinite "
+            f"number{'s'[: np.count_nonzero(bad) != 1]} of {array.size:,}",
+            steps.places(steps.matrix(reached, bool)) if count else _where(steps, bad),
+            f"they reach {count:,} of {result.advantages.size:,} advantages or returns, from these steps back to the "
+            "start of each episode"
+            if count
+            else "closed gates or the mask hide all of them: here they have no effect, but code that multiplies by 0 "
+            "would spread them",
+            "find the step that made them: an exploded value function, or memory that was never written"
+            if count
+            else "nothing, if they mark what must not be read",
+        )
+
+
+def _read_finite(steps: Steps, name: str, array: Array) -> Array:
+    """Where numbers are finite, or by their definition never read."""
+    finite: Array = np.isfinite(array)
+    truncated = steps.given.truncated
+    if name == "final_values" and truncated is not None and array.shape == truncated.shape:
+        return finite | ~truncated
+    return finite
+
+
+def _only(given: Arguments, kept: str) -> Arguments:
+    """The same call, with what is not finite in the other arrays taken as 0."""
+    cleaned = {
+        name: np.nan_to_num(getattr(given, name), nan=0.0, posinf=0.0, neginf=0.0)
+        for name in NUMBERS
+        if name != kept and getattr(given, name) is not None
+    }
+    return given._replace(**cleaned)
+
+
+def _where(steps: Steps, bad: Array) -> Places:
+    if bad.ndim == steps.given.rewards.ndim and bad.shape == steps.given.rewards.shape:
+        return steps.places(steps.matrix(bad, bool))
+    return Places(np.count_nonzero(bad), tuple(tuple(map(int, index)) for index in np.argwhere(bad)[:4]))
+
+
+def normaliser(steps: Steps) -> Iterator[Finding]:
+    if steps.normalize is None:
+        return
+    advantages, exists = steps.matrix(steps.computed().advantages), steps.exists
+    one_each = steps.normalize == "per_env"
+    groups = [(advantages[:, n], exists[:, n]) for n in range(steps.shape[1])] if one_each else [(advantages, exists)]
+    degenerate, spoiled = [], []
+    for n, (numbers, real) in enumerate(groups):
+        kept = numbers[real]
+        if not np.isfinite(kept).all():
+            spoiled.append(n)
+        # Below this, the differences are those of rounding.
+        elif kept.size < 2 or kept.std() <= 1e-6 * max(np.abs(kept).max(), np.abs(steps.values[exists]).max()):
+            degenerate.append(n)
+    for envs, what, why, change in (
+        (
+            spoiled,
+            "are not all finite",
+            "one NaN or infinity spoils the mean, and with it every advantage that is normalised by it",
+            "see what is not finite before the normaliser",
+        ),
+        (
+            degenerate,
+            "do not vary, or are only one",
+            "the normaliser divides by a standard deviation of about 0: what comes out is 0, or rounding noise of the "
+            "size of real advantages",
+            'leave normalize out, or normalise over more steps (normalize="global", a longer rollout)',
+        ),
+    ):
+        if envs:
+            places = Places(len(envs), tuple((0, n) for n in envs[:4])) if one_each else Places()
+            whose = f"of {len(envs):,} of {len(groups):,} environments" if one_each else "of this rollout"
+            yield Finding(f"the advantages {whose} {what}", places, why, change)

@@ -4,23 +4,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fastgae._diagnose.flags import axes_look_swapped
+from fastgae._diagnose.flags import flags_look_shifted
 from fastgae._diagnose.report import Finding
 from fastgae._diagnose.rows import reset_rows_without_rewards
-from fastgae._diagnose.steps import Steps, by_chance, median
+from fastgae._diagnose.steps import Steps, by_chance, median, number_of
 
 
 def last_row(steps: Steps) -> Iterator[Finding]:
     """The episodes that go on after the last row."""
     going_on = steps.exists[-1] & ~steps.done[-1]
-    count = np.count_nonzero(going_on)
+    count = number_of(going_on)
     last, values = steps.last_values[going_on], steps.values[steps.exists]
     if not count or values.size < 16:
         return
     if (last == 0.0).all() and np.mean(values == 0.0) < 0.01:
         yield Finding(
             f"V after the last row is 0 in all {count:,} environments whose episode goes on, and in "
-            f"{np.count_nonzero(values == 0.0):,} of {values.size:,} steps",
+            f"{number_of(values == 0.0):,} of {values.size:,} steps",
             steps.places(going_on),
             "the window ends there, not the episode: a bootstrap of 0 says that nothing follows, and biases the last "
             "1 / (1 - gamma lambda) rows",
@@ -31,7 +31,7 @@ def last_row(steps: Steps) -> Iterator[Finding]:
         if by_chance(unchanged, count) < 1e-3:
             yield Finding(
                 f"V after the last row equals values[-1] in all {count:,} environments whose episode goes on, and "
-                f"values[t + 1] equals values[t] at {np.count_nonzero(unchanged):,} of {unchanged.size:,} steps",
+                f"values[t + 1] equals values[t] at {number_of(unchanged):,} of {unchanged.size:,} steps",
                 steps.places(going_on),
                 "the last row then bootstraps from its own state instead of the next",
                 "pass last_values = V of the observation after the last step",
@@ -41,10 +41,10 @@ def last_row(steps: Steps) -> Iterator[Finding]:
 def at_truncation(steps: Steps) -> Iterator[Finding]:
     """V of the final observation."""
     final = steps.final_values
-    if final is None or steps.next_step or axes_look_swapped(steps):
+    if final is None or steps.next_step or flags_look_shifted(steps):
         return
     given = np.isfinite(final)
-    count = np.count_nonzero(given)
+    count = number_of(given)
     name = "final_values" if steps.next_values is None else "next_values"
     change = f"pass {name} = V of the observation that the step returned, before the reset"
     if count >= 2 and not final[given].any() and np.mean(steps.values == 0.0) < 0.01:
@@ -64,14 +64,14 @@ def at_truncation(steps: Steps) -> Iterator[Finding]:
     ):
         comparable = given & np.isfinite(seen)
         same = comparable & (np.abs(final - seen) <= steps.tolerance)
-        count, total = np.count_nonzero(same), np.count_nonzero(comparable)
+        count, total = number_of(same), number_of(comparable)
         if count < 2 or count < 0.9 * total or (seen is steps.next_row and _goes_on(steps)):
             continue
         yield Finding(
             f"{name} equal {row} at {count:,} of {total:,} truncated steps",
             steps.places(same),
-            f"after a reset that is V of {whose}, and the truncated step bootstraps from it",
-            change,
+            f"if the flags are in the right row, that is V of {whose}, and the truncated step bootstraps from it",
+            change + "; see that the flags are not a step off",
         )
 
 

@@ -11,11 +11,12 @@ from fastgae._diagnose import bootstrap, flags, numbers, rows
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
 
-# Worst first: what makes every advantage wrong, then some of them.
+# In this order they speak: what is wrong everywhere, then what is at some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
+    "coefficient_rounded": numbers.coefficients,
     "non_finite": numbers.non_finite,
+    "flags_inverted": flags.inverted,
     "axes_swapped": flags.axes,
-    "flags_inverted": flags.constant,
     "flags_shifted": flags.shift,
     "flags_missing": flags.missing,
     "truncation_as_termination": flags.merged,
@@ -24,9 +25,11 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "reset_rows": rows.reset_rows,
     "not_next_step": rows.not_next_step,
     "prev_done": rows.prev_done,
-    "coefficient_rounded": numbers.coefficients,
     "normalizer": numbers.normaliser,
 }
+
+# After one of these, nobody can tell where episodes end, and what the later detectors say is of no use.
+DECISIVE = ("flags_inverted", "axes_swapped")
 
 
 def diagnose(
@@ -65,7 +68,7 @@ def diagnose(
     Returns
     -------
     Diagnosis
-        A sequence of ``Finding(what, where, why, change, detector)``, worst first, and true where there are any.
+        A sequence of ``Finding(what, where, why, change, detector)``, and true where there are any.
         ``str`` is the report for people, ``as_dict`` and ``to_json`` are for programs.
 
     Raises
@@ -112,5 +115,9 @@ def diagnose(
     if not steps.rewards.size:
         return Diagnosis([], steps.shape)
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        found = [finding._replace(detector=name) for name, detect in DETECTORS.items() for finding in detect(steps)]
+        found: list[Finding] = []
+        for name, detect in DETECTORS.items():
+            found += [finding._replace(detector=name) for finding in detect(steps)]
+            if found and found[-1].detector in DECISIVE:
+                break
     return Diagnosis(found, steps.shape)

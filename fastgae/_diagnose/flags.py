@@ -7,24 +7,35 @@ import numpy as np
 
 from fastgae._canonical import Array
 from fastgae._diagnose.report import Finding, Places
-from fastgae._diagnose.rows import reset_rows_without_rewards
-from fastgae._diagnose.steps import Steps, by_chance, median, shifted
+from fastgae._diagnose.rows import reset_rows_with_rewards, reset_rows_without_rewards
+from fastgae._diagnose.steps import Steps, by_chance, median, number_of, shifted
 
-UNLIKELY = 1e-3
+
+def inverted(steps: Steps) -> Iterator[Finding]:
+    if steps.shape[0] > 1 and steps.rewards.size >= 16 and np.mean(steps.done) > 0.9:
+        yield Finding(
+            f"{number_of(steps.done):,} of {steps.rewards.size:,} steps are flagged as the end of an episode",
+            steps.places(steps.done),
+            "nothing is carried from step to step; this looks like flags of the opposite meaning (1 where the episode "
+            "goes on), unless episodes really last one step",
+            "pass 1 where the step ended the episode: 1 - flag, where the flag says that it goes on",
+        )
 
 
 def axes(steps: Steps) -> Iterator[Finding]:
-    seen = axes_look_swapped(steps)
+    seen = _axes_look_swapped(steps)
     if seen:
         yield Finding(
             f"looks like the axes of time and environments are swapped: {seen}",
             Places(),
             "the recursion runs across environments, and every advantage is wrong",
-            f"pass time_axis={1 - steps.given.time_axis}" if steps.given.rewards.ndim == 2 else "pass another time_axis",
+            f"pass time_axis={1 - steps.given.time_axis}"
+            if steps.given.rewards.ndim == 2
+            else "pass another time_axis",
         )
 
 
-def axes_look_swapped(steps: Steps) -> str:
+def _axes_look_swapped(steps: Steps) -> str:
     """The evidence, or nothing: values go on from row to row along the axis that is time."""
     if min(steps.shape) < 2 or steps.rewards.size < 64 or steps.mask is not None:
         return ""
@@ -45,21 +56,9 @@ def axes_look_swapped(steps: Steps) -> str:
     if here > 3.0 * there and here > 10.0 * steps.tolerance:
         return (
             f"the median TD error from row to row is {here:.3g}, but {there:.3g} from env to env, over "
-            f"{np.count_nonzero(inside):,} steps"
+            f"{number_of(inside):,} steps"
         )
     return ""
-
-
-def constant(steps: Steps) -> Iterator[Finding]:
-    ones = np.count_nonzero(steps.done)
-    if steps.shape[0] > 1 and steps.rewards.size >= 16 and ones > 0.9 * steps.rewards.size:
-        yield Finding(
-            f"{ones:,} of {steps.rewards.size:,} steps are flagged as the end of an episode",
-            steps.places(steps.done),
-            "nothing is carried from step to step; this looks like flags of the opposite meaning (1 where the episode "
-            "goes on), unless episodes really last one step",
-            "pass 1 where the step ended the episode: 1 - flag, where the flag says that it goes on",
-        )
 
 
 class Shift(NamedTuple):
@@ -86,8 +85,8 @@ def shift(steps: Steps) -> Iterator[Finding]:
 
 
 def flags_look_shifted(steps: Steps) -> Shift | None:
-    if axes_look_swapped(steps) or np.mean(steps.done) > 0.4:
-        return None
+    if np.mean(steps.done) > 0.4:
+        return None  # hardly a row that is not beside a flag
     return _shift_by_next_values(steps) or _shift_by_rewards(steps) or _shift_by_errors(steps)
 
 
@@ -98,12 +97,12 @@ def _shift_by_next_values(steps: Steps) -> Shift | None:
         return None
     for by in (-1, 1):
         usable = _usable(steps, by)
-        count, hits = np.count_nonzero(usable), np.count_nonzero(usable & shifted(parts, -by))
-        if hits >= 3 and hits >= 0.8 * count and np.count_nonzero(usable & parts) <= 0.2 * count:
+        count, hits = number_of(usable), number_of(usable & shifted(parts, -by))
+        if hits >= 3 and hits >= 0.8 * count and number_of(usable & parts) <= 0.2 * count:
             return Shift(
                 by,
                 f"next_values part from values[t + 1] {_beside(by)} at {hits} of {count} flags, and at "
-                f"{np.count_nonzero(usable & parts)} in their own row",
+                f"{number_of(usable & parts)} in their own row",
                 usable,
             )
     return None
@@ -113,7 +112,7 @@ def parting(steps: Steps) -> Array | None:
     """Where next_values are not values[t + 1], though they mostly are."""
     if steps.next_values is None or steps.next_step:
         return None
-    parts = np.abs(steps.next_values - steps.next_row) > steps.tolerance
+    parts: Array = np.abs(steps.next_values - steps.next_row) > steps.tolerance
     return None if np.mean(parts) > 0.3 else parts
 
 
@@ -121,8 +120,8 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
     """A reward that comes with the end of an episode, or with the reset row after it, and next to never elsewhere."""
     base = 1 if steps.next_step else 0
     for by in (-1, 1):
-        usable = _usable(steps, by) & (shifted(_inside(steps, base + by), 0))
-        count = np.count_nonzero(usable)
+        usable = _usable(steps, by) & _inside(steps, base + by)
+        count = number_of(usable)
         there, here = shifted(usable, base + by), shifted(usable, base)
         rewards = steps.rewards[there]
         if count < 3 or (rewards != rewards[0]).any() or (steps.next_step and rewards[0] != 0.0):
@@ -135,8 +134,8 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
             return Shift(
                 by,
                 f"the reward is {rewards[0]:g} {_beside(base + by)} at all {count} flags, "
-                f"{np.count_nonzero(same[here])} times {_beside(base)}, and at "
-                f"{np.count_nonzero(elsewhere)} of {elsewhere.size:,} other steps",
+                f"{number_of(same[here])} times {_beside(base)}, and at "
+                f"{number_of(elsewhere)} of {elsewhere.size:,} other steps",
                 usable,
             )
     return None
@@ -144,8 +143,8 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
 
 def _shift_by_errors(steps: Steps) -> Shift | None:
     """Values jump where the next row is another episode."""
-    if reset_rows_without_rewards(steps) is not None:
-        return None
+    if reset_rows_without_rewards(steps) is not None or reset_rows_with_rewards(steps) is not None:
+        return None  # what explains the jumps as well
     base = 1 if steps.next_step else 0
     near = steps.done | shifted(steps.done, 1) | shifted(steps.done, -1) | shifted(steps.done, 2)
     floor = max(median(steps.errors[~near]), 10.0 * steps.tolerance)
@@ -156,8 +155,8 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
             steps.errors[shifted(usable, base + by)],
         )
         comparable = np.isfinite(here) & np.isfinite(there)
-        count = np.count_nonzero(comparable)
-        jumps = np.count_nonzero(there[comparable] > 4.0 * np.maximum(here[comparable], floor))
+        count = number_of(comparable)
+        jumps = number_of(there[comparable] > 4.0 * np.maximum(here[comparable], floor))
         if jumps >= 5 and jumps >= 0.6 * count:
             reset = ", or the rows after the flags are reset rows and autoreset does not say so" if by == 1 else ""
             return Shift(
@@ -186,8 +185,8 @@ def _beside(by: int) -> str:
 
 def merged(steps: Steps) -> Iterator[Finding]:
     both = steps.terminated & steps.truncated & steps.exists
-    count = np.count_nonzero(both)
-    if count >= 2 and count == np.count_nonzero(steps.truncated & steps.exists):
+    count = number_of(both)
+    if count >= 2 and count == number_of(steps.truncated & steps.exists):
         yield Finding(
             f"all {count:,} truncated steps are flagged as terminated too, and terminated wins",
             steps.places(both),
@@ -198,7 +197,7 @@ def merged(steps: Steps) -> Iterator[Finding]:
         limit, ends, count = common_length(steps.terminated & steps.exists, steps.shape[0], steps.next_step)
         if limit:
             yield Finding(
-                f"looks like a time limit flagged as terminated: {np.count_nonzero(ends):,} of {count:,} episodes last "
+                f"looks like a time limit flagged as terminated: {number_of(ends):,} of {count:,} episodes last "
                 f"{limit:,} steps, and none is longer",
                 steps.places(ends),
                 "if a limit cut them off, the value of their next state is not 0, and advantages are too low or too "
@@ -229,7 +228,7 @@ def common_length(ends: Array, num_steps: int, reset_rows: bool) -> tuple[int, A
 
 def missing(steps: Steps) -> Iterator[Finding]:
     """Episodes that end without a flag."""
-    if axes_look_swapped(steps) or flags_look_shifted(steps):
+    if flags_look_shifted(steps):
         return
     parts = parting(steps)
     if parts is not None:
@@ -251,7 +250,7 @@ def missing(steps: Steps) -> Iterator[Finding]:
 
 def _missing(steps: Steps, where: Array, seen: str) -> Finding:
     return Finding(
-        f"looks like {np.count_nonzero(where):,} episode ends without a flag: {seen}",
+        f"looks like {number_of(where):,} episode ends without a flag: {seen}",
         steps.places(where),
         "where an env was reset without a flag, the value and the advantage of another episode flow in",
         "flag the last step of each episode: terminated, or truncated where a limit cut it off",
@@ -259,12 +258,19 @@ def _missing(steps: Steps, where: Array, seen: str) -> Finding:
 
 
 def _jumps(steps: Steps) -> Array:
-    """Large TD errors that come as episode ends do: after equally many steps, or in all environments at once."""
-    errors = steps.errors
+    """Large TD errors as episode ends make them: in all environments at once, or equally far apart, or back to a start.
+
+    A surprising reward makes one too, so they must be of the values.
+    """
+    errors, changes = steps.errors, np.abs(steps.next_row - steps.values)
     large = errors > 8.0 * max(median(errors), 10.0 * steps.tolerance)
+    large &= changes > 4.0 * np.abs(steps.rewards - median(steps.rewards[steps.unmasked]))
     rows = large.mean(1) >= 0.75
-    together = large & rows[:, np.newaxis]
-    if steps.shape[1] >= 4 and rows.any() and np.count_nonzero(together) >= 0.8 * np.count_nonzero(large):
+    together: Array = large & rows[:, np.newaxis]
+    if steps.shape[1] >= 4 and rows.any() and number_of(together) >= 0.8 * number_of(large):
         return together
     limit, ends, _ = common_length(large, steps.shape[0], False)
-    return ends if limit else np.zeros_like(large)
+    if limit:
+        return ends
+    starts = steps.next_row[large]
+    return large if len(starts) >= 8 and starts.std() < 0.25 * steps.values.std() else np.zeros_like(large)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastgae._canonical import Arguments, Array
 from fastgae._diagnose.report import Finding, Places
-from fastgae._diagnose.steps import Steps
+from fastgae._diagnose.steps import Steps, number_of
 
 # What people write: two to four decimals.
 USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
@@ -48,22 +48,26 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
         if array is None or (bad := ~_read_finite(steps, name, array)).sum() == 0:
             continue
         result = steps.computed(_only(steps.given, name))
-        reached = ~(np.isfinite(result.advantages) & np.isfinite(result.returns))
-        count = np.count_nonzero(reached)
-        yield Finding(
-            f"{name} has {np.count_nonzero(np.isnan(array) & bad):,} NaN and "
-            f"{np.count_nonzero(np.isinf(array) & bad):,} infinite "
-            f"number{'s'[: np.count_nonzero(bad) != 1]} of {array.size:,}",
-            steps.places(steps.matrix(reached, bool)) if count else _where(steps, bad),
-            f"they reach {count:,} of {result.advantages.size:,} advantages or returns, from these steps back to the "
-            "start of each episode"
-            if count
-            else "closed gates or the mask hide all of them: here they have no effect, but code that multiplies by 0 "
-            "would spread them",
-            "find the step that made them: an exploded value function, or memory that was never written"
-            if count
-            else "nothing, if they mark what must not be read",
-        )
+        finite = np.isfinite(result.advantages) & np.isfinite(result.returns)
+        reached = number_of(~steps.matrix(finite, bool) & steps.exists)
+        nan, infinite = number_of(np.isnan(array) & bad), number_of(np.isinf(array) & bad)
+        what = f"{name} holds {nan:,} NaN and {infinite:,} infinite of {array.size:,} numbers"
+        where = _where(steps, name, bad)
+        if reached:
+            yield Finding(
+                what,
+                where,
+                f"they reach {reached:,} of {number_of(steps.exists):,} steps: an advantage takes in all that follows "
+                "in its episode",
+                "find what made them: an exploded value function, say, or memory that was never written",
+            )
+        else:
+            yield Finding(
+                f"{what}, all behind closed gates or the mask",
+                where,
+                "here they have no effect, but code that multiplies by a mask would spread them: 0 times NaN is NaN",
+                "nothing, if they mark what must not be read",
+            )
 
 
 def _read_finite(steps: Steps, name: str, array: Array) -> Array:
@@ -85,10 +89,15 @@ def _only(given: Arguments, kept: str) -> Arguments:
     return given._replace(**cleaned)
 
 
-def _where(steps: Steps, bad: Array) -> Places:
-    if bad.ndim == steps.given.rewards.ndim and bad.shape == steps.given.rewards.shape:
-        return steps.places(steps.matrix(bad, bool))
-    return Places(np.count_nonzero(bad), tuple(tuple(map(int, index)) for index in np.argwhere(bad)[:4]))
+def _where(steps: Steps, name: str, bad: Array) -> Places:
+    if name == "last_values":
+        return steps.places(bad.reshape(-1))
+    truncated = steps.given.truncated
+    if name == "final_values" and truncated is not None and bad.shape != truncated.shape:
+        dense = np.zeros(truncated.shape, bool)
+        dense[truncated] = bad
+        bad = dense
+    return steps.places(steps.matrix(bad, bool))
 
 
 def normaliser(steps: Steps) -> Iterator[Finding]:
@@ -115,8 +124,7 @@ def normaliser(steps: Steps) -> Iterator[Finding]:
         (
             degenerate,
             "do not vary, or are only one",
-            "the normaliser divides by a standard deviation of about 0: what comes out is 0, or rounding noise of the "
-            "size of real advantages",
+            "it divides by a standard deviation of about 0, and gives 0, or rounding noise of the size of advantages",
             'leave normalize out, or normalise over more steps (normalize="global", a longer rollout)',
         ),
     ):

@@ -10,14 +10,14 @@ SHOWN = 4
 class Places(NamedTuple):
     """Where something was seen: how many places, and the first few as (t, env) indices."""
 
-    count: int = 0
+    total: int = 0
     first: tuple[tuple[int, ...], ...] = ()
 
     def __str__(self) -> str:
-        if not self.count:
+        if not self.total:
             return "the whole call"
         listed = ", ".join(_place(index) for index in self.first)
-        more = self.count - len(self.first)
+        more = self.total - len(self.first)
         return f"{listed}{f', and {more:,} more' if more else ''}"
 
 
@@ -32,15 +32,17 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         lines = (("where", str(self.where)), ("why", self.why), ("change", self.change))
-        return "\n".join([_wrapped(f"{self.detector}: ", self.what, 2), *(_wrapped(f"  {k:<8}", v, 10) for k, v in lines)])
+        return "\n".join(
+            [_wrapped(f"{self.detector}: ", self.what, 2), *(_wrapped(f"  {k:<8}", v, 10) for k, v in lines)]
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        where = {"count": self.where.count, "first": [list(index) for index in self.where.first]}
+        where = {"count": self.where.total, "first": [list(index) for index in self.where.first]}
         return {**self._asdict(), "where": where}
 
 
 class Diagnosis(Sequence[Finding]):
-    """The findings of one call, worst first; true where there are any. ``str`` is for people."""
+    """The findings of one call; true where there are any. ``str`` is for people."""
 
     def __init__(self, findings: Sequence[Finding], shape: tuple[int, int]) -> None:
         self._findings, self._shape = tuple(findings), shape
@@ -60,10 +62,10 @@ class Diagnosis(Sequence[Finding]):
 
     def __str__(self) -> str:
         steps, envs = self._shape
-        rollout = f"{steps:,} steps of {envs:,} environment{'s'[: envs != 1]}"
+        rollout = f"{steps:,} steps of {envs:,} environment{'s' * (envs != 1)}"
         if not self:
             return f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be."
-        heading = f"{len(self)} finding{'s'[: len(self) > 1]} in {rollout}"
+        heading = f"{len(self)} finding{'s' * (len(self) > 1)} in {rollout}"
         return "\n\n".join([heading, *map(str, self)])
 
     def as_dict(self) -> dict[str, Any]:

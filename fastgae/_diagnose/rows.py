@@ -6,16 +6,16 @@ import numpy as np
 
 from fastgae._canonical import Array
 from fastgae._diagnose.report import Finding
-from fastgae._diagnose.steps import Steps, by_chance, shifted
+from fastgae._diagnose.steps import Steps, by_chance, number_of, shifted
 
 
 def reset_rows(steps: Steps) -> Iterator[Finding]:
     rows = reset_rows_without_rewards(steps)
     if rows is not None:
-        zeros = np.count_nonzero(steps.rewards[steps.unmasked & ~rows] == 0)
+        zeros = number_of(steps.rewards[steps.unmasked & ~rows] == 0)
         yield Finding(
-            f"looks like reset rows: all {np.count_nonzero(rows):,} rows after a done have reward 0 and no flag, as do "
-            f"{zeros:,} of the {np.count_nonzero(steps.unmasked & ~rows):,} other rows have reward 0",
+            f"looks like reset rows: all {number_of(rows):,} rows after a done have reward 0 and no flag, as do "
+            f"{zeros:,} of the {number_of(steps.unmasked & ~rows):,} other rows have reward 0",
             steps.places(rows),
             "in Gymnasium's NEXT_STEP mode (its default) the row after a done ignores the action: it is no step, and "
             "trains the policy on noise",
@@ -28,31 +28,24 @@ def reset_rows_without_rewards(steps: Steps) -> Array | None:
     if steps.next_step:
         return None
     after = shifted(steps.done & steps.unmasked, 1) & steps.unmasked
-    count = np.count_nonzero(after)
+    count = number_of(after)
     if count < 2 or (steps.rewards[after] != 0).any() or steps.done[after].any():
         return None
     elsewhere = steps.rewards[~after & steps.unmasked] == 0
     # The first step of an episode may well have no reward; but in a NEXT_STEP rollout that is the row after these.
     second = shifted(after, 1) & steps.unmasked
-    rewarded = np.count_nonzero(steps.rewards[second])
-    return after if by_chance(elsewhere, count) < 1e-3 and rewarded > 0.5 * np.count_nonzero(second) else None
+    rewarded = number_of(steps.rewards[second])
+    return after if by_chance(elsewhere, count) < 1e-3 and rewarded > 0.5 * number_of(second) else None
 
 
 def not_next_step(steps: Steps) -> Iterator[Finding]:
-    from fastgae._diagnose.flags import flags_look_shifted
-
-    if not steps.next_step:
-        return
-    after = steps.unmasked & ~steps.exists
-    rewards = steps.rewards[after]
-    nonzero = np.count_nonzero(rewards)
-    # A wrapper may add the same number to every reward; then no real step has the reward of a reset row.
-    constant = len(rewards) and (rewards == rewards[0]).all() and not (steps.rewards[steps.exists] == rewards[0]).any()
-    if nonzero >= 2 and nonzero >= 0.5 * len(rewards) and not constant and not flags_look_shifted(steps):
+    rows = reset_rows_with_rewards(steps)
+    if rows is not None:
+        count = number_of(steps.unmasked & ~steps.exists)
         yield Finding(
-            f'autoreset="next_step" says that the row after a done is a reset row, but {nonzero:,} of {len(rewards):,} '
-            "such rows have a reward",
-            steps.places(after & (steps.rewards != 0)),
+            f'autoreset="next_step" says that the row after a done is a reset row, but {number_of(rows):,} of '
+            f"{count:,} such rows have a reward",
+            steps.places(rows),
             "real steps are skipped: their advantages are 0, and values[t + 1] of a truncated step is that of another "
             "episode",
             'pass the mode that the environments were made with: "same_step" or "disabled", and final_values where '
@@ -60,16 +53,33 @@ def not_next_step(steps: Steps) -> Iterator[Finding]:
         )
 
 
+def reset_rows_with_rewards(steps: Steps) -> Array | None:
+    """Reset rows have no reward; those that do, where they are many and the flags are not merely a step off."""
+    if not steps.next_step:
+        return None
+    after = steps.unmasked & ~steps.exists
+    rewards = steps.rewards[after]
+    rewarded = after & (steps.rewards != 0)
+    count = number_of(rewarded)
+    # A wrapper may add the same number to every reward; then no real step has the reward of a reset row.
+    wrapped = len(rewards) and (rewards == rewards[0]).all() and not (steps.rewards[steps.exists] == rewards[0]).any()
+    # Where a row beside these is the one without a reward, the flags are early or late.
+    beside = [steps.rewards[shifted(after, by) & steps.unmasked] == 0 for by in (-1, 1)]
+    elsewhere = steps.rewards == 0
+    off = any(zero.all() and by_chance(elsewhere, len(zero)) < 1e-3 for zero in beside)
+    return rewarded if count >= 2 and count >= 0.5 * len(rewards) and not wrapped and not off else None
+
+
 def prev_done(steps: Steps) -> Iterator[Finding]:
     if not steps.next_step or steps.prev_done is not None:
         return
     first = (steps.rewards[0] == 0) & ~steps.done[0] & steps.exists[0]
     elsewhere = steps.rewards[1:][steps.exists[1:] & ~steps.done[1:]] == 0
-    count = np.count_nonzero(first)
+    count = number_of(first)
     if count and elsewhere.size >= 32 and by_chance(elsewhere, count) < 1e-3:
         yield Finding(
-            f"looks like {count:,} reset row{'s'[: count > 1]} at t=0: the reward is 0 there, and at "
-            f"{np.count_nonzero(elsewhere):,} of {elsewhere.size:,} other steps without a flag; prev_done is not given",
+            f"looks like {count:,} reset row{'s' * (count > 1)} at t=0: the reward is 0 there, and at "
+            f"{number_of(elsewhere):,} of {elsewhere.size:,} other steps without a flag; prev_done is not given",
             steps.places(np.concatenate([first[np.newaxis], np.zeros_like(steps.done[1:])])),
             "where the previous rollout ended with a done, row 0 of this one is a reset row",
             "pass prev_done: terminated | truncated of the last row of the previous rollout",

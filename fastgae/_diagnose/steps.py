@@ -25,7 +25,8 @@ class Steps:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.rewards.shape  # type: ignore[return-value]
+        steps, envs = self.rewards.shape
+        return steps, envs
 
     @functools.cached_property
     def rewards(self) -> Array:
@@ -83,9 +84,11 @@ class Steps:
     def final_values(self) -> Array | None:
         """V' of the truncated steps, as it was given for them; NaN elsewhere."""
         final, truncated = self.given.final_values, self.given.truncated
-        if truncated is None or (final is None and self.next_values is None):
+        if truncated is None:
             return None
         if final is None:
+            if self.next_values is None:
+                return None
             dense = self.next_values
         elif final.shape == truncated.shape:
             dense = self.matrix(final)
@@ -136,6 +139,10 @@ class Steps:
             return _run.run(given or self.given, "numpy", 1)
 
 
+def number_of(flags: Array) -> int:
+    return int(np.count_nonzero(flags))
+
+
 def median(numbers: Array) -> float:
     finite = numbers[np.isfinite(numbers)]
     return float(np.median(finite)) if finite.size else np.nan
@@ -143,7 +150,7 @@ def median(numbers: Array) -> float:
 
 def by_chance(hits: Array, times: int) -> float:
     """How likely it is that something which is true at these places is true at ``times`` others too."""
-    return float(((np.count_nonzero(hits) + 1) / (hits.size + 2)) ** times)
+    return float(((number_of(hits) + 1) / (hits.size + 2)) ** times)
 
 
 def shifted(flags: Array, by: int) -> Array:

@@ -16,19 +16,26 @@ NUMBERS = ("rewards", "values", "last_values", "next_values", "final_values")
 def coefficients(steps: Steps) -> Iterator[Finding]:
     for name, given in (("gamma", steps.gamma), ("gae_lambda", steps.gae_lambda)):
         for number in np.unique(np.asarray(given, np.float64))[:16]:
-            for kind, rounded in (("float16", _float16), ("bfloat16", _bfloat16)):
-                meant = [usual for usual in USUAL if rounded(usual) == number]
-                if round(number, 4) == number or not meant:
-                    continue
-                nearest = min(meant, key=lambda usual: abs(usual - number))
-                horizon = f"{1 / (1 - number):.4g} steps instead of {1 / (1 - nearest):.4g}"
+            if round(number, 4) == number:
+                continue  # as a person may write it
+            meant = {
+                kind: [usual for usual in USUAL if rounded(usual) == number]
+                for kind, rounded in (("float16", _float16), ("bfloat16", _bfloat16))
+            }
+            readings = [f"{_either(usual)} rounded to {kind}" for kind, usual in meant.items() if usual]
+            if readings:
+                nearest = min(meant["float16"] + meant["bfloat16"], key=lambda usual: abs(usual - number))
                 yield Finding(
-                    f"{name} is {number:.10g}, which looks like {nearest:.10g} rounded to {kind}",
+                    f"{name} is {number:.10g}, which looks like {', or '.join(readings)}",
                     Places(),
-                    f"its horizon, 1 / (1 - {name}), is {horizon}",
+                    f"its horizon, 1 / (1 - {name}), is {1 / (1 - number):.5g} steps; that of {nearest:.10g} is "
+                    f"{1 / (1 - nearest):.5g}",
                     f"pass {name} as a Python float, not in the dtype of the network",
                 )
-                break
+
+
+def _either(numbers: list[float]) -> str:
+    return " or ".join(f"{number:.10g}" for number in numbers)
 
 
 def _float16(number: float) -> float:

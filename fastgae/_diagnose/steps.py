@@ -1,6 +1,7 @@
 """What detectors look at: a checked call as (T, N) arrays, and how well each row goes with the next."""
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +122,7 @@ class Steps:
 
     def matrix(self, array: Any, dtype: Any = np.float64) -> Array:
         moved = np.moveaxis(array, self.given.time_axis, 0)
-        return np.ascontiguousarray(moved.reshape(len(moved), -1), dtype)
+        return np.ascontiguousarray(moved.reshape(len(moved), math.prod(moved.shape[1:])), dtype)
 
     def places(self, where: Array) -> Places:
         """The True of a (T, N) or (N,) array: the latter are of the last row."""

@@ -79,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
 def read(path: Path) -> dict[str, Any]:
     """The arguments in a file. Nothing in it is executed: pickled objects are refused."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened:
+            file = np.load(opened, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise CommandError(f"{path} holds one array: write several by name with numpy.savez", exit_code=2)
             missing = [name for name in REQUIRED if name not in file]

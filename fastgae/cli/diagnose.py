@@ -2,6 +2,7 @@
 
 import argparse
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,6 @@ def read(path: Path) -> dict[str, Any]:
                     exit_code=2,
                 )
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise CommandError(f"cannot read {path}: {reason}", exit_code=2) from error

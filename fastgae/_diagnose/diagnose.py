@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._canonical import check_normalize, checked_arguments
-from fastgae._diagnose import bootstrap, flags, numbers, rows
+from fastgae._diagnose import bootstrap, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
 
 # In this order they speak: what is wrong everywhere, then what is at some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
-    "coefficient_rounded": numbers.coefficients,
-    "non_finite": numbers.non_finite,
+    "coefficient_rounded": numerics.coefficients,
+    "non_finite": numerics.non_finite,
     "flags_inverted": flags.inverted,
     "axes_swapped": flags.axes,
     "flags_shifted": flags.shift,
@@ -25,7 +25,7 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "reset_rows": rows.reset_rows,
     "not_next_step": rows.not_next_step,
     "prev_done": rows.prev_done,
-    "normalizer": numbers.normaliser,
+    "normalizer": numerics.normaliser,
 }
 
 # After one of these, nobody can tell where episodes end, and what the later detectors say is of no use.

@@ -7,6 +7,7 @@ import numpy as np
 from fastgae._canonical import Arguments, Array
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, number_of
+from fastgae._moments import EPS
 
 # What people write: two to four decimals.
 USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
@@ -114,12 +115,12 @@ def normaliser(steps: Steps) -> Iterator[Finding]:
     one_each = steps.normalize == "per_env"
     groups = [(advantages[:, n], exists[:, n]) for n in range(steps.shape[1])] if one_each else [(advantages, exists)]
     degenerate, spoiled = [], []
+    noise = 8.0 * np.finfo(steps.given.rewards.dtype).eps * np.abs(steps.values[exists]).max(initial=0.0)
     for n, (numbers, real) in enumerate(groups):
         kept = numbers[real]
         if not np.isfinite(kept).all():
             spoiled.append(n)
-        # Below this, the differences are those of rounding.
-        elif kept.size < 2 or kept.std() <= 1e-6 * max(np.abs(kept).max(), np.abs(steps.values[exists]).max()):
+        elif kept.size < 2 or kept.std() <= max(noise, 10.0 * EPS):
             degenerate.append(n)
     for envs, what, why, change in (
         (
@@ -130,7 +131,7 @@ def normaliser(steps: Steps) -> Iterator[Finding]:
         ),
         (
             degenerate,
-            "do not vary, or are only one",
+            "do not vary beyond rounding, or are only one",
             "it divides by a standard deviation of about 0, and gives 0, or rounding noise of the size of advantages",
             'leave normalize out, or normalise over more steps (normalize="global", a longer rollout)',
         ),

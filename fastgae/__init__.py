@@ -4,6 +4,8 @@ Right in every convention, the same bits on every backend, as cheap as touching 
 """
 
 from fastgae._canonical import GAEResult
+from fastgae._diagnose.diagnose import diagnose
+from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._dispatch import BackendInfo, BackendUnavailableError, backends
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -20,9 +22,12 @@ __version__ = "0.1.0"
 __all__ = [
     "BackendInfo",
     "BackendUnavailableError",
+    "Diagnosis",
+    "Finding",
     "GAEResult",
     "__version__",
     "backends",
+    "diagnose",
     "discounted_returns",
     "gae",
     "gae_packed",

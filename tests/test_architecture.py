@@ -14,7 +14,19 @@ PACKAGE = Path(fastgae.__file__).parent
 CSRC = Path(__file__).parents[1] / "csrc"
 
 # Data walks one way, and so do imports: a layer may import those after it, never those before it.
-LAYERS = ["", "cli", "compat", "estimators", "_run", "_moments", "_dispatch", "_backends", "_canonical", "_core"]
+LAYERS = [
+    "",
+    "cli",
+    "compat",
+    "_diagnose",
+    "estimators",
+    "_run",
+    "_moments",
+    "_dispatch",
+    "_backends",
+    "_canonical",
+    "_core",
+]
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 

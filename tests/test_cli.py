@@ -21,7 +21,7 @@ def test_without_a_command_it_shows_the_commands(capsys):
     assert "examples:" in help_text
 
 
-@pytest.mark.parametrize("command", ["info", "demo"])
+@pytest.mark.parametrize("command", ["info", "demo", "diagnose"])
 def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

@@ -1,0 +1,86 @@
+"""V' that is missing, or of another state."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fastgae._diagnose.flags import flags_look_shifted
+from fastgae._diagnose.report import Finding
+from fastgae._diagnose.rows import reset_rows_without_rewards
+from fastgae._diagnose.steps import Steps, by_chance, median, number_of
+
+
+def last_row(steps: Steps) -> Iterator[Finding]:
+    """The episodes that go on after the last row."""
+    going_on = steps.exists[-1] & ~steps.done[-1]
+    count = number_of(going_on)
+    last, values = steps.last_values[going_on], steps.values[steps.exists]
+    if not count or values.size < 16:
+        return
+    if (last == 0.0).all() and np.mean(values == 0.0) < 0.01:
+        yield Finding(
+            f"V after the last row is 0 in all {count:,} environments whose episode goes on, and in "
+            f"{number_of(values == 0.0):,} of {values.size:,} steps",
+            steps.places(going_on),
+            "the window ends there, not the episode: a bootstrap of 0 says that nothing follows, and biases the last "
+            "1 / (1 - gamma lambda) rows",
+            "pass last_values = V of the observation after the last step",
+        )
+    elif (last == steps.values[-1][going_on]).all() and np.ptp(values):
+        unchanged = (steps.next_row == steps.values)[:-1]
+        if by_chance(unchanged, count) < 1e-3:
+            yield Finding(
+                f"V after the last row equals values[-1] in all {count:,} environments whose episode goes on, and "
+                f"values[t + 1] equals values[t] at {number_of(unchanged):,} of {unchanged.size:,} steps",
+                steps.places(going_on),
+                "the last row then bootstraps from its own state instead of the next",
+                "pass last_values = V of the observation after the last step",
+            )
+
+
+def at_truncation(steps: Steps) -> Iterator[Finding]:
+    """V of the final observation."""
+    final = steps.final_values
+    if final is None or steps.next_step or flags_look_shifted(steps):
+        return
+    given = np.isfinite(final)
+    count = number_of(given)
+    name = "final_values" if steps.next_values is None else "next_values"
+    change = f"pass {name} = V of the observation that the step returned, before the reset"
+    if count >= 2 and not final[given].any() and np.mean(steps.values == 0.0) < 0.01:
+        yield Finding(
+            f"{name} are 0 at all {count:,} truncated steps",
+            steps.places(given),
+            "a limit cut the episode off, and a bootstrap of 0 treats it as the end of the task",
+            change,
+        )
+        return
+    changes = np.abs(steps.next_row - steps.values)
+    if not median(changes) > 10.0 * steps.tolerance:
+        return  # values that hardly differ say nothing about whose they are
+    for seen, row, whose in (
+        (steps.next_row, "values[t + 1]", "the first state of the next episode"),
+        (steps.values, "values[t]", "the state before the final one"),
+    ):
+        comparable = given & np.isfinite(seen)
+        same = comparable & (np.abs(final - seen) <= steps.tolerance)
+        count, total = number_of(same), number_of(comparable)
+        if count < 2 or count < 0.9 * total or (seen is steps.next_row and _goes_on(steps)):
+            continue
+        yield Finding(
+            f"{name} equal {row} at {count:,} of {total:,} truncated steps",
+            steps.places(same),
+            f"if the flags are in the right row, that is V of {whose}, and the truncated step bootstraps from it",
+            change + "; see that the flags are not a step off",
+        )
+
+
+def _goes_on(steps: Steps) -> bool:
+    """Whether the row after a truncated step belongs to its episode, as in NEXT_STEP mode."""
+    if reset_rows_without_rewards(steps) is not None:
+        return True
+    cut = np.zeros(steps.shape, bool)
+    cut[:-1] = steps.truncated[:-1]
+    later = np.zeros(steps.shape, bool)
+    later[1:] = cut[:-1]
+    return median(steps.errors[later]) > 4.0 * median(steps.errors[cut])

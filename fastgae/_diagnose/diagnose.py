@@ -1,0 +1,123 @@
+"""Looks for the mistakes that people make with rollouts."""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastgae._canonical import check_normalize, checked_arguments
+from fastgae._diagnose import bootstrap, flags, numerics, rows
+from fastgae._diagnose.report import Diagnosis, Finding
+from fastgae._diagnose.steps import Steps
+
+# In this order they speak: what is wrong everywhere, then what is at some steps.
+DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
+    "coefficient_rounded": numerics.coefficients,
+    "non_finite": numerics.non_finite,
+    "flags_inverted": flags.inverted,
+    "axes_swapped": flags.axes,
+    "flags_shifted": flags.shift,
+    "flags_missing": flags.missing,
+    "truncation_as_termination": flags.merged,
+    "truncation_bootstrap": bootstrap.at_truncation,
+    "last_row_bootstrap": bootstrap.last_row,
+    "reset_rows": rows.reset_rows,
+    "not_next_step": rows.not_next_step,
+    "prev_done": rows.prev_done,
+    "normalizer": numerics.normaliser,
+}
+
+# After one of these, nobody can tell where episodes end, and what the later detectors say is of no use.
+DECISIVE = ("flags_inverted", "axes_swapped")
+
+
+def diagnose(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike | None = None,
+    *,
+    last_values: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+    autoreset: str | Enum | None = None,
+    prev_done: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    gamma: float | ArrayLike = 0.99,
+    gae_lambda: float | ArrayLike = 0.95,
+    normalize: str | None = None,
+    time_axis: int = 0,
+) -> Diagnosis:
+    r"""Mistakes that the arguments of a call of ``gae`` show traces of.
+
+    It compares each row with the next: where an episode ends, the values jump. It speaks only where the rollout itself
+    gives clear evidence, a count and a ratio, and says which; a rollout with few episode ends, or values that are
+    constant, may hide a mistake. A finding is no proof.
+
+    Looked for: flags one step late or early, missing or inverted; time limits flagged as terminated; V' of another
+    episode, of the same state, or 0 at truncated steps; no bootstrap after the last row; reset rows taken for steps, or
+    steps for reset rows; swapped axes; gamma or lambda rounded to 16 bits; numbers that are not finite, and whether a
+    gate hides them; advantages that cannot be normalised.
+
+    Parameters
+    ----------
+    rewards, values, terminated, truncated, ...
+        As ``gae`` takes them. They are not written to.
+
+    Returns
+    -------
+    Diagnosis
+        A sequence of ``Finding(what, where, why, change, detector)``, and true where there are any.
+        ``str`` is the report for people, ``as_dict`` and ``to_json`` are for programs.
+
+    Raises
+    ------
+    ValueError, TypeError
+        What ``gae`` raises for the same arguments: such an error says already what is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> rng = np.random.default_rng(0)
+    >>> rewards, values = rng.normal(size=(2, 64, 4))
+    >>> found = fastgae.diagnose(rewards, values, np.zeros((64, 4)), last_values=np.zeros(4))
+    >>> [finding.detector for finding in found]
+    ['last_row_bootstrap']
+    """
+    given = checked_arguments(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values,
+        next_values,
+        final_values,
+        gamma,
+        gae_lambda,
+        time_axis,
+        None,
+        autoreset=autoreset,
+        prev_done=prev_done,
+        mask=mask,
+    )
+    check_normalize(normalize, None)
+    mode = autoreset.name if isinstance(autoreset, Enum) else autoreset
+    steps = Steps(
+        given,
+        None if mask is None else np.asarray(mask),
+        mode is not None and mode.lower() == "next_step",
+        None if prev_done is None else np.asarray(prev_done),
+        gamma,
+        gae_lambda,
+        normalize,
+    )
+    if not steps.rewards.size:
+        return Diagnosis([], steps.shape)
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        found: list[Finding] = []
+        for name, detect in DETECTORS.items():
+            found += [finding._replace(detector=name) for finding in detect(steps)]
+            if found and found[-1].detector in DECISIVE:
+                break
+    return Diagnosis(found, steps.shape)

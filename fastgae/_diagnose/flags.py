@@ -1,0 +1,276 @@
+"""Flags that are in the wrong place, of the wrong kind, missing, or not flags at all."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from fastgae._canonical import Array
+from fastgae._diagnose.report import Finding, Places
+from fastgae._diagnose.rows import reset_rows_with_rewards, reset_rows_without_rewards
+from fastgae._diagnose.steps import Steps, by_chance, median, number_of, shifted
+
+
+def inverted(steps: Steps) -> Iterator[Finding]:
+    if steps.shape[0] > 1 and steps.rewards.size >= 16 and np.mean(steps.done) > 0.9:
+        yield Finding(
+            f"{number_of(steps.done):,} of {steps.rewards.size:,} steps are flagged as the end of an episode",
+            steps.places(steps.done),
+            "nothing is carried from step to step; this looks like flags of the opposite meaning (1 where the episode "
+            "goes on), unless episodes really last one step",
+            "pass 1 where the step ended the episode: 1 - flag, where the flag says that it goes on",
+        )
+
+
+def axes(steps: Steps) -> Iterator[Finding]:
+    seen = _axes_look_swapped(steps)
+    if seen:
+        yield Finding(
+            f"looks like the axes of time and environments are swapped: {seen}",
+            Places(),
+            "the recursion runs across environments, and every advantage is wrong",
+            f"pass time_axis={1 - steps.given.time_axis}"
+            if steps.given.rewards.ndim == 2
+            else "pass another time_axis",
+        )
+
+
+def _axes_look_swapped(steps: Steps) -> str:
+    """The evidence, or nothing: values go on from row to row along the axis that is time."""
+    if min(steps.shape) < 2 or steps.rewards.size < 64 or steps.mask is not None:
+        return ""
+    across = np.full(steps.shape, np.nan)
+    across[:, :-1] = steps.values[:, 1:]
+    along, inside = steps.next_row, ~steps.done
+    if steps.next_values is not None:
+        same = [
+            np.mean(np.abs(steps.next_values - row)[inside & np.isfinite(row)] <= steps.tolerance)
+            for row in (along, across)
+        ]
+        if same[0] < 0.1 and same[1] > 0.8:
+            return (
+                f"next_values equal the values of the next env at {same[1]:.0%} of the steps, and those of the next "
+                f"row at {same[0]:.0%}"
+            )
+    here, there = median(steps.errors[inside]), median(steps.errors_along(across)[inside])
+    if here > 3.0 * there and here > 10.0 * steps.tolerance:
+        return (
+            f"the median TD error from row to row is {here:.3g}, but {there:.3g} from env to env, over "
+            f"{number_of(inside):,} steps"
+        )
+    return ""
+
+
+class Shift(NamedTuple):
+    """Episodes end ``by`` rows after the flags (before them where negative), as ``seen`` says."""
+
+    by: int
+    seen: str
+    flags: Array
+
+
+def shift(steps: Steps) -> Iterator[Finding]:
+    found = flags_look_shifted(steps)
+    if found:
+        late = found.by < 0
+        yield Finding(
+            f"flags look one step {'late' if late else 'early'}: {found.seen}",
+            steps.places(found.flags),
+            "the last step of an episode takes the first of the next along"
+            if late
+            else "the step before the last is cut off, and the last one takes the next episode along",
+            "pass the flag of step t as env.step returned it with the reward of step t: terminated[t] here is that of "
+            + ("step t - 1, as in buffers that store episode starts" if late else "step t + 1"),
+        )
+
+
+def flags_look_shifted(steps: Steps) -> Shift | None:
+    if np.mean(steps.done) > 0.4:
+        return None  # hardly a row that is not beside a flag
+    return _shift_by_next_values(steps) or _shift_by_rewards(steps) or _shift_by_errors(steps)
+
+
+def _shift_by_next_values(steps: Steps) -> Shift | None:
+    """next_values part from values[t + 1] where an episode ends."""
+    parts = parting(steps)
+    if parts is None:
+        return None
+    for by in (-1, 1):
+        usable = _usable(steps, by)
+        count, hits = number_of(usable), number_of(usable & shifted(parts, -by))
+        if hits >= 3 and hits >= 0.8 * count and number_of(usable & parts) <= 0.2 * count:
+            return Shift(
+                by,
+                f"next_values part from values[t + 1] {_beside(by)} at {hits} of {count} flags, and at "
+                f"{number_of(usable & parts)} in their own row",
+                usable,
+            )
+    return None
+
+
+def parting(steps: Steps) -> Array | None:
+    """Where next_values are not values[t + 1], though they mostly are."""
+    if steps.next_values is None or steps.next_step:
+        return None
+    parts: Array = np.abs(steps.next_values - steps.next_row) > steps.tolerance
+    return None if np.mean(parts) > 0.3 else parts
+
+
+def _shift_by_rewards(steps: Steps) -> Shift | None:
+    """A reward that comes with the end of an episode, or with the reset row after it, and next to never elsewhere."""
+    base = 1 if steps.next_step else 0
+    for by in (-1, 1):
+        usable = _usable(steps, by) & _inside(steps, base + by)
+        count = number_of(usable)
+        there, here = shifted(usable, base + by), shifted(usable, base)
+        rewards = steps.rewards[there]
+        if count < 3 or (rewards != rewards[0]).any() or (steps.next_step and rewards[0] != 0.0):
+            continue
+        if not steps.next_step and by == 1 and rewards[0] == 0.0:
+            continue  # a reset row looks the same
+        same = steps.rewards == rewards[0]
+        elsewhere = same[~there & ~shifted(steps.done, base + by)]
+        if by_chance(elsewhere, count) < 1e-6 and np.mean(same[here]) <= 0.2:
+            return Shift(
+                by,
+                f"the reward is {rewards[0]:g} {_beside(base + by)} at all {count} flags, "
+                f"{number_of(same[here])} times {_beside(base)}, and at "
+                f"{number_of(elsewhere)} of {elsewhere.size:,} other steps",
+                usable,
+            )
+    return None
+
+
+def _shift_by_errors(steps: Steps) -> Shift | None:
+    """Values jump where the next row is another episode."""
+    if reset_rows_without_rewards(steps) is not None or reset_rows_with_rewards(steps) is not None:
+        return None  # what explains the jumps as well
+    base = 1 if steps.next_step else 0
+    near = steps.done | shifted(steps.done, 1) | shifted(steps.done, -1) | shifted(steps.done, 2)
+    floor = max(median(steps.errors[~near]), 10.0 * steps.tolerance)
+    for by in (-1, 1):
+        usable = _usable(steps, by) & _inside(steps, base + 1) & _inside(steps, base + by)
+        here, there = (
+            steps.errors[shifted(usable, base)],
+            steps.errors[shifted(usable, base + by)],
+        )
+        comparable = np.isfinite(here) & np.isfinite(there)
+        count = number_of(comparable)
+        jumps = number_of(there[comparable] > 4.0 * np.maximum(here[comparable], floor))
+        if jumps >= 5 and jumps >= 0.6 * count:
+            reset = ", or the rows after the flags are reset rows and autoreset does not say so" if by == 1 else ""
+            return Shift(
+                by,
+                f"at {jumps} of {count} flags the TD error {_beside(base + by)} is more than 4 times that "
+                f"{_beside(base)} (medians {median(there):.3g} and {median(here):.3g}, and {floor:.3g} elsewhere)"
+                + (reset if not steps.next_step else ""),
+                usable,
+            )
+    return None
+
+
+def _usable(steps: Steps, by: int) -> Array:
+    """Flags with a row on either side that belongs to the rollout."""
+    return steps.done & steps.exists & _inside(steps, 1) & _inside(steps, by)
+
+
+def _inside(steps: Steps, by: int) -> Array:
+    """Rows that have another, not masked, so much later."""
+    return shifted(steps.unmasked, -by)
+
+
+def _beside(by: int) -> str:
+    return {-1: "in the row before", 0: "in that row", 1: "in the row after", 2: "two rows after"}[by]
+
+
+def merged(steps: Steps) -> Iterator[Finding]:
+    both = steps.terminated & steps.truncated & steps.exists
+    count = number_of(both)
+    if count >= 2 and count == number_of(steps.truncated & steps.exists):
+        yield Finding(
+            f"all {count:,} truncated steps are flagged as terminated too, and terminated wins",
+            steps.places(both),
+            "a time limit is treated as the end of the task: the value of the state it cut off is taken as 0",
+            "pass terminated as env.step returned it, not terminated | truncated",
+        )
+    elif not steps.truncated.any():
+        limit, ends, count = common_length(steps.terminated & steps.exists, steps.shape[0], steps.next_step)
+        if limit:
+            yield Finding(
+                f"looks like a time limit flagged as terminated: {number_of(ends):,} of {count:,} episodes last "
+                f"{limit:,} steps, and none is longer",
+                steps.places(ends),
+                "if a limit cut them off, the value of their next state is not 0, and advantages are too low or too "
+                "high by gamma times that value",
+                "pass those flags as truncated, with final_values or next_values; ignore this if the task itself ends "
+                "there",
+            )
+
+
+def common_length(ends: Array, num_steps: int, reset_rows: bool) -> tuple[int, Array, int]:
+    """The length that most episodes have and none exceeds, or 0; where those of it end; how many ends there are."""
+    lengths = np.zeros(ends.shape, np.int64)
+    longest = 0
+    for n in range(ends.shape[1]):
+        rows = np.flatnonzero(ends[:, n])
+        if len(rows):
+            # A reset row is no step of the episode that follows it.
+            lengths[rows, n] = np.diff(rows, prepend=-1) - reset_rows * (np.arange(len(rows)) > 0)
+        longest = max(longest, num_steps - 1 - rows[-1] if len(rows) else num_steps)
+    found = lengths[ends]
+    limit = int(max(found.max(initial=0), longest))
+    counts = np.bincount(found, minlength=limit + 1)
+    shared = int(counts[limit])
+    others = int(counts[:limit].max(initial=0))
+    clear = limit >= 16 and shared >= 4 and (shared >= 0.8 * len(found) or shared > 3 * others + 4)
+    return (limit if clear else 0), (lengths == limit) & ends, len(found)
+
+
+def missing(steps: Steps) -> Iterator[Finding]:
+    """Episodes that end without a flag."""
+    if flags_look_shifted(steps):
+        return
+    parts = parting(steps)
+    if parts is not None:
+        parts = parts & ~steps.done & steps.exists
+        if parts.any():
+            yield _missing(
+                steps, parts, "next_values part from values[t + 1] there, and not at the other steps without a flag"
+            )
+    elif not steps.done.any():
+        jumps = _jumps(steps)
+        if jumps.any():
+            yield _missing(
+                steps,
+                jumps,
+                f"the TD error is {median(steps.errors[jumps]) / median(steps.errors[~jumps]):.0f} times the median of "
+                "the others, and no step of the rollout is flagged",
+            )
+
+
+def _missing(steps: Steps, where: Array, seen: str) -> Finding:
+    return Finding(
+        f"looks like {number_of(where):,} episode ends without a flag: {seen}",
+        steps.places(where),
+        "where an env was reset without a flag, the value and the advantage of another episode flow in",
+        "flag the last step of each episode: terminated, or truncated where a limit cut it off",
+    )
+
+
+def _jumps(steps: Steps) -> Array:
+    """Large TD errors as episode ends make them: in all environments at once, or equally far apart, or back to a start.
+
+    A surprising reward makes one too, so they must be of the values.
+    """
+    errors, changes = steps.errors, np.abs(steps.next_row - steps.values)
+    large = errors > 8.0 * max(median(errors), 10.0 * steps.tolerance)
+    large &= changes > 4.0 * np.abs(steps.rewards - median(steps.rewards[steps.unmasked]))
+    rows = large.mean(1) >= 0.75
+    together: Array = large & rows[:, np.newaxis]
+    if steps.shape[1] >= 4 and rows.any() and number_of(together) >= 0.8 * number_of(large):
+        return together
+    limit, ends, _ = common_length(large, steps.shape[0], False)
+    if limit:
+        return ends
+    starts = steps.next_row[large]
+    return large if len(starts) >= 8 and starts.std() < 0.25 * steps.values.std() else np.zeros_like(large)

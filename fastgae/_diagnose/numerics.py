@@ -1,0 +1,142 @@
+"""Numbers that were rounded, are not finite, or cannot be normalised."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fastgae._canonical import Arguments, Array
+from fastgae._diagnose.report import Finding, Places
+from fastgae._diagnose.steps import Steps, number_of
+from fastgae._moments import EPS
+
+# What people write: two to four decimals.
+USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
+NUMBERS = ("rewards", "values", "last_values", "next_values", "final_values")
+
+
+def coefficients(steps: Steps) -> Iterator[Finding]:
+    for name, given in (("gamma", steps.gamma), ("gae_lambda", steps.gae_lambda)):
+        for number in np.unique(np.asarray(given, np.float64))[:16]:
+            if round(number, 4) == number:
+                continue  # as a person may write it
+            meant = {
+                kind: [usual for usual in USUAL if rounded(usual) == number]
+                for kind, rounded in (("float16", _float16), ("bfloat16", _bfloat16))
+            }
+            readings = [f"{_either(usual)} rounded to {kind}" for kind, usual in meant.items() if usual]
+            if readings:
+                nearest = min(meant["float16"] + meant["bfloat16"], key=lambda usual: abs(usual - number))
+                yield Finding(
+                    f"{name} is {number:.10g}, which looks like {', or '.join(readings)}",
+                    Places(),
+                    f"its horizon, 1 / (1 - {name}), is {1 / (1 - number):.5g} steps; that of {nearest:.10g} is "
+                    f"{1 / (1 - nearest):.5g}",
+                    f"pass {name} as a Python float, not in the dtype of the network",
+                )
+
+
+def _either(numbers: list[float]) -> str:
+    return " or ".join(f"{number:.10g}" for number in numbers)
+
+
+def _float16(number: float) -> float:
+    return float(np.float16(number))
+
+
+def _bfloat16(number: float) -> float:
+    """The upper half of a float32, rounded to nearest even."""
+    bits = int(np.float32(number).view(np.uint32))
+    bits += 0x7FFF + ((bits >> 16) & 1)
+    return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
+
+
+def non_finite(steps: Steps) -> Iterator[Finding]:
+    for name in NUMBERS:
+        array = getattr(steps.given, name)
+        if array is None or (bad := ~_read_finite(steps, name, array)).sum() == 0:
+            continue
+        result = steps.computed(_only(steps.given, name))
+        finite = np.isfinite(result.advantages) & np.isfinite(result.returns)
+        reached = number_of(~steps.matrix(finite, bool) & steps.exists)
+        nan, infinite = number_of(np.isnan(array) & bad), number_of(np.isinf(array) & bad)
+        what = f"{name} holds {nan:,} NaN and {infinite:,} infinite of {array.size:,} numbers"
+        where = _where(steps, name, bad)
+        if reached:
+            yield Finding(
+                what,
+                where,
+                f"they reach {reached:,} of {number_of(steps.exists):,} steps: an advantage takes in all that follows "
+                "in its episode",
+                "find what made them: an exploded value function, say, or memory that was never written",
+            )
+        else:
+            yield Finding(
+                f"{what}, all behind closed gates or the mask",
+                where,
+                "here they have no effect, but code that multiplies by a mask would spread them: 0 times NaN is NaN",
+                "nothing, if they mark what must not be read",
+            )
+
+
+def _read_finite(steps: Steps, name: str, array: Array) -> Array:
+    """Where numbers are finite, or by their definition never read."""
+    finite: Array = np.isfinite(array)
+    truncated = steps.given.truncated
+    if name == "final_values" and truncated is not None and array.shape == truncated.shape:
+        return finite | ~truncated
+    return finite
+
+
+def _only(given: Arguments, kept: str) -> Arguments:
+    """The same call, with what is not finite in the other arrays taken as 0."""
+    cleaned = {
+        name: np.nan_to_num(getattr(given, name), nan=0.0, posinf=0.0, neginf=0.0)
+        for name in NUMBERS
+        if name != kept and getattr(given, name) is not None
+    }
+    return given._replace(**cleaned)
+
+
+def _where(steps: Steps, name: str, bad: Array) -> Places:
+    if name == "last_values":
+        return steps.places(bad.reshape(-1))
+    truncated = steps.given.truncated
+    if name == "final_values" and truncated is not None and bad.shape != truncated.shape:
+        dense = np.zeros(truncated.shape, bool)
+        dense[truncated] = bad
+        bad = dense
+    return steps.places(steps.matrix(bad, bool))
+
+
+def normaliser(steps: Steps) -> Iterator[Finding]:
+    if steps.normalize is None:
+        return
+    advantages, exists = steps.matrix(steps.computed().advantages), steps.exists
+    one_each = steps.normalize == "per_env"
+    groups = [(advantages[:, n], exists[:, n]) for n in range(steps.shape[1])] if one_each else [(advantages, exists)]
+    degenerate, spoiled = [], []
+    noise = 8.0 * np.finfo(steps.given.rewards.dtype).eps * np.abs(steps.values[exists]).max(initial=0.0)
+    for n, (numbers, real) in enumerate(groups):
+        kept = numbers[real]
+        if not np.isfinite(kept).all():
+            spoiled.append(n)
+        elif kept.size < 2 or kept.std() <= max(noise, 10.0 * EPS):
+            degenerate.append(n)
+    for envs, what, why, change in (
+        (
+            spoiled,
+            "are not all finite",
+            "one NaN or infinity spoils the mean, and with it every advantage that is normalised by it",
+            "see what is not finite before the normaliser",
+        ),
+        (
+            degenerate,
+            "do not vary beyond rounding, or are only one",
+            "it divides by a standard deviation of about 0, and gives 0, or rounding noise of the size of advantages",
+            'leave normalize out, or normalise over more steps (normalize="global", a longer rollout)',
+        ),
+    ):
+        if envs:
+            places = Places(len(envs), tuple((0, n) for n in envs[:4])) if one_each else Places()
+            whose = f"of {len(envs):,} of {len(groups):,} environments" if one_each else "of this rollout"
+            yield Finding(f"the advantages {whose} {what}", places, why, change)

@@ -1,0 +1,87 @@
+"""What a diagnosis says."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
+
+SHOWN = 4
+
+
+class Places(NamedTuple):
+    """Where something was seen: how many places, and the first few as (t, env) indices."""
+
+    total: int = 0
+    first: tuple[tuple[int, ...], ...] = ()
+
+    def __str__(self) -> str:
+        if not self.total:
+            return "the whole call"
+        listed = ", ".join(_place(index) for index in self.first)
+        more = self.total - len(self.first)
+        return f"{listed}{f', and {more:,} more' if more else ''}"
+
+
+class Finding(NamedTuple):
+    """One mistake, or what looks like one."""
+
+    what: str
+    where: Places
+    why: str
+    change: str
+    detector: str = ""
+
+    def __str__(self) -> str:
+        lines = (("where", str(self.where)), ("why", self.why), ("change", self.change))
+        return "\n".join(
+            [_wrapped(f"{self.detector}: ", self.what, 2), *(_wrapped(f"  {k:<8}", v, 10) for k, v in lines)]
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        where = {"count": self.where.total, "first": [list(index) for index in self.where.first]}
+        return {**self._asdict(), "where": where}
+
+
+class Diagnosis(Sequence[Finding]):
+    """The findings of one call; true where there are any. ``str`` is for people."""
+
+    def __init__(self, findings: Sequence[Finding], shape: tuple[int, int]) -> None:
+        self._findings, self._shape = tuple(findings), shape
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Finding, ...]: ...
+    def __getitem__(self, index: int | slice) -> Finding | tuple[Finding, ...]:
+        return self._findings[index]
+
+    def __len__(self) -> int:
+        return len(self._findings)
+
+    def __repr__(self) -> str:
+        return f"<Diagnosis: {', '.join(finding.detector for finding in self) or 'nothing found'}>"
+
+    def __str__(self) -> str:
+        steps, envs = self._shape
+        rollout = f"{steps:,} steps of {envs:,} environment{'s' * (envs != 1)}"
+        if not self:
+            return f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be."
+        heading = f"{len(self)} finding{'s' * (len(self) > 1)} in {rollout}"
+        return "\n\n".join([heading, *map(str, self)])
+
+    def as_dict(self) -> dict[str, Any]:
+        steps, envs = self._shape
+        return {"steps": steps, "envs": envs, "findings": [finding.as_dict() for finding in self]}
+
+    def to_json(self, indent: int | None = None) -> str:
+        import json  # here, for importing fastgae stays cheap
+
+        return json.dumps(self.as_dict(), indent=indent)
+
+
+def _place(index: tuple[int, ...]) -> str:
+    time, *env = index
+    return f"t={time}" + (f" n={','.join(map(str, env))}" if env else "")
+
+
+def _wrapped(heading: str, text: str, indent: int) -> str:
+    return textwrap.fill(heading + text, 100, subsequent_indent=" " * indent, break_long_words=False)

@@ -1,0 +1,86 @@
+"""Reset rows: the rows after a done in Gymnasium's NEXT_STEP mode, which are no steps."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fastgae._canonical import Array
+from fastgae._diagnose.report import Finding
+from fastgae._diagnose.steps import Steps, by_chance, number_of, shifted
+
+
+def reset_rows(steps: Steps) -> Iterator[Finding]:
+    rows = reset_rows_without_rewards(steps)
+    if rows is not None:
+        zeros = number_of(steps.rewards[steps.unmasked & ~rows] == 0)
+        yield Finding(
+            f"looks like reset rows: all {number_of(rows):,} rows after a done have reward 0 and no flag, as do "
+            f"{zeros:,} of the {number_of(steps.unmasked & ~rows):,} other rows have reward 0",
+            steps.places(rows),
+            "in Gymnasium's NEXT_STEP mode (its default) the row after a done ignores the action: it is no step, and "
+            "trains the policy on noise",
+            'pass autoreset="next_step", and keep these rows out of the loss: fastgae.valid_steps gives the mask',
+        )
+
+
+def reset_rows_without_rewards(steps: Steps) -> Array | None:
+    """The rows after a done where all of them, and few others, have reward 0 and no flag."""
+    if steps.next_step:
+        return None
+    after = shifted(steps.done & steps.unmasked, 1) & steps.unmasked
+    count = number_of(after)
+    if count < 2 or (steps.rewards[after] != 0).any() or steps.done[after].any():
+        return None
+    elsewhere = steps.rewards[~after & steps.unmasked] == 0
+    # The first step of an episode may well have no reward; but in a NEXT_STEP rollout that is the row after these.
+    second = shifted(after, 1) & steps.unmasked
+    rewarded = number_of(steps.rewards[second])
+    return after if by_chance(elsewhere, count) < 1e-3 and rewarded > 0.5 * number_of(second) else None
+
+
+def not_next_step(steps: Steps) -> Iterator[Finding]:
+    rows = reset_rows_with_rewards(steps)
+    if rows is not None:
+        count = number_of(steps.unmasked & ~steps.exists)
+        yield Finding(
+            f'autoreset="next_step" says that the row after a done is a reset row, but {number_of(rows):,} of '
+            f"{count:,} such rows have a reward",
+            steps.places(rows),
+            "real steps are skipped: their advantages are 0, and values[t + 1] of a truncated step is that of another "
+            "episode",
+            'pass the mode that the environments were made with: "same_step" or "disabled", and final_values where '
+            "steps were truncated",
+        )
+
+
+def reset_rows_with_rewards(steps: Steps) -> Array | None:
+    """Reset rows have no reward; those that do, where they are many and the flags are not merely a step off."""
+    if not steps.next_step:
+        return None
+    after = steps.unmasked & ~steps.exists
+    rewards = steps.rewards[after]
+    rewarded = after & (steps.rewards != 0)
+    count = number_of(rewarded)
+    # A wrapper may add the same number to every reward; then no real step has the reward of a reset row.
+    wrapped = len(rewards) and (rewards == rewards[0]).all() and not (steps.rewards[steps.exists] == rewards[0]).any()
+    # Where a row beside these is the one without a reward, the flags are early or late.
+    beside = [steps.rewards[shifted(after, by) & steps.unmasked] == 0 for by in (-1, 1)]
+    elsewhere = steps.rewards == 0
+    off = any(zero.all() and by_chance(elsewhere, len(zero)) < 1e-3 for zero in beside)
+    return rewarded if count >= 2 and count >= 0.5 * len(rewards) and not wrapped and not off else None
+
+
+def prev_done(steps: Steps) -> Iterator[Finding]:
+    if not steps.next_step or steps.prev_done is not None:
+        return
+    first = (steps.rewards[0] == 0) & ~steps.done[0] & steps.exists[0]
+    elsewhere = steps.rewards[1:][steps.exists[1:] & ~steps.done[1:]] == 0
+    count = number_of(first)
+    if count and elsewhere.size >= 32 and by_chance(elsewhere, count) < 1e-3:
+        yield Finding(
+            f"looks like {count:,} reset row{'s' * (count > 1)} at t=0: the reward is 0 there, and at "
+            f"{number_of(elsewhere):,} of {elsewhere.size:,} other steps without a flag; prev_done is not given",
+            steps.places(np.concatenate([first[np.newaxis], np.zeros_like(steps.done[1:])])),
+            "where the previous rollout ended with a done, row 0 of this one is a reset row",
+            "pass prev_done: terminated | truncated of the last row of the previous rollout",
+        )

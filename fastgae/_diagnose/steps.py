@@ -1,0 +1,166 @@
+"""What detectors look at: a checked call as (T, N) arrays, and how well each row goes with the next."""
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastgae import _run
+from fastgae._canonical import Arguments, Array, GAEResult
+from fastgae._diagnose.report import SHOWN, Places
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One call, in float64, time first and the environments in C order."""
+
+    given: Arguments
+    mask: Array | None  # as given, without the reset rows that autoreset implies
+    next_step: bool
+    prev_done: Array | None
+    gamma: Any
+    gae_lambda: Any
+    normalize: str | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        steps, envs = self.rewards.shape
+        return steps, envs
+
+    @functools.cached_property
+    def rewards(self) -> Array:
+        return self.matrix(self.given.rewards)
+
+    @functools.cached_property
+    def values(self) -> Array:
+        return self.matrix(self.given.values)[: len(self.rewards)]
+
+    @functools.cached_property
+    def terminated(self) -> Array:
+        return self.matrix(self.given.terminated, bool)
+
+    @functools.cached_property
+    def truncated(self) -> Array:
+        given = self.given.truncated
+        return np.zeros(self.shape, bool) if given is None else self.matrix(given, bool)
+
+    @functools.cached_property
+    def done(self) -> Array:
+        return self.terminated | self.truncated
+
+    @functools.cached_property
+    def exists(self) -> Array:
+        """Steps that the recursion does not skip."""
+        options = self.given.options
+        return np.ones(self.shape, bool) if options is None or options.mask is None else self.matrix(options.mask, bool)
+
+    @functools.cached_property
+    def unmasked(self) -> Array:
+        """Steps that were not masked by the caller: reset rows under autoreset are among them."""
+        return np.ones(self.shape, bool) if self.mask is None else self.matrix(self.mask, bool)
+
+    @functools.cached_property
+    def last_values(self) -> Array:
+        """V of the state after the last row."""
+        values, last, following = self.given.values, self.given.last_values, self.given.next_values
+        if last is not None:
+            return last.reshape(-1).astype(np.float64)
+        row: Array = self.matrix(values if following is None else following)[-1]
+        return row
+
+    @functools.cached_property
+    def next_values(self) -> Array | None:
+        return None if self.given.next_values is None else self.matrix(self.given.next_values)
+
+    @functools.cached_property
+    def next_row(self) -> Array:
+        """values[t + 1], whatever episode that belongs to; NaN in the last row and where either row is masked."""
+        following = np.full(self.shape, np.nan)
+        following[:-1] = np.where(self.unmasked[:-1] & self.unmasked[1:], self.values[1:], np.nan)
+        return following
+
+    @functools.cached_property
+    def final_values(self) -> Array | None:
+        """V' of the truncated steps, as it was given for them; NaN elsewhere."""
+        final, truncated = self.given.final_values, self.given.truncated
+        if truncated is None:
+            return None
+        if final is None:
+            if self.next_values is None:
+                return None
+            dense = self.next_values
+        elif final.shape == truncated.shape:
+            dense = self.matrix(final)
+        else:
+            scattered = np.full(truncated.shape, np.nan)
+            scattered[truncated] = final
+            dense = self.matrix(scattered)
+        return np.where(self.truncated & ~self.terminated & self.exists, dense, np.nan)
+
+    @functools.cached_property
+    def tolerance(self) -> float:
+        """Values that differ by less are the same value, computed twice."""
+        finite = self.values[np.isfinite(self.values)]
+        return max(1e-4 * float(finite.std()), 1e-6 * float(np.abs(finite).max())) if finite.size else np.nan
+
+    @functools.cached_property
+    def errors(self) -> Array:
+        """|r + gamma values[t + 1] - V| as if no episode ended; NaN where there is no next row."""
+        return self.errors_along(self.next_row)
+
+    def errors_along(self, following: Array) -> Array:
+        with np.errstate(all="ignore"):
+            errors: Array = np.abs(self.rewards + self.discounts * following - self.values)
+        errors[~np.isfinite(errors)] = np.nan
+        return errors
+
+    @functools.cached_property
+    def discounts(self) -> Array:
+        return self.matrix(np.broadcast_to(np.asarray(self.gamma, np.float64), self.given.rewards.shape))
+
+    def matrix(self, array: Any, dtype: Any = np.float64) -> Array:
+        moved = np.moveaxis(array, self.given.time_axis, 0)
+        return np.ascontiguousarray(moved.reshape(len(moved), math.prod(moved.shape[1:])), dtype)
+
+    def places(self, where: Array) -> Places:
+        """The True of a (T, N) or (N,) array: the latter are of the last row."""
+        if where.ndim == 1:
+            where = np.concatenate([np.zeros((self.shape[0] - 1, len(where)), bool), where[np.newaxis]])
+        shape, axis = self.given.rewards.shape, self.given.time_axis
+        found = np.argwhere(where)
+        envs = [np.unravel_index(n, shape[:axis] + shape[axis + 1 :]) for _, n in found[:SHOWN]]
+        return Places(
+            len(found), tuple((int(t), *map(int, env)) for (t, _), env in zip(found[:SHOWN], envs, strict=True))
+        )
+
+    def computed(self, given: Arguments | None = None) -> GAEResult:
+        with np.errstate(all="ignore"):
+            return _run.run(given or self.given, "numpy", 1)
+
+
+def number_of(flags: Array) -> int:
+    return int(np.count_nonzero(flags))
+
+
+def median(numbers: Array) -> float:
+    finite = numbers[np.isfinite(numbers)]
+    return float(np.median(finite)) if finite.size else np.nan
+
+
+def by_chance(hits: Array, times: int) -> float:
+    """How likely it is that something which is true at these places is true at ``times`` others too."""
+    return float(((number_of(hits) + 1) / (hits.size + 2)) ** times)
+
+
+def shifted(flags: Array, by: int) -> Array:
+    """Flags of (T, N) moved to later rows, or earlier ones; what falls off is lost."""
+    moved = np.zeros_like(flags)
+    if by > 0:
+        moved[by:] = flags[:-by]
+    elif by < 0:
+        moved[:by] = flags[-by:]
+    else:
+        moved[:] = flags
+    return moved

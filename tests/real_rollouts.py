@@ -1,0 +1,89 @@
+"""Real rollouts in each of Gymnasium's autoreset modes, with values of every observation."""
+
+import contextlib
+import functools
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from fastgae.cli import rollout
+
+MODES = ("next_step", "same_step", "disabled")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a loop around env.step sees; next_observations are those before any reset."""
+
+    mode: str
+    observations: np.ndarray
+    next_observations: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    last_observations: np.ndarray
+
+    def arguments(self, value):
+        """A correct call."""
+        following = value(self.next_observations)
+        call = {
+            "rewards": self.rewards,
+            "values": value(self.observations),
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+            "last_values": value(self.last_observations),
+            "autoreset": self.mode,
+        }
+        if self.mode != "next_step":
+            call["final_values"] = following[self.truncated]
+        return call
+
+    def arguments_with_next_values(self, value):
+        """Another."""
+        call = self.arguments(value)
+        del call["last_values"]
+        call.pop("final_values", None)
+        return {**call, "next_values": value(self.next_observations)}
+
+
+@functools.cache
+def record(env_id, mode, num_envs, num_steps, seed):
+    options = {"autoreset_mode": AutoresetMode[mode.upper()]}
+    with contextlib.closing(gymnasium.make_vec(env_id, num_envs, "sync", vector_kwargs=options)) as envs:
+        envs.action_space.seed(seed)
+        current, _ = envs.reset(seed=seed)
+        rows = []
+        for _ in range(num_steps):
+            after, rewards, terminated, truncated, info = envs.step(envs.action_space.sample())
+            before_reset, done = after.copy(), terminated | truncated
+            if mode == "same_step":
+                for n in np.flatnonzero(done):
+                    before_reset[n] = info["final_obs"][n]
+            elif mode == "disabled" and done.any():
+                after, _ = envs.reset(options={"reset_mask": done})
+            rows.append((current.copy(), before_reset, rewards, terminated, truncated))
+            current = after.copy()
+    observations, following, rewards, terminated, truncated = (np.array(column) for column in zip(*rows, strict=True))
+    return Recorded(mode, observations, following, rewards.astype(np.float32), terminated, truncated, current)
+
+
+@functools.cache
+def fitted_value(env_id, seed=100):
+    """A value function fitted to the discounted returns of another rollout."""
+    with contextlib.closing(rollout.make_envs(env_id, 8)) as envs:
+        data = rollout.collect(envs, 512, seed)
+    value = rollout.ValueFunction(data.observations, seed)
+    value.fit(data, 0.99)
+    return value
+
+
+@functools.cache
+def random_value(env_id, seed=100):
+    """A value function that was never trained."""
+    with contextlib.closing(rollout.make_envs(env_id, 8)) as envs:
+        data = rollout.collect(envs, 64, seed)
+    value = rollout.ValueFunction(data.observations, seed)
+    value._weights = np.random.default_rng(seed).normal(size=value._weights.shape)
+    return value

@@ -1,0 +1,376 @@
+"""Planted mistakes on real rollouts: each is found by its detector, and the correct rollout gives no finding."""
+
+import enum
+import json
+
+import numpy as np
+import pytest
+
+import fastgae
+
+pytest.importorskip("gymnasium")
+
+from real_rollouts import MODES, fitted_value, random_value, record
+
+GIVES_FINAL = ("same_step", "disabled")
+FORMS = ("arguments", "arguments_with_next_values")
+# CartPole and Acrobot terminate, Pendulum and MountainCar are truncated after 200 steps, Acrobot after 500.
+CORRECT = [
+    ("CartPole-v1", 1, 64),
+    ("CartPole-v1", 8, 512),
+    ("Pendulum-v1", 1, 1024),
+    ("Pendulum-v1", 8, 256),
+    ("Acrobot-v1", 4, 1024),
+    ("MountainCar-v0", 8, 512),
+]
+
+
+def detectors(call):
+    return [finding.detector for finding in fastgae.diagnose(**call)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("env_id", "num_envs", "num_steps"), CORRECT)
+@pytest.mark.parametrize("value", [fitted_value, random_value])
+def test_nothing_is_found_in_a_correct_rollout(value, env_id, num_envs, num_steps, mode, form):
+    for seed in (0, 1):
+        call = getattr(record(env_id, mode, num_envs, num_steps, seed), form)(value(env_id))
+        before = {name: a.copy() for name, a in call.items() if isinstance(a, np.ndarray)}
+        found = fastgae.diagnose(**call)
+        assert not found, str(found)
+        assert "Nothing found" in str(found)
+        for name, a in before.items():
+            np.testing.assert_array_equal(call[name], a)
+
+
+# --- planted mistakes -------------------------------------------------------------------------------------------------
+
+
+def late(call, recorded, value):
+    shift(call, recorded, value, 1)
+
+
+def early(call, recorded, value):
+    shift(call, recorded, value, -1)
+
+
+def shift(call, recorded, value, by):
+    for name in ("terminated", "truncated"):
+        moved = np.roll(call[name], by, 0)
+        moved[0 if by > 0 else -1] = False
+        call[name] = moved
+    if "final_values" in call:
+        call["final_values"] = value(recorded.next_observations)[call["truncated"]]
+
+
+def merged(call, recorded, value):
+    call["terminated"] = call["terminated"] | call.pop("truncated")
+    call.pop("final_values", None)
+
+
+def both(call, recorded, value):
+    call["terminated"] = call["terminated"] | call["truncated"]
+
+
+def unflagged(call, recorded, value):
+    call["terminated"] = np.zeros_like(call["terminated"])
+    del call["truncated"]
+    call.pop("final_values", None)
+
+
+def inverted(call, recorded, value):
+    merged(call, recorded, value)
+    call["terminated"] = ~call["terminated"]
+
+
+def no_bootstrap(call, recorded, value):
+    set_last(call, np.zeros_like(call["values"][-1]))
+
+
+def own_bootstrap(call, recorded, value):
+    set_last(call, call["values"][-1])
+
+
+def set_last(call, last):
+    if "last_values" in call:
+        call["last_values"] = last
+    else:
+        call["next_values"] = np.concatenate([call["next_values"][:-1], last[np.newaxis]])
+
+
+def of_next_episode(call, recorded, value):
+    last = value(recorded.last_observations)
+    set_final(call, np.concatenate([call["values"][1:], last[np.newaxis]]))
+
+
+def of_same_state(call, recorded, value):
+    set_final(call, call["values"])
+
+
+def zero_final(call, recorded, value):
+    set_final(call, np.zeros_like(call["values"]))
+
+
+def set_final(call, dense):
+    if "final_values" in call:
+        call["final_values"] = dense[call["truncated"]]
+    else:
+        call["next_values"] = np.where(call["truncated"], dense, call["next_values"])
+
+
+def no_autoreset(call, recorded, value):
+    del call["autoreset"]
+    if "next_values" not in call:
+        call["final_values"] = value(recorded.next_observations)[call["truncated"]]
+
+
+def wrong_autoreset(call, recorded, value):
+    call["autoreset"] = "next_step"
+    call.pop("final_values", None)
+
+
+ENDS = (("CartPole-v1", 8, 256), ("Pendulum-v1", 8, 512), ("Acrobot-v1", 8, 1024))
+LIMITS = (("Pendulum-v1", 8, 512), ("Pendulum-v1", 4, 256), ("Acrobot-v1", 8, 1024))
+ANY = (("CartPole-v1", 1, 256), *ENDS)
+PLANTED = [
+    (late, "flags_shifted", MODES, ENDS[:2]),
+    (early, "flags_shifted", MODES, ENDS[:2]),
+    (merged, "truncation_as_termination", MODES, LIMITS[:2]),
+    (both, "truncation_as_termination", MODES, LIMITS),
+    (unflagged, "flags_missing", GIVES_FINAL, ENDS[:2]),
+    (inverted, "flags_inverted", MODES, ENDS),
+    (no_bootstrap, "last_row_bootstrap", MODES, ANY),
+    (own_bootstrap, "last_row_bootstrap", MODES, ENDS),
+    (of_next_episode, "truncation_bootstrap", GIVES_FINAL, LIMITS),
+    (of_same_state, "truncation_bootstrap", GIVES_FINAL, LIMITS),
+    (zero_final, "truncation_bootstrap", GIVES_FINAL, LIMITS),
+    (no_autoreset, "reset_rows", MODES[:1], ENDS),
+    (wrong_autoreset, "not_next_step", GIVES_FINAL, ENDS),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("plant", "detector", "mode", "rollout"),
+    [
+        (plant, found, mode, rollout)
+        for plant, found, modes, rollouts in PLANTED
+        for mode in modes
+        for rollout in rollouts
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_a_planted_mistake_is_found(plant, detector, mode, rollout, form):
+    env_id, num_envs, num_steps = rollout
+    for seed in (0, 1):
+        recorded, value = record(env_id, mode, num_envs, num_steps, seed), fitted_value(env_id)
+        call = getattr(recorded, form)(value)
+        plant(call, recorded, value)
+        assert detectors(call) == [detector]
+
+
+@pytest.mark.parametrize("plant", [late, early])
+def test_the_direction_of_a_shift(plant):
+    recorded, value = record("CartPole-v1", "same_step", 8, 256, 0), fitted_value("CartPole-v1")
+    call = recorded.arguments(value)
+    plant(call, recorded, value)
+    (finding,) = fastgae.diagnose(**call)
+    assert f"one step {plant.__name__}" in finding.what
+    flagged = call["terminated"] | call["truncated"]
+    assert 0 < finding.where.total <= flagged.sum()
+    assert all(flagged[index] for index in finding.where.first)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
+def test_swapped_axes_are_found(env_id, mode):
+    call = record(env_id, mode, 8, 512, 0).arguments_with_next_values(fitted_value(env_id))
+    assert not detectors({name: np.transpose(a) if np.ndim(a) else a for name, a in call.items()} | {"time_axis": 1})
+    (finding,) = fastgae.diagnose(**call, time_axis=1)
+    assert finding.detector == "axes_swapped"
+    assert "time_axis=0" in finding.change
+
+
+@pytest.mark.parametrize("plant", [late, early, unflagged])
+def test_values_without_a_trace_say_nothing(plant):
+    """Noise, one number and zeros fit every reading of the flags."""
+    recorded = record("CartPole-v1", "same_step", 8, 256, 0)
+    for values in (np.random.default_rng(0).normal(size=(257, 8)), np.full((257, 8), 3.0), np.zeros((257, 8))):
+        call = {"rewards": recorded.rewards, "values": values, "terminated": recorded.terminated, "truncated": None}
+        call["truncated"] = np.zeros_like(recorded.truncated)
+        plant(call, recorded, None)
+        call.pop("truncated", None)
+        assert detectors(call) == []
+
+
+def test_a_mask_hides_reset_rows():
+    call = record("CartPole-v1", "next_step", 8, 256, 0).arguments(fitted_value("CartPole-v1"))
+    del call["autoreset"]
+    del call["truncated"]
+    assert detectors(call) == ["reset_rows"]
+    assert detectors({**call, "mask": fastgae.valid_steps(call["terminated"])}) == []
+
+
+def test_row_0_may_be_a_reset_row():
+    recorded, value = record("CartPole-v1", "next_step", 8, 256, 0), fitted_value("CartPole-v1")
+    done = recorded.terminated | recorded.truncated
+    start = int(np.flatnonzero(done.any(1))[0]) + 1
+    call = recorded.arguments(value)
+    call = {name: a[start:] if np.ndim(a) == 2 else a for name, a in call.items()}
+    assert detectors(call) == ["prev_done"]
+    assert detectors({**call, "prev_done": done[start - 1]}) == []
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def small_call(shape=(32, 4)):
+    rewards, values = np.random.default_rng(0).normal(size=(2, *shape))
+    return {
+        "rewards": rewards,
+        "values": values,
+        "terminated": np.zeros(shape, bool),
+        "last_values": np.ones(shape[1:]),
+    }
+
+
+@pytest.mark.parametrize("name", ["rewards", "values"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_counted_with_what_it_reaches(name, bad):
+    call = small_call()
+    call[name][5, 2] = bad
+    (finding,) = fastgae.diagnose(**call)
+    assert (finding.detector, finding.where.total, finding.where.first) == ("non_finite", 1, ((5, 2),))
+    assert name in finding.what
+    assert "6 of 128" in finding.why
+
+
+def test_a_gate_hides_what_is_not_finite():
+    call = small_call()
+    call["terminated"][-1, 1] = True
+    call["last_values"][1] = np.nan
+    (finding,) = fastgae.diagnose(**call)
+    assert "behind closed gates" in finding.what
+    assert finding.where.first == ((31, 1),)
+    call["rewards"][0, 0] = np.inf
+    assert [("behind closed gates" in finding.what) for finding in fastgae.diagnose(**call)] == [False, True]
+
+
+def test_unread_final_values_may_be_anything():
+    call = small_call()
+    call["truncated"] = np.zeros((32, 4), bool)
+    call["truncated"][3, 1] = True
+    final = np.full((32, 4), np.nan)
+    final[3, 1] = 0.5
+    assert detectors({**call, "final_values": final}) == []
+    (finding,) = fastgae.diagnose(**call, final_values=np.array([np.nan]))
+    assert finding.where.first == ((3, 1),)
+
+
+def bfloat16(number):
+    bits = np.float32(number).view(np.uint32)
+    return float(np.uint32(bits + np.uint32(0x8000) & np.uint32(0xFFFF0000)).view(np.float32))
+
+
+@pytest.mark.parametrize("name", ["gamma", "gae_lambda"])
+@pytest.mark.parametrize("usual", [0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.997])
+def test_coefficients_rounded_to_16_bits(name, usual):
+    for kind, rounded in (("float16", float(np.float16(usual))), ("bfloat16", bfloat16(usual))):
+        (finding,) = fastgae.diagnose(**small_call(), **{name: rounded})
+        assert finding.detector == "coefficient_rounded"
+        assert f"rounded to {kind}" in finding.what
+        assert f"{usual:g} " in finding.what
+    assert detectors({**small_call(), name: usual}) == detectors({**small_call(), name: np.float32(usual)}) == []
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.75, 0.875, 0.9375, 1.0, 1 - 2**-6])
+def test_simple_fractions_are_not_rounded(gamma):
+    assert detectors({**small_call(), "gamma": gamma}) == []
+
+
+def test_the_normaliser():
+    ones = np.ones((32, 4))
+    constant = {"rewards": ones, "values": ones, "terminated": ones * 0, "next_values": ones}
+    assert detectors({**constant, "gae_lambda": 0.0}) == []
+    assert detectors({**constant, "gae_lambda": 0.0, "normalize": "global"}) == ["normalizer"]
+    one_step = {**small_call((1, 4)), "normalize": "per_env"}
+    (finding,) = fastgae.diagnose(**one_step)
+    assert "4 of 4 environments" in finding.what
+    assert detectors({**one_step, "normalize": "global"}) == []
+    call = small_call()
+    call["rewards"][0, 0] = np.nan
+    assert detectors({**call, "normalize": "per_env"}) == ["non_finite", "normalizer"]
+
+
+# --- the report and the arguments -------------------------------------------------------------------------------------
+
+
+def test_the_report():
+    call = small_call()
+    call["last_values"][:] = 0.0
+    found = fastgae.diagnose(**call, gamma=float(np.float16(0.99)))
+    assert found
+    assert len(found) == 2
+    assert found[0] is next(iter(found))
+    assert isinstance(found[0], fastgae.Finding)
+    text = str(found)
+    assert text.startswith("2 findings in 32 steps of 4 environments\n\ncoefficient_rounded: ")
+    assert "t=31 n=0, t=31 n=1" in text
+    assert max(map(len, text.splitlines())) <= 100
+    facts = json.loads(found.to_json())
+    assert facts == json.loads(json.dumps(found.as_dict()))
+    assert [fact["detector"] for fact in facts["findings"]] == ["coefficient_rounded", "last_row_bootstrap"]
+    assert facts["findings"][1]["where"] == {"count": 4, "first": [[31, 0], [31, 1], [31, 2], [31, 3]]}
+    assert set(facts["findings"][0]) == {"detector", "what", "where", "why", "change"}
+    assert repr(found) == "<Diagnosis: coefficient_rounded, last_row_bootstrap>"
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((32,), 0), ((2, 32, 3), 1), ((3, 2, 32), -1)])
+def test_any_rank_and_axis(shape, axis):
+    rewards, values = np.random.default_rng(0).normal(size=(2, *shape))
+    values[np.unravel_index(7, shape)] = np.nan
+    last = np.ones(shape).take(0, axis)
+    (finding,) = fastgae.diagnose(rewards, values, np.zeros(shape), last_values=last, time_axis=axis)
+    index = tuple(int(i) for i in np.unravel_index(7, shape))
+    time = index[axis]
+    assert finding.where.first == ((time, *np.delete(index, axis)),)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (1, 1), (1, 4), (2, 1)])
+def test_small_and_empty_rollouts(shape):
+    assert detectors(small_call(shape)) == []
+
+
+class Mode(enum.Enum):
+    NEXT_STEP = "NextStep"
+
+
+@pytest.mark.parametrize("mode", ["next_step", Mode.NEXT_STEP])
+def test_autoreset_in_every_spelling(mode):
+    call = {**small_call(), "autoreset": mode}
+    call["terminated"][9] = True
+    assert detectors(call) == ["not_next_step"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"last_values": None},
+        {"truncated": np.zeros((32, 4), bool)},
+        {"terminated": np.full((32, 4), 2)},
+        {"values": np.zeros((32, 5))},
+        {"rewards": np.zeros((32, 4), np.float16)},
+        {"gamma": 1.5},
+        {"normalize": "both"},
+        {"autoreset": "never"},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_it_raises_what_gae_raises(wrong):
+    call = {**small_call(), **wrong}
+    with pytest.raises((ValueError, TypeError)) as ours:
+        fastgae.diagnose(**call)
+    with pytest.raises(type(ours.value)) as theirs:
+        fastgae.gae(**call, backend="numpy")
+    assert str(ours.value) == str(theirs.value)

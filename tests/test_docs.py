@@ -16,10 +16,11 @@ def snippets():
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        preamble, *others = BLOCK.finditer(text)
-        for block in others or [preamble]:
+        blocks = list(BLOCK.finditer(text))
+        preamble = blocks.pop(0)[1] if len(blocks) > 1 else ""
+        for block in blocks:
             line = text.count("\n", 0, block.start(1)) + 1
-            found.append(pytest.param(page, preamble[1] if others else "", block[1], line, id=f"{page.stem}:{line}"))
+            found.append(pytest.param(page, preamble, block[1], line, id=f"{page.stem}:{line}"))
     return found
 
 

@@ -44,13 +44,21 @@ def masked_away(case, mask):
     return case.mapped(spoil)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("name", OPTIONS)
-def test_every_layout(backend, dtype, layout, name):
+@pytest.mark.parametrize("layout", SOME, indirect=True)
+def test_every_option(backend, dtype, layout, name):
+    in_every_bootstrap(backend, dtype, layout, OPTIONS[name])
+
+
+def test_every_layout(backend, dtype, layout):
+    in_every_bootstrap(backend, dtype, layout, OPTIONS["all"])
+
+
+def in_every_bootstrap(backend, dtype, layout, given):
     for number, bootstrap in enumerate(("last_values", "next_values", "final_dense", "final_sparse")):
         size = layout.size([(9, 5), (17, 7), (33, 3), (3, 16)][number])
         case = make_case(size, dtype, "random", bootstrap)
-        check(case, layout, backend, OPTIONS[name](case))
+        check(case, layout, backend, given(case))
 
 
 @pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)

@@ -159,7 +159,8 @@ def test_vtrace_everywhere(backend, dtype, layout):
         case = make_case(layout.size(size), dtype, "random", ("final_sparse", "next_values")[number % 2])
         ratios = ratios_of(case)
         ratios[0, 0] = np.nan
-        check(case, layout, backend, {"ratios": ratios, "rho_clip": 0.9, "advantage_clip": 1.5}, vtrace)
+        ratios[-1, -1] = -0.0
+        check(case, layout, backend, {"ratios": ratios, "rho_clip": 0.9, "c_clip": 0.0, "advantage_clip": 1.5}, vtrace)
 
 
 def test_vtrace_with_mask_and_coefficients(backend, dtype, layout):

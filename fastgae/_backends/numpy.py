@@ -35,7 +35,7 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
             following = _following(advantages, rollout.last_advantages)
             advantages = deltas
             np.add(advantages, rollout.gamma_lambda * following, out=advantages, where=trace)
-            advantages *= np.minimum(rollout.ratios, rollout.clips.advantages)
+            advantages *= _clipped(rollout.ratios, rollout.clips.advantages)
         _write(rollout, rollout.advantages, advantages, 0)
         _write(rollout, rollout.returns, returns, rollout.values)
 
@@ -46,10 +46,15 @@ def _advantages(rollout: Rollout, deltas: Array, trace: Array) -> Array:
         steps_left = _scan(rollout, np.ones_like(deltas), rollout.tail_lambda, trace)
         return _scan(rollout, steps_left * deltas, rollout.gamma_lambda, trace) / steps_left
     if rollout.clips is not None:  # A = rho delta + gamma lambda c A_next
-        weighted = np.minimum(rollout.ratios, rollout.clips.deltas) * deltas
-        decay = np.minimum(rollout.ratios, rollout.clips.traces) * rollout.gamma_lambda
+        weighted = _clipped(rollout.ratios, rollout.clips.deltas) * deltas
+        decay = _clipped(rollout.ratios, rollout.clips.traces) * rollout.gamma_lambda
         return _scan(rollout, weighted, decay, trace, rollout.last_advantages)
     return _scan(rollout, deltas, rollout.gamma_lambda, trace, rollout.last_advantages)
+
+
+def _clipped(ratios: Array, clip: Scalar) -> Array:
+    """NaN stays NaN, and a zero keeps its sign."""
+    return np.where(ratios > clip, clip, ratios)
 
 
 def _scan(rollout: Rollout, terms: Array, decay: Array | Scalar, trace: Array, following: Array | None = None) -> Array:

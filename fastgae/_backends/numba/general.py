@@ -102,8 +102,8 @@ def _gate(size, terminated, truncated, exists, gates):
 
 @njit
 def _minimum(ratio, clip):
-    """NumPy's: a ratio that is NaN stays NaN."""
-    return clip if ratio >= clip else ratio
+    """NaN stays NaN, and a zero keeps its sign."""
+    return clip if ratio > clip else ratio
 
 
 @njit

@@ -31,7 +31,8 @@ struct Any {
 
 template <class Real, class Run>
 void with_options(const General<Real>& rollout, const Run& run) {
-    const Any any = {bool(rollout.mask), bool(rollout.returns_gamma_lambdas), bool(rollout.tail_lambdas), bool(rollout.ratios)};
+    const Any any = {bool(rollout.mask), bool(rollout.returns_gamma_lambdas), bool(rollout.tail_lambdas),
+                     bool(rollout.ratios)};
     if (any.second || any.tail || any.clipped) return run(any);
     any.masked ? run(Simple<true>()) : run(Simple<false>());
 }
@@ -134,8 +135,8 @@ constexpr Index kScratch = std::max(3 * (kGeneralBytes / Index(sizeof(Real)) + k
 // --- rows: time-major ------------------------------------------------------------------------------------------------
 
 template <class In, class Options, class Real>
-void general_rows_of(const General<Real>& rollout, const Options options, Index first, Index last, Real* states, Real* scratch,
-                     bool streamed) {
+void general_rows_of(const General<Real>& rollout, const Options options, Index first, Index last, Real* states,
+                     Real* scratch, bool streamed) {
     const bool passes = rollout.mask && rollout.mask_passes_values;
     // Weights that do not vary along a row become a row.
     View<const Real> views[kWeights];
@@ -168,8 +169,8 @@ void general_rows_of(const General<Real>& rollout, const Options options, Index 
             if (streamed && begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
             const Real* weights[kWeights] = {};
             for (Index which = 0; which < kWeights; ++which)
-                if (views[which])
-                    weights[which] = views[which].env ? views[which].at(t, first) : scratch + which * kGeneralNumbers - begin;
+                if (const View<const Real>& view = views[which])
+                    weights[which] = view.env ? view.at(t, first) : scratch + which * kGeneralNumbers - begin;
             Real* to_advantages = advantages;
             Real* to_returns = returns;
             if (streamed) {
@@ -235,7 +236,8 @@ public:
     static constexpr Index kSteps = kGeneralBytes / Index(sizeof(Real)) / kLanes;
 
     // The steps [s, s + steps) of each lane: a multiple of a vector, and kSteps at most.
-    LanesTile(const General<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Real* states, Real* scratch)
+    LanesTile(const General<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Real* states,
+              Real* scratch)
         : rollout(rollout), count(count), steps(steps), states(states), numbers(scratch), traced(numbers + kLanes * kPitch),
           passed(traced + kLanes * kPitch) {
         for (Index r = 0; r < kLanes; ++r) {

@@ -26,7 +26,8 @@ constexpr Index kSweepColumns = 16384;
 constexpr Index kNarrowRows = 16;
 // Numbers of a row that a time-major sweep with options takes at once, so that rows made of one weight stay in L1.
 constexpr Index kGeneralNumbers = 1024;
-// Bytes of each of the up to three tiles of the env-major sweep with options: half of a plain one's, to fit into L2 together.
+// Bytes of each of the up to three tiles of the env-major sweep with options: half of a plain one's,
+// to fit into L2 together.
 constexpr Index kGeneralBytes = 32 * 1024;
 // Steps that pay for a thread, which takes about 16 us to spawn and join.
 constexpr Index kStepsPerThread = 128 * 1024;

@@ -244,13 +244,15 @@ void check_general(const fastgae::Target& target, const Problem& problem) {
     for (Index n = 0; n < envs; ++n) {
         Real next = 0, trace = rollout.last_advantages ? *later.view.at(0, n) : 0, left = 0, second = 0;
         for (Index t = steps - 1; t >= 0; --t) {
-            const bool ended = *terminated.view.at(t, n) != 0, cut = problem.truncated && *truncated.view.at(t, n) != 0;
+            const bool ended = *terminated.view.at(t, n) != 0;
+            const bool cut = problem.truncated && *truncated.view.at(t, n) != 0;
             const bool exists = !rollout.mask || *mask.view.at(t, n);
             const bool follows = !rollout.mask_passes_values || t == steps - 1 || *mask.view.at(t + 1, n);
             if (follows) next = t == steps - 1 ? *last_values.view.at(0, n) : *next_values.view.at(t, n);
             const Real value = *values.view.at(t, n), gl = *rollout.gamma_lambdas.at(t, n);
             Real delta = *rewards.view.at(t, n);
-            if (!ended) delta = delta + *rollout.gammas.at(t, n) * (cut && rollout.final_values ? *finals.view.at(t, n) : next);
+            const Real bootstrap = cut && rollout.final_values ? *finals.view.at(t, n) : next;
+            if (!ended) delta = delta + *rollout.gammas.at(t, n) * bootstrap;
             delta = delta - value;
             const auto traced = [&](Real term, Real factor, Real y) { return ended || cut ? term : term + factor * y; };
             Real a = traced(delta, gl, trace), r = a;
@@ -261,11 +263,13 @@ void check_general(const fastgae::Target& target, const Problem& problem) {
             } else if (exists && form == 3) {
                 const Real ratio = *ratios.view.at(t, n);
                 a = a * clipped(ratio, rollout.clips.advantages);
-                r = trace = traced(clipped(ratio, rollout.clips.deltas) * delta, clipped(ratio, rollout.clips.traces) * gl, trace);
+                const Real rho = clipped(ratio, rollout.clips.deltas), c = clipped(ratio, rollout.clips.traces);
+                r = trace = traced(rho * delta, c * gl, trace);
             } else if (exists) {
                 trace = a;
             }
-            if (exists && rollout.returns_gamma_lambdas) r = second = traced(delta, *rollout.returns_gamma_lambdas.at(t, n), second);
+            if (exists && rollout.returns_gamma_lambdas)
+                r = second = traced(delta, *rollout.returns_gamma_lambdas.at(t, n), second);
             const bool right = (!problem.advantages || same(*advantages.view.at(t, n), exists ? a : 0)) &&
                                (!problem.returns || same(*returns.view.at(t, n), exists ? r + value : value));
             if (!right) {
@@ -282,7 +286,8 @@ void check_general(const fastgae::Target& target, const Problem& problem) {
 // Sums and rescaling of one matrix, against loops over each env.
 template <class Real>
 void check_moments(const fastgae::Target& target, const Problem& problem) {
-    const Index steps = problem.steps, envs = problem.envs, blocks = (steps + fastgae::kMomentSteps - 1) / fastgae::kMomentSteps;
+    const Index steps = problem.steps, envs = problem.envs;
+    const Index blocks = (steps + fastgae::kMomentSteps - 1) / fastgae::kMomentSteps;
     special_numbers = below(2) == 0;
     Matrix<Real> matrix(steps, envs, problem.env_major);
     Matrix<std::uint8_t> mask(steps, envs, problem.env_major);
@@ -292,8 +297,8 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
     for (Index n = 0; n < envs; ++n) center[n] = number<double>(), scale[n] = number<double>();
     const bool masked = below(2), centered = below(2);
     const View<const std::uint8_t> exists = masked ? mask.read() : View<const std::uint8_t>();
-    const fastgae::Moments<const Real> of = {steps,  envs, problem.env_major, matrix.read(), exists, centered ? center.data() : nullptr,
-                                             nullptr};
+    const double* const shift = centered ? center.data() : nullptr;
+    const fastgae::Moments<const Real> of = {steps, envs, problem.env_major, matrix.read(), exists, shift, nullptr};
     fastgae::block_sums(target, of, problem.num_threads, sums.data());
     std::vector<Real> expected;
     bool right = true;

@@ -7,7 +7,7 @@
 #include "kernels.hpp"
 #include "tuning.hpp"
 
-#if defined(__x86_64__) || defined(_M_X64)
+#if (defined(__x86_64__) || defined(_M_X64)) && !defined(FASTGAE_PORTABLE)
 #define FASTGAE_X86 1
 #include <immintrin.h>
 #endif
@@ -65,6 +65,8 @@ struct Vector;
 }  // namespace avx2
 FASTGAE_TARGET_END
 
+// Left out where only what this CPU can run is to be compiled.
+#if !defined(FASTGAE_WITHOUT_AVX512)
 FASTGAE_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
 namespace avx512 {
 #include "unrolled.inl"
@@ -75,17 +77,20 @@ struct Vector;
 }  // namespace avx512
 FASTGAE_TARGET_END
 #endif
+#endif
 
 }  // namespace
 
 const Target targets[] = {
 #if FASTGAE_X86 && defined(FASTGAE_TARGET)
+#if !defined(FASTGAE_WITHOUT_AVX512)
     {"avx512",
      [] {
          return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
      },
      avx512::kernels<float>, avx512::kernels<double>},
+#endif
     {"avx2", [] { return __builtin_cpu_supports("avx2") != 0; }, avx2::kernels<float>, avx2::kernels<double>},
 #endif
     {"baseline", [] { return true; }, baseline::kernels<float>, baseline::kernels<double>},

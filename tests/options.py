@@ -75,8 +75,8 @@ OPTIONS = {
 }
 
 
-def call(case, layout, backend, given, function=fastgae.gae, **options):
-    """(T, N) results of the call in a layout, and of the same numbers as plain arrays with the numpy backend."""
+def arranged(case, layout, given):
+    """The arguments of the call in a layout, and those of the plain (T, N) call that it stands for."""
     arguments, plain = layout.arguments(case)
     here, there = {}, {}
     for name, array in given.items():
@@ -85,25 +85,30 @@ def call(case, layout, backend, given, function=fastgae.gae, **options):
         elif array.ndim == 1:
             here[name] = layout.arranged(name, array)
             there[name] = np.array(here[name].reshape(-1), array.dtype)
-        elif 1 in array.shape and array.shape != case.rewards.shape:
+        elif 1 in array.shape and array.shape != case.rewards.shape:  # broadcast along time, or along the envs
             there[name] = array
-            time_first = (
-                array.reshape(len(array), *([1] * (arguments["rewards"].ndim - 1))) if array.shape[1] == 1 else None
-            )
-            shaped = layout.shape(array) if time_first is None else np.moveaxis(time_first, 0, layout.time_axis)
-            here[name] = shaped.copy()
+            along_time = array.shape[1] == 1
+            column = array.reshape(len(array), *([1] * (arguments["rewards"].ndim - 1))) if along_time else None
+            here[name] = (np.moveaxis(column, 0, layout.time_axis) if along_time else layout.shape(array)).copy()
         else:
             here[name] = layout.arranged(name, array)
             back = np.moveaxis(here[name], layout.time_axis, 0)
             there[name] = np.array(back.reshape(len(back), -1), array.dtype)
-    expected = function(**{**plain.arguments(), **there}, backend="numpy")
-    got = function(**{**arguments, **here}, backend=backend, **options)
-    return [layout.plain("advantages", a) for a in got], expected
+    return {**arguments, **here}, {**plain.arguments(), **there}
+
+
+def call(case, layout, backend, given, function=fastgae.gae, **options):
+    """(T, N) results of the call in a layout, and of the same numbers as plain arrays with the numpy backend."""
+    here, there = arranged(case, layout, given)
+    got = function(**here, backend=backend, **options)
+    return [layout.plain("advantages", a) for a in got], function(**there, backend="numpy")
 
 
 def check(case, layout, backend, given, function=fastgae.gae):
+    here, there = arranged(case, layout, given)
+    expected = function(**there, backend="numpy")
     out = tuple(poisoned(layout.shape(case.rewards).shape, case.rewards.dtype) for _ in range(2))
     for what, more in {"fresh": {}, "out": {"out": out}, "threads": {"num_threads": 3}}.items():
-        got, expected = call(case, layout, backend, given, function, **more)
-        assert_same_bits(got[0], expected[0], f"advantages, {what}:")
-        assert_same_bits(got[1], expected[1], f"returns, {what}:")
+        got = function(**here, backend=backend, **more)
+        assert_same_bits(layout.plain("advantages", got[0]), expected[0], f"advantages, {what}:")
+        assert_same_bits(layout.plain("advantages", got[1]), expected[1], f"returns, {what}:")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-HARNESS = HERE / "native" / "harness.cpp"
-SOURCES = [HARNESS, HERE.parent / "csrc" / "targets.cpp"]
+HARNESS = HERE / "harness.cpp"
+SOURCES = [HARNESS, HERE.parents[1] / "csrc" / "targets.cpp"]
 COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), None)
 EVERY_BUILD = ["-std=c++17", "-ffp-contract=off", "-fno-math-errno", "-pthread"]
 CPU = Path("/proc/cpuinfo")

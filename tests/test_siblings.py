@@ -75,6 +75,16 @@ def test_discounted_returns_need_no_last_value_where_every_episode_ends(backend)
         fastgae.discounted_returns(rewards, np.zeros((3, 2)), backend=backend)
 
 
+def test_the_last_step_is_the_last_that_exists(backend):
+    rewards, exists = np.ones((3, 2), np.float32), np.array([[1, 0], [1, 0], [0, 0]])
+    ends_in_time = np.array([[0, 0], [1, 0], [0, 0]])
+    got = fastgae.discounted_returns(rewards, ends_in_time, mask=exists, gamma=0.5, backend=backend)
+    assert_same_bits(got, np.float32([[1.5, 0.0], [1.0, 0.0], [0.0, 0.0]]))
+    only_where_masked = np.array([[0, 0], [0, 0], [1, 1]])
+    with pytest.raises(ValueError, match="last_values"):
+        fastgae.discounted_returns(rewards, only_where_masked, mask=exists, backend=backend)
+
+
 @pytest.mark.parametrize("n", [1, 2, 5, 33, 1000])
 def test_n_step_returns_are_n_rewards_and_a_bootstrap(n):
     case = make_case(SIZE, np.dtype(np.float64), "random", "final_dense", gamma=0.9)

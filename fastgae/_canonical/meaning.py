@@ -121,8 +121,7 @@ def checked_returns(
     exists = None if mask is None else _flags("mask", mask, shape)
     _check_final_values(final, cut, False, None)
     _check_shape("last_values", last, shape[:axis] + shape[axis + 1 :], WITHOUT_TIME)
-    closed = ended if cut is None else ended | cut
-    if last is None and shape[axis] and not closed.take(-1, axis).all():
+    if last is None and not _end_with(ended if cut is None else ended | cut, exists, axis):
         raise ValueError("the last step does not end every episode: pass last_values, V of the state after it")
     discount = _coefficient(_unit_interval("gamma", gamma, shape), reward.dtype, shape)
     output = (np.empty_like(reward), None) if out is None else _checked_out((out, None), shape, reward.dtype)
@@ -203,6 +202,16 @@ def checked_advantages(
     if exists is not None:
         result[~exists] = 0
     return result, exists, axis
+
+
+def _end_with(done: Array, exists: Array | None, axis: int) -> bool:
+    """Whether the last step that exists of every env, if there is one, ends an episode."""
+    if not done.size:
+        return True
+    if exists is None:
+        return bool(done.take(-1, axis).all())
+    last = done.shape[axis] - 1 - np.flip(exists, axis).argmax(axis, keepdims=True)
+    return bool((np.take_along_axis(done, last, axis) | ~exists.any(axis, keepdims=True)).all())
 
 
 def check_normalize(normalize: object, out: Output | None) -> None:

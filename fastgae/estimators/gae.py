@@ -130,7 +130,10 @@ def gae(
            [1.  , 1.  ]], dtype=float32)
     """
     if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
-        module, target, threads = _dispatch.choose(backend, num_threads)
+        try:  # not by choose: a call of Python's would be a twentieth of a small one
+            module, target, threads = _dispatch.resolve(backend, num_threads)
+        except TypeError:
+            module, target, threads = _dispatch.choose(backend, num_threads)
         result: GAEResult | None = module.gae_plain(
             rewards,
             values,

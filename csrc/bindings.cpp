@@ -13,6 +13,8 @@
 #include <type_traits>
 
 #include "kernels.hpp"
+#include "normalize.hpp"
+#include "optional.hpp"
 #include "parallel.hpp"
 #include "plain.hpp"
 
@@ -297,33 +299,46 @@ py::object empty(const Array& like, bool fortran) {
     return py::reinterpret_steal<py::object>(array);
 }
 
-template <class Real>
-py::object gae_plain_of(const PlainArguments& arguments, const py::object& out, Index num_threads,
-                        const std::optional<std::string>& target, const py::object& result_type, const py::object& usable_cpus) {
-    PlainRollout<Real> rollout;
+// How a short cut is asked to run, and what it is to return.
+struct Call {
+    const py::object& out;
+    Index num_threads;
+    const std::optional<std::string>& target;
+    const py::object &result_type, &usable_cpus;
+};
+
+// What fastgae.gae returns, or None where the rollout declines. compute(target, rollout, num_threads) fills it.
+template <class Real, class Taken, class Arguments, class Compute>
+py::object short_cut(Taken& rollout, const Arguments& arguments, const Call& call, const Compute& compute) {
     if (!rollout.take(arguments)) return py::none();
 
     py::object results[2];
     Array arrays[2];
     for (int i = 0; i < 2; ++i) {
-        results[i] = out.is_none() ? empty<Real>(rollout.rewards_array(), rollout.fortran_ordered())
-                                   : py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(out.ptr(), i));
+        results[i] = call.out.is_none() ? empty<Real>(rollout.rewards_array(), rollout.fortran_ordered())
+                                        : py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(call.out.ptr(), i));
         arrays[i] = array_of(results[i]);
     }
     if (!rollout.take_outputs(arrays[0], arrays[1])) return py::none();
 
     // Counting CPUs takes longer than a small rollout.
-    if (num_threads == 0) num_threads = worth_threads(rollout) ? usable_cpus().cast<Index>() : 1;
+    Index num_threads = call.num_threads;
+    if (num_threads == 0) num_threads = worth_threads(rollout) ? call.usable_cpus().template cast<Index>() : 1;
     {
         const py::gil_scoped_release released;
-        gae<Real>(choose(target), rollout, num_threads);
+        compute(choose(call.target), rollout, num_threads);
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
-    const auto type = reinterpret_cast<PyTypeObject*>(result_type.ptr());
+    const auto type = reinterpret_cast<PyTypeObject*>(call.result_type.ptr());
     PyObject* tuple = type->tp_alloc(type, 2);
     if (!tuple) throw py::error_already_set();
     for (int i = 0; i < 2; ++i) PyTuple_SET_ITEM(tuple, i, results[i].release().ptr());
     return py::reinterpret_steal<py::object>(tuple);
+}
+
+bool none_or_pair(const py::object& out) {
+    const bool sequence = PyTuple_CheckExact(out.ptr()) || PyList_CheckExact(out.ptr());
+    return out.is_none() || (sequence && PySequence_Fast_GET_SIZE(out.ptr()) == 2);
 }
 
 py::object gae_plain(const py::object& rewards, const py::object& values, const py::object& terminated,
@@ -332,16 +347,80 @@ py::object gae_plain(const py::object& rewards, const py::object& values, const 
                      const py::object& time_axis, const py::object& out, Index num_threads,
                      const std::optional<std::string>& target, const py::object& result_type,
                      const py::object& usable_cpus) {
-    const bool pair = PyTuple_CheckExact(out.ptr()) || PyList_CheckExact(out.ptr());
-    if (!out.is_none() && !(pair && PySequence_Fast_GET_SIZE(out.ptr()) == 2)) return py::none();
+    if (!none_or_pair(out)) return py::none();
     const PlainArguments arguments = {array_of(rewards),     array_of(values),       array_of(terminated),
                                       array_of(truncated),   array_of(last_values),  array_of(next_values),
                                       array_of(final_values), number_of(last_values), number_of(gamma),
                                       number_of(gae_lambda), integer_of(time_axis)};
-    if (arguments.rewards.type == Type::f32)
-        return gae_plain_of<float>(arguments, out, num_threads, target, result_type, usable_cpus);
-    if (arguments.rewards.type == Type::f64)
-        return gae_plain_of<double>(arguments, out, num_threads, target, result_type, usable_cpus);
+    const Call call = {out, num_threads, target, result_type, usable_cpus};
+    const auto run = [&](auto real) {
+        using Real = decltype(real);
+        PlainRollout<Real> rollout;
+        return short_cut<Real>(rollout, arguments, call, [](const Target& target, const Rollout<Real>& rollout, Index num_threads) {
+            gae(target, rollout, num_threads);
+        });
+    };
+    if (arguments.rewards.type == Type::f32) return run(float());
+    if (arguments.rewards.type == Type::f64) return run(double());
+    return py::none();
+}
+
+Coefficient coefficient_of(const py::object& object) {
+    const double number = number_of(object);
+    return number == number ? Coefficient{{}, number} : Coefficient{array_of(object), number};
+}
+
+bool is_text(const py::object& object, const char* text) {
+    return PyUnicode_CheckExact(object.ptr()) && PyUnicode_CompareWithASCIIString(object.ptr(), text) == 0;
+}
+
+py::object gae_optional(const py::object& rewards, const py::object& values, const py::object& terminated,
+                        const py::object& truncated, const py::object& last_values, const py::object& next_values,
+                        const py::object& final_values, const py::object& gamma, const py::object& gae_lambda,
+                        const py::object& time_axis, const py::object& out, Index num_threads,
+                        const std::optional<std::string>& target, const py::object& result_type,
+                        const py::object& usable_cpus, const py::object& autoreset, const py::object& prev_done,
+                        const py::object& mask, const py::object& last_advantages, const py::object& returns_lambda,
+                        const py::object& tail_normalized, const py::object& normalize_by, double eps, const py::object& ratios,
+                        const py::object& clips) {
+    const bool known_mode = autoreset.is_none() || is_text(autoreset, "next_step") || is_text(autoreset, "same_step") ||
+                            is_text(autoreset, "disabled");
+    const bool per_env = is_text(normalize_by, "per_env"), all = is_text(normalize_by, "global");
+    if (!none_or_pair(out) || !known_mode || !(per_env || all || normalize_by.is_none())) return py::none();
+    OptionalArguments arguments;
+    arguments.plain = {array_of(rewards),      array_of(values),       array_of(terminated),  array_of(truncated),
+                       array_of(last_values),  array_of(next_values),  array_of(final_values), number_of(last_values),
+                       std::nan(""),           std::nan(""),           integer_of(time_axis)};
+    arguments.gamma = coefficient_of(gamma);
+    arguments.gae_lambda = coefficient_of(gae_lambda);
+    arguments.mask = array_of(mask);
+    arguments.prev_done = array_of(prev_done);
+    arguments.last_advantages = array_of(last_advantages);
+    arguments.second = !returns_lambda.is_none();
+    if (arguments.second) arguments.returns_lambda = coefficient_of(returns_lambda);
+    arguments.tail_normalized = PyObject_IsTrue(tail_normalized.ptr()) == 1;
+    arguments.next_step = is_text(autoreset, "next_step");
+    arguments.normalized = per_env || all;
+    arguments.ratios = array_of(ratios);
+    if (!clips.is_none()) {
+        const auto [deltas, traces, advantages] = clips.cast<std::tuple<py::object, py::object, py::object>>();
+        arguments.clips = {number_of(deltas), number_of(traces), number_of(advantages)};
+    }
+    const Call call = {out, num_threads, target, result_type, usable_cpus};
+    const auto run = [&](auto real) {
+        using Real = decltype(real);
+        OptionalRollout<Real> rollout;
+        return short_cut<Real>(rollout, arguments, call,
+                               [&](const Target& target, const General<Real>& rollout, Index num_threads) {
+                                   if (rollout.is_plain())
+                                       gae<Real>(target, static_cast<const fastgae::Rollout<Real>&>(rollout), num_threads);
+                                   else
+                                       gae(target, rollout, num_threads);
+                                   if (arguments.normalized) normalize(target, rollout, per_env, eps, num_threads);
+                               });
+    };
+    if (arguments.plain.rewards.type == Type::f32) return run(float());
+    if (arguments.plain.rewards.type == Type::f64) return run(double());
     return py::none();
 }
 
@@ -372,4 +451,5 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
                py::arg("center"), py::arg("scale"), py::arg("num_threads"), py::arg("target").none(true));
     module.def("gae_plain", gae_plain,
                "The short cut for plain arrays: what fastgae.gae returns, or None where only the long way will do.");
+    module.def("gae_optional", gae_optional, "The same with options.");
 }

@@ -67,6 +67,13 @@ struct General : Rollout<Real> {
     View<const Real> last_advantages;        // optional: A_T, one row
     View<const Real> ratios;                 // optional: V-trace,
     Clips<Real> clips{};                     // with these
+
+    // Whether nothing is given of what is optional here, and the coefficients are numbers.
+    bool is_plain() const {
+        const auto number = [](const View<const Real>& view) { return view.step == 0 && view.env == 0; };
+        return number(gammas) && number(gamma_lambdas) &&
+               !(returns_gamma_lambdas || tail_lambdas || mask || last_advantages || ratios);
+    }
 };
 
 // What the recursion with options takes from one step to the one before it: V', A (or, tail-normalized, G), D, and A of the

@@ -44,8 +44,9 @@ struct PlainArguments {
 
 inline bool in_unit_interval(double x) { return x >= 0.0 && x <= 1.0; }
 
-template <class Real>
-class PlainRollout : public Rollout<Real> {
+// Base: what the arguments become, a Rollout or one with options.
+template <class Real, class Base = Rollout<Real>>
+class PlainRollout : public Base {
 public:
     // All arguments but the outputs; false: declined.
     bool take(const PlainArguments& given) {
@@ -64,7 +65,7 @@ public:
     // Whether results in the memory order of rewards are in Fortran's.
     bool fortran_ordered() const { return given_.rewards.rank == 2 && this->env_major == (time_axis_ == 0) && this->envs > 1; }
 
-private:
+protected:
     static constexpr Type kReal = sizeof(Real) == sizeof(float) ? Type::f32 : Type::f64;
 
     struct Strides {
@@ -106,7 +107,8 @@ private:
         Strides apart;
         if (!strides_of(array, apart)) return false;
         if (this->env_major ? this->steps > 1 && apart.step != 1 : apart.env != 1) return false;
-        view = {reinterpret_cast<Element*>(array.data), apart.step, apart.env};
+        // What a single step has for a stride leads nowhere.
+        view = {reinterpret_cast<Element*>(array.data), this->env_major ? 1 : apart.step, apart.env};
         return true;
     }
 
@@ -137,11 +139,13 @@ private:
         const bool longer = values.shape[time_axis_] == this->steps + 1;
         if (longer + given.last_values.given + given.next_values.given != 1) return false;
         if (!same_shape(values, longer) || !fit(values, this->values)) return false;
-        this->next_values = {this->values.at(1, 0), this->values.step, this->values.env};
         if (longer) {
-            this->last_values = {this->values.at(this->steps, 0), 0, this->values.env};
-            return true;
+            Strides apart;
+            strides_of(values, apart);
+            this->last_values = {this->values.data + this->steps * apart.step, 0, this->values.env};
         }
+        this->next_values = {this->values.at(1, 0), this->values.step, this->values.env};
+        if (longer) return true;
         if (given.next_values.given) {
             if (!take_like_rewards(given.next_values, kReal, this->next_values)) return false;
             this->last_values = {this->next_values.at(this->steps - 1, 0), 0, this->next_values.env};
@@ -151,24 +155,28 @@ private:
     }
 
     bool take_last_values(const PlainArguments& given) {
-        const Array& last = given.last_values;
-        if (last.type != kReal) {
-            last_value_ = static_cast<Real>(given.last_value);
-            this->last_values = {&last_value_, 0, 1};
-            return given_.rewards.rank == 1 && given.last_value == given.last_value;
-        }
-        if (last.rank != given_.rewards.rank - 1 || !c_ordered(last)) return false;
+        if (given.last_values.type == kReal) return take_row(given.last_values, kReal, this->last_values);
+        last_value_ = static_cast<Real>(given.last_value);
+        this->last_values = {&last_value_, 0, 1};
+        return given_.rewards.rank == 1 && given.last_value == given.last_value;
+    }
+
+    // An array without time.
+    template <class Element>
+    bool take_row(const Array& array, Type type, View<Element>& row) const {
+        if (array.type != type || array.rank != given_.rewards.rank - 1 || !c_ordered(array)) return false;
         for (Index axis = 0, other = 0; axis < given_.rewards.rank; ++axis)
-            if (axis != time_axis_ && last.shape[other++] != given_.rewards.shape[axis]) return false;
-        this->last_values = {reinterpret_cast<const Real*>(last.data), 0, 1};
+            if (axis != time_axis_ && array.shape[other++] != given_.rewards.shape[axis]) return false;
+        row = {reinterpret_cast<Element*>(array.data), 0, 1};
         return true;
     }
 
-    bool take_flags(const PlainArguments& given) {
+    bool take_flags(const PlainArguments& given, bool next_step = false) {
         if (!take_like_rewards(given.terminated, Type::flag, this->terminated)) return false;
         if (!given.truncated.given) return !given.final_values.given;
         if (!take_like_rewards(given.truncated, Type::flag, this->truncated)) return false;
-        if (given.next_values.given == given.final_values.given) return false;
+        // V' where truncated: in one of these two, or in the next row.
+        if (next_step ? given.final_values.given : given.next_values.given == given.final_values.given) return false;
         if (!given.final_values.given) return true;
         if (same_shape(given.final_values)) return take_like_rewards(given.final_values, kReal, this->final_values);
         return take_sparse(given.final_values);

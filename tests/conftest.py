@@ -62,7 +62,8 @@ def no_short_cut(backend):
     """The backend's short cut declines everything, so that its kernel is given a Rollout."""
     module = importlib.import_module("fastgae._backends." + backend.partition(":")[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "gae_plain", lambda *arguments: None)
+        for name in ("gae_plain", "gae_optional"):
+            patch.setattr(module, name, lambda *arguments: None)
         yield
 
 

@@ -8,6 +8,8 @@
     Fill ``rollout.advantages`` and ``rollout.returns``; ``target`` is one of ``targets()`` or None for the best.
 ``gae_plain(...) -> GAEResult | None``
     A short cut for plain arrays, from the caller's arguments to the result, or None: take the long way.
+``gae_optional(...) -> GAEResult | None``
+    The same for a call with options.
 ``block_sums(matrix, mask, center, num_threads, target) -> (blocks, N) float64``
     Sums of x, or of (x - center)^2, over each BLOCK steps that exist, in the order of time.
 ``rescale(matrix, mask, center, scale, num_threads, target) -> None``

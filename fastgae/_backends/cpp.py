@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"not built: {reason}", name=error.name) from error
 
 gae_plain = _core.gae_plain
+gae_optional = _core.gae_optional
 block_sums = _core.block_sums
 rescale = _core.rescale
 

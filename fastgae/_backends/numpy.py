@@ -17,6 +17,9 @@ def gae_plain(*arguments: object) -> None:
     """There is no short cut."""
 
 
+gae_optional = gae_plain
+
+
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     """delta = (r + gamma V') - V;  A = delta + gamma lambda A_next;  R = A + V; a closed gate leaves its term out."""
     bootstrap = ~rollout.terminated

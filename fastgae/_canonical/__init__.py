@@ -6,6 +6,7 @@ them (memory). What these are is in contract.
 
 from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
 from fastgae._canonical.meaning import (
+    autoreset_mode,
     check_normalize,
     checked_advantages,
     checked_arguments,
@@ -27,6 +28,7 @@ __all__ = [
     "Output",
     "Rollout",
     "Scalar",
+    "autoreset_mode",
     "canonical_rollout",
     "check_normalize",
     "checked_advantages",

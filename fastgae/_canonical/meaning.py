@@ -70,7 +70,7 @@ def checked_arguments(
     ended = _flags("terminated", terminated, shape)
     cut = None if truncated is None else _flags("truncated", truncated, shape)
     exists = None if mask is None else _flags("mask", mask, shape)
-    mode = _autoreset(autoreset)
+    mode = autoreset_mode(autoreset)
     started = _prev_done(prev_done, mode, before + after)
     _check_final_values(final, cut, following is not None, mode)
     discount, trace = _unit_interval("gamma", gamma, shape), _unit_interval(lambda_name, gae_lambda, shape)
@@ -212,6 +212,20 @@ def _end_with(done: Array, exists: Array | None, axis: int) -> bool:
         return bool(done.take(-1, axis).all())
     last = done.shape[axis] - 1 - np.flip(exists, axis).argmax(axis, keepdims=True)
     return bool((np.take_along_axis(done, last, axis) | ~exists.any(axis, keepdims=True)).all())
+
+
+def autoreset_mode(given: object) -> str | None:
+    """The name of a mode; Gymnasium's AutoresetMode members are named alike."""
+    if given is None:
+        return None
+    name = given.name if isinstance(given, enum.Enum) else given
+    mode = name.lower() if isinstance(name, str) else None
+    if mode not in AUTORESET:
+        raise ValueError(
+            f"autoreset must be one of {', '.join(map(repr, AUTORESET))}, the member of Gymnasium's AutoresetMode, or "
+            f"None, got {given!r}"
+        )
+    return mode
 
 
 def check_normalize(normalize: object, out: Output | None) -> None:
@@ -386,20 +400,6 @@ def _number(name: str, given: Any) -> float:
 def _coefficient(given: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     """Rounded once, from float64; a number is rounded where it is used."""
     return np.broadcast_to(given.astype(dtype), shape) if isinstance(given, np.ndarray) else given
-
-
-def _autoreset(given: object) -> str | None:
-    """The name of a mode; Gymnasium's AutoresetMode members are named alike."""
-    if given is None:
-        return None
-    name = given.name if isinstance(given, enum.Enum) else given
-    mode = name.lower() if isinstance(name, str) else None
-    if mode not in AUTORESET:
-        raise ValueError(
-            f"autoreset must be one of {', '.join(map(repr, AUTORESET))}, the member of Gymnasium's AutoresetMode, or "
-            f"None, got {given!r}"
-        )
-    return mode
 
 
 def _prev_done(given: object, mode: str | None, shape: tuple[int, ...]) -> Array | None:

@@ -5,7 +5,8 @@ from enum import Enum
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
-from fastgae._canonical import GAEResult, Output, check_normalize, checked_arguments
+from fastgae._canonical import GAEResult, Output, autoreset_mode, check_normalize, checked_arguments
+from fastgae._moments import EPS
 from fastgae._run import run
 
 
@@ -129,12 +130,13 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
+    try:  # not by choose: a call of Python's would be a twentieth of a small one
+        module, target, threads = _dispatch.resolve(backend, num_threads)
+    except TypeError:
+        module, target, threads = _dispatch.choose(backend, num_threads)
+    result: GAEResult | None
     if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
-        try:  # not by choose: a call of Python's would be a twentieth of a small one
-            module, target, threads = _dispatch.resolve(backend, num_threads)
-        except TypeError:
-            module, target, threads = _dispatch.choose(backend, num_threads)
-        result: GAEResult | None = module.gae_plain(
+        result = module.gae_plain(  # each by itself, for the same reason
             rewards,
             values,
             terminated,
@@ -153,7 +155,7 @@ def gae(
         )
         if result is not None:
             return result
-    arguments = checked_arguments(
+    given = (
         rewards,
         values,
         terminated,
@@ -165,6 +167,28 @@ def gae(
         gae_lambda,
         time_axis,
         out,
+    )
+    result = module.gae_optional(
+        *given,
+        threads,
+        target,
+        GAEResult,
+        _dispatch.usable_cpus,
+        autoreset_mode(autoreset),
+        prev_done,
+        mask,
+        last_advantages,
+        returns_lambda,
+        tail_normalized,
+        normalize,
+        EPS,
+        None,
+        None,
+    )
+    if result is not None:
+        return result
+    arguments = checked_arguments(
+        *given,
         autoreset=autoreset,
         last_advantages=last_advantages,
         prev_done=prev_done,

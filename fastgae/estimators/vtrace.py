@@ -5,7 +5,9 @@ from enum import Enum
 
 from numpy.typing import ArrayLike
 
-from fastgae._canonical import Clips, GAEResult, Output, check_normalize, checked_arguments
+from fastgae import _dispatch
+from fastgae._canonical import Clips, GAEResult, Output, autoreset_mode, check_normalize, checked_arguments
+from fastgae._moments import EPS
 from fastgae._run import run
 
 
@@ -79,7 +81,7 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
-    arguments = checked_arguments(
+    given = (
         rewards,
         values,
         terminated,
@@ -91,11 +93,36 @@ def vtrace(
         lambda_,
         time_axis,
         out,
+    )
+    clips = Clips(_clip("rho_clip", rho_clip), _clip("c_clip", c_clip), _clip("advantage_clip", advantage_clip))
+    if ratios is not None:
+        module, target, threads = _dispatch.choose(backend, num_threads)
+        result: GAEResult | None = module.gae_optional(
+            *given,
+            threads,
+            target,
+            GAEResult,
+            _dispatch.usable_cpus,
+            autoreset_mode(autoreset),
+            prev_done,
+            mask,
+            None,
+            None,
+            False,
+            normalize,
+            EPS,
+            ratios,
+            clips,
+        )
+        if result is not None:
+            return result
+    arguments = checked_arguments(
+        *given,
         autoreset=autoreset,
         prev_done=prev_done,
         mask=mask,
         ratios=ratios,
-        clips=Clips(_clip("rho_clip", rho_clip), _clip("c_clip", c_clip), _clip("advantage_clip", advantage_clip)),
+        clips=clips,
         lambda_name="lambda_",
     )
     check_normalize(normalize, out)

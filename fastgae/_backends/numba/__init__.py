@@ -53,6 +53,9 @@ def gae_plain(*arguments: object) -> None:
     """There is no short cut."""
 
 
+gae_optional = gae_plain
+
+
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     """A plain rollout by the kernels of plain.py, every other by those of general.py."""
     if rollout.is_plain:

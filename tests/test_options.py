@@ -8,9 +8,23 @@ import pytest
 
 import fastgae
 from cases import LARGE_SIZES, assert_same_bits, make_case
-from conftest import reference
+from conftest import BACKENDS, reference
 from layouts import LAYOUTS, SOME
-from options import NEXT_STEP, OPTIONS, always, call, check, coefficients, mask, pick, row, some_mask, together
+from options import (
+    NEXT_STEP,
+    OPTIONS,
+    always,
+    arranged,
+    call,
+    check,
+    coefficients,
+    last_advantages,
+    mask,
+    pick,
+    row,
+    some_mask,
+    together,
+)
 
 # Around lanes, tiles and blocks of normalize.
 SIZES = [
@@ -88,6 +102,40 @@ def test_large(backend, size):
             got, expected = call(case, layout, backend, given)
             for array, right in zip(got, expected, strict=True):
                 assert_same_bits(array, right, layout.name)
+
+
+@pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")
+@pytest.mark.parametrize("name", [*OPTIONS, "next_step"])
+@pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)
+def test_plain_arrays_take_the_short_cut(dtype, layout, name, monkeypatch):
+    """Nothing of the long way is there."""
+    given = NEXT_STEP if name == "next_step" else OPTIONS[name]
+    case = make_case(layout.size((17, 9)), dtype, "random", "last_values")
+    here, there = arranged(case, layout, given(case))
+    here.pop("out", None)
+    expected = fastgae.gae(**there, backend="numpy")
+    monkeypatch.delattr(fastgae._backends.cpp, "gae")
+    for array, right in zip(fastgae.gae(**here, backend="cpp"), expected, strict=True):
+        assert_same_bits(layout.plain("advantages", array), right)
+
+
+@pytest.mark.parametrize("name", ["mask", "last_advantages", "ratios"])
+def test_outputs_that_lie_on_an_option(backend, dtype, name):
+    """What is written first must not be read afterwards."""
+    case = make_case((33, 9), dtype, "random", "last_values")
+    options = {"mask": some_mask(case), **last_advantages(case), "ratios": np.abs(case.rewards)}
+    function = fastgae.vtrace if name == "ratios" else fastgae.gae
+    arguments, given = case.arguments(), {name: options[name]}
+    if name == "ratios":
+        arguments["lambda_"] = arguments.pop("gae_lambda")
+    expected = function(**arguments, **given, backend="numpy")
+    memory = np.empty(2 * case.rewards.size, dtype)
+    advantages, returns = memory.reshape(2, *case.rewards.shape)
+    there = memory.view(given[name].dtype)[: given[name].size].reshape(given[name].shape)
+    there[...] = given[name]
+    got = function(**arguments, **{name: there}, out=(advantages, returns), backend=backend)
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array, right)
 
 
 # --- right, by identities with the plain case -------------------------------------------------------------------------

@@ -153,17 +153,21 @@ def checked_sequences(
         raise TypeError(f"cu_seqlens has dtype {starts.dtype}; expected integers")
     if starts.ndim != 1 or not len(starts):
         raise ValueError(f"cu_seqlens has shape {starts.shape}; expected (sequences + 1,)")
-    total, starts = len(reward), starts.astype(np.int64)
-    if starts[0] != 0 or starts[-1] != total or (np.diff(starts) < 0).any():
+    total, starts = len(reward), starts.astype(np.int64, copy=False)
+    lengths = starts[1:] - starts[:-1]
+    some = lengths > 0
+    whole = bool(some.all())
+    if starts[0] != 0 or starts[-1] != total or not (whole or (lengths >= 0).all()):
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {starts}")
     last = None if last_values is None else _numbers("last_values", last_values)
-    _check_shape("last_values", last, (len(starts) - 1,), "one per sequence")
-    lengths = np.diff(starts)
-    some, ends = lengths > 0, starts[1:] - 1
+    _check_shape("last_values", last, (len(lengths),), "one per sequence")
+    ends = starts[1:] - 1
     if mask is not None:  # the end of a sequence is a flag of a step, and those of steps that do not exist do not count
         before = np.concatenate([[-1], np.flatnonzero(_flags("mask", mask, reward.shape))])
         ends = before[np.searchsorted(before, ends, "right") - 1]
         some = ends >= starts[:-1]
+    elif whole:
+        return lengths, ends, last
     return lengths, ends[some], None if last is None else last[some]
 
 

@@ -107,6 +107,6 @@ def _either(terminated: ArrayLike, ends: Array) -> ArrayLike:
 
 def _per_step(coefficient: Any, lengths: Array) -> Any:
     """One number per step of what is given per sequence."""
-    if np.ndim(coefficient) == 1 and len(coefficient) == len(lengths):
+    if type(coefficient) is not float and np.ndim(coefficient) == 1 and len(coefficient) == len(lengths):
         return np.repeat(np.asarray(coefficient), lengths)
     return coefficient

@@ -387,6 +387,7 @@ py::object gae_optional(const py::object& rewards, const py::object& values, con
                             is_text(autoreset, "disabled");
     const bool per_env = is_text(normalize_by, "per_env"), all = is_text(normalize_by, "global");
     if (!none_or_pair(out) || !known_mode || !(per_env || all || normalize_by.is_none())) return py::none();
+    if (ratios.is_none() != clips.is_none()) return py::none();
     OptionalArguments arguments;
     arguments.plain = {array_of(rewards),      array_of(values),       array_of(terminated),  array_of(truncated),
                        array_of(last_values),  array_of(next_values),  array_of(final_values), number_of(last_values),

@@ -1,8 +1,75 @@
-"""A checked call -> a backend -> its results."""
+"""A call -> a backend -> its results."""
+
+from enum import Enum
+from typing import Any
+
+from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
-from fastgae._canonical import Arguments, GAEResult, canonical_rollout, in_one_layout
-from fastgae._moments import normalize_in_place
+from fastgae._canonical import (
+    Arguments,
+    Clips,
+    GAEResult,
+    autoreset_mode,
+    canonical_rollout,
+    check_normalize,
+    checked_arguments,
+    in_one_layout,
+)
+from fastgae._moments import EPS, normalize_in_place
+
+
+def run_with_options(
+    given: tuple[Any, ...],
+    backend: str | None,
+    num_threads: int | None,
+    *,
+    autoreset: str | Enum | None = None,
+    prev_done: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    last_advantages: ArrayLike | None = None,
+    returns_lambda: Any = None,
+    tail_normalized: bool = False,
+    normalize: str | None = None,
+    ratios: ArrayLike | None = None,
+    clips: Clips | None = None,
+    lambda_name: str = "gae_lambda",
+) -> GAEResult:
+    """By the backend's short cut, or all the way; given: what checked_arguments takes by place."""
+    module, target, threads = _dispatch.choose(backend, num_threads)
+    result: GAEResult | None = module.gae_optional(
+        *given,
+        threads,
+        target,
+        GAEResult,
+        _dispatch.usable_cpus,
+        autoreset_mode(autoreset),
+        prev_done,
+        mask,
+        last_advantages,
+        returns_lambda,
+        tail_normalized,
+        normalize,
+        EPS,
+        ratios,
+        clips,
+    )
+    if result is not None:
+        return result
+    arguments = checked_arguments(
+        *given,
+        autoreset=autoreset,
+        last_advantages=last_advantages,
+        prev_done=prev_done,
+        mask=mask,
+        returns_lambda=returns_lambda,
+        tail_normalized=tail_normalized,
+        ratios=ratios,
+        clips=clips,
+        lambda_name=lambda_name,
+    )
+    check_normalize(normalize, arguments.out)
+    return run(arguments, backend, num_threads, normalize)
 
 
 def run(given: Arguments, backend: str | None, num_threads: int | None, normalize: str | None = None) -> GAEResult:

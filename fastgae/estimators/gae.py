@@ -5,9 +5,8 @@ from enum import Enum
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
-from fastgae._canonical import GAEResult, Output, autoreset_mode, check_normalize, checked_arguments
-from fastgae._moments import EPS
-from fastgae._run import run
+from fastgae._canonical import GAEResult, Output
+from fastgae._run import run_with_options
 
 
 def gae(
@@ -130,13 +129,13 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
-    try:  # not by choose: a call of Python's would be a twentieth of a small one
-        module, target, threads = _dispatch.resolve(backend, num_threads)
-    except TypeError:
-        module, target, threads = _dispatch.choose(backend, num_threads)
-    result: GAEResult | None
     if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
-        result = module.gae_plain(  # each by itself, for the same reason
+        # Neither by choose nor with a tuple of arguments: either would be a twentieth of a small call.
+        try:
+            module, target, threads = _dispatch.resolve(backend, num_threads)
+        except TypeError:
+            module, target, threads = _dispatch.choose(backend, num_threads)
+        result: GAEResult | None = module.gae_plain(
             rewards,
             values,
             terminated,
@@ -155,46 +154,18 @@ def gae(
         )
         if result is not None:
             return result
-    given = (
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values,
-        next_values,
-        final_values,
-        gamma,
-        gae_lambda,
-        time_axis,
-        out,
-    )
-    result = module.gae_optional(
-        *given,
-        threads,
-        target,
-        GAEResult,
-        _dispatch.usable_cpus,
-        autoreset_mode(autoreset),
-        prev_done,
-        mask,
-        last_advantages,
-        returns_lambda,
-        tail_normalized,
-        normalize,
-        EPS,
-        None,
-        None,
-    )
-    if result is not None:
-        return result
-    arguments = checked_arguments(
-        *given,
+    return run_with_options(
+        (
+            *(rewards, values, terminated, truncated, last_values, next_values, final_values),
+            *(gamma, gae_lambda, time_axis, out),
+        ),
+        backend,
+        num_threads,
         autoreset=autoreset,
         last_advantages=last_advantages,
         prev_done=prev_done,
         mask=mask,
         returns_lambda=returns_lambda,
         tail_normalized=tail_normalized,
+        normalize=normalize,
     )
-    check_normalize(normalize, out)
-    return run(arguments, backend, num_threads, normalize)

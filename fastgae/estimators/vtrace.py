@@ -5,10 +5,8 @@ from enum import Enum
 
 from numpy.typing import ArrayLike
 
-from fastgae import _dispatch
-from fastgae._canonical import Clips, GAEResult, Output, autoreset_mode, check_normalize, checked_arguments
-from fastgae._moments import EPS
-from fastgae._run import run
+from fastgae._canonical import Clips, GAEResult, Output
+from fastgae._run import run_with_options
 
 
 def vtrace(
@@ -81,52 +79,21 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
-    given = (
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values,
-        next_values,
-        final_values,
-        gamma,
-        lambda_,
-        time_axis,
-        out,
-    )
-    clips = Clips(_clip("rho_clip", rho_clip), _clip("c_clip", c_clip), _clip("advantage_clip", advantage_clip))
-    if ratios is not None:
-        module, target, threads = _dispatch.choose(backend, num_threads)
-        result: GAEResult | None = module.gae_optional(
-            *given,
-            threads,
-            target,
-            GAEResult,
-            _dispatch.usable_cpus,
-            autoreset_mode(autoreset),
-            prev_done,
-            mask,
-            None,
-            None,
-            False,
-            normalize,
-            EPS,
-            ratios,
-            clips,
-        )
-        if result is not None:
-            return result
-    arguments = checked_arguments(
-        *given,
+    return run_with_options(
+        (
+            *(rewards, values, terminated, truncated, last_values, next_values, final_values),
+            *(gamma, lambda_, time_axis, out),
+        ),
+        backend,
+        num_threads,
         autoreset=autoreset,
         prev_done=prev_done,
         mask=mask,
+        normalize=normalize,
         ratios=ratios,
-        clips=clips,
+        clips=Clips(_clip("rho_clip", rho_clip), _clip("c_clip", c_clip), _clip("advantage_clip", advantage_clip)),
         lambda_name="lambda_",
     )
-    check_normalize(normalize, out)
-    return run(arguments, backend, num_threads, normalize)
 
 
 def _clip(name: str, given: float | None) -> float:

@@ -4,8 +4,8 @@ One argument of the configuration, and a seeded run gives the same weights::
 
     from fastgae.compat.rllib import PPOTorchLearner
 
-    config.training(gamma=0.99, lambda_=0.95)                                 # before
-    config.training(gamma=0.99, lambda_=0.95, learner_class=PPOTorchLearner)  # after
+    config.learners(num_learners=1)                                 # before
+    config.learners(num_learners=1, learner_class=PPOTorchLearner)  # after
 
 ``PPOTorchLearner`` is a subclass of RLlib's, which is imported when it is asked for.
 """

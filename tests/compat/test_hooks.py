@@ -1,4 +1,4 @@
-"""What a hook puts where, in modules that have only the documented names of a library; tests/peers has the libraries."""
+"""What a hook puts where, in modules with only the documented names of a library; tests/peers has the libraries."""
 
 import importlib
 import pickle

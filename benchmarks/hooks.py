@@ -1,9 +1,9 @@
 """How much faster are the hooks of fastgae.compat? Each library's own call, as it is and with the hook in place.
 
 The calls are those of tests/peers/hook_*.py that are of a size met in training. Results are compared first; then
-samples of both are taken in turn, so that both meet the same disturbances, and the best sample of each counts. Both
-sides may use the threads that they use by themselves. Libraries that are not installed are named and left out;
-CONTRIBUTING.md says how to install them.
+samples of both are taken in turn, so that both meet the same disturbances, and the best sample of each counts.
+``OMP_NUM_THREADS=1 python benchmarks/hooks.py`` gives the libraries and fastgae one thread each. Libraries that are not
+installed are named and left out.
 """
 
 import argparse
@@ -23,6 +23,9 @@ from report import describe_machine
 from timing import calls_per_sample, sample
 
 PEERS = Path(__file__).parents[1] / "tests" / "peers"
+sys.path.insert(0, str(PEERS))
+from compare import Comparison, Hooked  # noqa: E402  # it is found there
+
 LIBRARIES = sorted(path.stem.removeprefix("hook_") for path in PEERS.glob("hook_*.py"))
 SECONDS = 2.0  # of samples per call
 
@@ -40,21 +43,25 @@ class Measured(NamedTuple):
 
 
 def measure(library: str, seconds: float) -> Iterator[Measured]:
-    from compare import Comparison
-
     for hooked in importlib.import_module(f"hook_{library}").hooks(np.random.default_rng(0)):
         if hooked.timed:
-            right = Comparison(hooked.name, hooked.before(), hooked.after(), hooked.tolerance).holds()
-            yield Measured(library, hooked.name, right, *in_turn(Timer(hooked.before), Timer(hooked.after), seconds))
+            before = hooked.before()
+            with hooked.install():
+                right = Comparison(hooked.name, before, hooked.after(), hooked.tolerance).holds()
+            yield Measured(library, hooked.name, right, *in_turn(hooked, seconds))
 
 
-def in_turn(before: Timer, after: Timer, seconds: float) -> tuple[float, float]:
+def in_turn(hooked: Hooked, seconds: float) -> tuple[float, float]:
     """Seconds per call of the best sample of each."""
-    numbers, samples = (calls_per_sample(before), calls_per_sample(after)), []
-    start = time.perf_counter()
-    while len(samples) < 3 or time.perf_counter() - start < seconds:
-        samples.append((sample(before, numbers[0]), sample(after, numbers[1])))
-    one, other = zip(*samples, strict=True)
+    before, after = Timer(hooked.before), Timer(hooked.after)
+    number = calls_per_sample(before)
+    with hooked.install():
+        number_after = calls_per_sample(after)
+    one, other, start = [], [], time.perf_counter()
+    while len(one) < 3 or time.perf_counter() - start < seconds:
+        one.append(sample(before, number))
+        with hooked.install():
+            other.append(sample(after, number_after))
     return min(one), min(other)
 
 
@@ -65,7 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="JSON on stdout in place of the table")
     args = parser.parse_args(arguments)
 
-    sys.path.insert(0, str(PEERS))
     warnings.simplefilter("ignore")  # what a library warns of is not ours to mend
     measured: list[Measured] = []
     for library in args.library or LIBRARIES:

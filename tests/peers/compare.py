@@ -5,6 +5,7 @@ Comparison. `pytest tests/peers` asserts the claims; `python tests/peers/table.p
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,11 +37,12 @@ class Comparison(NamedTuple):
 
 
 class Hooked(NamedTuple):
-    """A call of the library, as it is and with the hook of fastgae.compat in place; each gives its results."""
+    """A call of the library, and the same with the hook of fastgae.compat; each gives its results."""
 
     name: str  # what is called, and the size
     before: Callable[[], tuple[Any, ...]]
     after: Callable[[], tuple[Any, ...]]
+    install: Callable[[], AbstractContextManager[Any]] = nullcontext  # what `after` is called in
     tolerance: float = 0.0
     timed: bool = False  # of a size that is met in training: benchmarks/hooks.py measures it
     declined: bool = False  # the hook leaves this one to the library

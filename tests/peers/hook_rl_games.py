@@ -19,11 +19,7 @@ def hooks(rng):
 
         for name, given in [("discount_values", arrays), ("discount_values_masks", (*arrays, mask))]:
 
-            def before(name=name, given=given, agent=agent):
+            def call(name=name, given=given, agent=agent):
                 return (getattr(A2CAgent, name)(agent, *given),)
 
-            def after(before=before):
-                with install():
-                    return before()
-
-            yield Hooked(f"A2CAgent.{name}, {steps} × {envs} × {heads}", before, after, timed=envs > 1000)
+            yield Hooked(f"A2CAgent.{name}, {steps} × {envs} × {heads}", call, call, install, timed=envs > 1000)

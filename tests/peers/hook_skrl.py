@@ -20,12 +20,8 @@ def hooks(rng):
             else:
                 rollout |= {"next_values": values[-1]}
 
-            def before(agent=agent, rollout=rollout):
+            def call(agent=agent, rollout=rollout):
                 return agent.compute_gae(**rollout, discount_factor=0.99, lambda_coefficient=0.95)
 
-            def after(before=before):
-                with install():
-                    return before()
-
             timed = envs > 1000 and name == "skrl.agents.torch.ppo.ppo"
-            yield Hooked(f"{name}.compute_gae, {steps} × {envs}", before, after, 2e-6, timed)
+            yield Hooked(f"{name}.compute_gae, {steps} × {envs}", call, call, install, 2e-6, timed)

@@ -24,7 +24,7 @@ def hooks(rng):
     def returns(given=given):
         return algorithm_base.Algorithm.compute_episodic_return(*given)
 
-    yield Hooked(f"Algorithm.compute_episodic_return, {envs} × {steps}", returns, lambda: hooked(returns))
+    yield Hooked(f"Algorithm.compute_episodic_return, {envs} × {steps}", returns, returns, install)
 
     length = 2048 * 64
     following, values = rng.normal(size=(2, length)).astype(np.float32)
@@ -35,9 +35,4 @@ def hooks(rng):
     def recursion(given=given):
         return (algorithm_base._gae(*given),)
 
-    yield Hooked(f"_gae, {length} steps", recursion, lambda: hooked(recursion), timed=True)
-
-
-def hooked(call):
-    with install():
-        return call()
+    yield Hooked(f"_gae, {length} steps", recursion, recursion, install, timed=True)

@@ -23,7 +23,7 @@ def hooks(rng):
             given, name = rollout(rng, envs, steps), ", ".join(f"{key}={value}" for key, value in setting.items())
             calls = [computed(kind(**arguments), given) for kind in (GAE, ours.GAE)]
             timed = steps > 1000 and "average_gae" not in setting
-            yield Hooked(f"GAE({name}), {envs} × {steps}", *calls, tolerance, timed)
+            yield Hooked(f"GAE({name}), {envs} × {steps}", *calls, tolerance=tolerance, timed=timed)
 
     given = rollout(rng, 4, 50)
     given["obs"], given["next", "obs"] = torch.from_numpy(rng.normal(size=(2, 4, 50, 3))).float()

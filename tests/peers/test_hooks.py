@@ -30,7 +30,8 @@ def test_hook(library, monkeypatch):
         for hooked in hooks:
             before = hooked.before()
             assert not computed, f"{hooked.name}: fastgae computes it without the hook"
-            compared = Comparison(hooked.name, before, hooked.after(), hooked.tolerance)
+            with hooked.install():
+                compared = Comparison(hooked.name, before, hooked.after(), hooked.tolerance)
             assert compared.holds(), f"{hooked.name}: differs by {compared.largest_difference()}"
             assert bool(computed) != hooked.declined, f"{hooked.name}: who computed it?"
             computed.clear()

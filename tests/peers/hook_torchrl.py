@@ -26,6 +26,12 @@ def hooks(rng):
             yield Hooked(f"GAE({name}), {envs} × {steps}", *calls, tolerance=tolerance, timed=timed)
 
     given = rollout(rng, 4, 50)
+    kinds = [kind(gamma=0.99, lmbda=0.95, value_network=None) for kind in (GAE, ours.GAE)]
+    calls = [lambda estimator=each: (estimator.value_estimate(given.clone()),) for each in kinds]
+    yield Hooked("GAE().value_estimate", *calls, tolerance=1e-5)
+    calls = [computed(torch.compile(each, backend="eager", fullgraph=True), given) for each in kinds]
+    yield Hooked("torch.compile(GAE())", *calls, declined=True)
+
     given["obs"], given["next", "obs"] = torch.from_numpy(rng.normal(size=(2, 4, 50, 3))).float()
     for differentiable in (False, True):  # with gradients, torchrl's own function is called
         calls = [gradients(kind, given, differentiable) for kind in (GAE, ours.GAE)]

@@ -8,15 +8,16 @@ from typing import Any
 def replace(owner: Any, **functions: Callable[..., Any]) -> ExitStack:
     """Functions of a module or class replaced by others of the same name; closing what is returned puts them back.
 
-    What is in place already stays, so that a second call changes nothing, and closing its result neither.
+    All or, where one has no such function, none. What is in place already stays, so that a second call changes nothing,
+    and closing its result neither.
     """
-    undo = ExitStack()
-    for name, ours in functions.items():
-        theirs = getattr(owner, name)
-        if theirs is not ours:
-            setattr(owner, name, ours)
-            undo.callback(setattr, owner, name, theirs)
-    return undo
+    with ExitStack() as undo:
+        for name, ours in functions.items():
+            theirs = getattr(owner, name)
+            if theirs is not ours:
+                setattr(owner, name, ours)
+                undo.callback(setattr, owner, name, theirs)
+        return undo.pop_all()
 
 
 def made_once(module: dict[str, Any], name: str, **makers: Callable[[], type]) -> Any:

@@ -106,11 +106,11 @@ def install() -> ExitStack:
     contextlib.ExitStack
         For good, or ``with install(): ...``; its ``close()`` puts skrl's own functions back.
     """
-    undo = ExitStack()
-    for names, ours in ((AGENTS, compute_gae), (RECURRENT_AGENTS, _compute_gae_recurrent)):
-        for name in names:
-            undo.enter_context(replace(importlib.import_module(name), compute_gae=ours))
-    return undo
+    with ExitStack() as undo:
+        for names, ours in ((AGENTS, compute_gae), (RECURRENT_AGENTS, _compute_gae_recurrent)):
+            for name in names:
+                undo.enter_context(replace(importlib.import_module(name), compute_gae=ours))
+        return undo.pop_all()
 
 
 def _compute_gae_recurrent(*, next_values: Any, **arguments: Any) -> tuple[Any, Any]:

@@ -98,10 +98,13 @@ def test_a_second_install_changes_nothing(hook):
     assert not any(in_place(places))
 
 
-def test_what_is_not_there_is_named(library):
-    library("tianshou.algorithm.algorithm_base")
-    with pytest.raises(AttributeError, match="_gae"):
-        importlib.import_module("fastgae.compat.tianshou").install()
+def test_all_or_none(hook):
+    compat, places = hook
+    owner, missing = places[-1]
+    delattr(owner, missing)
+    with pytest.raises(AttributeError, match=missing):
+        compat.install()
+    assert not any(in_place(places[:-1]))
 
 
 def test_a_class_is_made_once():

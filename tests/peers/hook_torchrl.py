@@ -3,6 +3,8 @@
 import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
+from torchrl.modules import OneHotCategorical, ProbabilisticActor
+from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 from compare import Hooked
@@ -37,6 +39,10 @@ def hooks(rng):
         calls = [gradients(kind, given, differentiable) for kind in (GAE, ours.GAE)]
         yield Hooked(f"gradients through GAE, differentiable={differentiable}", *calls, declined=differentiable)
 
+    yield Hooked(
+        "ClipPPOLoss: its terms, and the gradients of its networks", *(loss(kind, given) for kind in (GAE, ours.GAE))
+    )
+
 
 def computed(estimator, given):
     def call():
@@ -60,5 +66,28 @@ def gradients(kind, given, differentiable):
             advantage.sum().backward()
             return advantage.detach(), copy["obs"].grad
         return (advantage,)
+
+    return call
+
+
+def loss(kind, given):
+    """Of an actor and a critic that differ in nothing but who estimates the advantages."""
+
+    def call():
+        torch.manual_seed(0)
+        logits = TensorDictModule(torch.nn.Linear(3, 2), in_keys=["obs"], out_keys=["logits"])
+        actor = ProbabilisticActor(
+            logits, in_keys=["logits"], distribution_class=OneHotCategorical, return_log_prob=True
+        )
+        critic = TensorDictModule(torch.nn.Linear(3, 1), in_keys=["obs"], out_keys=["state_value"])
+        module = ClipPPOLoss(actor, critic)
+        module.make_value_estimator(kind, gamma=0.99, lmbda=0.95, value_network=critic)
+        with torch.no_grad():
+            collected = actor(given.clone().exclude("state_value", ("next", "state_value")))
+        terms = module(collected)
+        names = ("loss_objective", "loss_critic", "loss_entropy")
+        sum(terms[name] for name in names).backward()
+        gradients = (parameter.grad for parameter in module.parameters())
+        return *(terms[name].detach() for name in names), *gradients
 
     return call

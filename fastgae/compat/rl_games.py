@@ -1,10 +1,18 @@
-"""rl_games: ``A2CBase.discount_values`` and ``discount_values_masks``."""
+"""rl_games: ``A2CBase.discount_values`` and ``discount_values_masks``, and their place in its agents.
 
+One line before ``Runner.run``::
+
+    fastgae.compat.rl_games.install()
+"""
+
+import importlib
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
 from fastgae._canonical import Array
+from fastgae.compat._hooks import replace
 from fastgae.compat._tensors import like, numpy_of
 from fastgae.estimators.gae import gae
 
@@ -119,6 +127,28 @@ def discount_values_masks(
         gae_lambda=tau,
     ).advantages
     return like(advantages * mask.astype(rewards.dtype), mb_rewards)
+
+
+def install() -> ExitStack:
+    """``A2CBase.discount_values`` and ``discount_values_masks``, of all agents, become the functions of this module.
+
+    The same bits in float32.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        For good, or ``with install(): ...``; its ``close()`` puts the methods of rl_games back.
+    """
+    a2c = importlib.import_module("rl_games.common.a2c_common").A2CBase
+    return replace(a2c, discount_values=_discount_values, discount_values_masks=_discount_values_masks)
+
+
+def _discount_values(self: Any, *arrays: Any) -> Any:
+    return discount_values(*arrays, gamma=self.gamma, tau=self.tau)
+
+
+def _discount_values_masks(self: Any, *arrays: Any) -> Any:
+    return discount_values_masks(*arrays, gamma=self.gamma, tau=self.tau)
 
 
 def _ends(fdones: Any, mb_fdones: Any, rewards: Array) -> Array:

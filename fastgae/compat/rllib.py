@@ -1,9 +1,23 @@
-"""RLlib: ``compute_value_targets``."""
+"""RLlib: ``compute_value_targets``, and PPO's learner with it in place.
+
+One argument of the configuration, and a seeded run gives the same weights::
+
+    from fastgae.compat.rllib import PPOTorchLearner
+
+    config.learners(num_learners=1)                                 # before
+    config.learners(num_learners=1, learner_class=PPOTorchLearner)  # after
+
+``PPOTorchLearner`` is a subclass of RLlib's, which is imported when it is asked for.
+"""
+
+import importlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._canonical import Array
+from fastgae.compat._hooks import made_once, replace
 from fastgae.estimators.gae import gae
 
 
@@ -62,3 +76,21 @@ def compute_value_targets(
     ).advantages
     targets: Array = (advantages.astype(np.float32) + value).astype(np.float32)
     return targets
+
+
+def __getattr__(name: str) -> Any:
+    return made_once(globals(), name, PPOTorchLearner=_learner)
+
+
+def _learner() -> type:
+    theirs: Any = importlib.import_module("ray.rllib.algorithms.ppo.torch.ppo_torch_learner").PPOTorchLearner
+
+    class PPOTorchLearner(theirs):  # type: ignore[misc]
+        """RLlib's, in whose process the GAE connector calls fastgae: the same bits."""
+
+        def build(self) -> None:
+            super().build()
+            connector = importlib.import_module("ray.rllib.connectors.learner.general_advantage_estimation")
+            replace(connector, compute_value_targets=compute_value_targets)
+
+    return PPOTorchLearner

@@ -1,7 +1,17 @@
-"""rsl_rl: ``PPO.compute_returns``."""
+"""rsl_rl: ``PPO.compute_returns``, and the algorithm with it in place.
 
+One line of the runner's configuration, and a seeded run gives the same weights::
+
+    "algorithm": {"class_name": "PPO", ...}                       # before
+    "algorithm": {"class_name": "fastgae.compat.rsl_rl:PPO", ...} # after
+
+``PPO`` is a subclass of rsl_rl's, which is imported when it is asked for.
+"""
+
+import importlib
 from typing import Any
 
+from fastgae.compat._hooks import made_once
 from fastgae.compat._tensors import like, numpy_of
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
@@ -71,3 +81,32 @@ def compute_returns(
     if normalize_advantage:
         advantages = standardized(advantages, 1e-8)
     return like(returns, rewards), like(advantages, rewards)
+
+
+def __getattr__(name: str) -> Any:
+    return made_once(globals(), name, PPO=_ppo)
+
+
+def _ppo() -> type:
+    theirs: Any = importlib.import_module("rsl_rl.algorithms").PPO
+
+    class PPO(theirs):  # type: ignore[misc]
+        """rsl_rl's PPO with returns and advantages by fastgae: the same bits in float32.
+
+        The normalisation stays torch's, where ``compute_returns`` has float64 moments.
+        """
+
+        def compute_returns(self, obs: Any) -> None:
+            storage, critic = self.storage, self.critic
+            hidden_state = critic.get_hidden_state()
+            last_values = critic(obs).detach()
+            critic.reset(hidden_state=hidden_state)  # as if the critic had not looked ahead
+            returns, advantages = compute_returns(
+                storage.rewards, storage.values, storage.dones, last_values, self.gamma, self.lam, False
+            )
+            if not self.normalize_advantage_per_mini_batch:
+                advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+            storage.returns.copy_(returns)
+            storage.advantages = advantages
+
+    return PPO

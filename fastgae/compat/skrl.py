@@ -1,10 +1,35 @@
-"""skrl: ``compute_gae`` of its torch agents (PPO, RPO, TRPO, A2C, AMP, IPPO, MAPPO)."""
+"""skrl: ``compute_gae`` of its torch agents (PPO, RPO, TRPO, A2C, AMP, IPPO, MAPPO), and its place in them.
 
+One line before the agent is trained::
+
+    fastgae.compat.skrl.install()
+"""
+
+import importlib
+from contextlib import ExitStack
 from typing import Any
 
+from fastgae.compat._hooks import replace
 from fastgae.compat._tensors import like, numpy_of
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
+
+# Where skrl has its function, and where the one of its recurrent agents.
+AGENTS = (
+    "skrl.agents.torch.a2c.a2c",
+    "skrl.agents.torch.amp.amp",
+    "skrl.agents.torch.ppo.ppo",
+    "skrl.agents.torch.rpo.rpo",
+    "skrl.agents.torch.trpo.trpo",
+    "skrl.multi_agents.torch.ippo.ippo",
+    "skrl.multi_agents.torch.mappo.mappo",
+)
+RECURRENT_AGENTS = (
+    "skrl.agents.torch.a2c.a2c_rnn",
+    "skrl.agents.torch.ppo.ppo_rnn",
+    "skrl.agents.torch.rpo.rpo_rnn",
+    "skrl.agents.torch.trpo.trpo_rnn",
+)
 
 
 def compute_gae(
@@ -69,3 +94,25 @@ def compute_gae(
         gae_lambda=lambda_coefficient,
     )
     return like(returns, rewards), like(standardized(advantages, 1e-8), rewards)
+
+
+def install() -> ExitStack:
+    """``compute_gae`` of all torch agents, recurrent ones included, becomes the one of this module.
+
+    Results differ from skrl's by the rounding that ``compute_gae`` describes.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        For good, or ``with install(): ...``; its ``close()`` puts skrl's own functions back.
+    """
+    with ExitStack() as undo:
+        for names, ours in ((AGENTS, compute_gae), (RECURRENT_AGENTS, _compute_gae_recurrent)):
+            for name in names:
+                undo.enter_context(replace(importlib.import_module(name), compute_gae=ours))
+        return undo.pop_all()
+
+
+def _compute_gae_recurrent(*, next_values: Any, **arguments: Any) -> tuple[Any, Any]:
+    """Recurrent agents call the last values so, and know of no truncation."""
+    return compute_gae(last_values=next_values, truncated=arguments["terminated"], **arguments)

@@ -1,11 +1,19 @@
-"""Tianshou 2: the function below its Algorithm, and the static method on top of it."""
+"""Tianshou 2: the function below its Algorithm, the static method on top of it, and the function's place there.
 
+One line before the algorithm is trained::
+
+    fastgae.compat.tianshou.install()
+"""
+
+import importlib
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._canonical import Array
+from fastgae.compat._hooks import replace
 from fastgae.compat._tensors import numpy_of
 from fastgae.estimators.gae import gae
 
@@ -82,3 +90,16 @@ def compute_episodic_return(
     ends[np.isin(indices, buffer.unfinished_index())] = True
     advantages = _gae(values, following, batch.rew, ends, gamma, gae_lambda)
     return advantages + values, advantages
+
+
+def install() -> ExitStack:
+    """``tianshou.algorithm.algorithm_base._gae``, below PPO, A2C, TRPO, NPG and Reinforce, becomes the one here.
+
+    The same bits.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        For good, or ``with install(): ...``; its ``close()`` puts Tianshou's own function back.
+    """
+    return replace(importlib.import_module("tianshou.algorithm.algorithm_base"), _gae=_gae)

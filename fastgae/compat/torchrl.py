@@ -1,4 +1,14 @@
-"""torchrl.objectives.value.functional.
+"""torchrl.objectives.value.functional, and the value estimator GAE with it in place.
+
+One import switches a run, and a seeded one gives the same weights::
+
+    from torchrl.objectives.value import GAE    # before
+    from fastgae.compat.torchrl import GAE      # after
+
+    estimator = GAE(gamma=0.99, lmbda=0.95, value_network=critic)
+    loss.make_value_estimator(estimator)        # where a loss is to have it
+
+``GAE`` is a subclass of torchrl's, which is imported when it is asked for.
 
 Shapes are ``[*batch, time, features]``, time where ``time_dim`` says. Direct flags: ``done`` cuts the trace, and
 ``terminated``, which is ``done`` where it is not given, the bootstrap. A truncated step, done but not terminated,
@@ -9,11 +19,15 @@ environments give it. Tensors come back without gradients.
 dtype: in float64, results agree to the rounding of a float32 gamma.
 """
 
+import importlib
+from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from fastgae._canonical import Array
+from fastgae.compat._hooks import made_once, replace
 from fastgae.compat._tensors import library_of, like, numpy_of
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -232,3 +246,49 @@ def _one_later(array: Array, last: Array, axis: int) -> Array:
     """Step t + 1 of ``array`` in place of step t, and the last step of ``last``."""
     rows, ends = np.moveaxis(array, axis, 0), np.moveaxis(last, axis, 0)
     return np.moveaxis(np.concatenate([rows[1:], ends[-1:]]), 0, axis)
+
+
+def __getattr__(name: str) -> Any:
+    return made_once(globals(), name, GAE=_estimator)
+
+
+def _estimator() -> type:
+    torch = importlib.import_module("torch")
+    advantages = importlib.import_module("torchrl.objectives.value.advantages")
+    theirs: Any = advantages.GAE
+    names = ("generalized_advantage_estimate", "vec_generalized_advantage_estimate")
+    functions = {name: _or_with_gradients(getattr(advantages, name)) for name in names}
+    lock = RLock()  # a module has one function of a name, for all threads
+
+    class GAE(theirs):  # type: ignore[misc]
+        """torchrl's GAE with advantages and value targets by fastgae: the same bits in float32 on a CPU.
+
+        With ``vectorized=True``, and in ``value_estimate``, torchrl's own is a convolution, and agrees to 1e-5. Where
+        gradients are to flow through the advantages, and under ``torch.compile``, torchrl's own functions are called.
+        """
+
+        def forward(self, *arguments: Any, **named: Any) -> Any:
+            return self._computed(super().forward, *arguments, **named)
+
+        def value_estimate(self, *arguments: Any, **named: Any) -> Any:
+            return self._computed(super().value_estimate, *arguments, **named)
+
+        def _computed(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return method(*arguments, **named)
+            with lock, replace(advantages, **functions):
+                return method(*arguments, **named)
+
+    return GAE
+
+
+def _or_with_gradients(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """``generalized_advantage_estimate``, but theirs where gradients are wanted: ours have none."""
+    torch = importlib.import_module("torch")
+
+    def estimate(*arguments: Any, **named: Any) -> Any:
+        given = (*arguments, *named.values())
+        wanted = torch.is_grad_enabled() and any(getattr(each, "requires_grad", False) for each in given)
+        return (theirs if wanted else generalized_advantage_estimate)(*arguments, **named)
+
+    return estimate

@@ -1,9 +1,18 @@
-"""verl: ``compute_gae_advantage_return`` of single tokens, the mask carried over."""
+"""verl: ``compute_gae_advantage_return`` of single tokens, the mask carried over, and its place in verl's trainers.
 
+One line before the trainer is made, in the process that it runs in::
+
+    fastgae.compat.verl.install()
+"""
+
+import importlib
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
+from fastgae._canonical import Array
+from fastgae.compat._hooks import replace
 from fastgae.compat._tensors import like, numpy_of
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
@@ -48,17 +57,48 @@ def compute_gae_advantage_return(
     -----
     ``verl/trainer/ppo/core_algos.py`` and ``verl/utils/torch_functional.py``, version 0.9.
     """
-    rewards, value = numpy_of(token_level_rewards), numpy_of(values)
     mask = numpy_of(response_mask) != 0
+    advantages, returns = _carried(numpy_of(token_level_rewards), numpy_of(values), mask, gamma, lam)
+    return like(whitened(advantages, mask), token_level_rewards), like(returns, token_level_rewards)
+
+
+def install() -> ExitStack:
+    """``verl.trainer.ppo.core_algos.compute_gae_advantage_return`` becomes the one of this module.
+
+    verl's own whitening stays, so that the advantages are the same bits in float32 as well. With values of 16 bits, the
+    recursion is in float32 where verl rounds gamma V' to 16 bits: the same bits for a gamma of 1, verl's default.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        For good, or ``with install(): ...``; its ``close()`` puts verl's own function back.
+    """
+    core_algos = importlib.import_module("verl.trainer.ppo.core_algos")
+    return replace(core_algos, compute_gae_advantage_return=_whitened_by_verl)
+
+
+def _whitened_by_verl(
+    token_level_rewards: Any, values: Any, response_mask: Any, gamma: float, lam: float
+) -> tuple[Any, Any]:
+    rewards, mask = numpy_of(token_level_rewards), numpy_of(response_mask) != 0
+    advantages, returns = (
+        like(array, token_level_rewards) for array in _carried(rewards, numpy_of(values), mask, gamma, lam)
+    )
+    whiten = importlib.import_module("verl.utils.torch_functional").masked_whiten
+    return whiten(advantages, response_mask), returns
+
+
+def _carried(rewards: Array, values: Array, mask: Array, gamma: float, lam: float) -> tuple[Array, Array]:
+    """Advantages, carried over the tokens out of the mask, and returns."""
     written = gae(
         rewards,
-        value,
+        values,
         np.zeros_like(mask),
-        last_values=np.zeros_like(value[:, 0]),
+        last_values=np.zeros_like(values[:, 0]),
         mask=mask,
         gamma=float(gamma),
         gae_lambda=float(lam),
         time_axis=1,
     ).advantages
-    carried = reverse_scan(written, (~mask).astype(written.dtype), time_axis=1)
-    return like(whitened(carried, mask), token_level_rewards), like(carried + value, token_level_rewards)
+    advantages: Array = reverse_scan(written, (~mask).astype(written.dtype), time_axis=1)
+    return advantages, advantages + values

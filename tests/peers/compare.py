@@ -4,6 +4,8 @@ Each module peer_*.py in this folder says PACKAGE (what to install), VERSION() a
 Comparison. `pytest tests/peers` asserts the claims; `python tests/peers/table.py` writes them down in docs/peers.md.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,3 +34,15 @@ class Comparison(NamedTuple):
             return self.same_bits()
         scale = max(float(np.max(np.abs(np.asarray(a, np.float64)), initial=0.0)) for a in self.theirs)
         return self.largest_difference() <= self.tolerance * scale
+
+
+class Hooked(NamedTuple):
+    """A call of the library, and the same with the hook of fastgae.compat; each gives its results."""
+
+    name: str  # what is called, and the size
+    before: Callable[[], tuple[Any, ...]]
+    after: Callable[[], tuple[Any, ...]]
+    install: Callable[[], AbstractContextManager[Any]] = nullcontext  # what `after` is called in
+    tolerance: float = 0.0
+    timed: bool = False  # of a size that is met in training: benchmarks/hooks.py measures it
+    declined: bool = False  # the hook leaves this one to the library

@@ -1,0 +1,93 @@
+"""torchrl's value estimator, by itself and in a loss."""
+
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
+from torchrl.modules import OneHotCategorical, ProbabilisticActor
+from torchrl.objectives import ClipPPOLoss
+from torchrl.objectives.value import GAE
+
+from compare import Hooked
+from fastgae.compat import torchrl as ours
+
+
+def rollout(rng, envs, steps):
+    values, next_values, reward = torch.from_numpy(rng.normal(size=(3, envs, steps, 1))).float()
+    done, limit = (torch.from_numpy(rng.random((envs, steps, 1)) < p) for p in (0.05, 0.5))
+    following = {"state_value": next_values, "reward": reward, "done": done, "terminated": done & ~limit}
+    return TensorDict({"state_value": values, "next": following}, [envs, steps])
+
+
+def hooks(rng):
+    for envs, steps in [(4, 50), (64, 1024)]:
+        for setting, tolerance in [({}, 0.0), ({"vectorized": True}, 1e-5), ({"average_gae": True}, 0.0)]:
+            arguments = {"gamma": 0.99, "lmbda": 0.95, "value_network": None, **setting}
+            given, name = rollout(rng, envs, steps), ", ".join(f"{key}={value}" for key, value in setting.items())
+            calls = [computed(kind(**arguments), given) for kind in (GAE, ours.GAE)]
+            timed = steps > 1000 and "average_gae" not in setting
+            yield Hooked(f"GAE({name}), {envs} × {steps}", *calls, tolerance=tolerance, timed=timed)
+
+    given = rollout(rng, 4, 50)
+    kinds = [kind(gamma=0.99, lmbda=0.95, value_network=None) for kind in (GAE, ours.GAE)]
+    calls = [lambda estimator=each: (estimator.value_estimate(given.clone()),) for each in kinds]
+    yield Hooked("GAE().value_estimate", *calls, tolerance=1e-5)
+    calls = [computed(torch.compile(each, backend="eager", fullgraph=True), given) for each in kinds]
+    yield Hooked("torch.compile(GAE())", *calls, declined=True)
+
+    given["obs"], given["next", "obs"] = torch.from_numpy(rng.normal(size=(2, 4, 50, 3))).float()
+    for differentiable in (False, True):  # with gradients, torchrl's own function is called
+        calls = [gradients(kind, given, differentiable) for kind in (GAE, ours.GAE)]
+        yield Hooked(f"gradients through GAE, differentiable={differentiable}", *calls, declined=differentiable)
+
+    yield Hooked(
+        "ClipPPOLoss: its terms, and the gradients of its networks", *(loss(kind, given) for kind in (GAE, ours.GAE))
+    )
+
+
+def computed(estimator, given):
+    def call():
+        result = estimator(given.clone())
+        return result["advantage"], result["value_target"]
+
+    return call
+
+
+def gradients(kind, given, differentiable):
+    """Of the sum of advantages with respect to the observations; of the values where nothing flows."""
+
+    def call():
+        torch.manual_seed(0)
+        critic = TensorDictModule(torch.nn.Linear(3, 1), in_keys=["obs"], out_keys=["state_value"])
+        estimator = kind(gamma=0.99, lmbda=0.95, value_network=critic, differentiable=differentiable)
+        copy = given.clone().exclude("state_value", ("next", "state_value"))
+        copy["obs"].requires_grad_(differentiable)
+        advantage = estimator(copy)["advantage"]
+        if differentiable:
+            advantage.sum().backward()
+            return advantage.detach(), copy["obs"].grad
+        return (advantage,)
+
+    return call
+
+
+def loss(kind, given):
+    """Of an actor and a critic that differ in nothing but who estimates the advantages."""
+
+    def call():
+        torch.manual_seed(0)
+        logits = TensorDictModule(torch.nn.Linear(3, 2), in_keys=["obs"], out_keys=["logits"])
+        actor = ProbabilisticActor(
+            logits, in_keys=["logits"], distribution_class=OneHotCategorical, return_log_prob=True
+        )
+        critic = TensorDictModule(torch.nn.Linear(3, 1), in_keys=["obs"], out_keys=["state_value"])
+        module = ClipPPOLoss(actor, critic)
+        module.make_value_estimator(kind, gamma=0.99, lmbda=0.95, value_network=critic)
+        with torch.no_grad():
+            collected = actor(given.clone().exclude("state_value", ("next", "state_value")))
+        terms = module(collected)
+        names = ("loss_objective", "loss_critic", "loss_entropy")
+        sum(terms[name] for name in names).backward()
+        gradients = (parameter.grad for parameter in module.parameters())
+        return *(terms[name].detach() for name in names), *gradients
+
+    return call

@@ -1,0 +1,22 @@
+"""``compute_gae_advantage_return`` as verl's trainers call it: by its name in core_algos."""
+
+import torch
+from verl.trainer.ppo import core_algos
+
+from compare import Hooked
+from fastgae.compat.verl import install
+
+
+def hooks(rng):
+    sizes = [(3, 5, 0.99, torch.float32), (64, 1024, 1.0, torch.bfloat16), (512, 8192, 1.0, torch.float32)]
+    for responses, tokens, gamma, dtype in sizes:
+        rewards, values = torch.from_numpy(rng.normal(size=(2, responses, tokens))).float()
+        length = torch.from_numpy(rng.integers(tokens // 2, tokens + 1, size=(responses, 1)))
+        mask = (torch.arange(tokens) < length) & torch.from_numpy(rng.random((responses, tokens)) < 0.8)
+        given = rewards, values.to(dtype), mask.long(), gamma, 0.95
+
+        def call(given=given):
+            return core_algos.compute_gae_advantage_return(*given)
+
+        name = f"compute_gae_advantage_return, {responses} × {tokens}, {dtype} values, gamma={gamma}"
+        yield Hooked(name, call, call, install, timed=tokens > 8000)

@@ -1,0 +1,37 @@
+"""Each library as it is and with its hook of fastgae.compat: `pytest tests/peers`. Those not installed are skipped."""
+
+import importlib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compare import Comparison
+
+LIBRARIES = sorted(path.stem.removeprefix("hook_") for path in Path(__file__).parent.glob("hook_*.py"))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_hook(library, monkeypatch):
+    compat = importlib.import_module(f"fastgae.compat.{library}")
+    computed = []
+    gae = compat.gae
+    monkeypatch.setattr(compat, "gae", lambda *given, **named: computed.append(1) or gae(*given, **named))
+    # What a library warns of is not ours to mend.
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            hooks = list(importlib.import_module(f"hook_{library}").hooks(np.random.default_rng(0)))
+        except ImportError as missing:
+            if missing.name is not None and missing.name.startswith("fastgae"):
+                raise
+            pytest.skip(f"{library} is not installed: {missing}")
+        assert hooks
+        for hooked in hooks:
+            before = hooked.before()
+            assert not computed, f"{hooked.name}: fastgae computes it without the hook"
+            with hooked.install():
+                compared = Comparison(hooked.name, before, hooked.after(), hooked.tolerance)
+            assert compared.holds(), f"{hooked.name}: differs by {compared.largest_difference()}"
+            assert bool(computed) != hooked.declined, f"{hooked.name}: who computed it?"
+            computed.clear()

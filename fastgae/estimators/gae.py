@@ -2,13 +2,16 @@
 
 from enum import Enum
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import GAEResult, Output, check_normalize, checked_arguments
 from fastgae._run import run
 
 
+@takes_tensors
 def gae(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -129,6 +132,8 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
+    if type(rewards) is not np.ndarray and is_tensor(rewards):
+        return with_tensors(gae, locals())
     if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
         try:  # not by choose: a call of Python's would be a twentieth of a small one
             module, target, threads = _dispatch.resolve(backend, num_threads)

@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, GAEResult, Output, checked_sequences
 from fastgae.estimators.gae import gae
 
 
+@takes_tensors
 def gae_packed(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -68,6 +70,8 @@ def gae_packed(
     >>> fastgae.gae_packed(rewards, values, np.array([0, 2, 5]), gamma=0.5, gae_lambda=1.0).returns
     array([1.5 , 1.  , 1.75, 1.5 , 1.  ], dtype=float32)
     """
+    if type(rewards) is not np.ndarray and is_tensor(rewards):
+        return with_tensors(gae_packed, locals())
     if normalize == "per_env":
         raise ValueError('normalize must be "global" or None: packed sequences are no envs')
     lengths, last_steps, last = checked_sequences(rewards, cu_seqlens, last_values, mask)

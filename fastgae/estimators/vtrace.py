@@ -3,12 +3,15 @@
 import math
 from enum import Enum
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Clips, GAEResult, Output, check_normalize, checked_arguments
 from fastgae._run import run
 
 
+@takes_tensors
 def vtrace(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -79,6 +82,8 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
+    if type(rewards) is not np.ndarray and is_tensor(rewards):
+        return with_tensors(vtrace, locals())
     arguments = checked_arguments(
         rewards,
         values,

@@ -1,0 +1,40 @@
+"""Calls with tensors of torch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastgae._canonical import GAEResult
+from fastgae._kinds.torch import NARROW, from_numpy, to_numpy
+
+
+def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    if torch.compiler.is_compiling():
+        from fastgae._calls.torch_ops import traced  # registers operations, which takes longer than a call
+
+        return traced(function, arguments)
+    taken = {
+        name: to_numpy(name, given) if isinstance(given, torch.Tensor) else given for name, given in arguments.items()
+    }
+    out = arguments.get("out")
+    if out is not None:
+        taken["out"] = tuple(map(_to_fill, out)) if isinstance(out, tuple | list) else _to_fill(out)
+    result = function(**taken)
+    if isinstance(result, GAEResult):
+        return GAEResult(*(out or map(from_numpy, result)))
+    if out is not None:
+        return out
+    return from_numpy(result) if isinstance(result, np.ndarray) else result
+
+
+def _to_fill(tensor: Any) -> Any:
+    """What is written to it is written to the tensor."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
+    if tensor.requires_grad:
+        raise ValueError("out requires grad, and results have none: pass out.detach()")
+    if tensor.dtype in NARROW:
+        raise TypeError(f"out has dtype {tensor.dtype}, and what 16-bit numbers give is float32")
+    return to_numpy("out", tensor)

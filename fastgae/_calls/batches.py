@@ -26,11 +26,12 @@ class Batch:
 
     def front(self, name: str) -> tuple[int, ...]:
         """The axes of the batch: 1 where an array is the same for all."""
-        array = self.arrays[name]
-        return array.shape[: array.ndim - self.ranks[name]]
+        shape: tuple[int, ...] = self.arrays[name].shape
+        return shape[: len(shape) - self.ranks[name]]
 
     def own(self, name: str) -> tuple[int, ...]:
-        return self.arrays[name].shape[len(self.front(name)) :]
+        shape: tuple[int, ...] = self.arrays[name].shape
+        return shape[len(shape) - self.ranks[name] :]
 
     def results(self) -> tuple[Array, ...]:
         if not self.shape:

@@ -10,7 +10,8 @@ import numpy as np
 from fastgae._calls import FUNCTIONS, dtype_of_results, gives_two
 from fastgae._calls.batches import Batch
 from fastgae._canonical import Array, GAEResult
-from fastgae._kinds.jax import NARROW, from_numpy, to_numpy, widened
+from fastgae._kinds import widened
+from fastgae._kinds.jax import from_numpy, to_numpy
 
 ALIGNMENT = 64  # bytes: JAX copies what begins elsewhere
 
@@ -47,10 +48,8 @@ def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     traced = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
     others = {name: given for name, given in arguments.items() if name not in traced}
     ranks, (first, *_) = {name: array.ndim for name, array in traced.items()}, traced
-    alone = {
-        name: np.empty(0, np.float32 if array.dtype.name in NARROW else array.dtype) for name, array in traced.items()
-    }
-    dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, {**arguments, **alone}))
+    dtypes = {name: widened(np.empty(0, array.dtype)) for name, array in traced.items()}
+    dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, {**arguments, **dtypes}))
 
     def computed(*given: Any) -> list[Array]:
         arrays = {name: widened(np.asarray(array)) for name, array in zip(ranks, given, strict=True)}

@@ -28,34 +28,39 @@ TYPES = {
 
 def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """The operation in place of the call. Gradients end before it; ``out`` is filled after it."""
-    name = function.__name__
+    name, out = function.__name__, arguments.get("out")
     if name not in FUNCTIONS:
         raise TypeError(f"{name} needs the numbers themselves: call it outside of torch.compile")
-    given: dict[str, Any] = {}
-    names: list[
-        str
-    ] = []  # of the arguments that may be arrays, and are numbers: they are no tensors, for tensors promote
-    numbers: list[float] = []
-    for argument, value in arguments.items():
-        if isinstance(value, torch.Tensor):
-            given[argument] = value.detach()
-        elif argument == "out":
-            pass
-        elif argument not in TYPES and value is not None:
-            names.append(argument)
-            numbers.append(float(value))
-            given[argument] = None
-        else:
-            given[argument] = value.name if isinstance(value, Enum) else value
-    results = OPERATIONS[name](**given, names=names, numbers=numbers)
-    out = arguments.get("out")
+    results = OPERATIONS[name](**operands(arguments))
     if not isinstance(results, tuple):
-        return results if out is None else out.copy_(results)
+        return results if out is None else _filled(out, results)
+    return GAEResult(*results) if out is None else GAEResult(*map(_filled, out, results))
+
+
+def operands(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as the operation takes them: numbers in place of arrays apart, for a tensor would promote."""
+    given: dict[str, Any] = {}
+    names: list[str] = []
+    numbers: list[float] = []
+    for name, value in arguments.items():
+        if isinstance(value, torch.Tensor):
+            given[name] = value.detach()
+        elif value is None or name in TYPES:
+            given[name] = value.name if isinstance(value, Enum) else value
+        elif name != "out":
+            given[name] = None
+            names.append(name)
+            numbers.append(float(value))
+    given.pop("out", None)
+    return {**given, "names": names, "numbers": numbers}
+
+
+def _filled(out: Any, result: torch.Tensor) -> Any:
     if out is None:
-        return GAEResult(*results)
-    return GAEResult(
-        *(None if filled is None else filled.copy_(result) for filled, result in zip(out, results, strict=True))
-    )
+        return None
+    if out.shape != result.shape or out.dtype != result.dtype:
+        raise ValueError(f"out has shape {out.shape}, {out.dtype}; expected {result.shape}, {result.dtype}")
+    return out.copy_(result)
 
 
 def _registered(name: str, function: Callable[..., Any]) -> Any:

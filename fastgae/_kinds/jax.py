@@ -1,4 +1,4 @@
-"""Arrays of JAX."""
+"""Arrays of JAX, which cannot be written to."""
 
 from typing import Any
 
@@ -6,22 +6,17 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-NARROW = ("bfloat16", "float16")
+from fastgae._kinds import widened
 
 
 def to_numpy(name: str, array: jax.Array) -> NDArray[Any]:
-    """Read-only; 16-bit floats become a copy in float32."""
     if isinstance(array, jax.core.Tracer):
         raise TypeError(
-            f"{name} is traced by JAX, so the first argument must be an array of JAX too: jax.numpy.asarray"
+            f"{name} is traced by JAX, and the first argument is no array of JAX: pass jax.numpy.asarray of it"
         )
     if elsewhere := [device for device in array.devices() if device.platform != "cpu"]:
         raise TypeError(f"{name} is on {elsewhere[0]}, and fastgae computes on the CPU: pass jax.device_get({name})")
     return widened(np.asarray(array))
-
-
-def widened(array: NDArray[Any]) -> NDArray[Any]:
-    return array.astype(np.float32) if array.dtype.name in NARROW else array
 
 
 def from_numpy(array: NDArray[Any]) -> jax.Array:

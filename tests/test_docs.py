@@ -8,13 +8,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TENSORS = ROOT / "docs" / "tensors.md"  # its snippets need torch and JAX: tests/tensors runs them
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-def snippets():
+def snippets(pages):
     """(page, preamble, code, its line): the first block of a page is the preamble of the others, which are run."""
     found = []
-    for page in PAGES:
+    for page in pages:
         text = page.read_text(encoding="utf-8")
         blocks = list(BLOCK.finditer(text))
         preamble = blocks.pop(0)[1] if len(blocks) > 1 else ""
@@ -24,15 +25,19 @@ def snippets():
     return found
 
 
-@pytest.mark.parametrize(("page", "preamble", "code", "line"), snippets())
-def test_snippet(page, preamble, code, line):
-    if "gymnasium" in preamble + code:
-        pytest.importorskip("gymnasium")
+def run(page, preamble, code, line):
     if page.parent.name == "docs":
         assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))), "it asserts nothing"
     names = {}
     exec(preamble, names)
     exec(compile("\n" * (line - 1) + code, page, "exec"), names)  # errors name the line of the page
+
+
+@pytest.mark.parametrize(("page", "preamble", "code", "line"), snippets([page for page in PAGES if page != TENSORS]))
+def test_snippet(page, preamble, code, line):
+    if "gymnasium" in preamble + code:
+        pytest.importorskip("gymnasium")
+    run(page, preamble, code, line)
 
 
 def anchor(title):

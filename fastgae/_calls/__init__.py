@@ -4,7 +4,6 @@ One module for each kind, with one function: ``call(function, arguments)``. What
 an operation of theirs, which makes the call when it runs.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -48,7 +47,7 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
 
 def gives_two(function: Callable[..., Any]) -> bool:
     """Whether it gives advantages and returns, and not one array."""
-    return inspect.signature(function).return_annotation is GAEResult
+    return function.__annotations__["return"] is GAEResult
 
 
 def dtype_of_results(function: Callable[..., Any], arguments: dict[str, Any]) -> np.dtype[Any]:

@@ -9,6 +9,7 @@ from fastgae._canonical import Array
 
 COEFFICIENTS = ("gamma", "gae_lambda", "lambda_", "returns_lambda", "decay")  # they broadcast to the first argument
 WITHOUT_TIME = ("last_values", "last_advantages", "prev_done", "initial")
+CLIPS = ("rho_clip", "c_clip", "advantage_clip")
 # Where steps of several environments are mixed, or where there are none.
 NOT_OF_ENVS = ("gae_packed", "normalize")
 
@@ -48,6 +49,7 @@ class Batch:
         return (
             self.function.__name__ not in NOT_OF_ENVS
             and given.get("normalize") is None
+            and not any(name in self.arrays for name in CLIPS)
             and all(given.get(name) is None for name in WITHOUT_TIME)
             and not any(isinstance(each, list | tuple) for each in given.values())
             and ("final_values" not in self.arrays or self.own("final_values") == self.first_shape)

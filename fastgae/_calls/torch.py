@@ -16,7 +16,9 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
         return traced(function, arguments)
     taken = {
-        name: to_numpy(name, given) if isinstance(given, torch.Tensor) else given for name, given in arguments.items()
+        # Most are None, which isinstance takes long to see.
+        name: given if given is None or not isinstance(given, torch.Tensor) else to_numpy(name, given)
+        for name, given in arguments.items()
     }
     out = arguments.get("out")
     if out is not None:

@@ -43,15 +43,16 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
     names: list[str] = []
     numbers: list[float] = []
     for name, value in arguments.items():
+        if name == "out":
+            continue
         if isinstance(value, torch.Tensor):
             given[name] = value.detach()
         elif value is None or name in TYPES:
             given[name] = value.name if isinstance(value, Enum) else value
-        elif name != "out":
+        else:
             given[name] = None
             names.append(name)
             numbers.append(float(value))
-    given.pop("out", None)
     return {**given, "names": names, "numbers": numbers}
 
 

@@ -47,6 +47,9 @@ def gae(
     rounded once. A closed gate leaves its term out: what lies behind it, NaN included, has no effect. The result is
     the same bits on every backend, CPU target, thread count and memory layout.
 
+    Arrays are NumPy's, tensors of torch, or arrays of JAX on the CPU, also inside torch.compile, jax.jit and jax.vmap.
+    Results are of the kind of ``rewards``, without gradients (docs/tensors.md).
+
     Parameters
     ----------
     rewards : array of shape (T, N), (T,), or any rank with time along ``time_axis``
@@ -111,8 +114,8 @@ def gae(
     ValueError
         An argument has a wrong shape or value, or the bootstrap is missing, doubled or undefined.
     TypeError
-        An argument is of a kind that cannot be used: a masked array, complex or 16-bit numbers, an ``out`` of another
-        dtype.
+        An argument is of a kind that cannot be used: a masked array, a tensor on a GPU, complex numbers, 16-bit ones of
+        NumPy's, an ``out`` of another dtype.
     BackendUnavailableError
         The backend that was asked for cannot run here.
 

@@ -36,7 +36,7 @@ def gae_packed(
     Parameters
     ----------
     rewards, values : array of shape (total,)
-        Reward of each step, and V before it. Dtypes as in ``gae``.
+        Reward of each step, and V before it. Kinds and dtypes as in ``gae``.
     cu_seqlens : int32 or int64 array of shape (sequences + 1,)
         Where each sequence begins, and the total: from 0, never falling. Sequences may be empty.
     terminated : array of shape (total,), optional; bool, or numbers that are 0 or 1

@@ -33,7 +33,7 @@ def normalize(
     Parameters
     ----------
     advantages : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        Dtypes as in ``gae``.
+        Kinds and dtypes as in ``gae``.
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. It counts for nothing and becomes 0.
     by : "global" or "per_env"

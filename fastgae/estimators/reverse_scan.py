@@ -30,7 +30,7 @@ def reverse_scan(
     Parameters
     ----------
     x : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        float32 stays float32 and float64 stays float64; a mix promotes as NumPy does; integers become float64.
+        Kinds and dtypes as in ``gae``.
     decay : number, or array that broadcasts to ``x``
         Any numbers.
     initial : array of ``x``'s shape without time, optional

@@ -27,7 +27,7 @@ def valid_steps(
     Parameters
     ----------
     terminated, truncated : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        Flags as ``env.step`` returned them; bool, or numbers that are 0 or 1.
+        Flags as ``env.step`` returned them; bool, or numbers that are 0 or 1. Kinds of arrays as in ``gae``.
     prev_done : array without time, optional
         The step before row 0 ended an episode. None: none did.
     time_axis : int

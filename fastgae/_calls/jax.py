@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fastgae import _dispatch
 from fastgae._calls import FUNCTIONS, dtype_of_results, gives_two
 from fastgae._calls.batches import Batch
 from fastgae._canonical import Array, GAEResult
@@ -52,7 +53,7 @@ def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, {**arguments, **dtypes}))
 
     def computed(*given: Any) -> list[Array]:
-        arrays = {name: widened(np.asarray(array)) for name, array in zip(ranks, given, strict=True)}
+        arrays = {name: _waited_for(array) for name, array in zip(ranks, given, strict=True)}
         results = Batch(function, others | arrays, ranks, first).results()
         return [result.astype(dtype, copy=False) for result in results]
 
@@ -60,3 +61,13 @@ def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     # stop_gradient: a callback has no derivative, and what is computed here are constants to a loss.
     results = jax.pure_callback(computed, like, *map(jax.lax.stop_gradient, traced.values()), vmap_method="expand_dims")
     return GAEResult(*results) if gives_two(function) else results[0]
+
+
+def _waited_for(array: jax.Array) -> Array:
+    """An argument of a callback. JAX copies large ones in a thread of its own; on one CPU, that is this one."""
+    if not array.is_ready() and _dispatch.affinity() == 1 and jax.default_backend() == "cpu":
+        raise RuntimeError(
+            "JAX has one thread on one CPU, and would wait in it for ever for what it has to do there: call fastgae "
+            "outside of jax.jit, or let the process run on two CPUs"
+        )
+    return widened(np.asarray(array))

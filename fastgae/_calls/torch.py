@@ -1,6 +1,6 @@
 """Calls with tensors of torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,12 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if out is not None:
         taken["out"] = tuple(map(_to_fill, out)) if isinstance(out, tuple | list) else _to_fill(out)
     result = function(**taken)
-    if isinstance(result, GAEResult):
-        return GAEResult(*(out or map(from_numpy, result)))
     if out is not None:
-        return out
+        pair = isinstance(result, GAEResult)
+        _tell_autograd(out if pair else [out])
+        return GAEResult(*out) if pair else out
+    if isinstance(result, GAEResult):
+        return GAEResult(*map(from_numpy, result))
     return from_numpy(result) if isinstance(result, np.ndarray) else result
 
 
@@ -40,3 +42,10 @@ def _to_fill(tensor: Any) -> Any:
     if tensor.dtype in NARROW:
         raise TypeError(f"out has dtype {tensor.dtype}, and what 16-bit numbers give is float32")
     return to_numpy("out", tensor)
+
+
+def _tell_autograd(filled: Iterable[Any]) -> None:
+    """A backward pass that needs what was overwritten is an error, and not a wrong gradient."""
+    for tensor in filled:
+        if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)

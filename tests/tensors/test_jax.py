@@ -10,6 +10,7 @@ from cases import assert_same_bits, make_case
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 from fastgae._calls import batches  # noqa: E402
+from fastgae._calls.jax import _waited_for  # noqa: E402
 from fastgae._kinds.jax import from_numpy, to_numpy  # noqa: E402
 
 CASE = make_case((17, 6), np.float32, bootstrap="last_values")
@@ -201,6 +202,18 @@ def test_gradients_end(jit):
 
     gradient = (jax.jit if jit else lambda function: function)(jax.grad(loss))(arrays["values"])
     assert_same_bits(gradient, fastgae.gae(**ROLLOUT).advantages)
+
+
+def test_an_error_where_jax_would_wait_for_ever(monkeypatch):
+    """On one CPU the thread that makes the callback is that which copies its arguments, unless they are small."""
+    array = jnp.ones(3)
+    monkeypatch.setattr("fastgae._dispatch.affinity", lambda: 1)
+    assert_same_bits(_waited_for(array), np.ones(3, np.float32))
+    monkeypatch.setattr(type(array), "is_ready", lambda self: False)
+    with pytest.raises(RuntimeError, match=r"one thread on one CPU.*outside of jax\.jit"):
+        _waited_for(array)
+    monkeypatch.setattr("fastgae._dispatch.affinity", lambda: 2)
+    assert_same_bits(_waited_for(array), np.ones(3, np.float32))
 
 
 def test_errors_name_the_argument():

@@ -117,6 +117,16 @@ def test_out_is_filled():
     assert_same_bits(advantages.numpy(), fastgae.normalize(expected.advantages))
 
 
+def test_autograd_knows_that_out_was_filled():
+    saved = torch.ones(17, 6)
+    loss = (torch.ones(17, 6, requires_grad=True) * saved).sum()
+    fastgae.gae(**tensors(ROLLOUT), out=(None, saved))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        fastgae.gae(**tensors(ROLLOUT), out=(None, torch.ones(17, 6)))
+
+
 @pytest.mark.parametrize(
     ("out", "error", "what"),
     [
@@ -233,6 +243,8 @@ def test_opcheck(name):
     from fastgae._calls.torch_ops import OPERATIONS, operands
 
     function, arguments = CALLS[name]
-    given = {parameter.name: parameter.default for parameter in inspect.signature(function).parameters.values()}
-    with warnings.catch_warnings(action="ignore"):
-        torch.library.opcheck(OPERATIONS[function.__name__], (), operands({**given, **tensors(arguments)}))
+    defaults = {parameter.name: parameter.default for parameter in inspect.signature(function).parameters.values()}
+    for place in (tensor, lambda array: tensor(array.T).permute(*reversed(range(array.ndim)))):
+        given = operands({**defaults, **converted(arguments, place)})
+        with warnings.catch_warnings(action="ignore"):
+            torch.library.opcheck(OPERATIONS[function.__name__], (), given)

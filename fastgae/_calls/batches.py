@@ -48,7 +48,7 @@ class Batch:
         given = self.others
         return (
             self.function.__name__ not in NOT_OF_ENVS
-            and given.get("normalize") is None
+            and given.get("normalize") != "global"
             and not any(name in self.arrays for name in CLIPS)
             and all(given.get(name) is None for name in WITHOUT_TIME)
             and not any(isinstance(each, list | tuple) for each in given.values())

@@ -66,7 +66,13 @@ def calls(dtype=np.float32):
 
 
 CALLS = {name: (function, arguments) for name, function, arguments in calls()}
-FEW = ["gae-longer_values", "gae-final_sparse", "gae-all", *[name for name, *_ in siblings(np.float32)]]
+FEW = [
+    "gae-longer_values",
+    "gae-final_sparse",
+    "gae-normalize_global",
+    "gae-all",
+    *[name for name, *_ in siblings(np.float32)],
+]
 
 
 def converted(arguments, convert):

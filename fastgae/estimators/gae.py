@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
@@ -135,7 +135,7 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
-    if type(rewards) is not np.ndarray and is_tensor(rewards):
+    if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae, locals())
     if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
         try:  # not by choose: a call of Python's would be a twentieth of a small one

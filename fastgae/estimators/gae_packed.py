@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
@@ -70,7 +71,7 @@ def gae_packed(
     >>> fastgae.gae_packed(rewards, values, np.array([0, 2, 5]), gamma=0.5, gae_lambda=1.0).returns
     array([1.5 , 1.  , 1.75, 1.5 , 1.  ], dtype=float32)
     """
-    if type(rewards) is not np.ndarray and is_tensor(rewards):
+    if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae_packed, locals())
     if normalize == "per_env":
         raise ValueError('normalize must be "global" or None: packed sequences are no envs')

@@ -1,6 +1,6 @@
 """The primitive below every estimator: a first-order linear recursion from the end."""
 
-import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
@@ -59,6 +59,6 @@ def reverse_scan(
     >>> fastgae.reverse_scan(np.ones(4, np.float32), 0.5)
     array([1.875, 1.75 , 1.5  , 1.   ], dtype=float32)
     """
-    if type(x) is not np.ndarray and is_tensor(x):
+    if type(x) is not ndarray and is_tensor(x):
         return with_tensors(reverse_scan, locals())
     return run(checked_scan(x, decay, initial, time_axis, out), backend, num_threads).advantages

@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
@@ -67,7 +67,7 @@ def td_lambda(
     >>> fastgae.td_lambda(rewards, values, np.array([0, 0, 1]), gamma=0.5, lambda_=0.0)
     array([1., 1., 1.], dtype=float32)
     """
-    if type(rewards) is not np.ndarray and is_tensor(rewards):
+    if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(td_lambda, locals())
     arguments = checked_arguments(
         rewards,

@@ -1,6 +1,6 @@
 """Which rows of a rollout are real steps."""
 
-import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
@@ -48,6 +48,6 @@ def valid_steps(
     >>> fastgae.valid_steps([0, 1, 0, 0])
     array([ True,  True, False,  True])
     """
-    if type(terminated) is not np.ndarray and is_tensor(terminated):
+    if type(terminated) is not ndarray and is_tensor(terminated):
         return with_tensors(valid_steps, locals())
     return checked_valid_steps(terminated, truncated, prev_done, time_axis)

@@ -3,7 +3,7 @@
 import math
 from enum import Enum
 
-import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
@@ -82,7 +82,7 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
-    if type(rewards) is not np.ndarray and is_tensor(rewards):
+    if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(vtrace, locals())
     arguments = checked_arguments(
         rewards,

@@ -137,8 +137,12 @@ def _positive(name: str, given: object) -> int:
 
 def usable_cpus() -> int:
     """The CPUs this process may use: its affinity, and the quota of its control group."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(affinity, _cgroup_cpus()))
+    return max(1, min(affinity(), _cgroup_cpus()))
+
+
+def affinity() -> int:
+    """The CPUs on which this process may run, whatever share of them it has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

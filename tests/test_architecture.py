@@ -20,11 +20,13 @@ LAYERS = [
     "compat",
     "_diagnose",
     "estimators",
+    "_calls",
     "_run",
     "_moments",
     "_dispatch",
     "_backends",
     "_canonical",
+    "_kinds",
     "_core",
 ]
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py"))

@@ -14,6 +14,7 @@ from fastgae._canonical.meaning import (
     checked_scan,
     checked_sequences,
     checked_valid_steps,
+    working_dtype,
 )
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 
@@ -39,4 +40,5 @@ __all__ = [
     "checked_valid_steps",
     "in_one_layout",
     "in_place",
+    "working_dtype",
 ]

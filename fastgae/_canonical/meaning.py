@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._canonical.contract import Arguments, Array, Clips, Options, Output
+from fastgae._kinds import kind_of, module_of
 
 WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 REQUIRED = ("rewards", "values", "advantages", "x", "decay")
@@ -232,6 +233,12 @@ def autoreset_mode(given: object) -> str | None:
     return mode
 
 
+def working_dtype(**given: object) -> np.dtype[Any]:
+    """The dtype in which a call with these numbers is computed."""
+    dtype: np.dtype[Any] = _of_one_dtype(**given)[0].dtype
+    return dtype
+
+
 def check_normalize(normalize: object, out: Output | None) -> None:
     if normalize is None:
         return
@@ -263,6 +270,9 @@ def _array(name: str, given: object) -> Array:
         raise TypeError(f"{name} must be an array, got None")
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
+    if kind := kind_of(given):
+        array: Array = module_of(kind).to_numpy(name, given)
+        return array
     try:
         return np.asarray(given)
     except (ValueError, TypeError) as error:

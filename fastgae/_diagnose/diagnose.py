@@ -6,6 +6,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, with_tensors
 from fastgae._canonical import check_normalize, checked_arguments
 from fastgae._diagnose import bootstrap, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding
@@ -85,6 +86,8 @@ def diagnose(
     >>> [finding.detector for finding in found]
     ['last_row_bootstrap']
     """
+    if type(rewards) is not np.ndarray and is_tensor(rewards):
+        return with_tensors(diagnose, locals())
     given = checked_arguments(
         rewards,
         values,

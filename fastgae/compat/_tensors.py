@@ -6,24 +6,20 @@ from typing import Any
 import numpy as np
 
 from fastgae._canonical import Array
-
-# What NumPy has no type for, or fastgae no kernels, is computed in float32.
-NARROW = ("torch.bfloat16", "torch.float16", "bfloat16", "float16")
+from fastgae._kinds import kind_of, module_of, widened
 
 
 def library_of(array: object) -> str:
     """ "torch", "jax", or "numpy" for all else."""
-    package = type(array).__module__.partition(".")[0]
-    return {"torch": "torch", "jax": "jax", "jaxlib": "jax"}.get(package, "numpy")
+    return kind_of(array) or "numpy"
 
 
 def numpy_of(array: Any) -> Array:
     """A NumPy array, of the same memory where the CPU holds it; gradients end here."""
-    if library_of(array) == "torch":
-        array = array.detach()
-        array = (array.float() if str(array.dtype) in NARROW else array).cpu().numpy()
-    result: Array = np.asarray(array)
-    return result.astype(np.float32) if result.dtype.name in NARROW else result
+    if kind_of(array) == "torch":
+        given: Array = module_of("torch").to_numpy("the tensor", array.cpu())
+        return given
+    return widened(np.asarray(array))
 
 
 def like(result: Array, given: Any) -> Any:

@@ -1,11 +1,14 @@
 """Discounted returns."""
 
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_returns
 from fastgae._run import run
 
 
+@takes_tensors
 def discounted_returns(
     rewards: ArrayLike,
     terminated: ArrayLike,
@@ -59,5 +62,7 @@ def discounted_returns(
     >>> fastgae.discounted_returns(np.ones(3, np.float32), np.array([0, 0, 1]), gamma=0.5)
     array([1.75, 1.5 , 1.  ], dtype=float32)
     """
+    if type(rewards) is not ndarray and is_tensor(rewards):
+        return with_tensors(discounted_returns, locals())
     arguments = checked_returns(rewards, terminated, truncated, last_values, final_values, mask, gamma, time_axis, out)
     return run(arguments, backend, num_threads).advantages

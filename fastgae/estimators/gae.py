@@ -2,13 +2,16 @@
 
 from enum import Enum
 
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import GAEResult, Output
 from fastgae._run import run_with_options
 
 
+@takes_tensors
 def gae(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -43,6 +46,9 @@ def gae(
     Every operation is rounded on its own, in this order, in the working dtype; gamma lambda is the float64 product
     rounded once. A closed gate leaves its term out: what lies behind it, NaN included, has no effect. The result is
     the same bits on every backend, CPU target, thread count and memory layout.
+
+    Arrays are NumPy's, tensors of torch, or arrays of JAX on the CPU, also inside torch.compile, jax.jit and jax.vmap.
+    Results are of the kind of ``rewards``, without gradients (docs/tensors.md).
 
     Parameters
     ----------
@@ -108,8 +114,8 @@ def gae(
     ValueError
         An argument has a wrong shape or value, or the bootstrap is missing, doubled or undefined.
     TypeError
-        An argument is of a kind that cannot be used: a masked array, complex or 16-bit numbers, an ``out`` of another
-        dtype.
+        An argument is of a kind that cannot be used: a masked array, a tensor on a GPU, complex numbers, 16-bit ones of
+        NumPy's, an ``out`` of another dtype.
     BackendUnavailableError
         The backend that was asked for cannot run here.
 
@@ -129,6 +135,8 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
+    if type(rewards) is not ndarray and is_tensor(rewards):
+        return with_tensors(gae, locals())
     if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
         # Neither by choose nor with a tuple of arguments: either would be a twentieth of a small call.
         try:

@@ -3,12 +3,15 @@
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, GAEResult, Output, checked_sequences
 from fastgae.estimators.gae import gae
 
 
+@takes_tensors
 def gae_packed(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -34,7 +37,7 @@ def gae_packed(
     Parameters
     ----------
     rewards, values : array of shape (total,)
-        Reward of each step, and V before it. Dtypes as in ``gae``.
+        Reward of each step, and V before it. Kinds and dtypes as in ``gae``.
     cu_seqlens : int32 or int64 array of shape (sequences + 1,)
         Where each sequence begins, and the total: from 0, never falling. Sequences may be empty.
     terminated : array of shape (total,), optional; bool, or numbers that are 0 or 1
@@ -68,6 +71,8 @@ def gae_packed(
     >>> fastgae.gae_packed(rewards, values, np.array([0, 2, 5]), gamma=0.5, gae_lambda=1.0).returns
     array([1.5 , 1.  , 1.75, 1.5 , 1.  ], dtype=float32)
     """
+    if type(rewards) is not ndarray and is_tensor(rewards):
+        return with_tensors(gae_packed, locals())
     if normalize == "per_env":
         raise ValueError('normalize must be "global" or None: packed sequences are no envs')
     lengths, last_steps, last = checked_sequences(rewards, cu_seqlens, last_values, mask)

@@ -3,9 +3,11 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout
 
 
+@takes_tensors
 def n_step_returns(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -59,6 +61,8 @@ def n_step_returns(
     >>> fastgae.n_step_returns(rewards, values, np.array([0, 0, 1, 0]), n=2, gamma=0.5)
     array([1.75, 1.5 , 1.  , 1.5 ], dtype=float32)
     """
+    if type(rewards) is not np.ndarray and is_tensor(rewards):
+        return with_tensors(n_step_returns, locals())
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise ValueError(f"n must be a positive integer, got {n!r}")
     arguments = checked_arguments(

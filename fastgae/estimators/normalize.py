@@ -4,10 +4,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_advantages, in_place
 from fastgae._moments import EPS, normalize_in_place
 
 
+@takes_tensors
 def normalize(
     advantages: ArrayLike,
     mask: ArrayLike | None = None,
@@ -31,7 +33,7 @@ def normalize(
     Parameters
     ----------
     advantages : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        Dtypes as in ``gae``.
+        Kinds and dtypes as in ``gae``.
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. It counts for nothing and becomes 0.
     by : "global" or "per_env"
@@ -58,6 +60,8 @@ def normalize(
     >>> fastgae.normalize(np.array([1.0, 2.0, 3.0, 4.0]), eps=0.0)
     array([-1.34164079, -0.4472136 ,  0.4472136 ,  1.34164079])
     """
+    if type(advantages) is not np.ndarray and is_tensor(advantages):
+        return with_tensors(normalize, locals())
     module, target, threads = _dispatch.choose(backend, num_threads)
     result, exists, axis = checked_advantages(advantages, mask, by, eps, time_axis, out)
     matrix, matrix_mask, layout = in_place(result, exists, axis)

@@ -1,11 +1,14 @@
 """The primitive below every estimator: a first-order linear recursion from the end."""
 
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_scan
 from fastgae._run import run
 
 
+@takes_tensors
 def reverse_scan(
     x: ArrayLike,
     decay: ArrayLike,
@@ -27,7 +30,7 @@ def reverse_scan(
     Parameters
     ----------
     x : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        float32 stays float32 and float64 stays float64; a mix promotes as NumPy does; integers become float64.
+        Kinds and dtypes as in ``gae``.
     decay : number, or array that broadcasts to ``x``
         Any numbers.
     initial : array of ``x``'s shape without time, optional
@@ -56,4 +59,6 @@ def reverse_scan(
     >>> fastgae.reverse_scan(np.ones(4, np.float32), 0.5)
     array([1.875, 1.75 , 1.5  , 1.   ], dtype=float32)
     """
+    if type(x) is not ndarray and is_tensor(x):
+        return with_tensors(reverse_scan, locals())
     return run(checked_scan(x, decay, initial, time_axis, out), backend, num_threads).advantages

@@ -2,12 +2,15 @@
 
 from enum import Enum
 
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_arguments
 from fastgae._run import run
 
 
+@takes_tensors
 def td_lambda(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -64,6 +67,8 @@ def td_lambda(
     >>> fastgae.td_lambda(rewards, values, np.array([0, 0, 1]), gamma=0.5, lambda_=0.0)
     array([1., 1., 1.], dtype=float32)
     """
+    if type(rewards) is not ndarray and is_tensor(rewards):
+        return with_tensors(td_lambda, locals())
     arguments = checked_arguments(
         rewards,
         values,

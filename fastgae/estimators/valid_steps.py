@@ -1,10 +1,13 @@
 """Which rows of a rollout are real steps."""
 
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_valid_steps
 
 
+@takes_tensors
 def valid_steps(
     terminated: ArrayLike,
     truncated: ArrayLike | None = None,
@@ -24,7 +27,7 @@ def valid_steps(
     Parameters
     ----------
     terminated, truncated : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        Flags as ``env.step`` returned them; bool, or numbers that are 0 or 1.
+        Flags as ``env.step`` returned them; bool, or numbers that are 0 or 1. Kinds of arrays as in ``gae``.
     prev_done : array without time, optional
         The step before row 0 ended an episode. None: none did.
     time_axis : int
@@ -45,4 +48,6 @@ def valid_steps(
     >>> fastgae.valid_steps([0, 1, 0, 0])
     array([ True,  True, False,  True])
     """
+    if type(terminated) is not ndarray and is_tensor(terminated):
+        return with_tensors(valid_steps, locals())
     return checked_valid_steps(terminated, truncated, prev_done, time_axis)

@@ -3,12 +3,15 @@
 import math
 from enum import Enum
 
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Clips, GAEResult, Output
 from fastgae._run import run_with_options
 
 
+@takes_tensors
 def vtrace(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -79,6 +82,8 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
+    if type(rewards) is not ndarray and is_tensor(rewards):
+        return with_tensors(vtrace, locals())
     return run_with_options(
         (
             *(rewards, values, terminated, truncated, last_values, next_values, final_values),

@@ -1,0 +1,223 @@
+"""Arrays of JAX: the bits of NumPy's arrays, and in what JAX traces. Its float64 is off, as it is by default."""
+
+import numpy as np
+import pytest
+
+import fastgae
+from calls import CALLS, FEW, arrays_of, converted
+from cases import assert_same_bits, make_case
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+from fastgae._calls import batches  # noqa: E402
+from fastgae._calls.jax import _waited_for  # noqa: E402
+from fastgae._kinds.jax import from_numpy, to_numpy  # noqa: E402
+
+CASE = make_case((17, 6), np.float32, bootstrap="last_values")
+ROLLOUT = CASE.arguments()
+
+
+def jax_arrays(arguments):
+    return converted(arguments, jnp.asarray)
+
+
+def split(arguments):
+    """The arrays, of JAX, and the other arguments."""
+    arrays = {name: given for name, given in arguments.items() if isinstance(given, np.ndarray)}
+    return jax_arrays(arrays), {name: given for name, given in arguments.items() if name not in arrays}
+
+
+def assert_answers(got, expected):
+    assert type(got) is type(expected) or isinstance(got, jax.Array)
+    for result, array in zip(arrays_of(got), arrays_of(expected), strict=True):
+        assert isinstance(result, jax.Array)
+        if array.dtype == bool:
+            assert result.dtype == bool
+            assert np.array_equal(result, array)
+        else:
+            assert_same_bits(result, array.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_bits_of_numpy(name):
+    function, arguments = CALLS[name]
+    assert_answers(function(**jax_arrays(arguments)), function(**arguments))
+
+
+def test_backends(backend):
+    assert_answers(fastgae.gae(**jax_arrays(ROLLOUT), backend=backend), fastgae.gae(**ROLLOUT, backend="numpy"))
+
+
+def test_diagnose():
+    assert fastgae.diagnose(**jax_arrays(ROLLOUT)).as_dict() == fastgae.diagnose(**ROLLOUT).as_dict()
+    with pytest.raises(TypeError, match=r"diagnose needs the numbers themselves: .*jax\.jit"):
+        jax.jit(fastgae.diagnose)(**jax_arrays(ROLLOUT))
+
+
+def test_memory_is_shared(monkeypatch):
+    given = jnp.ones((4, 6))
+    assert to_numpy("rewards", given).ctypes.data == given.unsafe_buffer_pointer()
+    filled = []
+    monkeypatch.setattr("fastgae._calls.jax.from_numpy", lambda array: filled.append(array) or from_numpy(array))
+    for function, arguments in (CALLS["gae-last_values"], CALLS["reverse_scan"]):
+        filled.clear()
+        results = arrays_of(function(**jax_arrays(arguments)))
+        for array, result in zip(filled, results, strict=True):
+            assert array.ctypes.data == result.block_until_ready().unsafe_buffer_pointer()
+
+
+def test_float64_where_it_is_enabled():
+    arguments = {**ROLLOUT, "values": CASE.values.astype(np.float64)}
+    expected = fastgae.gae(**arguments)
+    with jax.enable_x64(True):
+        given = jax_arrays(arguments)
+        for got in (fastgae.gae(**given), jax.jit(fastgae.gae, static_argnames=("gamma", "gae_lambda"))(**given)):
+            for result, array in zip(got, expected, strict=True):
+                assert_same_bits(result, array)
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
+def test_16_bits_are_computed_in_float32(narrow):
+    arrays, _ = split(ROLLOUT)
+    given = {name: array.astype(narrow) if array.dtype == np.float32 else array for name, array in arrays.items()}
+    wide = {name: np.asarray(a.astype(np.float32) if a.dtype == narrow else a) for name, a in given.items()}
+    for function in (fastgae.gae, jax.jit(fastgae.gae)):
+        assert_answers(function(**given), fastgae.gae(**wide))
+
+
+def test_the_first_argument_decides():
+    given = {**ROLLOUT, "values": jnp.asarray(ROLLOUT["values"])}
+    got = fastgae.gae(**given)
+    assert all(type(array) is np.ndarray for array in got)
+    assert_same_bits(got.advantages, fastgae.gae(**ROLLOUT).advantages)
+    assert_answers(fastgae.gae(**{**ROLLOUT, "rewards": jnp.asarray(CASE.rewards)}), fastgae.gae(**ROLLOUT))
+    with pytest.raises(TypeError, match="values is traced by JAX"):
+        jax.jit(lambda values: fastgae.gae(**{**ROLLOUT, "values": values}))(given["values"])
+
+
+def test_out_is_refused():
+    out = jnp.zeros((2, 17, 6))
+    with pytest.raises(TypeError, match="arrays of JAX never change"):
+        fastgae.gae(**jax_arrays(ROLLOUT), out=tuple(out))
+
+
+def test_another_device(monkeypatch):
+    class Device:
+        platform = "gpu"
+
+        def __repr__(self):
+            return "CudaDevice(id=0)"
+
+    given = jax_arrays(ROLLOUT)
+    monkeypatch.setattr(type(given["values"]), "devices", lambda self: {Device()})
+    with pytest.raises(TypeError, match=r"rewards is on CudaDevice\(id=0\), .*pass jax\.device_get\(rewards\)"):
+        fastgae.gae(**given)
+
+
+# --- traced -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_jit(name):
+    function, arguments = CALLS[name]
+    arrays, others = split(arguments)
+    assert_answers(jax.jit(lambda arrays: function(**arrays, **others))(arrays), function(**arguments))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", FEW)
+def test_vmap(name, jit):
+    """Five calls whose rewards, or what is in their place, are different ones."""
+    function, arguments = CALLS[name]
+    (first, given), *_ = arguments.items()
+    batch = np.stack([np.roll(given, shift, 0) for shift in range(5)])
+    arrays, others = split(arguments)
+    arrays.pop(first)
+    mapped = jax.vmap(lambda given: function(**{first: given}, **arrays, **others))
+    got = (jax.jit(mapped) if jit else mapped)(jnp.asarray(batch))
+    assert_answers(got, stacked([function(**{**arguments, first: given}) for given in batch]))
+
+
+def stacked(results):
+    if isinstance(results[0], np.ndarray):
+        return np.stack(results)
+    return fastgae.GAEResult(*map(np.stack, zip(*results, strict=True)))
+
+
+def test_vmap_over_every_argument(monkeypatch):
+    """The batch becomes environments of one call, whatever its axis, with coefficients that broadcast, and twice."""
+    monkeypatch.setattr(batches.Batch, "one_by_one", None)
+    rng = np.random.default_rng(0)
+    cases = [make_case((7, 3), np.float32, bootstrap="final_dense", seed=seed).arguments() for seed in range(4)]
+    for seed, arguments in enumerate(cases):
+        arguments.update(gamma=rng.random(3).astype(np.float32), mask=rng.random((7, 3)) < 0.8)
+        arguments["gae_lambda"] = np.float32(0.9) - np.float32(seed) / 8
+    expected = stacked([fastgae.gae(**arguments) for arguments in cases])
+    batch = {name: jnp.asarray(np.stack([arguments[name] for arguments in cases])) for name in cases[0]}
+
+    def function(arrays):
+        return fastgae.gae(**arrays)
+
+    assert_answers(jax.vmap(function)(batch), expected)
+    two = {name: array.reshape(2, 2, *array.shape[1:]) for name, array in batch.items()}
+    got = jax.jit(jax.vmap(jax.vmap(function)))(two)
+    assert_answers(got, fastgae.GAEResult(*(array.reshape(2, 2, 7, 3) for array in expected)))
+    moved = {name: jnp.moveaxis(array, 0, -1) for name, array in batch.items()}
+    got = jax.vmap(function, in_axes=-1, out_axes=-1)(moved)
+    assert_answers(got, fastgae.GAEResult(*(np.moveaxis(array, 0, -1) for array in expected)))
+
+
+def test_vmap_over_environments():
+    """One trajectory per call, as in libraries that map over everything."""
+    arrays, others = split(ROLLOUT)
+    mapped = jax.jit(jax.vmap(lambda arrays: fastgae.gae(**arrays, **others), in_axes=-1, out_axes=1))
+    assert_answers(mapped(arrays), fastgae.gae(**ROLLOUT))
+
+
+def test_vmap_of_a_wrong_time_axis():
+    with pytest.raises(Exception, match="time_axis=-3 is out of range"):
+        jax.vmap(lambda rewards: fastgae.reverse_scan(rewards, 0.5, time_axis=-3))(jnp.ones((2, 3, 4)))
+
+
+def test_scan():
+    arrays, others = split(ROLLOUT)
+
+    def step(total, rewards):
+        result = fastgae.gae(**{**arrays, "rewards": rewards}, **others)
+        return total + result.advantages, result.returns
+
+    batch = np.stack([CASE.rewards, CASE.rewards[::-1]])
+    total, returns = jax.jit(lambda batch: jax.lax.scan(step, jnp.zeros((17, 6)), batch))(jnp.asarray(batch))
+    one, other = (fastgae.gae(**{**ROLLOUT, "rewards": rewards}) for rewards in batch)
+    assert_same_bits(total, one.advantages + other.advantages)
+    assert_same_bits(returns, np.stack([one.returns, other.returns]))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_gradients_end(jit):
+    arrays, others = split(ROLLOUT)
+
+    def loss(values):
+        return (fastgae.gae(**{**arrays, "values": values}, **others).advantages * values).sum()
+
+    gradient = (jax.jit if jit else lambda function: function)(jax.grad(loss))(arrays["values"])
+    assert_same_bits(gradient, fastgae.gae(**ROLLOUT).advantages)
+
+
+def test_an_error_where_jax_would_wait_for_ever(monkeypatch):
+    """On one CPU the thread that makes the callback is that which copies its arguments, unless they are small."""
+    array = jnp.ones(3)
+    monkeypatch.setattr("fastgae._dispatch.affinity", lambda: 1)
+    assert_same_bits(_waited_for(array), np.ones(3, np.float32))
+    monkeypatch.setattr(type(array), "is_ready", lambda self: False)
+    with pytest.raises(RuntimeError, match=r"one thread on one CPU.*outside of jax\.jit"):
+        _waited_for(array)
+    monkeypatch.setattr("fastgae._dispatch.affinity", lambda: 2)
+    assert_same_bits(_waited_for(array), np.ones(3, np.float32))
+
+
+def test_errors_name_the_argument():
+    with pytest.raises(ValueError, match=r"last_values has shape \(2,\)"):
+        fastgae.gae(**jax_arrays({**ROLLOUT, "last_values": np.ones(2, np.float32)}))
+    with pytest.raises(Exception, match=r"last_values has shape \(2,\)"):
+        jax.block_until_ready(jax.jit(fastgae.gae)(**jax_arrays({**ROLLOUT, "last_values": np.ones(2, np.float32)})))

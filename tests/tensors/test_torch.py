@@ -1,0 +1,250 @@
+"""Tensors of torch: the bits of NumPy's arrays, in the same memory, and in what torch compiles."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+
+import fastgae
+from calls import CALLS, FEW, arrays_of, calls, converted
+from cases import assert_same_bits, make_case
+from fastgae._calls import FUNCTIONS
+
+torch = pytest.importorskip("torch")
+from fastgae._kinds.torch import from_numpy, to_numpy  # noqa: E402
+
+CASE = make_case((17, 6), np.float32, bootstrap="last_values")
+ROLLOUT = CASE.arguments()
+
+
+def tensor(array):
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def tensors(arguments):
+    return converted(arguments, tensor)
+
+
+def assert_answers(got, expected):
+    assert type(got) is (fastgae.GAEResult if isinstance(expected, tuple) else torch.Tensor)
+    for result, array in zip(arrays_of(got), arrays_of(expected), strict=True):
+        assert isinstance(result, torch.Tensor)
+        assert not result.requires_grad
+        if array.dtype == bool:
+            assert np.array_equal(result.numpy(), array)
+        else:
+            assert_same_bits(result.numpy(), array)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_bits_of_numpy(name):
+    function, arguments = CALLS[name]
+    assert_answers(function(**tensors(arguments)), function(**arguments))
+
+
+def test_every_function_is_called():
+    assert set(FUNCTIONS) == {function.__name__ for function, _ in CALLS.values()}
+    assert set(FUNCTIONS) == {name for name in fastgae.__all__ if name[0].islower()} - {"backends", "diagnose"}
+
+
+@pytest.mark.parametrize("name", ["gae-final_dense", "gae-all"])
+def test_backends(name, backend, dtype):
+    function, arguments = {name: call for name, *call in calls(dtype)}[name]
+    assert_answers(function(**tensors(arguments), backend=backend), function(**arguments, backend="numpy"))
+
+
+def test_diagnose():
+    assert fastgae.diagnose(**tensors(ROLLOUT)).as_dict() == fastgae.diagnose(**ROLLOUT).as_dict()
+
+
+def test_memory_is_shared():
+    given = torch.ones(4, 6)[::2, 1:]
+    array = to_numpy("rewards", given)
+    assert array.ctypes.data == given.data_ptr()
+    assert array.strides == tuple(4 * stride for stride in given.stride())
+    memory = np.zeros(3, np.float32)
+    from_numpy(memory)[1] = 5
+    assert memory[1] == 5
+
+
+@pytest.mark.parametrize("place", [lambda t: t.t().contiguous().t(), lambda t: torch.stack([t, t], -1)[..., 0]])
+def test_any_strides(place):
+    arguments = {name: place(given) if np.ndim(given) == 2 else given for name, given in tensors(ROLLOUT).items()}
+    assert_answers(fastgae.gae(**arguments), fastgae.gae(**ROLLOUT))
+
+
+def test_gradients_end():
+    given = tensors(ROLLOUT)
+    for name in ("rewards", "values", "last_values"):
+        given[name] = torch.nn.Parameter(given[name])
+    given["gamma"] = torch.tensor(0.99, dtype=torch.float64, requires_grad=True)
+    assert_answers(fastgae.gae(**given), fastgae.gae(**ROLLOUT))
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
+def test_16_bits_are_computed_in_float32(narrow):
+    given = {
+        name: array.to(getattr(torch, narrow)) if array.is_floating_point() else array
+        for name, array in tensors({name: given for name, given in ROLLOUT.items() if np.ndim(given)}).items()
+    }
+    wide = {name: (array.float() if array.is_floating_point() else array).numpy() for name, array in given.items()}
+    assert_answers(fastgae.gae(**given), fastgae.gae(**wide))
+
+
+def test_the_first_argument_decides():
+    rewards, others = ROLLOUT["rewards"], {name: given for name, given in ROLLOUT.items() if name != "rewards"}
+    others["values"] = tensor(others["values"]).requires_grad_()
+    got = fastgae.gae(rewards, **others)
+    assert all(type(array) is np.ndarray for array in got)
+    assert_same_bits(got.advantages, fastgae.gae(**ROLLOUT).advantages)
+    assert_answers(fastgae.gae(tensor(rewards), **{**others, "values": ROLLOUT["values"]}), fastgae.gae(**ROLLOUT))
+
+
+def test_out_is_filled():
+    expected = fastgae.gae(**ROLLOUT)
+    out = torch.full((2, 17, 6), torch.nan)
+    advantages, returns = out
+    got = fastgae.gae(**tensors(ROLLOUT), out=(advantages, returns))
+    assert got.advantages is advantages
+    assert got.returns is returns
+    for filled, array in zip(out, expected, strict=True):
+        assert_same_bits(filled.numpy(), array)
+    got = fastgae.gae(**tensors(ROLLOUT), out=(None, returns.fill_(0)))
+    assert got == (None, returns)
+    assert_same_bits(returns.numpy(), expected.returns)
+    assert fastgae.normalize(advantages, out=advantages) is advantages
+    assert_same_bits(advantages.numpy(), fastgae.normalize(expected.advantages))
+
+
+def test_autograd_knows_that_out_was_filled():
+    saved = torch.ones(17, 6)
+    loss = (torch.ones(17, 6, requires_grad=True) * saved).sum()
+    fastgae.gae(**tensors(ROLLOUT), out=(None, saved))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        fastgae.gae(**tensors(ROLLOUT), out=(None, torch.ones(17, 6)))
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "what"),
+    [
+        (torch.zeros(17, 6, requires_grad=True), ValueError, r"out requires grad.*detach"),
+        (torch.zeros(17, 6, dtype=torch.bfloat16), TypeError, "out has dtype torch.bfloat16"),
+        (torch.zeros(17, 6, dtype=torch.float64), TypeError, "float64; expected the working dtype float32"),
+        (torch.zeros(17), ValueError, "shape"),
+        (torch.zeros(1, 6).expand(17, 6), ValueError, "broadcast view"),
+    ],
+)
+def test_out_that_cannot_be_filled(out, error, what):
+    before = out.clone()
+    with pytest.raises(error, match=what):
+        fastgae.gae(**tensors(ROLLOUT), out=(None, out))
+    assert torch.equal(out, before)
+
+
+class OnAnotherDevice(torch.Tensor):
+    """As far as anybody can see without one."""
+
+    is_cpu = False
+    device = torch.device("cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        (lambda t: t.as_subclass(OnAnotherDevice), r"values is on cuda:0, .*pass values\.cpu\(\)"),
+        (lambda t: t.to("meta"), r"values is on meta"),
+        (lambda t: t.to_sparse(), r"values has layout torch.sparse_coo: pass values\.to_dense\(\)"),
+        (lambda t: t.to(torch.complex64), "values has dtype complex64"),
+    ],
+)
+def test_what_is_refused(place, what):
+    given = tensors(ROLLOUT)
+    given["values"] = place(given["values"])
+    with pytest.raises(TypeError, match=what):
+        fastgae.gae(**given)
+    with pytest.raises(TypeError, match=what):
+        fastgae.gae(**{**given, "rewards": ROLLOUT["rewards"]})
+
+
+def test_errors_name_the_argument():
+    with pytest.raises(ValueError, match=r"last_values has shape \(2,\)"):
+        fastgae.gae(**tensors({**ROLLOUT, "last_values": np.ones(2, np.float32)}))
+
+
+# --- torch.compile ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compiled():
+    def made(function, backend="aot_eager", **options):
+        return torch.compile(function, fullgraph=True, backend=backend, **options)
+
+    torch._dynamo.reset()
+    # What torch's compiler warns of is not ours to mend.
+    with warnings.catch_warnings(action="ignore"):
+        yield made
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_compiled(name, compiled):
+    function, arguments = CALLS[name]
+    arrays = {name: tensor(given) for name, given in arguments.items() if isinstance(given, np.ndarray)}
+    others = {name: given for name, given in arguments.items() if name not in arrays}
+    assert_answers(compiled(lambda **arrays: function(**arrays, **others))(**arrays), function(**arguments))
+
+
+def test_compiled_in_a_loss(compiled):
+    """By the compiler that users have, with code before and after, and gradients that end at the call."""
+
+    def loss(rewards, values, terminated, last_values):
+        targets = fastgae.gae(rewards / 2, values, terminated, last_values=last_values).returns
+        return ((values - targets) ** 2).mean()
+
+    given = [tensor(ROLLOUT[name]) for name in ("rewards", "values", "terminated", "last_values")]
+    gradients = []
+    for function in (loss, compiled(loss, "inductor")):
+        given[1] = given[1].detach().requires_grad_()
+        function(*given).backward()
+        gradients.append(given[1].grad)
+    assert gradients[0].abs().sum() > 0
+    assert torch.allclose(*gradients)
+
+
+def test_compiled_for_any_size_and_gamma(compiled):
+    function = compiled(lambda gamma, **arrays: fastgae.gae(**arrays, gamma=gamma), dynamic=True)
+    for size in ((17, 6), (18, 6), (9, 4)):
+        for gamma in (0.99, 0.9, 0.8):
+            arguments = {**make_case(size, np.float32, bootstrap="last_values").arguments(), "gamma": gamma}
+            del arguments["gae_lambda"]
+            assert_answers(function(**tensors(arguments)), fastgae.gae(**arguments))
+
+
+def test_compiled_out(compiled):
+    advantages, returns = torch.zeros(2, 17, 6)
+    function = compiled(lambda out, **arrays: fastgae.gae(**arrays, out=out))
+    got = function((advantages, returns), **tensors(ROLLOUT))
+    assert got.returns is returns
+    assert_answers(fastgae.GAEResult(advantages, returns), fastgae.gae(**ROLLOUT))
+    got = function((None, returns.zero_()), **tensors(ROLLOUT))
+    assert got.advantages is None
+    assert_same_bits(returns.numpy(), fastgae.gae(**ROLLOUT).returns)
+
+
+def test_compiled_errors(compiled):
+    with pytest.raises(ValueError, match="terminated must hold 0 or 1"):
+        compiled(fastgae.gae)(**tensors({**ROLLOUT, "terminated": 2 * np.ones((17, 6), np.int64)}))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_opcheck(name):
+    from fastgae._calls.torch_ops import OPERATIONS, operands
+
+    function, arguments = CALLS[name]
+    defaults = {parameter.name: parameter.default for parameter in inspect.signature(function).parameters.values()}
+    for place in (tensor, lambda array: tensor(array.T).permute(*reversed(range(array.ndim)))):
+        given = operands({**defaults, **converted(arguments, place)})
+        with warnings.catch_warnings(action="ignore"):
+            torch.library.opcheck(OPERATIONS[function.__name__], (), given)

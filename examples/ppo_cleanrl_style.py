@@ -42,7 +42,7 @@ def option(default: Any, description: str, **keywords: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of the command line."""
+    """How to train; every one is an option of the command line."""
 
     env_id: str = option("CartPole-v1", "Gymnasium environment with observations that can be flattened")
     max_episode_steps: int | None = option(None, "time limit in place of the environment's own", type=int)
@@ -63,8 +63,6 @@ class Settings:
     value_weight: float = option(0.5, "weight of the value loss")
     entropy_weight: float = option(0.0, "weight of the entropy bonus")
     max_grad_norm: float = option(0.5, "gradients are clipped to this norm")
-    csv: Path | None = option(None, "write the log to this file", type=Path)
-    plot: Path | None = option(None, "draw the learning curve to this file (.svg, .png, .pdf)", type=Path)
 
 
 class Log(NamedTuple):
@@ -164,9 +162,7 @@ def update(agent: Agent, optimizer: torch.optim.Optimizer, rollout: Rollout, set
     if settings.truncation == "as-termination":  # a mistake that is easily made, to see what it does
         arguments["terminated"] = arguments["terminated"] | arguments.pop("truncated")
         arguments.pop("final_values", None)
-    computed = fastgae.gae(
-        **arguments, gamma=settings.gamma, gae_lambda=settings.gae_lambda, normalize="global"
-    )
+    computed = fastgae.gae(**arguments, gamma=settings.gamma, gae_lambda=settings.gae_lambda, normalize="global")
     valid = rollout.valid  # the rows after an end are no steps under NEXT_STEP
     observations, actions = to_tensor(rollout.observations[valid]), torch.as_tensor(rollout.actions[valid])
     advantages, returns = (to_tensor(array[valid]) for array in computed)
@@ -200,7 +196,8 @@ def update(agent: Agent, optimizer: torch.optim.Optimizer, rollout: Rollout, set
 # --- the command line -------------------------------------------------------------------------------------------------
 
 
-def parse(arguments: list[str] | None = None) -> Settings:
+def parse(arguments: list[str] | None = None) -> tuple[Settings, Path | None, Path | None]:
+    """Settings, and the files for the log and the plot."""
     parser = argparse.ArgumentParser(
         description="Train PPO on a vectorised Gymnasium environment.",
         epilog=EXAMPLES,
@@ -210,7 +207,10 @@ def parse(arguments: list[str] | None = None) -> Settings:
         keywords = {"type": each.type, **each.metadata}
         keywords["help"] += " (default: %(default)s)"
         parser.add_argument("--" + each.name.replace("_", "-"), default=each.default, **keywords)
-    return Settings(**vars(parser.parse_args(arguments)))
+    parser.add_argument("--csv", type=Path, help="write the log to this file")
+    parser.add_argument("--plot", type=Path, help="draw the learning curve to this file (.svg, .png, .pdf)")
+    given = vars(parser.parse_args(arguments))
+    return Settings(**{each.name: given.pop(each.name) for each in fields(Settings)}), *given.values()
 
 
 @contextlib.contextmanager
@@ -247,17 +247,17 @@ def draw(path: Path, title: str, logs: list[Log]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    settings = parse(arguments)
+    settings, csv_file, plot_file = parse(arguments)
     torch.set_num_threads(1)  # the networks are too small to share
     logs = []
     with progress_bar(settings.total_steps) as show:
         for log, _ in train(settings):
             logs.append(log)
             show(log)
-    if settings.csv:
-        write_csv(settings.csv, logs)
-    if settings.plot:
-        draw(settings.plot, f"PPO on {settings.env_id}, seed {settings.seed}", logs)
+    if csv_file:
+        write_csv(csv_file, logs)
+    if plot_file:
+        draw(plot_file, f"PPO on {settings.env_id}, seed {settings.seed}", logs)
     last, best = logs[-1], np.nanmax([log.mean_return for log in logs], initial=-np.inf)
     print(
         f"{settings.env_id}, seed {settings.seed}: {last.step:,} steps and {last.episodes:,} episodes"

@@ -14,8 +14,10 @@ from typing import NamedTuple
 import gymnasium
 import numpy as np
 import torch
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 from ppo_cleanrl_style import Agent, Settings, make_envs, train
 
 from fastgae.compat.gymnasium import collect
@@ -34,9 +36,12 @@ EXPERIMENTS = {
     "Pendulum-v1": PENDULUM,
     "Pendulum-v1, as-termination": replace(PENDULUM, truncation="as-termination"),
 }
+TRUNCATION = (
+    ("CartPole-v1, cut at 50, right", "CartPole-v1, cut at 50, as-termination"),
+    ("Pendulum-v1", "Pendulum-v1, as-termination"),
+)
 POINTS = 25  # of each curve
-# Neither black nor white, to be read on both; the colours are of Okabe and Ito.
-INK, BLUE, VERMILION = "#808080", "#0072B2", "#D55E00"
+INK, BLUE, VERMILION = "#808080", "#2E86DE", "#D55E00"  # to be read on white and on black
 
 
 class Point(NamedTuple):
@@ -89,6 +94,68 @@ def train_all(seeds: int) -> None:
                 print(*points[-1], sep="  ", flush=True)
 
 
+def curves_of(experiment: str, quantity: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps, and a column of values for each seed."""
+    with DATA.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["experiment"] == experiment]
+    seeds = sorted({row["seed"] for row in rows}, key=int)
+    values = [[float(row[quantity]) for row in rows if row["seed"] == seed] for seed in seeds]
+    # Under NEXT_STEP, seeds differ by some steps in when they were evaluated.
+    steps = [[float(row["step"]) for row in rows if row["seed"] == seed] for seed in seeds]
+    return np.mean(steps, 0), np.transpose(values)
+
+
+def plot(axes: Axes, steps: np.ndarray, values: np.ndarray, color: str, label: str) -> None:
+    axes.plot(steps, values, color=color, linewidth=0.8, alpha=0.5)
+    axes.plot(steps, values.mean(1), color=color, linewidth=2.2, label=label)
+
+
+def panels_of(figure: Figure, rows: int, titles: tuple[str, str]) -> np.ndarray:
+    panels = figure.subplots(rows, 2, squeeze=False, sharex="col")
+    for panel in panels.flat:
+        panel.grid(alpha=0.25, linewidth=0.6)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for panel, title in zip(panels[0], titles, strict=True):
+        panel.set_title(title, fontsize=11)
+    for panel in panels[-1]:
+        panel.set_xlabel("steps of training")
+    return panels
+
+
+def draw_learning_curves(figure: Figure) -> None:
+    experiments = ("CartPole-v1", "Pendulum-v1")
+    ((cartpole, pendulum),) = panels_of(figure, 1, experiments)
+    for panel, experiment in zip((cartpole, pendulum), experiments, strict=True):
+        plot(panel, *curves_of(experiment, "training"), BLUE, "mean of the seeds")
+    cartpole.axhline(475, color=VERMILION, linewidth=1.2, linestyle="--", label="475")
+    cartpole.set_ylabel("mean return of the last 100 episodes")
+    cartpole.legend(loc="lower right", frameon=False)
+
+
+def draw_truncation(figure: Figure) -> None:
+    panels = panels_of(figure, 2, ("CartPole-v1, trained on episodes cut after 50 steps", "Pendulum-v1, cut after 200"))
+    for column, experiments in zip(panels.T, TRUNCATION, strict=True):
+        for experiment, color, label in zip(experiments, (BLUE, VERMILION), ("right", "as termination"), strict=True):
+            steps, returns = curves_of(experiment, "evaluation")
+            plot(column[0], steps, returns, color, label)
+            errors = curves_of(experiment, "value")[1] - curves_of(experiment, "discounted")[1]
+            plot(column[1], steps, errors, color, label)
+        column[1].axhline(0, color=INK, linewidth=0.8)
+    panels[0, 0].set_ylabel("return of fresh, uncut episodes")
+    panels[1, 0].set_ylabel("V(first observation) minus\nthe discounted return that came")
+    panels[0, 0].legend(loc="lower right", frameon=False, title="truncation")
+
+
+def draw_all() -> None:
+    parts = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
+    with rc_context({**dict.fromkeys(parts, INK), "svg.hashsalt": "fastgae", "axes.facecolor": "none"}):
+        for name, draw, height in (("learning_curves", draw_learning_curves, 3.6), ("truncation", draw_truncation, 6)):
+            figure = Figure(figsize=(9, height), layout="constrained", facecolor="none")
+            draw(figure)
+            figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Train what the pictures show, and draw them; about an hour on one core."
@@ -103,3 +170,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)  # the networks are too small to share
     if not arguments.draw:
         train_all(arguments.seeds)
+    draw_all()

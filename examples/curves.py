@@ -18,9 +18,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
-from ppo_cleanrl_style import Agent, Settings, make_envs, train
 
 from fastgae.compat.gymnasium import collect
+from ppo_cleanrl_style import Agent, Settings, make_envs, train
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 DATA = FIGURES / "data" / "runs.csv"

@@ -144,7 +144,7 @@ def draw_truncation(figure: Figure) -> None:
         column[1].axhline(0, color=INK, linewidth=0.8)
     panels[0, 0].set_ylabel("return of fresh, uncut episodes")
     panels[1, 0].set_ylabel("V(first observation) minus\nthe discounted return that came")
-    panels[0, 0].legend(loc="lower right", frameon=False, title="truncation")
+    panels[0, 1].legend(loc="lower right", frameon=False, title="truncation")
 
 
 def draw_all() -> None:

@@ -6,7 +6,7 @@ Every run is evaluated as it goes on: ten fresh episodes of the environment with
 import argparse
 import contextlib
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,21 +25,22 @@ from ppo_cleanrl_style import Agent, Settings, make_envs, train
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 DATA = FIGURES / "data" / "runs.csv"
 CARTPOLE = Settings()
-PENDULUM = Settings(
-    env_id="Pendulum-v1", total_steps=200_000, num_envs=16, num_steps=128, gamma=0.9, epochs=10, minibatches=32
-)
-SHORT = replace(CARTPOLE, max_episode_steps=50, gamma=0.99)
+PENDULUM = Settings(env_id="Pendulum-v1", total_steps=200_000, num_envs=16, num_steps=128, gamma=0.9, minibatches=32)
+CUT_AT_50, CUT_AT_200 = (replace(CARTPOLE, max_episode_steps=limit, gamma=0.99) for limit in (50, 200))
 EXPERIMENTS = {
     "CartPole-v1": CARTPOLE,
-    "CartPole-v1, cut at 50, right": SHORT,
-    "CartPole-v1, cut at 50, as-termination": replace(SHORT, truncation="as-termination"),
+    "CartPole-v1, cut at 50, right": CUT_AT_50,
+    "CartPole-v1, cut at 50, as-termination": replace(CUT_AT_50, truncation="as-termination"),
+    "CartPole-v1, cut at 200, right": CUT_AT_200,
+    "CartPole-v1, cut at 200, as-termination": replace(CUT_AT_200, truncation="as-termination"),
     "Pendulum-v1": PENDULUM,
     "Pendulum-v1, as-termination": replace(PENDULUM, truncation="as-termination"),
 }
-TRUNCATION = (
-    ("CartPole-v1, cut at 50, right", "CartPole-v1, cut at 50, as-termination"),
-    ("Pendulum-v1", "Pendulum-v1, as-termination"),
-)
+TRUNCATION = {
+    "CartPole-v1, cut at 50": ("CartPole-v1, cut at 50, right", "CartPole-v1, cut at 50, as-termination"),
+    "CartPole-v1, cut at 200": ("CartPole-v1, cut at 200, right", "CartPole-v1, cut at 200, as-termination"),
+    "Pendulum-v1, cut at 200 as always": ("Pendulum-v1", "Pendulum-v1, as-termination"),
+}
 POINTS = 25  # of each curve
 INK, BLUE, VERMILION = "#808080", "#2E86DE", "#D55E00"  # to be read on white and on black
 
@@ -110,8 +111,8 @@ def plot(axes: Axes, steps: np.ndarray, values: np.ndarray, color: str, label: s
     axes.plot(steps, values.mean(1), color=color, linewidth=2.2, label=label)
 
 
-def panels_of(figure: Figure, rows: int, titles: tuple[str, str]) -> np.ndarray:
-    panels = figure.subplots(rows, 2, squeeze=False, sharex="col")
+def panels_of(figure: Figure, rows: int, titles: Collection[str]) -> np.ndarray:
+    panels = figure.subplots(rows, len(titles), squeeze=False, sharex="col")
     for panel in panels.flat:
         panel.grid(alpha=0.25, linewidth=0.6)
         panel.spines[["top", "right"]].set_visible(False)
@@ -134,8 +135,8 @@ def draw_learning_curves(figure: Figure) -> None:
 
 
 def draw_truncation(figure: Figure) -> None:
-    panels = panels_of(figure, 2, ("CartPole-v1, trained on episodes cut after 50 steps", "Pendulum-v1, cut after 200"))
-    for column, experiments in zip(panels.T, TRUNCATION, strict=True):
+    panels = panels_of(figure, 2, TRUNCATION)
+    for column, experiments in zip(panels.T, TRUNCATION.values(), strict=True):
         for experiment, color, label in zip(experiments, (BLUE, VERMILION), ("right", "as termination"), strict=True):
             steps, returns = curves_of(experiment, "evaluation")
             plot(column[0], steps, returns, color, label)
@@ -144,14 +145,17 @@ def draw_truncation(figure: Figure) -> None:
         column[1].axhline(0, color=INK, linewidth=0.8)
     panels[0, 0].set_ylabel("return of fresh, uncut episodes")
     panels[1, 0].set_ylabel("V(first observation) minus\nthe discounted return that came")
-    panels[0, 1].legend(loc="lower right", frameon=False, title="truncation")
+    panels[0, 2].legend(loc="lower right", frameon=False, title="truncation")
 
 
 def draw_all() -> None:
     parts = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
     with rc_context({**dict.fromkeys(parts, INK), "svg.hashsalt": "fastgae", "axes.facecolor": "none"}):
-        for name, draw, height in (("learning_curves", draw_learning_curves, 3.6), ("truncation", draw_truncation, 6)):
-            figure = Figure(figsize=(9, height), layout="constrained", facecolor="none")
+        for name, draw, size in (
+            ("learning_curves", draw_learning_curves, (9, 3.6)),
+            ("truncation", draw_truncation, (11, 6)),
+        ):
+            figure = Figure(figsize=size, layout="constrained", facecolor="none")
             draw(figure)
             figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
 

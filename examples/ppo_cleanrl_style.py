@@ -31,8 +31,8 @@ EXAMPLES = """\
 examples:
   python ppo_cleanrl_style.py                        CartPole-v1, to a mean return of 475 and more
   python ppo_cleanrl_style.py --autoreset same_step --seed 3 --csv cartpole.csv --plot cartpole.svg
-  python ppo_cleanrl_style.py --env-id Pendulum-v1 --total-steps 300000 --num-envs 16 --num-steps 128
-      --gamma 0.9 --epochs 10 --minibatches 32 --entropy-weight 0
+  python ppo_cleanrl_style.py --env-id Pendulum-v1 --total-steps 200000 --num-envs 16 --num-steps 128
+      --gamma 0.9 --minibatches 32
 """
 
 

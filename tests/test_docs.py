@@ -1,6 +1,8 @@
 """Every snippet of the README and of docs/ runs, and every link between them leads somewhere."""
 
 import ast
+import contextlib
+import importlib
 import re
 from pathlib import Path
 
@@ -55,6 +57,16 @@ def test_links(page):
         if section:
             titles = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
             assert section in map(anchor, titles), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_in_diffs(page):
+    """Blocks that show a change are not run; what they import of fastgae has to be there."""
+    text = page.read_text(encoding="utf-8")
+    for module, name in re.findall(r"^\+from (fastgae[\w.]*) import (\w+)$", text, re.MULTILINE):
+        imported = importlib.import_module(module)
+        with contextlib.suppress(ModuleNotFoundError):  # a class of a library that is not installed
+            assert hasattr(imported, name), name
 
 
 def test_the_readme_leads_to_every_page():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fastgae.cli.options import Commands
-    from fastgae.cli.rollout import CollectedRollout
+    from fastgae.compat.gymnasium import Rollout
 
 DESCRIPTION = """\
 Collect a rollout from a vectorised Gymnasium environment with random actions,
@@ -178,7 +178,7 @@ def median_seconds(
 # --- showing ----------------------------------------------------------------------------------------------------------
 
 
-def _summary(args: argparse.Namespace, collected: "CollectedRollout", explained_variance: float) -> "Table":
+def _summary(args: argparse.Namespace, collected: "Rollout", explained_variance: float) -> "Table":
     from rich.table import Table
 
     terminated = int(collected.terminated.sum())
@@ -217,7 +217,7 @@ def _with_prefix(number: float) -> str:
 
 
 def _plot(
-    args: argparse.Namespace, collected: "CollectedRollout", arguments: Mapping[str, Any], result: fastgae.GAEResult
+    args: argparse.Namespace, collected: "Rollout", arguments: Mapping[str, Any], result: fastgae.GAEResult
 ) -> None:
     from fastgae.cli import plot
 

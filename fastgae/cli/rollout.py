@@ -1,54 +1,29 @@
 """A real rollout from a vectorised Gymnasium environment, and a value function fitted to it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces.utils import flatten
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import iterate
+from gymnasium.wrappers import FlattenObservation
 from numpy.typing import NDArray
 
 import fastgae
+from fastgae.compat.gymnasium import Rollout
+from fastgae.compat.gymnasium import collect as rollouts
 
 Floats = NDArray[np.float32]
-Flags = NDArray[np.bool_]
-Values = Callable[[Floats], Floats]
-
-
-@dataclass(frozen=True)
-class CollectedRollout:
-    """T steps of N environments; observations are flat vectors of D numbers."""
-
-    observations: Floats  # (T, N, D): what the policy saw at each step
-    rewards: Floats  # (T, N)
-    terminated: Flags  # (T, N)
-    truncated: Flags  # (T, N)
-    last_observations: Floats  # (N, D): what it would see next
-    final_observations: Floats  # (number of truncated steps, D): where they ended, in C order of `truncated`
-
-    def arguments(self, values: Values) -> dict[str, Any]:
-        """What `fastgae.gae` is called with. Every value comes from an observation before the reset."""
-        return {
-            "rewards": self.rewards,
-            "values": values(self.observations),
-            "terminated": self.terminated,
-            "truncated": self.truncated,
-            "last_values": values(self.last_observations),
-            "final_values": values(self.final_observations),
-        }
 
 
 def make_envs(env_id: str, num_envs: int) -> VectorEnv[Any, Any, Any]:
-    # SAME_STEP: every row is a real step, and the observation that ended an episode comes with it. Under NEXT_STEP,
-    # Gymnasium's default, the row after it would be a reset that no policy chose and no estimator may see.
+    """Environments whose observations are flat vectors."""
     envs = gymnasium.make_vec(
         env_id,
         num_envs=num_envs,
         vectorization_mode="sync",
-        vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},
+        vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},  # every row is a real step
+        wrappers=[FlattenObservation],
     )
     if not envs.single_observation_space.is_np_flattenable:
         envs.close()
@@ -61,36 +36,18 @@ def collect(
     num_steps: int,
     seed: int,
     track: Callable[[Iterable[int]], Iterable[int]] = iter,
-) -> CollectedRollout:
+) -> Rollout:
     """Follow the uniformly random policy; ``track`` wraps the loop to show its progress."""
-    if envs.metadata["autoreset_mode"] != AutoresetMode.SAME_STEP:
-        raise ValueError(f"expected environments in SAME_STEP mode, got {envs.metadata['autoreset_mode']}")
-    space = envs.single_observation_space
-
-    def flat(batch: Any) -> Floats:
-        return np.array([flatten(space, one) for one in iterate(envs.observation_space, batch)], np.float32)
-
-    batch, _ = envs.reset(seed=seed)
+    steps = iter(track(range(num_steps)))
     envs.action_space.seed(seed)
-    current = flat(batch)
-    shape = (num_steps, envs.num_envs)
-    observations = np.empty((*shape, current.shape[1]), np.float32)
-    rewards = np.empty(shape, np.float32)
-    terminated, truncated = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
-    final_observations = []
-    for t in track(range(num_steps)):
-        observations[t] = current
-        batch, rewards[t], terminated[t], truncated[t], info = envs.step(envs.action_space.sample())
-        current = flat(batch)
-        final_observations += [flatten(space, info["final_obs"][n]) for n in np.flatnonzero(truncated[t])]
-    return CollectedRollout(
-        observations,
-        rewards,
-        terminated,
-        truncated,
-        last_observations=current,
-        final_observations=np.array(final_observations, np.float32).reshape(-1, current.shape[1]),
-    )
+
+    def random_actions(observations: Floats) -> Any:
+        next(steps)
+        return envs.action_space.sample()
+
+    rollout = next(rollouts(envs, random_actions, num_steps, seed=seed))
+    next(steps, None)  # the progress is complete
+    return rollout
 
 
 class ValueFunction:
@@ -126,7 +83,7 @@ class ValueFunction:
         waves = np.cos((observations - self._mean) / self._scale @ self._frequencies + self._phases)
         return np.hstack([np.ones((len(waves), 1)), waves])
 
-    def fit(self, rollout: CollectedRollout, gamma: float, most_iterations: int = 200) -> float:
+    def fit(self, rollout: Rollout, gamma: float, most_iterations: int = 200) -> float:
         """Ridge regression on the discounted returns.
 
         Returns the explained variance, 1 - Var(returns - V) / Var(returns); NaN where the returns do not vary.
@@ -151,13 +108,14 @@ class ValueFunction:
         unexplained = (returns - self(rollout.observations)).var(dtype=np.float64)
         return float(1.0 - unexplained / returns.var(dtype=np.float64))
 
-    def _discounted_returns(self, rollout: CollectedRollout, gamma: float) -> Floats:
+    def _discounted_returns(self, rollout: Rollout, gamma: float) -> Floats:
         """The returns of lambda = 1: discounted rewards, then V where the episode was cut."""
         # On the reference backend, so that no setting changes what the backends are compared on. Under lambda = 1 the
         # values along the way cancel, so they need not be computed.
+        rewards = rollout.rewards.astype(np.float32)
         return fastgae.gae(
-            rollout.rewards,
-            np.zeros_like(rollout.rewards),
+            rewards,
+            np.zeros_like(rewards),
             rollout.terminated,
             rollout.truncated,
             last_values=self(rollout.last_observations),

@@ -1,5 +1,20 @@
-"""Stable-Baselines3: the method of RolloutBuffer, and of DictRolloutBuffer."""
+"""Stable-Baselines3: the method of RolloutBuffer and of DictRolloutBuffer, and both with it in place.
 
+One argument switches a run, and a seeded one gives the same weights::
+
+    from fastgae.compat.stable_baselines3 import RolloutBuffer
+
+    PPO("MlpPolicy", env)                                         # before
+    PPO("MlpPolicy", env, rollout_buffer_class=RolloutBuffer)     # after
+
+``DictRolloutBuffer`` is for Dict observations ("MultiInputPolicy"). Both are subclasses of Stable-Baselines3's, which
+is imported when one of them is. For a buffer of another kind, such as those of sb3-contrib, write the subclass::
+
+    class FastBuffer(MaskableRolloutBuffer):
+        compute_returns_and_advantage = fastgae.compat.stable_baselines3.compute_returns_and_advantage
+"""
+
+import importlib
 from typing import Any
 
 import numpy as np
@@ -46,3 +61,17 @@ def compute_returns_and_advantage(rollout_buffer: Any, last_values: Any, dones: 
         out=(rollout_buffer.advantages, returns),
     )
     rollout_buffer.returns = returns
+
+
+def __getattr__(name: str) -> Any:
+    """Makes the class when it is asked for, so that Stable-Baselines3 is imported only then."""
+    if name not in ("RolloutBuffer", "DictRolloutBuffer"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    theirs = getattr(importlib.import_module("stable_baselines3.common.buffers"), name)
+    body = {
+        "__module__": __name__,
+        "__doc__": f"Stable-Baselines3's {name} with advantages and returns by fastgae: the same bits.",
+        "compute_returns_and_advantage": compute_returns_and_advantage,
+    }
+    # Kept, so that there is one class of the name, and pickle finds it.
+    return globals().setdefault(name, type(name, (theirs,), body))

@@ -1,0 +1,210 @@
+"""Gymnasium: rollouts of vectorised environments with all that ``fastgae.gae`` needs, in every autoreset mode."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastgae._canonical import Array
+from fastgae.compat._tensors import numpy_of
+from fastgae.estimators.valid_steps import valid_steps
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+# Batches of observations and actions: arrays, or dicts and tuples of them where the space has several parts.
+Batch = Any
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """T steps of N environments, as ``collect`` gathers them.
+
+    The flags of row t are those that ``env.step`` returned with its rewards. An episode that ended is in
+    ``episode_returns`` and ``episode_lengths`` of the rollout in which it ended, whole, in the order of time.
+    """
+
+    observations: Batch  # (T, N, ...): what the policy acted on
+    actions: Batch  # (T, N, ...)
+    rewards: Array  # (T, N), float64
+    terminated: Array  # (T, N), bool
+    truncated: Array  # (T, N), bool
+    prev_done: Array  # (N,), bool: the step before row 0 ended an episode
+    last_observations: Batch  # (N, ...): what the policy would act on next
+    final_observations: Batch  # (F, ...): where each truncated step led to, before any reset, in C order of `truncated`
+    episode_returns: Array  # (E,), float64: undiscounted sums of rewards
+    episode_lengths: Array  # (E,), integers
+    autoreset: str  # "next_step", "same_step" or "disabled"
+
+    @property
+    def valid(self) -> Array:
+        """(T, N), bool: the rows that are real steps; the others are the resets of NEXT_STEP, not to be trained on."""
+        if self.autoreset == "next_step":
+            return valid_steps(self.terminated, self.truncated, self.prev_done)
+        return np.ones_like(self.terminated)
+
+    def arguments(self, value_function: Callable[[Batch], Any]) -> dict[str, Any]:
+        """What to call ``fastgae.gae``, ``td_lambda`` or ``diagnose`` with, once the critic has seen the observations.
+
+        Parameters
+        ----------
+        value_function : callable
+            From a batch of B observations, without a time axis, to B numbers of any shape, an array or a tensor. It is
+            called for ``observations``, for ``last_observations``, and where the mode needs it for
+            ``final_observations``.
+
+        Returns
+        -------
+        dict
+            ``rewards`` in the dtype of the values, ``values``, ``terminated``, ``truncated``, ``last_values``,
+            ``autoreset``, and ``prev_done`` ("next_step") or ``final_values``.
+
+        Raises
+        ------
+        ValueError
+            ``value_function`` does not return one number for each observation.
+        """
+        shape = self.rewards.shape
+        steps = _map(lambda array: array.reshape(-1, *array.shape[2:]), self.observations)
+        values = _evaluate(value_function, steps, shape)
+        arguments = {
+            "rewards": self.rewards.astype(values.dtype),
+            "values": values,
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+            "last_values": _evaluate(value_function, self.last_observations, shape[1:]),
+            "autoreset": self.autoreset,
+        }
+        if self.autoreset == "next_step":
+            return arguments | {"prev_done": self.prev_done}
+        count = int(np.count_nonzero(self.truncated))
+        finals = _evaluate(value_function, self.final_observations, (count,)) if count else np.empty(0, values.dtype)
+        return arguments | {"final_values": finals}
+
+
+def collect(
+    envs: "VectorEnv[Any, Any, Any]",
+    policy: Callable[[Batch], Batch],
+    num_steps: int,
+    *,
+    seed: int | None = None,
+) -> Iterator[Rollout]:
+    r"""Rollouts of ``num_steps`` steps one after the other, without end; each goes on where the one before stopped.
+
+    ::
+
+        for rollout in collect(envs, policy, num_steps=128, seed=0):
+            advantages, returns = fastgae.gae(**rollout.arguments(critic), gamma=0.99, gae_lambda=0.95)
+            ...                                          # train on the rows where rollout.valid, and break some time
+
+    Every mode is handled as Gymnasium defines it: a truncated step's final observation is the one that ``step``
+    returned (NEXT_STEP, DISABLED) or ``info["final_obs"]`` (SAME_STEP); under DISABLED, ended environments are reset by
+    mask; under NEXT_STEP, the row after an end is no real step.
+
+    Parameters
+    ----------
+    envs : gymnasium.vector.VectorEnv
+        They are reset before the first step. Their ``metadata["autoreset_mode"]`` says the mode. A wrapper that changes
+        observations has to change ``info["final_obs"]`` as well under SAME_STEP.
+    policy : callable
+        From a batch of N observations to N actions for ``envs.step``, arrays or tensors.
+    num_steps : int
+        T, of each environment.
+    seed : int, optional
+        For the reset.
+
+    Yields
+    ------
+    Rollout
+
+    Raises
+    ------
+    ValueError
+        ``num_steps`` is less than 1, the environments do not say their mode, or their observations or actions have no
+        fixed shape.
+    """
+    if num_steps < 1:
+        raise ValueError(f"num_steps must be 1 or more, got {num_steps!r}")
+    if "autoreset_mode" not in envs.metadata:
+        raise ValueError('envs must say how they reset, in envs.metadata["autoreset_mode"]: a member of AutoresetMode')
+    for name in ("single_observation_space", "single_action_space"):
+        if not getattr(envs, name).is_np_flattenable:
+            raise ValueError(f"{name} must be of arrays of fixed shapes, got {getattr(envs, name)}")
+    return _rollouts(envs, policy, num_steps, seed, envs.metadata["autoreset_mode"].name.lower())
+
+
+def _rollouts(
+    envs: "VectorEnv[Any, Any, Any]", policy: Callable[[Batch], Batch], num_steps: int, seed: int | None, autoreset: str
+) -> Iterator[Rollout]:
+    observations, _ = envs.reset(seed=seed)
+    done = np.zeros(envs.num_envs, np.bool_)
+    returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)  # of the episodes that go on
+    while True:
+        prev_done = done
+        rewards = np.empty((num_steps, envs.num_envs))
+        terminated, truncated = np.empty((2, num_steps, envs.num_envs), np.bool_)
+        seen, taken, ended = [], [], [(returns[:0], lengths[:0])]
+        finals = [_map(lambda array: array[:0], observations)]
+        for t in range(num_steps):
+            seen.append(_map(np.array, observations))  # copies: environments may use their memory again
+            taken.append(_map(lambda array: numpy_of(array).copy(), policy(observations)))
+            observations, rewards[t], terminated[t], truncated[t], info = envs.step(taken[-1])
+
+            returns += rewards[t]
+            lengths += ~done if autoreset == "next_step" else 1
+            done = terminated[t] | truncated[t]
+            if truncated[t].any():
+                finals.append(_final(observations, info, truncated[t], autoreset))
+            if done.any():
+                ended.append((returns[done], lengths[done]))
+                returns[done] = lengths[done] = 0
+                if autoreset == "disabled":
+                    observations, _ = envs.reset(options={"reset_mask": done})
+        episode_returns, episode_lengths = (np.concatenate(parts) for parts in zip(*ended, strict=True))
+        yield Rollout(
+            _map(_stacked, *seen),
+            _map(_stacked, *taken),
+            rewards,
+            terminated,
+            truncated,
+            prev_done,
+            _map(np.array, observations),
+            _map(_joined, *finals),
+            episode_returns,
+            episode_lengths,
+            autoreset,
+        )
+
+
+def _final(observations: Batch, info: Mapping[str, Any], truncated: Array, autoreset: str) -> Batch:
+    """A batch of the final observations of the environments that this step truncated."""
+    if autoreset == "same_step":
+        return _map(_stacked, *info["final_obs"][truncated])
+    return _map(lambda array: array[truncated], observations)
+
+
+def _evaluate(value_function: Callable[[Batch], Any], observations: Batch, shape: tuple[int, ...]) -> Array:
+    values = numpy_of(value_function(observations))
+    if values.size != np.prod(shape):
+        raise ValueError(
+            f"value_function must return a number for each of {np.prod(shape)} observations, got shape {values.shape}"
+        )
+    return values.reshape(shape)
+
+
+def _stacked(*arrays: Any) -> Array:
+    return np.stack(arrays)
+
+
+def _joined(*arrays: Any) -> Array:
+    return np.concatenate(arrays)
+
+
+def _map(function: Callable[..., Any], *batches: Batch) -> Batch:
+    """``function`` of the arrays that have the same place in each batch."""
+    if isinstance(batches[0], Mapping):
+        return {name: _map(function, *(batch[name] for batch in batches)) for name in batches[0]}
+    if isinstance(batches[0], tuple):
+        return tuple(_map(function, *parts) for parts in zip(*batches, strict=True))
+    return function(*batches)

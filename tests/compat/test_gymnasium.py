@@ -1,0 +1,310 @@
+"""collect beside single environments, stepped one by one without any vectorisation or autoreset."""
+
+import contextlib
+import itertools
+
+import numpy as np
+import pytest
+
+import fastgae
+
+gymnasium = pytest.importorskip("gymnasium")
+from gymnasium import spaces  # noqa: E402
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv  # noqa: E402
+
+from fastgae.compat.gymnasium import collect  # noqa: E402
+
+GAMMA, GAE_LAMBDA = 0.97, 0.9
+NUM_ENVS, ROWS = 3, 60
+MODES = list(AutoresetMode)
+# Windows of one row, windows that cut episodes, their last step and the reset after it off, and the whole.
+WINDOWS = [1, 7, 20, ROWS]
+
+
+class Walk(gymnasium.Env):
+    """Its observations say which env, episode and step they are of; actions and rewards are told by them.
+
+    Episodes 0, 2, ... terminate, the others are truncated; env n's have n + 2, n + 3, n + 4, n + 2, ... steps, one of
+    them ends by both.
+    """
+
+    action_space = spaces.Discrete(50)
+    observation_space = spaces.Box(-1, 1000, (3,), np.float32)
+
+    def __init__(self, number):
+        self.number, self.episode = number, -1
+
+    def observation(self):
+        return np.array([self.number, self.episode, self.step_], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.episode, self.step_ = self.episode + 1, 0
+        return self.observation(), {}
+
+    def step(self, action):
+        assert action == action_of(self.observation())
+        self.step_ += 1
+        ends = self.step_ == self.number + 2 + self.episode % 3
+        flags = self.episode % 2 == 0, self.episode % 2 == 1 or self.episode == 4
+        return self.observation(), 1.5 * float(action), *(bool(ends and flag) for flag in flags), {}
+
+
+class InParts(Walk):
+    """The same observations and actions, as a Dict and a Tuple."""
+
+    action_space = spaces.Tuple((spaces.Discrete(50), spaces.Box(-1, 1, (2,))))
+    observation_space = spaces.Dict(
+        {"who": spaces.Discrete(10), "when": spaces.Tuple((spaces.Box(0, 100, (1,)), spaces.Discrete(100)))}
+    )
+
+    def step(self, action):
+        assert np.array_equal(action[1], np.full(2, 0.5))
+        observation, *rest = super().step(int(action[0]))
+        return self.in_parts(observation), *rest
+
+    def reset(self, **keywords):
+        observation, info = super().reset(**keywords)
+        return self.in_parts(observation), info
+
+    def in_parts(self, observation):
+        return {"who": int(observation[0]), "when": (observation[1:2], int(observation[2]))}
+
+
+def action_of(observation):
+    return int(observation @ np.array([7, 3, 1])) % 50
+
+
+def policy(observations):
+    return np.array([action_of(each) for each in observations])
+
+
+def policy_in_parts(observations):
+    return policy(joined(observations)), np.full((NUM_ENVS, 2), 0.5, np.float32)
+
+
+def joined(parts):
+    """(..., 3), as Walk has them."""
+    return np.concatenate([parts["who"][..., None], parts["when"][0], parts["when"][1][..., None]], -1)
+
+
+def value_of(observations):
+    return 3.0 + np.sin(observations @ np.array([1.0, 2.0, 3.0]))
+
+
+def make(mode, env=Walk, vector=SyncVectorEnv):
+    return vector([lambda n=n: env(n) for n in range(NUM_ENVS)], autoreset_mode=mode)
+
+
+def rollouts(mode, length=ROWS, env=Walk, policy=policy, vector=SyncVectorEnv):
+    with contextlib.closing(make(mode, env, vector)) as envs:
+        return list(itertools.islice(collect(envs, policy, length, seed=0), ROWS // length))
+
+
+def episodes_of(number):
+    """Observations (one more than rewards), rewards and ending of an env's episodes, without end."""
+    env = Walk(number)
+    while True:
+        observation, _ = env.reset()
+        observations, rewards, ending = [observation], [], None
+        while ending is None:
+            observation, reward, terminated, truncated, _ = env.step(action_of(observation))
+            observations.append(observation)
+            rewards.append(reward)
+            ending = "terminated" if terminated else "truncated" if truncated else None
+        yield np.array(observations), np.array(rewards), ending
+
+
+def expected(number, count):
+    """An env's first steps: observations, rewards, advantages from the definition; and the episodes that ended."""
+    observations, rewards, advantages, ended = [], [], [], []
+    episodes = episodes_of(number)
+    while len(rewards) < count:
+        seen, earned, ending = next(episodes)
+        length = min(len(earned), count - len(rewards))
+        following = value_of(seen[1:])
+        if ending == "terminated":
+            following[-1] = 0.0
+        deltas = earned + GAMMA * following - value_of(seen[:-1])
+        for t in range(length):
+            advantages.append(np.sum((GAMMA * GAE_LAMBDA) ** np.arange(length - t) * deltas[t:length]))
+        observations.extend(seen[:length])
+        rewards.extend(earned[:length])
+        if length == len(earned):
+            ended.append((earned.sum(), length, ending, seen[-1]))
+    return np.array(observations), np.array(rewards), np.array(advantages), ended
+
+
+@pytest.fixture(params=MODES, ids=lambda mode: mode.name)
+def mode(request):
+    return request.param
+
+
+def test_the_steps_are_those_of_each_env_by_itself(mode):
+    (rollout,) = rollouts(mode)
+    assert rollout.autoreset == mode.name.lower()
+    assert rollout.valid.all() == (mode != AutoresetMode.NEXT_STEP)
+    assert not rollout.prev_done.any()
+    result = fastgae.gae(**rollout.arguments(value_of), gamma=GAMMA, gae_lambda=GAE_LAMBDA)
+    everything_ended = []
+    for n in range(NUM_ENVS):
+        real = rollout.valid[:, n]
+        observations, rewards, advantages, ended = expected(n, real.sum())
+        np.testing.assert_array_equal(rollout.observations[real, n], observations)
+        np.testing.assert_array_equal(rollout.actions[real, n], policy(observations))
+        np.testing.assert_array_equal(rollout.rewards[real, n], rewards)
+        np.testing.assert_allclose(result.advantages[real, n], advantages, rtol=1e-12, atol=1e-12)
+        lengths = np.cumsum([length for _, length, *_ in ended])
+        rows = np.flatnonzero(real)[lengths - 1]
+        endings = [ending for *_, ending, _ in ended]
+        assert rollout.terminated[rows, n].tolist() == [ending == "terminated" for ending in endings]
+        assert (rollout.terminated | rollout.truncated)[rows, n].all()
+        everything_ended += [(row, n, *end) for row, end in zip(rows, ended, strict=True)]
+
+    everything_ended.sort(key=lambda end: end[:2])
+    assert rollout.episode_returns.tolist() == [end[2] for end in everything_ended]
+    assert rollout.episode_lengths.tolist() == [end[3] for end in everything_ended]
+    finals = [end[5] for end in everything_ended if rollout.truncated[end[:2]]]
+    np.testing.assert_array_equal(rollout.final_observations, finals)
+    assert (rollout.terminated & rollout.truncated).any()  # whose final observation has its place among them
+
+
+@pytest.mark.parametrize("length", WINDOWS)
+def test_state_is_carried_from_call_to_call(mode, length):
+    (whole,) = rollouts(mode)
+    pieces = rollouts(mode, length)
+    for name in ("observations", "actions", "rewards", "terminated", "truncated", "final_observations", "valid"):
+        together = np.concatenate([getattr(piece, name) for piece in pieces])
+        np.testing.assert_array_equal(together, getattr(whole, name)[: len(together)], strict=True)
+    for name in ("episode_returns", "episode_lengths"):
+        together = np.concatenate([getattr(piece, name) for piece in pieces])
+        np.testing.assert_array_equal(together, getattr(whole, name)[: len(together)], strict=True)
+    for piece, following in itertools.pairwise(pieces):
+        np.testing.assert_array_equal(piece.last_observations, following.observations[0], strict=True)
+        np.testing.assert_array_equal((piece.terminated | piece.truncated)[-1], following.prev_done, strict=True)
+
+
+@pytest.mark.parametrize("length", WINDOWS)
+def test_same_step_and_disabled_agree_bit_for_bit(length):
+    same_step, disabled = (rollouts(mode, length) for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED))
+    for one, other in zip(same_step, disabled, strict=True):
+        for name in vars(one).keys() - {"autoreset"}:
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
+        results = [fastgae.gae(**rollout.arguments(value_of)) for rollout in (one, other)]
+        for a, b in zip(*results, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("length", WINDOWS)
+def test_windows_anywhere(mode, length):
+    """That begin and end in an episode, with its end, or with the reset row after it."""
+    begin = np.zeros(NUM_ENVS, int)
+    for rollout in rollouts(mode, length):
+        result = fastgae.gae(**rollout.arguments(value_of), gamma=GAMMA, gae_lambda=GAE_LAMBDA)
+        for n in range(NUM_ENVS):
+            real = rollout.valid[:, n]
+            end = begin[n] + real.sum()
+            *_, advantages, _ = expected(n, end)
+            np.testing.assert_allclose(result.advantages[real, n], advantages[begin[n] :], rtol=1e-12, atol=1e-12)
+            assert (result.advantages[~real, n] == 0).all()
+            begin[n] = end
+
+
+def test_spaces_of_several_parts(mode):
+    (plain,), (parts,) = rollouts(mode), rollouts(mode, env=InParts, policy=policy_in_parts)
+    for name in ("observations", "last_observations", "final_observations"):
+        np.testing.assert_array_equal(joined(getattr(parts, name)), getattr(plain, name))
+    assert parts.observations["who"].dtype == np.int64
+    real = plain.valid
+    np.testing.assert_array_equal(parts.actions[0][real], plain.actions[real])
+    assert parts.actions[1].shape == (ROWS, NUM_ENVS, 2)
+    expected_call = plain.arguments(value_of)
+    for name, array in parts.arguments(lambda batch: value_of(joined(batch))).items():
+        np.testing.assert_array_equal(array, expected_call[name])
+
+
+def test_environments_in_processes(mode):
+    (one,), (other,) = rollouts(mode, 20)[:1], rollouts(mode, 20, vector=AsyncVectorEnv)[:1]
+    for name in vars(one).keys() - {"autoreset"}:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_memory_that_environments_use_again(env_id, mode):
+    def collected(copy):
+        keywords = {"autoreset_mode": mode, "copy": copy}
+        with contextlib.closing(gymnasium.make_vec(env_id, 2, "sync", vector_kwargs=keywords)) as envs:
+            envs.action_space.seed(0)
+            following = collect(envs, lambda observations: envs.action_space.sample(), 250, seed=0)
+            return list(itertools.islice(following, 2))
+
+    for one, other in zip(collected(True), collected(False), strict=True):
+        for name in vars(one).keys() - {"autoreset"}:
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
+
+
+def test_what_the_arguments_are(mode):
+    (rollout,) = rollouts(mode)
+    shapes = []
+
+    def critic(observations):
+        shapes.append(observations.shape)
+        return value_of(observations).astype(np.float32)[:, np.newaxis]
+
+    call = rollout.arguments(critic)
+    truncated = int(rollout.truncated.sum())
+    assert shapes[:2] == [(ROWS * NUM_ENVS, 3), (NUM_ENVS, 3)]
+    assert shapes[2:] == ([] if mode == AutoresetMode.NEXT_STEP else [(truncated, 3)])
+    assert call["rewards"].dtype == call["values"].dtype == np.float32
+    assert call["values"].shape == (ROWS, NUM_ENVS)
+    assert call["last_values"].shape == (NUM_ENVS,)
+    assert ("prev_done" in call) == (mode == AutoresetMode.NEXT_STEP)
+    assert ("final_values" in call) == (mode != AutoresetMode.NEXT_STEP)
+    assert not fastgae.diagnose(**call)
+
+
+def test_no_episode_ends(mode):
+    def critic(observations):
+        assert len(observations)
+        return value_of(observations)
+
+    with contextlib.closing(make(mode)) as envs:
+        rollout = next(collect(envs, policy, 1))
+    assert rollout.final_observations.shape == (0, 3)
+    assert rollout.episode_returns.shape == rollout.episode_lengths.shape == (0,)
+    call = rollout.arguments(critic)
+    for n in range(NUM_ENVS):
+        advantage = fastgae.gae(**call, gamma=GAMMA).advantages[0, n]
+        np.testing.assert_allclose(advantage, expected(n, 1)[2][0])
+
+
+def test_tensors(mode):
+    torch = pytest.importorskip("torch")
+
+    def tensor_policy(observations):
+        return torch.from_numpy(policy(observations))
+
+    def critic(observations):
+        return torch.from_numpy(value_of(observations)).requires_grad_()
+
+    (plain,), (tensors,) = rollouts(mode), rollouts(mode, policy=tensor_policy)
+    np.testing.assert_array_equal(tensors.actions, plain.actions, strict=True)
+    theirs = fastgae.gae(**tensors.arguments(critic)).advantages
+    assert theirs.tobytes() == fastgae.gae(**plain.arguments(value_of)).advantages.tobytes()
+
+
+def test_refusals():
+    with contextlib.closing(make(AutoresetMode.SAME_STEP)) as envs:
+        with pytest.raises(ValueError, match="num_steps must be 1 or more, got 0"):
+            collect(envs, policy, 0)
+        rollout = next(collect(envs, policy, 4))
+        with pytest.raises(ValueError, match=r"value_function must return a number for each of 12 .* \(12, 3\)"):
+            rollout.arguments(lambda observations: observations)
+        envs.metadata = {}
+        with pytest.raises(ValueError, match="autoreset_mode"):
+            collect(envs, policy, 4)
+
+    class Words(Walk):
+        observation_space = spaces.Sequence(spaces.Discrete(3))
+
+    with contextlib.closing(make(AutoresetMode.SAME_STEP, Words)) as envs, pytest.raises(ValueError, match="Sequence"):
+        collect(envs, policy, 4)

@@ -1,0 +1,133 @@
+"""The examples run: a few updates in every mode, and what they write."""
+
+import csv
+import importlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("gymnasium")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MODES = ("next_step", "same_step", "disabled")
+ENVIRONMENTS = ("CartPole-v1", "Pendulum-v1")
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """Import an example by its name."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", ["example"])
+    torch.set_num_threads(1)
+    return importlib.import_module
+
+
+def short(ppo, **changes):
+    given = {"max_episode_steps": 15, "total_steps": 256, "num_envs": 4, "num_steps": 32, "epochs": 2}
+    return replace(ppo.Settings(), **(given | changes))
+
+
+def logged(ppo, settings):
+    """All but the time, and the weights in the end."""
+    logs, agent = [], None
+    for log, agent in ppo.train(settings):  # noqa: B007
+        logs.append(log._replace(seconds=0.0))
+    return logs, {name: array.numpy().tobytes() for name, array in agent.state_dict().items()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("env_id", ENVIRONMENTS)
+def test_ppo_trains(example, env_id, mode):
+    ppo = example("ppo_cleanrl_style")
+    settings = short(ppo, env_id=env_id, autoreset=mode)
+    logs, weights = logged(ppo, settings)
+    assert 256 <= logs[-1].step < 256 + 4 * 32
+    assert logs[-1].episodes >= 4 * 3
+    assert all(np.isfinite(each).all() for each in logs if each.episodes)
+    assert 0 < logs[-1].mean_length <= 15
+    assert logged(ppo, settings) == (logs, weights)
+    assert logged(ppo, replace(settings, seed=1))[1] != weights
+
+
+@pytest.mark.parametrize("env_id", ENVIRONMENTS)
+def test_same_step_and_disabled_train_the_same(example, env_id):
+    ppo = example("ppo_cleanrl_style")
+    one, other = (logged(ppo, short(ppo, env_id=env_id, autoreset=mode)) for mode in MODES[1:])
+    assert one == other
+
+
+def test_reset_rows_are_not_trained_on(example, monkeypatch):
+    ppo = example("ppo_cleanrl_style")
+    collect, poisoned = ppo.collect, []
+
+    def without_their_actions(*arguments, **keywords):
+        for rollout in collect(*arguments, **keywords):
+            rollout.actions[~rollout.valid] = np.nan
+            poisoned.append(np.isnan(rollout.actions).sum())
+            yield rollout
+
+    monkeypatch.setattr(ppo, "collect", without_their_actions)
+    logs = [log for log, _ in ppo.train(short(ppo, env_id="Pendulum-v1", autoreset="next_step"))]
+    assert min(poisoned) > 0
+    assert np.isfinite([log.policy_loss for log in logs]).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("truncation", ["right", "as-termination"])
+def test_what_truncation_does(example, monkeypatch, mode, truncation):
+    ppo = example("ppo_cleanrl_style")
+    calls = []
+    gae = ppo.fastgae.gae
+    monkeypatch.setattr(ppo.fastgae, "gae", lambda **call: calls.append(call) or gae(**call))
+    next(ppo.train(short(ppo, env_id="Pendulum-v1", autoreset=mode, truncation=truncation)))
+    (call,) = calls
+    right = truncation == "right"
+    assert ("truncated" in call) == right
+    assert call["terminated"].any() == (not right)
+    assert ("final_values" in call) == (right and mode != "next_step")
+
+
+def test_ppo_from_the_command_line(example, tmp_path, capsys):
+    ppo = example("ppo_cleanrl_style")
+    log, plot = tmp_path / "log.csv", tmp_path / "plot.svg"
+    ppo.main(f"--total-steps 600 --num-steps 32 --seed 4 --csv {log} --plot {plot}".split())
+    assert capsys.readouterr().out.startswith("CartPole-v1, seed 4: ")
+    rows = list(csv.DictReader(log.read_text().splitlines()))
+    assert tuple(rows[0]) == ppo.Log._fields
+    assert [float(row["step"]) for row in rows] == sorted(float(row["step"]) for row in rows)
+    assert "<svg" in plot.read_text()
+
+
+def test_ppo_help_is_complete(example, capsys):
+    ppo = example("ppo_cleanrl_style")
+    with pytest.raises(SystemExit):
+        ppo.parse(["--help"])
+    shown = capsys.readouterr().out
+    assert all("--" + name.replace("_", "-") in shown for name in ppo.Settings.__dataclass_fields__)
+    assert "examples:" in shown
+
+
+def test_the_drop_in_changes_nothing(example, capsys):
+    pytest.importorskip("stable_baselines3")
+    assert example("sb3_drop_in").main(["--total-steps", "2048", "--env-id", "Pendulum-v1"]) == 0
+    assert "weights: the same bits" in capsys.readouterr().out
+
+
+def test_curves(example, monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    ppo, curves = example("ppo_cleanrl_style"), example("curves")
+    tiny = {
+        name: short(ppo, env_id=each.env_id, truncation=each.truncation, total_steps=128)
+        for name, each in curves.EXPERIMENTS.items()
+    }
+    monkeypatch.setattr(curves, "POINTS", 1)
+    monkeypatch.setattr(curves, "EXPERIMENTS", tiny)
+    monkeypatch.setattr(curves, "FIGURES", tmp_path)
+    monkeypatch.setattr(curves, "DATA", tmp_path / "data" / "runs.csv")
+    curves.train_all(seeds=1)
+    curves.draw_all()
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"learning_curves.svg", "truncation.svg"}

@@ -1,4 +1,13 @@
-"""Gymnasium: rollouts of vectorised environments with all that ``fastgae.gae`` needs, in every autoreset mode."""
+"""Gymnasium: rollouts of vectorised environments with all that ``fastgae.gae`` needs, in every autoreset mode.
+
+Before: a loop around ``envs.step`` that stores observations, rewards, both flags, the final observations where the mode
+hides them, and whether the last rollout ended in an episode's end. After::
+
+    from fastgae.compat.gymnasium import collect
+
+    for rollout in collect(envs, policy, num_steps=128, seed=0):
+        advantages, returns = fastgae.gae(**rollout.arguments(critic), gamma=0.99, gae_lambda=0.95)
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -90,13 +99,7 @@ def collect(
     *,
     seed: int | None = None,
 ) -> Iterator[Rollout]:
-    r"""Rollouts of ``num_steps`` steps one after the other, without end; each goes on where the one before stopped.
-
-    ::
-
-        for rollout in collect(envs, policy, num_steps=128, seed=0):
-            advantages, returns = fastgae.gae(**rollout.arguments(critic), gamma=0.99, gae_lambda=0.95)
-            ...                                          # train on the rows where rollout.valid, and break some time
+    """Rollouts of ``num_steps`` steps one after the other, without end; each goes on where the one before stopped.
 
     Every mode is handled as Gymnasium defines it: a truncated step's final observation is the one that ``step``
     returned (NEXT_STEP, DISABLED) or ``info["final_obs"]`` (SAME_STEP); under DISABLED, ended environments are reset by
@@ -117,6 +120,7 @@ def collect(
     Yields
     ------
     Rollout
+        To train on where ``valid``.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from calls import one_thread, prepared, runs_here
 from rows import CASES, FRESH, Contender, Row, case
 
 SIZE = (1024, 4096)
-# Small objects, code that Numba looks up, stacks of threads, rows or columns of numbers, and one huge page more or less.
+# Small objects, code that Numba looks up, stacks of threads, rows or columns, and one huge page more or less.
 FIXED = 3 * 1024 * 1024
 # And then per step; what is not named here takes nothing that grows with the rollout.
 PER_STEP = {

@@ -16,7 +16,7 @@ POSITIONAL = ("rewards", "values")
 
 
 class Prepared:
-    """A row ready to be called: its arrays, and the answer of the numpy backend, whose bits all others should give."""
+    """A row ready to be called: its arrays, and the answer that every backend should give, to the bit."""
 
     def __init__(self, row: Row) -> None:
         self.row = row
@@ -25,7 +25,10 @@ class Prepared:
         advantages, returns = outputs_like(self.arguments["rewards"])
         self.outputs = [advantages] if row.outputs == ADVANTAGES else [advantages, returns]
         self.out = None if row.outputs == FRESH else (advantages, None if row.outputs == ADVANTAGES else returns)
-        self.expected = self.function(**self.arguments, backend="numpy", num_threads=1)
+
+    @functools.cached_property
+    def expected(self) -> fastgae.GAEResult:
+        return self.function(**self.arguments, backend="numpy", num_threads=1)
 
     def right(self, contender: Contender) -> bool:
         """This is also where Numba compiles."""

@@ -26,7 +26,7 @@ def check(base: str, head: str) -> list[Report]:
     with tempfile.TemporaryDirectory() as directory, built(base, head, Path(directory)) as (old, new):
         reports = [times(base, head, old, new)]
         if not instructions.why_not():
-            counts = [instructions.count({"PYTHONPATH": str(path)}) for path in (old, new)]
+            counts = [instructions.count(place) for place in (old, new)]
             title = f"instructions of {base} and {head}"
             reports.append(Report(title, instructions.HEADINGS, instructions.compared(*counts)))
     return reports

@@ -2,8 +2,8 @@
 
 A ratio is speed over speed, best sample over best sample, of calls that take turns. Disturbances only ever add time, so
 a row below its floor is measured again, and the best of all its samples counts. The floors stand far below what is
-typical (MARGIN), for CPUs differ: they notice a collapse, in the smallest calls a microsecond. What is smaller is for the
-counts of instructions and for two commits side by side.
+typical (MARGIN), for CPUs differ: they notice a collapse, in the smallest calls a microsecond. What is smaller is for
+the counts of instructions and for two commits side by side.
 """
 
 import json

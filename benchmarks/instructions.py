@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +76,8 @@ def key() -> str:
     return f"{fastgae.backends()[0].version} for {platform.machine()}, {versions}"
 
 
-def count(environment: Mapping[str, str] = {}) -> Counts:
-    """With these variables set, as PYTHONPATH to count another build."""
+def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
+    """Of the fastgae that is there."""
     counts: Counts = {}
     with tempfile.TemporaryDirectory() as directory:
         command = [
@@ -87,7 +86,7 @@ def count(environment: Mapping[str, str] = {}) -> Counts:
             *(sys.executable, str(Path(__file__).with_name("counted.py"))),
         ]
         # From elsewhere, so that what is installed or named is counted and not what lies around.
-        variables = {**SETTINGS, **environment}
+        variables = {**SETTINGS, "PYTHONPATH": str(place)}
         run = subprocess.run(command, cwd=directory, env=variables, stdout=subprocess.PIPE, text=True)
         if run.returncode:
             sys.exit("counted.py failed under valgrind")

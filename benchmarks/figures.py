@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import memory
 import peers
 import training_share
-from calls import one_thread, runs_here, thread_counts
+from calls import one_thread, prepared, runs_here, thread_counts
 from charts import overhead_chart, peers_chart, threads_chart, throughput_chart
 from report import as_document, describe_machine, track
 from rows import CASES, FRESH, Contender, Row, case
@@ -45,10 +46,22 @@ def of_rows(rows: Sequence[Row], contenders: Sequence[Contender], seconds: float
     return as_document([measure(row, contenders, seconds) for row in track(rows)], describe_machine())
 
 
+def of_memory() -> dict[str, Any]:
+    contenders = one_thread([name for name in runs_here() if name != "numpy"])
+    rows = []
+    for row in track(memory.ROWS):
+        ready, size = prepared(row), row.steps * row.envs
+        assert all(ready.right(contender) for contender in contenders)
+        found = {each.name: max(0, *(peak or 0 for peak in memory.peaks(ready, each))) / size for each in contenders}
+        rows.append({"name": row.name, "bytes_per_step": found})
+    return {"machine": describe_machine(), "rows": rows}
+
+
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput": lambda: of_rows(THROUGHPUT, one_thread(runs_here()), 0.8),
     "overhead": lambda: of_rows(OVERHEAD, one_thread(runs_here()), 0.5),
     "threads": lambda: of_rows(THREADS, thread_counts(runs_here()), 1.5),
+    "memory": of_memory,
     "peers": peers.measure,
     "training": training_share.measure,
 }

@@ -31,6 +31,16 @@ def of_peers(measured: Results) -> str:
     )
 
 
+def of_memory(measured: Results) -> str:
+    """Bytes for each step of the rollout, of what Python and NumPy allocate or the process grows by, the larger."""
+    names = list(measured["rows"][0]["bytes_per_step"])
+    lines = [f"| T×N | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    for row in measured["rows"]:
+        cells = [f"{row['bytes_per_step'][name]:.1f}" for name in names]
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return _with_machine(lines, measured)
+
+
 def of_training(measured: Results) -> str:
     return _with_machine([training_share.table(measured)], measured)
 
@@ -60,6 +70,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Results], str]]] = {  # the sectio
     "throughput": ("throughput", of_backends),
     "overhead": ("overhead", of_backends),
     "threads": ("threads", of_backends),
+    "memory": ("memory", of_memory),
     "peers": ("peers", of_peers),
     "training": ("training", of_training),
     "speed-in-short": (None, in_short),

@@ -30,7 +30,7 @@ def test_a_row_below_its_floor_is_measured_again_and_its_best_sample_counts(monk
     from calls import one_thread
     from timing import Measured, Result
 
-    row, times = floors.ROWS[0], [4.0, 3.0, 1.0, 2.0, 3.0, 4.0]
+    row, times = floors.SHORT[0], [4.0, 3.0, 1.0, 2.0, 3.0, 4.0]
 
     def once(row, others=()):
         return Measured(row, 0, 0, [Result(one_thread(["cpp"])[0], True, [(1.0, times.pop(0))])])

@@ -144,6 +144,10 @@ def summary(measured: Sequence[Measured]) -> list[str]:
 
 
 def as_json(measured: Sequence[Measured], machine: Mapping[str, Any]) -> str:
+    return json.dumps(as_document(measured, machine), indent=2)
+
+
+def as_document(measured: Sequence[Measured], machine: Mapping[str, Any]) -> dict[str, Any]:
     def outcome(entry: Measured, result: Result) -> dict[str, Any]:
         name, backend, num_threads, goal = result.contender
         named = {"name": name, "backend": backend, "num_threads": num_threads, "right": result.right}
@@ -159,7 +163,7 @@ def as_json(measured: Sequence[Measured], machine: Mapping[str, Any]) -> str:
             "met": entry.met(result),
         }
 
-    document = {
+    return {
         "machine": machine,
         "judged_by": "best sample over best sample",
         "rows": [
@@ -171,7 +175,6 @@ def as_json(measured: Sequence[Measured], machine: Mapping[str, Any]) -> str:
             for entry in measured
         ],
     }
-    return json.dumps(document, indent=2)
 
 
 def describe_machine() -> dict[str, Any]:

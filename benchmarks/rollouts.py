@@ -64,7 +64,8 @@ def make_rollout(
     if "ratios" in extras:
         arguments["ratios"] = np.exp(numbers(shape))
     if "gamma" in extras:
-        arguments["gamma"] = rng.random((1, steps) if env_major else (steps, 1), np.float32)
+        each_step = (steps,) if envs == 1 else (1, steps) if env_major else (steps, 1)
+        arguments["gamma"] = rng.random(each_step, np.float32)
     return arguments
 
 

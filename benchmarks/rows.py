@@ -7,6 +7,17 @@ from typing import Any, NamedTuple
 from rollouts import make_rollout
 
 BOTH, ADVANTAGES, FRESH = "both outputs", "advantages only", "fresh outputs"
+# What a row is beyond the plain case: one flag, last_values, scalars.
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "next_values": {"bootstrap": "next_values"},
+    "final_values": {"bootstrap": "final_values"},
+    "mask": {"extras": ("mask",)},
+    "gamma per step": {"extras": ("gamma",)},
+    "V-trace": {"extras": ("ratios",), "function": "vtrace"},
+    "normalize": {"options": {"normalize": "global"}},
+    "packed": {"function": "gae_packed", "bootstrap": "cu_seqlens"},
+}
 
 
 @dataclass(frozen=True)
@@ -20,7 +31,7 @@ class Row:
     numba_goal: float | None = None  # of numba, in cpp
     detail: str = ""
     function: str = "gae"  # of fastgae
-    options: Mapping[str, Any] = field(default_factory=dict)  # its arguments that are no arrays
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)  # its arguments that are no arrays
     env_major: bool = False
     outputs: str = BOTH
     bootstrap: str = "last_values"
@@ -53,6 +64,13 @@ class Row:
             extras=self.extras,
         )
         return {**rollout, **self.options}
+
+
+def case(name: str, steps: int, envs: int, **settings: Any) -> Row:
+    """A row of that case; packed sequences hold as many steps end to end. Its name says all that is not usual."""
+    size = (steps * envs, 1) if name == "packed" else (steps, envs)
+    unusual = ("env-major" if settings.get("env_major") else "", settings.get("dtype", ""), settings.get("outputs", ""))
+    return Row(name, *size, detail=" ".join(filter(None, unusual)), **CASES[name], **settings)
 
 
 def rows() -> list[Row]:
@@ -96,8 +114,8 @@ def rows() -> list[Row]:
             Row("other input", *size, detail=detail, quick=size != first, **options)
             for size in (cache[0], first)
             for detail, options in (
-                ("next_values, two flags", {"bootstrap": "next_values"}),
-                ("final_values, two flags", {"bootstrap": "final_values"}),
+                ("next_values, two flags", CASES["next_values"]),
+                ("final_values, two flags", CASES["final_values"]),
                 ("float64", {"dtype": "float64"}),
                 ("env-major, both outputs", {"env_major": True}),
             )
@@ -110,15 +128,10 @@ def rows() -> list[Row]:
                 goal=round(2 * plain * moved / 17, 2),
                 detail=detail,
                 quick=size != first,
-                **options,
+                **CASES[detail],
             )
             for group, size, plain in (("in cache", cache[0], 1.5), ("from memory", first, 1.15))
-            for detail, moved, options in (
-                ("mask", 18, {"extras": ("mask",)}),
-                ("gamma per step", 17, {"extras": ("gamma",)}),
-                ("V-trace", 21, {"extras": ("ratios",), "function": "vtrace"}),
-                ("normalize", 33, {"options": {"normalize": "global"}}),
-            )
+            for detail, moved in (("mask", 18), ("gamma per step", 17), ("V-trace", 21), ("normalize", 33))
         ),
         *(
             Row(
@@ -127,9 +140,8 @@ def rows() -> list[Row]:
                 1,
                 goal=5,
                 detail="of 256 steps",
-                function="gae_packed",
-                bootstrap="cu_seqlens",
                 quick=steps < 100_000,
+                **CASES["packed"],
             )
             for steps in (65536, 1048576)
         ),

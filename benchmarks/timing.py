@@ -2,20 +2,18 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from timeit import Timer
-from typing import Any
 
 import numpy as np
 
-import fastgae
-from rollouts import Array, outputs_like, same_bits
-from rows import ADVANTAGES, FRESH, Contender, Row
+from calls import Prepared
+from rollouts import Array
+from rows import Contender, Row
 
 SAMPLE_SECONDS = 0.002
 NUMPY_SHARE = 0.2  # of the seconds of the others: the reference has no goal
-POSITIONAL = ("rewards", "values")
 
 
 @dataclass
@@ -86,47 +84,18 @@ class Measured:
 
 
 def measure(row: Row, contenders: Sequence[Contender], seconds: float) -> Measured:
-    function, arguments = getattr(fastgae, row.function), row.arguments()
-    rewards = arguments["rewards"]
-    advantages, returns = outputs_like(rewards)
-    out = None if row.outputs == FRESH else (advantages, None if row.outputs == ADVANTAGES else returns)
-    results = check(function, contenders, arguments, out)
+    prepared = Prepared(row)
+    results = [Result(contender, prepared.right(contender)) for contender in contenders]
+    right = [(result, prepared.timer(result.contender)) for result in results if result.right]
+    rewards = prepared.arguments["rewards"]
+    take_turns(np_add(rewards), right, seconds)
+    return Measured(row, 3 * rewards.nbytes, prepared.bytes_moved(), results)
 
-    # Arrays of its own, so that neither finds in the cache what the other has left there.
+
+def np_add(rewards: Array) -> Timer:
+    """On arrays of its own, so that neither finds in the cache what the other has left there."""
     a, b, c = (rewards.copy() for _ in range(3))
-    add = Timer("add(a, b, out=c)", globals={"add": np.add, "a": a, "b": b, "c": c})
-    names = {**arguments, "out": out} if out else arguments
-    passed = ", ".join(name if name in POSITIONAL else f"{name}={name}" for name in names)
-
-    def call(contender: Contender) -> Timer:
-        settings = f"num_threads={contender.num_threads}, backend={contender.backend!r}"
-        return Timer(f"function({passed}, {settings})", globals={"function": function, **names})
-
-    take_turns(add, [(result, call(result.contender)) for result in results if result.right], seconds)
-    read = sum(array.nbytes for array in arguments.values() if isinstance(array, np.ndarray))
-    written = sum(array.nbytes for array in out or (advantages, returns) if array is not None)
-    return Measured(row, 3 * rewards.nbytes, read + written, results)
-
-
-def check(
-    function: Callable[..., fastgae.GAEResult],
-    contenders: Sequence[Contender],
-    arguments: Mapping[str, Any],
-    out: tuple[Array, Array | None] | None,
-) -> list[Result]:
-    """Whether each gives the bits of the numpy backend; this is also where Numba compiles."""
-    expected = function(**arguments, backend="numpy", num_threads=1)
-
-    def right(contender: Contender) -> bool:
-        if contender.backend == "numpy":
-            return True  # and too slow on long rollouts to compute them once more
-        for array in out or ():
-            if array is not None:
-                array.fill(np.nan)
-        answer = function(**arguments, out=out, num_threads=contender.num_threads, backend=contender.backend)
-        return same_bits(answer, expected)
-
-    return [Result(contender, right(contender)) for contender in contenders]
+    return Timer("add(a, b, out=c)", globals={"add": np.add, "a": a, "b": b, "c": c})
 
 
 def take_turns(add: Timer, calls: Sequence[tuple[Result, Timer]], seconds: float) -> None:

@@ -173,7 +173,7 @@ def test_fastgae_cpu_asks_for_cpp(python, block, cause, code):
 
 @pytest.mark.parametrize("target", CPP_TARGETS)
 def test_the_compiled_module_is_given_the_target(python, target):
-    """Below the backend module the name reaches the compiled table by both ways, and an unknown one is refused."""
+    """Below the backend module the name reaches the compiled table by all ways, and an unknown one is refused."""
     code = f"""
 import fastgae._backends.cpp as cpp
 
@@ -192,13 +192,17 @@ def watching(function):
 class Core:
     targets, gae = core.targets, staticmethod(watching(core.gae))
 
-cpp._core, cpp.gae_plain = Core, watching(core.gae_plain)
-call(backend="cpp:{target}")
-cpp.gae_plain = lambda *arguments: None
-call(backend="cpp:{target}")
+declined = lambda *arguments: None
+cpp._core = Core
+for cpp.gae_plain, cpp.gae_optional in (
+    (watching(core.gae_plain), declined),
+    (declined, watching(core.gae_optional)),
+    (declined, declined),
+):
+    call(backend="cpp:{target}")
 print(json.dumps(seen))
 """
-    assert json.loads(python(CALL + code)) == [target, True] * 2
+    assert json.loads(python(CALL + code)) == [target, True] * 3
 
 
 @pytest.mark.parametrize("name", ["cuda", "CPP", "cpp:", "cpp:avx9", "numba:avx2", " numpy"])

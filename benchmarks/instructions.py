@@ -1,0 +1,134 @@
+"""The second check of the gate: instructions per call as cachegrind counts them, which no noise can change.
+
+counted.py runs every row in two processes that differ only in the number of calls; the difference of their counts
+belongs to the calls. It is the same in every run, and to one per cent wherever the package lies, but not for every
+compiler, Python, NumPy and C library: each of these has its own accepted counts. Valgrind has no AVX-512: it counts the
+AVX2 kernels where there would be those.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastgae
+from verdicts import RED, Line, Report
+
+FILE = Path(__file__).with_name("instructions.json")
+ALLOWED = 1.02
+HEADINGS = ("row", "target", "before", "now", "change")
+Counts = dict[str, dict[str, int]]  # of each target and row
+SETTINGS = {
+    "PATH": os.defpath,
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # What a call frees is there for the next, or a count would depend on what else lies in the heap.
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_max=1048576",
+}
+
+
+def check() -> Report:
+    if why := why_not():
+        return Report("instructions", HEADINGS, [], [f"Not counted: {why}."])
+    counts, accepted = count(), read().get(key())
+    notes = [f"For {key()}."]
+    if accepted is None:
+        notes += ["There are no accepted counts for this: `python benchmarks/gate.py instructions --accept`."]
+    return Report("instructions", HEADINGS, [*dispatch(counts), *compared(accepted or {}, counts)], notes)
+
+
+def accept() -> str:
+    """Writes what is counted now; returns what it was before and is now, where that differs."""
+    if why := why_not():
+        sys.exit(f"nothing to accept: {why}")
+    before, counts = read(), count()
+    lines = [
+        "  ".join(line.cells) for line in compared(before.get(key(), {}), counts) if line.cells[2] != line.cells[3]
+    ]
+    everything = {**before, key(): counts}
+    FILE.write_text(json.dumps(everything, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    return "\n".join([key(), *(lines or ["every count as before"])])
+
+
+def read() -> dict[str, Counts]:
+    return dict(json.loads(FILE.read_text(encoding="utf-8"))) if FILE.exists() else {}
+
+
+def why_not() -> str | None:
+    missing = [name for name in ("valgrind", "setarch") if not shutil.which(name)]
+    if missing:
+        return f"{' and '.join(missing)} not installed (Debian and Ubuntu: apt-get install valgrind)"
+    return None if fastgae.backends()[0].available else "the compiled backend cannot run here"
+
+
+def key() -> str:
+    """Everything that a count depends on beside the code of this repository."""
+    library = "".join(platform.libc_ver())
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, {library}"
+    return f"{fastgae.backends()[0].version} for {platform.machine()}, {versions}"
+
+
+def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
+    """Of the fastgae that is there."""
+    counts: Counts = {}
+    with tempfile.TemporaryDirectory() as directory:
+        command = [
+            *("setarch", "-R", "valgrind", "--tool=cachegrind", "--cache-sim=no"),
+            *(f"--cachegrind-out-file={directory}/%p", f"--log-file={directory}/log"),
+            *(sys.executable, str(Path(__file__).with_name("counted.py"))),
+        ]
+        # From elsewhere, so that what is installed or named is counted and not what lies around.
+        variables = {**SETTINGS, "PYTHONPATH": str(place)}
+        run = subprocess.run(command, cwd=directory, env=variables, stdout=subprocess.PIPE, text=True)
+        if run.returncode:
+            sys.exit("counted.py failed under valgrind")
+        for entry in map(json.loads, run.stdout.splitlines()):
+            totals = [[total(Path(directory, str(process))) for process in pair] for pair in entry["processes"]]
+            least = min(many - few for few, many in totals)
+            counts.setdefault(entry["target"], {})[entry["row"]] = round(least / entry["calls"])
+    return counts
+
+
+def clean() -> dict[str, str]:
+    """The environment without what would choose another backend or number of threads."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("FASTGAE_", "OMP_"))}
+
+
+def total(file: Path) -> int:
+    """The last line is "summary:" and the instructions of the whole process."""
+    return int(file.read_text(errors="replace").splitlines()[-1].split()[1])
+
+
+def compared(before: Counts, now: Counts) -> list[Line]:
+    return [
+        compare(row, target, before.get(target, {}).get(row), counted)
+        for target, rows in now.items()
+        for row, counted in rows.items()
+    ]
+
+
+def compare(row: str, target: str, before: int | None, now: int) -> Line:
+    if before is None:
+        return Line((row, target, "none", f"{now:,}", ""))
+    change = now / before
+    verdict = RED if change > ALLOWED else "fewer: accept them" if change < 1 / ALLOWED else ""
+    return Line((row, target, f"{before:,}", f"{now:,}", f"{change - 1:+.2%}"), verdict)
+
+
+def dispatch(counts: Counts) -> list[Line]:
+    """What a call takes by itself is what it takes with the best target: this needs no accepted counts."""
+    best = next((target for target in counts if target.startswith("cpp:")), None)
+    chosen: dict[str, Any] = counts.get("cpp", {})
+    return [
+        compare(row, f"cpp against {best}", counts[best][row], counted)
+        for row, counted in chosen.items()
+        if best is not None
+    ]

@@ -1,0 +1,91 @@
+"""The tables of the documentation, written between markers: <!-- begin NAME --> and <!-- end NAME -->."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import peers
+import training_share
+from charts import label_of, machine_line
+from report import duration
+
+Results = Mapping[str, Any]
+MARKED = re.compile(r"(<!-- begin ([\w-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+
+
+def of_backends(measured: Results) -> str:
+    """The best time of every contender, and in parentheses how many np.add that is."""
+    rows = measured["rows"]
+    names = [result["name"] for result in rows[0]["results"]]
+    lines = [f"| T×N | np.add | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
+    for row in rows:
+        cells = [label_of(row), duration(row["add"]["best_seconds"])]
+        cells += [f"{duration(each['best_seconds'])} ({each['ratio_to_add_best']:,.3g})" for each in row["results"]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return _with_machine(lines, measured)
+
+
+def of_peers(measured: Results) -> str:
+    return _with_machine(
+        [peers.table(measured), "", *(f"Not run: {each}." for each in peers.missing(measured))], measured
+    )
+
+
+def of_memory(measured: Results) -> str:
+    """Bytes for each step of the rollout, of what Python and NumPy allocate or the process grows by, the larger."""
+    names = list(measured["rows"][0]["bytes_per_step"])
+    lines = [f"| T×N | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    for row in measured["rows"]:
+        cells = [f"{row['bytes_per_step'][name]:.1f}" for name in names]
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return _with_machine(lines, measured)
+
+
+def of_training(measured: Results) -> str:
+    return _with_machine([training_share.table(measured)], measured)
+
+
+def in_short(measured: Results) -> str:
+    """One sentence for the README."""
+    rows = {(row["steps"], row["envs"]): row["results"] for row in measured["peers"]["rows"]}
+    small, large = rows[128, 8], rows[2048, 64]
+
+    def times(results: Results, name: str) -> str:
+        return f"{results[name]['best_seconds'] / results['fastgae, cpp']['best_seconds']:,.2g}"
+
+    shares = [
+        row["their_seconds"] / (row["their_seconds"] + row["rest_seconds"]) for row in measured["training"]["rows"]
+    ]
+    return (
+        f"On one CPU, a call on 128×8 steps takes {duration(small['fastgae, cpp']['best_seconds'])} and one on 2048×64 "
+        f"{duration(large['fastgae, cpp']['best_seconds'])}; a tuned Numba loop written by hand takes "
+        f"{times(small, 'hand-written Numba loop')} and {times(large, 'hand-written Numba loop')} times as long, a "
+        f"compiled JAX scan {times(small, 'JAX, lax.scan')} and {times(large, 'JAX, lax.scan')} times.\n"
+        f"In a whole PPO run of Stable-Baselines3, GAE is {min(shares):.2%} to {max(shares):.2%} of the time even with "
+        "its own loop."
+    )
+
+
+TABLES: dict[str, tuple[str | None, Callable[[Results], str]]] = {  # the section of the results that each shows
+    "throughput": ("throughput", of_backends),
+    "overhead": ("overhead", of_backends),
+    "threads": ("threads", of_backends),
+    "memory": ("memory", of_memory),
+    "peers": ("peers", of_peers),
+    "training": ("training", of_training),
+    "speed-in-short": (None, in_short),
+}
+
+
+def render(name: str, results: Results) -> str:
+    section, table = TABLES[name]
+    return table(results[section] if section else results)
+
+
+def filled(text: str, results: Results) -> str:
+    """A page with what is between its markers written anew."""
+    return MARKED.sub(lambda found: f"{found[1]}{render(found[2], results)}\n{found[3]}", text)
+
+
+def _with_machine(lines: list[str], measured: Results) -> str:
+    return "\n".join([*lines, "", f"<sub>{machine_line(measured['machine'])}</sub>"])

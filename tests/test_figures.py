@@ -1,0 +1,77 @@
+"""Every chart and table about speed in README.md and docs/ is what one command makes of what it measured."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DRAWN = ROOT / "docs" / "figures"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARKER = re.compile(r"<!-- (begin|end) ([\w-]+) -->")
+
+
+@pytest.fixture(scope="module")
+def figures():
+    """benchmarks/figures.py, which imports its neighbours by name."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import figures
+        import tables
+
+        yield figures, tables
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+
+
+@pytest.fixture(scope="module")
+def results():
+    return json.loads((DRAWN / "results.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tables_are_those_of_the_results(page, figures, results):
+    text = page.read_text(encoding="utf-8")
+    assert figures[1].filled(text, results) == text, "run: python benchmarks/figures.py --redraw"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_markers_come_in_pairs_and_have_a_source(page, figures, results):
+    markers = MARKER.findall(page.read_text(encoding="utf-8"))
+    assert [(first, second) for (first, _), (second, _) in zip(markers[::2], markers[1::2], strict=True)] == [
+        ("begin", "end")
+    ] * (len(markers) // 2)
+    for (_, begun), (_, ended) in zip(markers[::2], markers[1::2], strict=True):
+        assert begun == ended
+        assert begun in figures[1].TABLES
+
+
+def test_charts_are_drawn_from_the_results(figures, results):
+    from charts import digest
+
+    drawn = {path.stem for path in DRAWN.glob("*.svg")}
+    assert drawn == set(figures[0].CHARTS)
+    for name in drawn:
+        text = (DRAWN / f"{name}.svg").read_text(encoding="utf-8")
+        assert digest(results[name]) in text, f"{name}.svg is of other numbers"
+
+
+def test_every_picture_of_a_page_is_there_and_made_by_the_command(figures):
+    shown = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        if "://" not in target
+    }
+    assert shown
+    assert {path for path in shown if path.parent == DRAWN} == {DRAWN / f"{name}.svg" for name in figures[0].CHARTS}
+    assert all(path.is_file() for path in shown)
+
+
+def test_the_same_results_draw_the_same_bytes(figures, results):
+    pytest.importorskip("matplotlib")
+    for name, draw in figures[0].CHARTS.items():
+        first = draw(results[name])
+        assert draw(results[name]) == first

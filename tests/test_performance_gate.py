@@ -1,0 +1,110 @@
+"""What the performance gate calls red, on numbers that are given: it is never timed here."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastgae
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def neighbours():
+    """The modules of benchmarks/ import each other by name."""
+    sys.path.insert(0, str(BENCHMARKS))
+    yield
+    sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.mark.parametrize(("ratio", "floor", "red"), [(0.9, 1.0, True), (1.0, 1.0, False), (0.1, None, False)])
+def test_a_ratio_below_its_floor_is_red(ratio, floor, red):
+    import floors
+
+    assert floors.line("row", "cpp over numpy", ratio, floor).red == red
+
+
+def test_a_row_below_its_floor_is_measured_again_and_its_best_sample_counts(monkeypatch):
+    import floors
+    from calls import one_thread
+    from timing import Measured, Result
+
+    row, times = floors.SHORT[0], [4.0, 3.0, 1.0, 2.0, 3.0, 4.0]
+
+    def once(row, others=()):
+        return Measured(row, 0, 0, [Result(one_thread(["cpp"])[0], True, [(1.0, times.pop(0))])])
+
+    monkeypatch.setattr(floors, "measured_once", once)
+    monkeypatch.setattr(floors, "ratios", lambda measured: {"cpp": 1 / min(measured.results[0].seconds)})
+    assert floors.best_ratios(row, {"cpp": 0.9}) == {"cpp": 1.0}
+    assert not times
+    times += [2.0]
+    assert floors.best_ratios(row, {"cpp": 0.3}) == {"cpp": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("flags", "best"),
+    [
+        ("fpu sse2 avx2 avx512f avx512bw avx512vl avx512dq", "avx512"),
+        ("fpu sse2 avx2 avx512f", "avx2"),
+        ("fpu sse2", "baseline"),
+    ],
+)
+def test_a_target_that_is_not_the_best_of_the_cpu_is_red(monkeypatch, flags, best):
+    import floors
+
+    monkeypatch.setattr(floors.Path, "read_text", lambda path, **_: f"model name : x\nflags : {flags}\n")
+    assert floors.target_of_cpu() == best
+    for target in ("avx512", "avx2", "baseline"):
+        info = fastgae.BackendInfo("cpp", True, "gcc", (target,), None)
+        monkeypatch.setattr(fastgae, "backends", lambda info=info: (info,))
+        assert floors.best_target().red == (target != best)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "verdict"),
+    [(1000, 1020, ""), (1000, 1021, "RED"), (1000, 900, "fewer: accept them"), (None, 5, "")],
+)
+def test_two_per_cent_more_instructions_are_red(before, now, verdict):
+    import instructions
+
+    assert instructions.compare("row", "cpp:avx2", before, now).verdict == verdict
+
+
+def test_calls_that_choose_another_target_than_the_best_are_red_without_accepted_counts():
+    import instructions
+
+    counts = {"cpp": {"row": 828}, "cpp:avx2": {"row": 286}, "cpp:baseline": {"row": 828}}
+    assert [line.red for line in instructions.dispatch(counts)] == [True]
+    assert [line.red for line in instructions.dispatch({**counts, "cpp": {"row": 286}})] == [False]
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "verdict"),
+    [
+        ([1.0, 1.2], [1.1, 2.0], ""),  # they overlap
+        ([1.0, 1.2], [1.25, 2.0], ""),  # too little between them
+        ([1.0, 1.2], [1.3, 2.0], "RED"),
+        ([1.3, 2.0], [1.0, 1.2], "faster"),
+        ([], [1.0], "only one of them has it"),
+    ],
+)
+def test_ranges_that_do_not_overlap_are_red(base, head, verdict):
+    import ab
+
+    assert ab.line("row", base, head).verdict == verdict
+
+
+def test_red_rows_stand_in_sight_and_give_exit_status_1(monkeypatch, capsys, tmp_path):
+    import gate
+    from verdicts import RED, Line, Report
+
+    reports = [Report("floors", ("row", "floor"), [Line(("good", "1")), Line(("bad", "2"), RED)])]
+    monkeypatch.setattr(gate, "reports", lambda args: reports)
+    tables = tmp_path / "tables.md"
+    assert gate.main(["floors", "--markdown", str(tables)]) == 1
+    assert "1 of 2 RED" in capsys.readouterr().out
+    assert "| bad | 2 | RED |" in tables.read_text(encoding="utf-8").partition("<details>")[0]
+    reports[0] = Report("floors", ("row", "floor"), [Line(("good", "1"))])
+    assert gate.main([]) == 0

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import hooks
 import memory
 import peers
 import training_share
@@ -64,6 +65,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "memory": of_memory,
     "peers": peers.measure,
     "training": training_share.measure,
+    "hooks": hooks.measured_apart,
 }
 CHARTS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {  # docs/figures/NAME.svg, of the section of that name
     "throughput": throughput_chart,

@@ -9,17 +9,19 @@ installed are named and left out.
 import argparse
 import importlib
 import json
+import os
+import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from timeit import Timer
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from report import describe_machine
+from report import describe_machine, duration
 from timing import calls_per_sample, sample
 
 PEERS = Path(__file__).parents[1] / "tests" / "peers"
@@ -65,6 +67,28 @@ def in_turn(hooked: Hooked, seconds: float) -> tuple[float, float]:
     return min(one), min(other)
 
 
+def measured_apart() -> dict[str, Any]:
+    """In a process of its own, so that every library has one thread. ImportError where one is missing."""
+    command = [sys.executable, __file__, "--json"]
+    run = subprocess.run(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(run.stdout)
+    if missing := found.pop("missing"):
+        raise ImportError(f"without {', '.join(missing)} the table would not be whole")
+    return found
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """In Markdown, the largest gain first."""
+    rows = [
+        f"| {row['library']}: {row['call']} | {duration(row['before_seconds'])} | {duration(row['after_seconds'])} | "
+        f"{row['times_faster']:.2g} |"
+        for row in sorted(found["rows"], key=lambda row: -row["times_faster"])
+    ]
+    return "\n".join(["| the library's call | before | after | times faster |", "|---|---:|---:|---:|", *rows])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this one; may be repeated")
@@ -74,16 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     warnings.simplefilter("ignore")  # what a library warns of is not ours to mend
     measured: list[Measured] = []
+    absent: list[str] = []
     for library in args.library or LIBRARIES:
         try:
             measured += measure(library, args.seconds)
         except ImportError as missing:
+            absent.append(library)
             print(f"{library} is not installed: {missing}", file=sys.stderr)
 
     machine = describe_machine()
     if args.json:
         lines: list[dict[str, Any]] = [{**each._asdict(), "times_faster": each.times_faster} for each in measured]
-        print(json.dumps({"machine": machine, "hooks": lines}, indent=2))
+        print(json.dumps({"machine": machine, "rows": lines, "missing": absent}, indent=2))
     else:
         print(", ".join(f"{name} {value}" for name, value in machine.items()))
         print(f"{'before':>10} {'after':>10} {'faster':>8}  call")

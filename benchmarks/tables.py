@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import hooks
 import peers
 import training_share
 from charts import label_of, machine_line
@@ -45,6 +46,10 @@ def of_training(measured: Results) -> str:
     return _with_machine([training_share.table(measured)], measured)
 
 
+def of_hooks(measured: Results) -> str:
+    return _with_machine([hooks.table(measured)], measured)
+
+
 def in_short(measured: Results) -> str:
     """One sentence for the README."""
     rows = {(row["steps"], row["envs"]): row["results"] for row in measured["peers"]["rows"]}
@@ -73,6 +78,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Results], str]]] = {  # the sectio
     "memory": ("memory", of_memory),
     "peers": ("peers", of_peers),
     "training": ("training", of_training),
+    "hooks": ("hooks", of_hooks),
     "speed-in-short": (None, in_short),
 }
 

@@ -1,4 +1,4 @@
-"""The pictures of docs/figures and the numbers behind them: PPO of ppo_cleanrl_style.py over seeds.
+"""The pictures of docs/curves and the numbers behind them: PPO of ppo_cleanrl_style.py over seeds.
 
 Every run is evaluated as it goes on: ten fresh episodes of the environment with its own time limit.
 """
@@ -22,8 +22,8 @@ from matplotlib.ticker import EngFormatter
 from fastgae.compat.gymnasium import collect
 from ppo_cleanrl_style import Agent, Settings, make_envs, train
 
-FIGURES = Path(__file__).parents[1] / "docs" / "figures"
-DATA = FIGURES / "data" / "runs.csv"
+CURVES = Path(__file__).parents[1] / "docs" / "curves"
+DATA = CURVES / "runs.csv"
 CARTPOLE = Settings()
 PENDULUM = Settings(env_id="Pendulum-v1", total_steps=200_000, num_envs=16, num_steps=128, gamma=0.9, minibatches=32)
 CUT_AT_50, CUT_AT_200 = (replace(CARTPOLE, max_episode_steps=limit, gamma=0.99) for limit in (50, 200))
@@ -157,7 +157,7 @@ def draw_all() -> None:
         ):
             figure = Figure(figsize=size, layout="constrained", facecolor="none")
             draw(figure)
-            figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
+            figure.savefig(CURVES / f"{name}.svg", metadata={"Date": None})
 
 
 def parse() -> argparse.Namespace:

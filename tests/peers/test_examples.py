@@ -126,8 +126,8 @@ def test_curves(example, monkeypatch, tmp_path):
     }
     monkeypatch.setattr(curves, "POINTS", 1)
     monkeypatch.setattr(curves, "EXPERIMENTS", tiny)
-    monkeypatch.setattr(curves, "FIGURES", tmp_path)
-    monkeypatch.setattr(curves, "DATA", tmp_path / "data" / "runs.csv")
+    monkeypatch.setattr(curves, "CURVES", tmp_path)
+    monkeypatch.setattr(curves, "DATA", tmp_path / "runs.csv")
     curves.train_all(seeds=1)
     curves.draw_all()
     assert {path.name for path in tmp_path.glob("*.svg")} == {"learning_curves.svg", "truncation.svg"}

@@ -98,7 +98,7 @@ def cells(entry: Measured) -> Iterator[tuple[tuple[str, ...], str]]:
     if entry.add_seconds:
         yield (label, "np.add", *shown(entry.add_speeds()), "", "", "", ""), "dim"
     for result in entry.results:
-        (name, *_, goal), met = result.contender, entry.met(result)
+        name, goal, met = result.contender.name, result.contender.goal, entry.met(result)
         aim = str(goal or "")
         if not result.right:
             yield (label, name, *[""] * 6, aim, "WRONG"), "bold red"
@@ -149,7 +149,7 @@ def as_json(measured: Sequence[Measured], machine: Mapping[str, Any]) -> str:
 
 def as_document(measured: Sequence[Measured], machine: Mapping[str, Any]) -> dict[str, Any]:
     def outcome(entry: Measured, result: Result) -> dict[str, Any]:
-        name, backend, num_threads, goal = result.contender
+        name, backend, num_threads, goal, *_ = result.contender
         named = {"name": name, "backend": backend, "num_threads": num_threads, "right": result.right}
         if not result.right:
             return named

@@ -27,7 +27,7 @@ class Row:
     group: str
     steps: int
     envs: int
-    goal: float | None = None  # of cpp, in np.add
+    goal: float | None = None  # of cpp, in np.add, or in cpp on the plain row
     numba_goal: float | None = None  # of numba, in cpp
     detail: str = ""
     function: str = "gae"  # of fastgae
@@ -39,6 +39,7 @@ class Row:
     dtype: str = "float32"
     ends: float = 0.01
     two_threads: bool = False
+    plain: "Row | None" = None  # timed in turn with this one, and what its goal speaks of
     quick: bool = True
 
     @property
@@ -125,12 +126,13 @@ def rows() -> list[Row]:
             Row(
                 f"options, {group}",
                 *size,
-                goal=round(2 * plain * moved / 17, 2),
+                goal=round(2 * moved / 17, 2),
+                plain=case("plain", *size),
                 detail=detail,
                 quick=size != first,
                 **CASES[detail],
             )
-            for group, size, plain in (("in cache", cache[0], 1.5), ("from memory", first, 1.15))
+            for group, size in (("in cache", cache[0]), ("from memory", first))
             for detail, moved in (("mask", 18), ("gamma per step", 17), ("V-trace", 21), ("normalize", 33))
         ),
         *(
@@ -138,7 +140,8 @@ def rows() -> list[Row]:
                 "packed sequences",
                 steps,
                 1,
-                goal=5,
+                goal=2,
+                plain=case("plain", steps, 1),
                 detail="of 256 steps",
                 quick=steps < 100_000,
                 **CASES["packed"],
@@ -172,6 +175,7 @@ class Contender(NamedTuple):
     backend: str
     num_threads: int
     goal: Goal | None
+    row: Row | None = None  # called in place of the row that it is measured with
 
 
 def contenders(row: Row, backends: Sequence[str], num_threads: int) -> list[Contender]:
@@ -186,12 +190,21 @@ def contenders(row: Row, backends: Sequence[str], num_threads: int) -> list[Cont
                 Contender(f"{name}, 2 threads", name, 2, Goal(1 / 1.6, f"{name}, 1 thread")),
             )
         ]
-    return [Contender(name, name, num_threads, goal_of(row, name, backends, num_threads)) for name in backends]
+    plain = [
+        Contender(f"{name}, plain", name, num_threads, None, row.plain)
+        for name in backends
+        if row.plain and is_cpp(name)
+    ]
+    return plain + [Contender(name, name, num_threads, goal_of(row, name, backends, num_threads)) for name in backends]
+
+
+def is_cpp(backend: str) -> bool:
+    return backend.partition(":")[0] == "cpp"
 
 
 def goal_of(row: Row, name: str, backends: Sequence[str], num_threads: int) -> Goal | None:
-    if num_threads == 1 and row.goal and name.partition(":")[0] == "cpp":
-        return Goal(row.goal, "np.add")
+    if num_threads == 1 and row.goal and is_cpp(name):
+        return Goal(row.goal, f"{name}, plain" if row.plain else "np.add")
     if num_threads == 1 and row.numba_goal and name == "numba" and "cpp" in backends:
         return Goal(row.numba_goal, "cpp")
     return None

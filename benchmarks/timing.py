@@ -84,12 +84,12 @@ class Measured:
 
 
 def measure(row: Row, contenders: Sequence[Contender], seconds: float) -> Measured:
-    prepared = Prepared(row)
-    results = [Result(contender, prepared.right(contender)) for contender in contenders]
-    right = [(result, prepared.timer(result.contender)) for result in results if result.right]
-    rewards = prepared.arguments["rewards"]
+    prepared = {called: Prepared(called) for called in {row, *(each.row for each in contenders if each.row)}}
+    results = [Result(each, prepared[each.row or row].right(each)) for each in contenders]
+    right = [(each, prepared[each.contender.row or row].timer(each.contender)) for each in results if each.right]
+    rewards = prepared[row].arguments["rewards"]
     take_turns(np_add(rewards), right, seconds)
-    return Measured(row, 3 * rewards.nbytes, prepared.bytes_moved(), results)
+    return Measured(row, 3 * rewards.nbytes, prepared[row].bytes_moved(), results)
 
 
 def np_add(rewards: Array) -> Timer:

@@ -1,4 +1,4 @@
-"""Runs under cachegrind: every row on every target in pairs of processes that differ in the number of calls.
+"""Runs under cachegrind: every row on every target in two processes of its own that differ in the number of calls.
 
 They are forked from one that has everything imported and warm, and each leaves a count under its process id. A line of
 JSON says which that is.
@@ -18,7 +18,9 @@ from fastgae._dispatch import CPU_TARGETS, resolve_backend
 from rows import FRESH, case
 
 FEW = 2
-HEAPS = 5  # that a small call is counted on: how long malloc searches depends on what else lies there
+# Sizes and numbers of blocks that fill the holes of the heap, so that what a call allocates always lies above its
+# arguments: how long malloc searches, and how soon it is seen that two arrays are apart, depends on where they lie.
+FILLING = ((1024, 4000), (4096, 2000), (16384, 500), (65536, 200))
 ROWS = [
     (case("plain", 1, 1, outputs=FRESH), 100),
     *((case(name, 128, 8, outputs=FRESH), 100) for name in ("plain", "next_values", "mask", "normalize", "V-trace")),
@@ -43,8 +45,7 @@ def main() -> None:
         call = prepared(row).call(one_thread([name])[0])
         for _ in range(2 * more):  # Python adapts its bytecode to what it has met
             call()
-        heaps = HEAPS if row.steps * row.envs < 2048 else 1
-        processes = [[forked(call, count, heap) for count in (FEW, FEW + more)] for heap in range(heaps)]
+        processes = [forked(call, count) for count in (FEW, FEW + more)]
         print(json.dumps({"row": row.name, "target": name, "processes": processes, "calls": more}), flush=True)
 
 
@@ -58,14 +59,14 @@ def cpp() -> list[str]:
     return names
 
 
-def forked(call: Callable[[], Any], count: int, heap: int) -> int:
+def forked(call: Callable[[], Any], count: int) -> int:
     process = os.fork()
     if process == 0:
         gc.disable()
-        blocks = [bytes(2000 * size) for size in range(heap * 8)]
-        del blocks[::2]
+        kept = [bytes(size) for size, number in FILLING for _ in range(number)]
         for _ in range(count):
             call()
+        del kept
         os._exit(0)
     _, status = os.waitpid(process, 0)
     if status:

@@ -75,9 +75,9 @@ def test_two_per_cent_more_instructions_are_red(before, now, verdict):
 def test_calls_that_choose_another_target_than_the_best_are_red_without_accepted_counts():
     import instructions
 
-    counts = {"cpp": {"row": 828}, "cpp:avx2": {"row": 286}, "cpp:baseline": {"row": 828}}
+    counts = {"cpp": {"row": 828_000}, "cpp:avx2": {"row": 286_000}, "cpp:baseline": {"row": 828_000}}
     assert [line.red for line in instructions.dispatch(counts)] == [True]
-    assert [line.red for line in instructions.dispatch({**counts, "cpp": {"row": 286}})] == [False]
+    assert [line.red for line in instructions.dispatch({**counts, "cpp": {"row": 286_000}})] == [False]
 
 
 @pytest.mark.parametrize(

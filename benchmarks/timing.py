@@ -12,7 +12,7 @@ from calls import Prepared
 from rollouts import Array
 from rows import Contender, Row
 
-SAMPLE_SECONDS = 0.002
+SAMPLE_SECONDS = 0.005
 NUMPY_SHARE = 0.2  # of the seconds of the others: the reference has no goal
 
 

@@ -5,7 +5,7 @@ bytes per float32 step. GAE with both outputs moves 17: it reads a reward, a val
 and a return. Absolute times change from machine to machine, their ratio to np.add much less.
 
 How it is timed: every call is the whole public call, first checked to give the bits of the numpy backend. A sample is
-a run of calls of about 2 ms, or one longer call. The backends take turns, each sample right after one of np.add, so
+a run of calls of about 5 ms, or one longer call. The backends take turns, each sample right after one of np.add, so
 that all meet the same disturbances. A goal is judged by best sample over best sample: on a shared machine disturbances
 only ever add time, so the best is what repeats. The median of the ratios of neighbouring samples is shown beside it.
 """

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <vector>
 
@@ -87,14 +86,16 @@ private:
     }
 
     bool take_coefficients(const OptionalArguments& given) {
+        if (!is_coefficient(given.gamma) || !is_coefficient(given.gae_lambda) || !is_coefficient(given.returns_lambda))
+            return false;
+        if (given.second && given.tail_normalized) return false;
         const Coefficient one;
-        const bool taken = is_coefficient(given.gamma) && is_coefficient(given.gae_lambda) && is_coefficient(given.returns_lambda) &&
-               !(given.second && given.tail_normalized) && product(given.gamma, one, this->gammas) &&
-               product(given.gamma, given.gae_lambda, this->gamma_lambdas) &&
-               (!given.second || product(given.gamma, given.returns_lambda, this->returns_gamma_lambdas)) &&
-               (!given.tail_normalized || product(given.gae_lambda, one, this->tail_lambdas));
-        if (taken && this->is_plain()) this->gamma = *this->gammas.data, this->gamma_lambda = *this->gamma_lambdas.data;
-        return taken;
+        this->gammas = product(given.gamma, one);
+        this->gamma_lambdas = product(given.gamma, given.gae_lambda);
+        if (given.second) this->returns_gamma_lambdas = product(given.gamma, given.returns_lambda);
+        if (given.tail_normalized) this->tail_lambdas = product(given.gae_lambda, one);
+        if (this->is_plain()) this->gamma = *this->gammas.data, this->gamma_lambda = *this->gamma_lambdas.data;
+        return true;
     }
 
     // Whether all numbers are in [0, 1], and as many as there are steps, envs or both.
@@ -128,7 +129,7 @@ private:
     }
 
     // Multiplied as doubles, and rounded once.
-    bool product(const Coefficient& a, const Coefficient& b, View<const Real>& view) {
+    View<const Real> product(const Coefficient& a, const Coefficient& b) {
         std::vector<Real>& numbers = coefficients_[used_++];
         const bool matrix = this->given_.rewards.rank == 2;
         const Index inner_axis = this->env_major ? this->time_axis_ : 1 - this->time_axis_;
@@ -145,8 +146,7 @@ private:
                 numbers[i * inner + k] = static_cast<Real>(x * y);
             }
         const Index along_inner = inner > 1, along_outer = outer > 1 ? inner : 0;
-        view = {numbers.data(), this->env_major ? along_inner : along_outer, this->env_major ? along_outer : along_inner};
-        return true;
+        return {numbers.data(), this->env_major ? along_inner : along_outer, this->env_major ? along_outer : along_inner};
     }
 
     bool take_last_advantages(const OptionalArguments& given) {

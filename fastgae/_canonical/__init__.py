@@ -1,12 +1,12 @@
 """The only place that looks at dtype, shape, strides and flags.
 
-The caller's arguments become Arguments, which say what is meant (meaning); matrices of one layout, and one Rollout of
-them (memory). What these are is in contract.
+The caller's arguments, each read by itself (arguments), become Arguments, which say what is meant (meaning); matrices
+of one layout, and one Rollout of them (memory). What these are is in contract.
 """
 
+from fastgae._canonical.arguments import autoreset_mode, working_dtype
 from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
 from fastgae._canonical.meaning import (
-    autoreset_mode,
     check_normalize,
     checked_advantages,
     checked_arguments,
@@ -14,7 +14,6 @@ from fastgae._canonical.meaning import (
     checked_scan,
     checked_sequences,
     checked_valid_steps,
-    working_dtype,
 )
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 

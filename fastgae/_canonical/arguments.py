@@ -1,0 +1,197 @@
+"""One argument at a time: what it says, or the error that names it."""
+
+import enum
+import functools
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from fastgae._canonical.contract import Array, Output
+from fastgae._kinds import kind_of, module_of
+
+WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+REQUIRED = ("rewards", "values", "advantages", "x", "decay")
+NEXT_STEP = "next_step"
+AUTORESET = (NEXT_STEP, "same_step", "disabled")
+LIKE_REWARDS, WITHOUT_TIME = "rewards' shape", "rewards' shape without time"
+
+
+def of_one_dtype(**given: object) -> list[Any]:
+    """The numbers of a call in the working dtype; of those that may be missing, None."""
+    arrays = [None if raw is None and name not in REQUIRED else as_numbers(name, raw) for name, raw in given.items()]
+    strong = [
+        array.dtype
+        for array, raw in zip(arrays, given.values(), strict=True)
+        if array is not None and (raw is array or not _is_weak(raw))
+    ]
+    dtype = _working_dtype(*strong)
+    return [None if array is None else _cast(array, dtype) for array in arrays]
+
+
+def working_dtype(**given: object) -> np.dtype[Any]:
+    """The dtype in which a call with these numbers is computed."""
+    dtype: np.dtype[Any] = of_one_dtype(**given)[0].dtype
+    return dtype
+
+
+def as_array(name: str, given: object) -> Array:
+    if type(given) is np.ndarray:
+        return given
+    if given is None:
+        raise TypeError(f"{name} must be an array, got None")
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
+    if kind := kind_of(given):
+        array: Array = module_of(kind).to_numpy(name, given)
+        return array
+    try:
+        return np.asarray(given)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{name} cannot be read as an array: {error}") from error
+
+
+def as_numbers(name: str, given: object) -> Array:
+    array = as_array(name, given)
+    if array.dtype in WORKING_DTYPES or array.dtype.kind in "biu" or array.dtype.newbyteorder("=") in WORKING_DTYPES:
+        return array
+    raise TypeError(f"{name} has dtype {array.dtype}; expected float32, float64 or integers: convert it first")
+
+
+def _is_weak(given: object) -> bool:
+    """A Python number promotes nothing, as in NumPy, and neither does an empty list of final values."""
+    return type(given) in (int, float) or (isinstance(given, list | tuple) and not given)
+
+
+@functools.lru_cache  # NumPy takes a microsecond to promote
+def _working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    single, double = WORKING_DTYPES
+    return single if dtypes and np.result_type(*dtypes) == single else double
+
+
+def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
+    return array if array.dtype == dtype else array.astype(dtype)
+
+
+def as_time_axis(time_axis: int, ndim: int, name: str = "rewards") -> int:
+    if ndim == 0:
+        raise ValueError(f"{name} is a scalar; expected an array with a time axis")
+    try:
+        axis = operator.index(time_axis)
+    except TypeError:
+        raise TypeError(f"time_axis must be an integer, got {time_axis!r}") from None
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"time_axis={axis} is out of range for {name} with {ndim} dimension{'s'[: ndim > 1]}")
+    return axis % ndim
+
+
+def as_flags(name: str, given: object, shape: tuple[int, ...], what: str = LIKE_REWARDS) -> Array:
+    array = as_array(name, given)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold bool, or numbers that are 0 or 1, got {array.dtype}")
+    check_shape(name, array, shape, what)
+    if array.dtype.kind == "b":
+        return array
+    ones: Array = np.equal(array, 1)
+    # NumPy counts integers fast, floats one by one.
+    if np.count_nonzero(ones) != np.count_nonzero(array.astype(bool) if array.dtype.kind == "f" else array):
+        where = tuple(int(i) for i in np.argwhere(ones != (array != 0))[0])
+        raise ValueError(f"{name} must hold 0 or 1, got {array[where]} at index {where}")
+    return ones
+
+
+def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
+    """A float, or a float64 array that broadcasts to rewards."""
+    if type(given) is not float:
+        if getattr(given, "ndim", 0) or isinstance(given, list | tuple):
+            return _unit_intervals(name, as_numbers(name, given).astype(np.float64), shape)
+        given = _number(name, given)
+    if not 0.0 <= given <= 1.0:
+        raise ValueError(f"{name} must be in [0, 1], got {given!r}")
+    return given
+
+
+def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
+    check_broadcast(name, array, shape)
+    inside = (array >= 0.0) & (array <= 1.0)
+    if not inside.all():
+        where = tuple(int(i) for i in np.argwhere(~inside)[0])
+        raise ValueError(f"{name} must be in [0, 1], got {array[where]} at index {where}")
+    return array
+
+
+def _number(name: str, given: Any) -> float:
+    if not isinstance(given, str | bytes):  # float() would read text
+        try:
+            return float(given)
+        except (TypeError, ValueError):
+            pass
+        except OverflowError:
+            return math.inf
+    raise TypeError(f"{name} must be a number in [0, 1], or an array of them, got {given!r}")
+
+
+def as_coefficient(given: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """Rounded once, from float64; a number is rounded where it is used."""
+    return np.broadcast_to(given.astype(dtype), shape) if isinstance(given, np.ndarray) else given
+
+
+def autoreset_mode(given: object) -> str | None:
+    """The name of a mode; Gymnasium's AutoresetMode members are named alike."""
+    if given is None:
+        return None
+    name = given.name if isinstance(given, enum.Enum) else given
+    mode = name.lower() if isinstance(name, str) else None
+    if mode not in AUTORESET:
+        raise ValueError(
+            f"autoreset must be one of {', '.join(map(repr, AUTORESET))}, the member of Gymnasium's AutoresetMode, or "
+            f"None, got {given!r}"
+        )
+    return mode
+
+
+def as_prev_done(given: object, mode: str | None, shape: tuple[int, ...]) -> Array | None:
+    if given is None:
+        return None
+    if mode != NEXT_STEP:
+        raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
+    return as_flags("prev_done", given, shape, WITHOUT_TIME)
+
+
+def checked_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Output:
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"out must be a pair (advantages, returns), either of them None, got {type(out).__name__}")
+    if out[0] is None and out[1] is None:
+        raise ValueError("out is (None, None): there is nothing to compute")
+    for i, array in enumerate(out):
+        if array is None:
+            continue
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            raise TypeError(f"out[{i}] must be a NumPy array, got {type(array).__name__}")
+        if array.shape != shape:
+            raise ValueError(f"out[{i}] has shape {array.shape}; expected rewards' shape, {shape}")
+        if array.dtype != dtype:
+            raise TypeError(f"out[{i}] has dtype {array.dtype}; expected the working dtype {dtype}")
+        if not array.flags.writeable:
+            raise ValueError(f"out[{i}] is read-only")
+        repeated = 0 in array.strides and [n for n, stride in zip(shape, array.strides, strict=True) if stride == 0]
+        if repeated and array.size and max(repeated) > 1:
+            raise ValueError(f"out[{i}] is a broadcast view: several of its elements share memory")
+    if out[0] is not None and out[1] is not None and np.shares_memory(out[0], out[1]):
+        raise ValueError("out[0] and out[1] share memory")
+    return out[0], out[1]
+
+
+def check_shape(name: str, array: Array | None, shape: tuple[int, ...], what: str) -> None:
+    if array is not None and array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; expected {what}, {shape}")
+
+
+def check_broadcast(name: str, array: Array, shape: tuple[int, ...]) -> None:
+    try:
+        fits = np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} has shape {array.shape}, which does not broadcast to {shape}")

@@ -17,6 +17,7 @@
 #include "optional.hpp"
 #include "parallel.hpp"
 #include "plain.hpp"
+#include "tuning.hpp"
 
 namespace py = pybind11;
 
@@ -24,11 +25,11 @@ namespace fastgae {
 namespace {
 
 #if defined(__clang__)
-constexpr const char* kCompiler = "clang " __clang_version__;
+constexpr const char* kCompiler = "clang " __clang_version__ FASTGAE_THRESHOLDS;
 #elif defined(__GNUC__)
-constexpr const char* kCompiler = "gcc " __VERSION__;
+constexpr const char* kCompiler = "gcc " __VERSION__ FASTGAE_THRESHOLDS;
 #else
-constexpr const char* kCompiler = "msvc";
+constexpr const char* kCompiler = "msvc" FASTGAE_THRESHOLDS;
 #endif
 
 py::tuple supported_targets() {

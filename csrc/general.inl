@@ -234,6 +234,7 @@ class LanesTile {
 
 public:
     static constexpr Index kSteps = kGeneralBytes / Index(sizeof(Real)) / kLanes;
+    static_assert(kSteps >= kBlockSteps && kSteps % kBlockSteps == 0, "rollouts are cut between blocks");
 
     // The steps [s, s + steps) of each lane: a multiple of a vector, and kSteps at most.
     LanesTile(const General<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Real* states,

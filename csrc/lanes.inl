@@ -10,6 +10,7 @@ struct Tile {
     using Bits = typename V::Bits;
     static constexpr Index lanes = 2 * V::width;  // two chains hide each other's latency
     static constexpr Index steps = kTileBytes / (lanes * sizeof(Real));
+    static_assert(steps >= kBlockSteps && steps % kBlockSteps == 0, "rollouts are cut between blocks");
     static constexpr Index pitch = steps + kTilePadding / sizeof(Real);
     static constexpr Index blocks = steps / V::width;
 

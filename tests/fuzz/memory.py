@@ -1,0 +1,112 @@
+"""Memory that ends, and begins, at pages that may not be touched, and arrays of any strides in it."""
+
+import ctypes
+import ctypes.util
+import mmap
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+PAGE = mmap.PAGESIZE
+POISON = 0xFF  # NaN in every type of number, and a flag that is neither 0 nor 1
+
+
+class Pages:
+    """Blocks of memory between two pages that may not be touched; given back, they are used again."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[np.ndarray]] = {}
+
+    def take(self, size: int) -> np.ndarray:
+        """Return whole pages of at least ``size`` bytes, whole pages of poison between two guards."""
+        pages = 1 << max(0, -(-max(size, 1) // PAGE) - 1).bit_length()
+        free = self._free.setdefault(pages, [])
+        block = free.pop() if free else _guarded(pages * PAGE)
+        block.fill(POISON)
+        return block
+
+    def give_back(self, block: np.ndarray) -> None:
+        self._free[len(block) // PAGE].append(block)
+
+
+def _guarded(size: int) -> np.ndarray:
+    if sys.platform == "win32":  # there the memory has no guards, and what is around an array is only looked at
+        return np.empty(size, np.uint8)
+    memory = mmap.mmap(-1, size + 2 * PAGE)
+    whole = np.frombuffer(memory, np.uint8)
+    protect = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True).mprotect
+    for guard in (0, PAGE + size):
+        if protect(ctypes.c_void_p(whole.ctypes.data + guard), ctypes.c_size_t(PAGE), 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    return whole[PAGE : PAGE + size]
+
+
+@dataclass(frozen=True)
+class Place:
+    """How the elements of an array lie in its memory."""
+
+    order: tuple[int, ...]  # the axes, outermost first
+    gaps: tuple[int, ...]  # for each axis, room for so many elements between its neighbours
+    backwards: tuple[bool, ...]  # for each axis
+    shift: int = 0  # bytes by which the array is out of alignment
+    at_end: bool = True  # its last byte is the last before the guard; otherwise, its first byte the first after one
+
+    def strides(self, shape: Sequence[int], itemsize: int) -> list[int]:
+        strides, apart = [0] * len(shape), itemsize
+        for axis in reversed(self.order):
+            apart += self.gaps[axis] * itemsize
+            strides[axis] = -apart if self.backwards[axis] else apart
+            apart *= max(shape[axis], 1)
+        return strides
+
+    def __str__(self) -> str:
+        said = [f"{name} {given}" for name, given in (("axes", self.order), ("gaps", self.gaps)) if any(given)]
+        said += [f"backwards {self.backwards}"] * any(self.backwards) + [f"shifted {self.shift}"] * bool(self.shift)
+        return ", ".join([*said, "at the end" if self.at_end else "at the beginning"])
+
+
+class Arena:
+    """The arrays of one call: made in guarded memory, looked at after it, given back."""
+
+    def __init__(self, pages: Pages):
+        self._pages = pages
+        self._blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # memory, array, bytes that are the array's
+
+    def array(self, plain: np.ndarray, place: Place) -> np.ndarray:
+        """Return an array with these elements in this place. Axes of stride 0 in ``plain`` stay broadcast."""
+        repeated = [stride == 0 and n > 1 for stride, n in zip(plain.strides, plain.shape, strict=True)]
+        shape = [1 if again else n for again, n in zip(repeated, plain.shape, strict=True)]
+        strides = place.strides(shape, plain.itemsize)
+        reach = [max(n - 1, 0) * stride if plain.size else 0 for n, stride in zip(shape, strides, strict=True)]
+        extent = sum(map(abs, reach)) + plain.itemsize if plain.size else 0
+        block = self._pages.take(extent + place.shift)
+        begin = len(block) - extent - place.shift if place.at_end else place.shift
+        first = begin - sum(step for step in reach if step < 0)
+        view: np.ndarray = np.ndarray(shape, plain.dtype, block, first, strides)
+        view[...] = plain[tuple(slice(0, 1) if again else slice(None) for again in repeated)]
+        spread = [0 if again else stride for again, stride in zip(repeated, strides, strict=True)]
+        array: np.ndarray = np.ndarray(plain.shape, plain.dtype, block, first, spread)
+        self._blocks.append((block, array, block.copy()))
+        return array
+
+    def changed(self, written: Sequence[Any] = ()) -> str | None:
+        """Say what was changed besides the elements of ``written``, which must be arrays of this arena."""
+        for block, array, before in self._blocks:
+            if any(array is output for output in written):
+                now = block.copy()
+                offset = array.__array_interface__["data"][0] - block.__array_interface__["data"][0]
+                raw: Any = np.ndarray(array.shape, f"V{array.itemsize}", now, offset, array.strides)
+                raw[...] = np.ndarray(array.shape, f"V{array.itemsize}", before, offset, array.strides)
+                if not np.array_equal(now, before):
+                    return "bytes between the elements of out were written"
+            elif not np.array_equal(block, before):
+                return "an array that is no output was written to"
+        return None
+
+    def close(self) -> None:
+        for block, _, _ in self._blocks:
+            self._pages.give_back(block)
+        self._blocks.clear()

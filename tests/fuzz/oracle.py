@@ -1,0 +1,333 @@
+"""The answers from the equations alone, one step of one environment after the other.
+
+Every operation is one of NumPy's scalars of the working dtype, which rounds it: the answers are exact, bit for bit.
+Skipped steps are cut out of the arrays and put back, as the definition of ``mask`` says. Shares no code with fastgae.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .calls import Call
+
+MOST_STEPS = 3000  # a scalar step takes a microsecond or two
+
+
+@dataclass
+class Env:
+    """The steps of one environment that exist."""
+
+    rewards: list[Any]
+    values: list[Any]
+    next_values: list[Any]
+    terminated: list[bool]
+    truncated: list[bool]
+    real: list[bool]  # False: a reset row
+    gamma: list[float]
+    last_advantage: Any
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def answers(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    """Yield (output, index, expected numbers): of some environments, all their steps."""
+    with np.errstate(all="ignore"):
+        yield from ANSWERS[call.function](call)
+
+
+def _columns(call: Call, reserve: int = 1) -> Iterator[tuple[Any, ...]]:
+    """Yield the index of every environment, or of as many as there is time for, spread over all of them."""
+    shape, axis = call.first.plain.shape, call.time_axis
+    others = shape[:axis] + shape[axis + 1 :]
+    count = int(np.prod(others))
+    take = min(count, max(2, MOST_STEPS // max(1, shape[axis] * reserve)))
+    for number in sorted({int(i) for i in np.linspace(0, count - 1, take)}) if count else ():
+        index = np.unravel_index(number, others)
+        yield (*index[:axis], slice(None), *index[axis:])
+
+
+def _without_time(column: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(i for i in column if not isinstance(i, slice))
+
+
+class _Rollout:
+    """A call's arguments by environment."""
+
+    def __init__(self, call: Call):
+        self.call, self.real = call, call.working_dtype().type
+        self.shape, self.axis = call.first.plain.shape, call.time_axis
+        cut, final = call.plain("truncated"), call.plain("final_values")
+        if final is not None and final.shape != self.shape:  # one by one, in C order
+            dense = np.zeros(self.shape, final.dtype.newbyteorder("="))
+            dense[np.asarray(cut) != 0] = final
+            final = dense
+        self.final = final
+
+    def column(self, name: str, column: tuple[Any, ...]) -> list[Any] | None:
+        array = self.call.plain(name)
+        return None if array is None else self.numbers(np.asarray(array)[column])
+
+    def numbers(self, array: np.ndarray) -> list[Any]:
+        return [self.real(x) for x in array.astype(self.real)]
+
+    def flags(self, name: str, column: tuple[Any, ...], missing: bool) -> list[bool]:
+        array = self.call.plain(name)
+        steps = self.shape[self.axis]
+        return [missing] * steps if array is None else [bool(x) for x in np.asarray(array)[column] != 0]
+
+    def row(self, name: str, column: tuple[Any, ...]) -> Any:
+        array = self.call.plain(name)
+        return None if array is None else self.real(np.asarray(array)[_without_time(column)])
+
+    def coefficients(self, name: str, default: float, column: tuple[Any, ...]) -> list[float]:
+        """Return float64 numbers: they are multiplied before they are rounded."""
+        given = self.call.plain(name) if self.call.arguments.get(name) is not None else default
+        return [float(x) for x in np.broadcast_to(np.asarray(given, np.float64), self.shape)[column]]
+
+    def env(self, column: tuple[Any, ...]) -> tuple[list[int], Env]:
+        """Return the steps that exist, and what they hold."""
+        call = self.call
+        existing = [t for t, exists in enumerate(self.flags("mask", column, True)) if exists]
+        values = self.column("values", column) or []
+        last = self.row("last_values", column)
+        if len(values) > self.shape[self.axis]:
+            last = values[-1]
+        following, final = self.column("next_values", column), None
+        if self.final is not None:
+            final = self.numbers(self.final[column])
+        terminated, truncated = self.flags("terminated", column, False), self.flags("truncated", column, False)
+        next_values, real = [], []
+        before = bool(call.plain("prev_done") is not None and np.asarray(call.plain("prev_done"))[_without_time(column)])
+        next_step = str(call.arguments.get("autoreset")).lower() == "next_step"
+        for t, after in zip(existing, [*existing[1:], None], strict=False):
+            if following is not None:
+                next_values.append(following[t])
+            elif truncated[t] and final is not None:
+                next_values.append(final[t])
+            else:
+                next_values.append(last if after is None else values[after])
+            real.append(not (next_step and before))
+            before = terminated[t] or truncated[t]
+        rewards, gammas = self.column("rewards", column) or [], self.coefficients("gamma", 0.99, column)
+        env = Env(
+            [rewards[t] for t in existing],
+            [values[t] for t in existing],
+            next_values,
+            [terminated[t] for t in existing],
+            [truncated[t] for t in existing],
+            real,
+            [gammas[t] for t in existing],
+            self.row("last_advantages", column),
+        )
+        return existing, env
+
+
+def _deltas(env: Env, real: Any) -> list[Any]:
+    """delta = (r + gamma V') - V, the bootstrap left out where terminated."""
+    return [
+        (r if ended else r + real(g) * following) - v
+        for r, v, following, ended, g in zip(
+            env.rewards, env.values, env.next_values, env.terminated, env.gamma, strict=True
+        )
+    ]
+
+
+def _scan(env: Env, terms: list[Any], decays: list[Any], last: Any) -> tuple[list[Any], list[Any]]:
+    """y = x + decay y_next where the episode goes on; reset rows hand y on. Returns y and y_next."""
+    y, nexts, following = [last] * len(terms), [last] * len(terms), last
+    for i in reversed(range(len(terms))):
+        nexts[i] = following
+        if env.real[i]:
+            ends = env.terminated[i] or env.truncated[i]
+            following = terms[i] if ends else terms[i] + decays[i] * following
+        y[i] = following
+    return y, nexts
+
+
+def _gae_of(env: Env, real: Any, lambdas: list[float]) -> tuple[list[Any], list[Any]]:
+    """Return A and R of the steps of one environment, with what ``env.more`` says of the form."""
+    zero, one, more = real(0), real(1), env.more
+    deltas, decays = _deltas(env, real), [real(g * trace) for g, trace in zip(env.gamma, lambdas, strict=True)]
+    start = zero if env.last_advantage is None else env.last_advantage
+    if "clips" in more:
+        rho, c, advantage = (real(np.inf if clip is None else clip) for clip in more["clips"])
+
+        def clipped(ratio: Any, clip: Any) -> Any:
+            return clip if ratio > clip else ratio  # NaN stays
+
+        weighted = [clipped(ratio, rho) * delta for ratio, delta in zip(more["ratios"], deltas, strict=True)]
+        traces = [clipped(ratio, c) * decay for ratio, decay in zip(more["ratios"], decays, strict=True)]
+        traced, nexts = _scan(env, weighted, traces, start)
+        advantages = []
+        for i, (delta, ratio) in enumerate(zip(deltas, more["ratios"], strict=True)):
+            ends = env.terminated[i] or env.truncated[i]
+            advantages.append((delta if ends else delta + decays[i] * nexts[i]) * clipped(ratio, advantage))
+    elif "tail" in more:
+        left, _ = _scan(env, [one] * len(deltas), [real(trace) for trace in lambdas], zero)
+        weighted, _ = _scan(env, [d * delta for d, delta in zip(left, deltas, strict=True)], decays, zero)
+        advantages = traced = [g / d for g, d in zip(weighted, left, strict=True)]
+    else:
+        advantages, _ = _scan(env, deltas, decays, start)
+        traced = advantages
+    if "returns_lambda" in more:
+        decays = [real(g * trace) for g, trace in zip(env.gamma, more["returns_lambda"], strict=True)]
+        traced, _ = _scan(env, deltas, decays, zero)
+    returns = [a + v if exists else v for a, v, exists in zip(traced, env.values, env.real, strict=True)]
+    return [a if exists else zero for a, exists in zip(advantages, env.real, strict=True)], returns
+
+
+def _scattered(existing: list[int], results: list[Any], otherwise: list[Any], dtype: Any) -> np.ndarray:
+    array = np.array(otherwise, dtype)
+    array[existing] = results
+    return array
+
+
+def _gae(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    rollout = _Rollout(call)
+    real, steps = rollout.real, rollout.shape[rollout.axis]
+    takes = call.parameters()
+    name = "lambda_" if "lambda_" in takes else "gae_lambda"
+    for column in _columns(call):
+        existing, env = rollout.env(column)
+        lambdas = rollout.coefficients(name, takes[name].default, column)
+        if call.arguments.get("returns_lambda") is not None:
+            second = rollout.coefficients("returns_lambda", 0.0, column)
+            env.more["returns_lambda"] = [second[t] for t in existing]
+        if call.arguments.get("tail_normalized"):
+            env.more["tail"] = True
+        if "ratios" in takes:
+            ratios = rollout.column("ratios", column) or []
+            env.more["ratios"] = [ratios[t] for t in existing]
+            env.more["clips"] = [
+                call.arguments.get(clip, takes[clip].default) for clip in ("rho_clip", "c_clip", "advantage_clip")
+            ]
+        advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
+        values = (rollout.column("values", column) or [])[:steps]
+        if call.arguments.get("normalize") is None and call.function != "td_lambda":
+            yield "advantages", column, _scattered(existing, advantages, [real(0)] * steps, real)
+        yield "returns", column, _scattered(existing, returns, values, real)
+
+
+def _gae_packed(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    rollout, takes = _Rollout(call), call.parameters()
+    real, everything = rollout.real, (slice(None),)
+    starts = [int(start) for start in call.plain("cu_seqlens")]
+    rewards, values = rollout.column("rewards", everything), rollout.column("values", everything)
+    mask, ended = rollout.flags("mask", everything, True), rollout.flags("terminated", everything, False)
+    last = call.plain("last_values")
+
+    def per_step(name: str) -> list[float]:
+        given = call.plain(name) if name in call.arguments else takes[name].default
+        if np.ndim(given) == 1 and len(given) == len(starts) - 1:
+            given = np.repeat(given, np.diff(starts))
+        return [float(x) for x in np.broadcast_to(np.asarray(given, np.float64), (len(rewards or []),))]
+
+    gammas, lambdas = per_step("gamma"), per_step("gae_lambda")
+    second = None if call.arguments.get("returns_lambda") is None else per_step("returns_lambda")
+    budget = MOST_STEPS
+    for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        existing = [t for t in range(begin, end) if mask[t]]
+        if end == begin or (budget := budget - (end - begin)) < 0:
+            continue
+        after = real(0) if last is None else real(last.astype(real)[i])
+        env = Env(
+            [rewards[t] for t in existing],
+            [values[t] for t in existing],
+            [*(values[t] for t in existing[1:]), after][: len(existing)],
+            [ended[t] for t in existing],
+            [False] * len(existing),
+            [True] * len(existing),
+            [gammas[t] for t in existing],
+            None,
+        )
+        if existing and last is None:
+            env.terminated[-1] = True
+        elif existing:
+            env.truncated[-1] = True
+        if second:
+            env.more["returns_lambda"] = [second[t] for t in existing]
+        advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
+        here, places = (slice(begin, end),), [t - begin for t in existing]
+        if call.arguments.get("normalize") is None:
+            yield "advantages", here, _scattered(places, advantages, [real(0)] * (end - begin), real)
+        yield "returns", here, _scattered(places, returns, values[begin:end], real)
+
+
+def _discounted_returns(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    rollout = _Rollout(call)
+    real = rollout.real
+    for column in _columns(call):
+        rewards, gammas = rollout.column("rewards", column) or [], rollout.coefficients("gamma", 0.99, column)
+        ended, cut = rollout.flags("terminated", column, False), rollout.flags("truncated", column, False)
+        exists = rollout.flags("mask", column, True)
+        final = None if rollout.final is None else rollout.numbers(rollout.final[column])
+        last = rollout.row("last_values", column)
+        following, result = real(0) if last is None else last, [real(0)] * len(rewards)
+        for t in reversed(range(len(rewards))):
+            if not exists[t]:
+                continue
+            following = rewards[t] if ended[t] else rewards[t] + real(gammas[t]) * (final[t] if cut[t] else following)
+            result[t] = following
+        yield "result", column, np.array(result, real)
+
+
+def _reverse_scan(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    rollout = _Rollout(call)
+    decay = np.broadcast_to(np.asarray(call.plain("decay")), rollout.shape)
+    for column in _columns(call):
+        x, decays = rollout.column("x", column) or [], rollout.numbers(decay[column])
+        first = rollout.row("initial", column)
+        following, result = rollout.real(0) if first is None else first, list(x)
+        for t in reversed(range(len(x))):
+            result[t] = following = x[t] + decays[t] * following
+        yield "result", column, np.array(result, rollout.real)
+
+
+def _n_step_returns(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    rollout = _Rollout(call)
+    real, n = rollout.real, call.arguments["n"]
+    for column in _columns(call, n):
+        _, env = rollout.env(column)
+        one_step = [
+            r if ended else r + real(g) * v
+            for r, ended, g, v in zip(env.rewards, env.terminated, env.gamma, env.next_values, strict=True)
+        ]
+        target = one_step
+        for _ in range(n - 1):
+            target = [
+                one_step[t]
+                if t + 1 == len(target) or env.terminated[t] or env.truncated[t]
+                else env.rewards[t] + real(env.gamma[t]) * target[t + 1]
+                for t in range(len(target))
+            ]
+        yield "result", column, np.array(target, real)
+
+
+def _valid_steps(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    rollout = _Rollout(call)
+    for column in _columns(call):
+        ended, cut = rollout.flags("terminated", column, False), rollout.flags("truncated", column, False)
+        before = call.plain("prev_done")
+        first = before is None or not np.asarray(before)[_without_time(column)]
+        done = [a or b for a, b in zip(ended, cut, strict=True)]
+        yield "result", column, np.array([first, *(not d for d in done[:-1])][: len(done)], bool)
+
+
+def _none(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    """``normalize`` is compared with exact sums, within a tolerance, and ``diagnose`` with itself (check.py)."""
+    return iter(())
+
+
+ANSWERS = {
+    "gae": _gae,
+    "vtrace": _gae,
+    "td_lambda": _gae,
+    "gae_packed": _gae_packed,
+    "discounted_returns": _discounted_returns,
+    "reverse_scan": _reverse_scan,
+    "n_step_returns": _n_step_returns,
+    "valid_steps": _valid_steps,
+    "normalize": _none,
+    "diagnose": _none,
+}

@@ -1,0 +1,93 @@
+"""Builds of the compiled module with other flags, and commands that run on them.
+
+``python tests/variants.py address -- python -m fuzz --seconds 60`` compiles the module under the address sanitizer, puts
+it into a copy of the package, and runs the command with that copy first on its path, in the folder ``tests``.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), None)
+ALWAYS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno", "-pthread"]
+TINY = "-DFASTGAE_TINY"  # every threshold of csrc/tuning.hpp at its smallest
+WITHOUT_AVX512 = "-DFASTGAE_WITHOUT_AVX512"
+
+# name -> (flags, sanitizer libraries to load before Python, environment)
+BUILDS: dict[str, tuple[list[str], list[str], dict[str, str]]] = {
+    "tiny": (["-O1", TINY], [], {}),
+    "address": (
+        # As the code is written: optimising it first takes minutes and hides what it removes. tests/native has AVX-512.
+        ["-O0", "-g1", TINY, WITHOUT_AVX512, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+        ["libasan.so", "libstdc++.so"],
+        {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"},
+    ),
+    "thread": (
+        ["-O1", "-g1", TINY, "-DFASTGAE_PORTABLE", "-fsanitize=thread"],
+        ["libtsan.so", "libstdc++.so"],
+        {"TSAN_OPTIONS": "halt_on_error=1"},
+    ),
+}
+
+
+def compiled(flags: list[str], folder: Path, sources: Path = ROOT, package: Path = ROOT / "fastgae") -> Path:
+    """Compile the extension of ``sources`` with these flags into a copy of the package; return what to put on the path."""
+    import pybind11
+
+    target = folder / "fastgae"
+    shutil.copytree(package, target, ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
+    includes = [f"-I{pybind11.get_include()}", f"-I{sysconfig.get_path('include')}"]
+    objects = [folder / f"{name}.o" for name in ("bindings", "targets")]
+    if "avx512" not in _cpu():
+        flags = [*flags, WITHOUT_AVX512]  # it would take half of the compiler's time and never run
+
+    def run(*arguments: object) -> None:
+        subprocess.run([COMPILER, *ALWAYS, *flags, *map(str, arguments)], check=True)
+
+    with ThreadPoolExecutor() as pool:
+        work = [pool.submit(run, *includes, "-c", sources / "csrc" / f"{made.stem}.cpp", "-o", made) for made in objects]
+        for each in work:
+            each.result()
+    run("-shared", *objects, "-o", target / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}")
+    return folder
+
+
+def _cpu() -> str:
+    cpu = Path("/proc/cpuinfo")
+    return cpu.read_text() if cpu.exists() else "avx512"
+
+
+def environment(name: str, folder: Path) -> dict[str, str]:
+    """Return the environment in which Python runs on a build."""
+    _, libraries, more = BUILDS[name]
+    found = [
+        subprocess.run([COMPILER, f"-print-file-name={library}"], capture_output=True, text=True, check=True).stdout
+        for library in libraries
+    ]
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    loaded = {"LD_PRELOAD": " ".join(each.strip() for each in found)} if found else {}
+    return {**os.environ, "PYTHONPATH": path, **loaded, **more}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", choices=[*BUILDS])
+    parser.add_argument("command", nargs="+", help="what to run, after --")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = compiled(BUILDS[args.build][0], Path(made))
+        # Where addresses are laid out at random, the shadow memory of a sanitizer may have no room.
+        fixed = ["setarch", "-R"] if args.build == "thread" and shutil.which("setarch") else []
+        done = subprocess.run([*fixed, *args.command], cwd=ROOT / "tests", env=environment(args.build, folder))
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,6 @@
 """Tensors of torch and arrays of JAX -> NumPy, and results back to the kind of the input. Imports neither by itself."""
 
+import functools
 import importlib
 from typing import Any
 
@@ -22,13 +23,26 @@ def numpy_of(array: Any) -> Array:
     return widened(np.asarray(array))
 
 
-def like(result: Array, given: Any) -> Any:
-    """The result as the kind of array that was given: its library, its device and its dtype."""
-    library = library_of(given)
+def numbers_of(array: Any) -> Array:
+    """The same for what is computed with: integers become float64, so that no coefficient is rounded to one of them."""
+    numbers = numpy_of(array)
+    return numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
+
+
+def like(result: Array, *given: Any) -> Any:
+    """Return the result as the first input's kind of array, on its device.
+
+    Its dtype is the one to which the library promotes all inputs, or its default float where all are integers.
+    """
+    library = library_of(given[0])
+    dtypes = {array.dtype for array in given if library_of(array) == library != "numpy"}
     if library == "torch":
         torch = importlib.import_module("torch")
-        return torch.from_numpy(result).to(device=given.device, dtype=given.dtype)
+        dtype = functools.reduce(torch.promote_types, dtypes)
+        floats = dtype if dtype.is_floating_point else torch.get_default_dtype()
+        return torch.from_numpy(result).to(device=given[0].device, dtype=floats)
     if library == "jax":
         jax = importlib.import_module("jax.numpy")
-        return jax.asarray(result, dtype=given.dtype)
+        dtype = jax.result_type(*dtypes)
+        return jax.asarray(result, dtype=dtype if jax.issubdtype(dtype, jax.floating) else float)
     return result

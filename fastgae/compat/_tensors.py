@@ -1,7 +1,7 @@
 """Tensors of torch and arrays of JAX -> NumPy, and results back to the kind of the input. Imports neither by itself."""
 
-import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,14 +35,23 @@ def like(result: Array, *given: Any) -> Any:
     Its dtype is the one to which the library promotes all inputs, or its default float where all are integers.
     """
     library = library_of(given[0])
-    dtypes = {array.dtype for array in given if library_of(array) == library != "numpy"}
     if library == "torch":
         torch = importlib.import_module("torch")
-        dtype = functools.reduce(torch.promote_types, dtypes)
+        dtype = _promoted(torch.promote_types, torch.dtype, given)
         floats = dtype if dtype.is_floating_point else torch.get_default_dtype()
         return torch.from_numpy(result).to(device=given[0].device, dtype=floats)
     if library == "jax":
-        jax = importlib.import_module("jax.numpy")
-        dtype = jax.result_type(*dtypes)
-        return jax.asarray(result, dtype=dtype if jax.issubdtype(dtype, jax.floating) else float)
+        jax = importlib.import_module("jax")
+        dtype = _promoted(jax.numpy.promote_types, np.dtype, given)
+        return jax.numpy.asarray(result, dtype=dtype if jax.numpy.issubdtype(dtype, jax.numpy.floating) else float)
     return result
+
+
+def _promoted(promote: Callable[[Any, Any], Any], kind: type, given: tuple[Any, ...]) -> Any:
+    """Return the dtype to which a library promotes its own arrays; ``kind`` is the type of its dtypes."""
+    dtype = given[0].dtype
+    for array in given[1:]:
+        other = getattr(array, "dtype", None)
+        if other is not dtype and isinstance(other, kind):
+            dtype = promote(dtype, other)
+    return dtype

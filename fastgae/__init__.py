@@ -3,10 +3,11 @@
 Right in every convention, the same bits on every backend, as cheap as touching the memory once.
 """
 
+from fastgae._backends import BackendUnavailableError
 from fastgae._canonical import GAEResult
 from fastgae._diagnose.diagnose import diagnose
 from fastgae._diagnose.report import Diagnosis, Finding
-from fastgae._dispatch import BackendInfo, BackendUnavailableError, backends
+from fastgae._dispatch import BackendInfo, backends
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed

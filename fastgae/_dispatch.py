@@ -14,7 +14,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from fastgae._backends import BackendUnavailableError
+
 BACKENDS = ("cpp", "numba", "numpy")  # best first
+NEEDS = {"cpp": "fastgae._core", "numba": "numba"}  # modules that may be missing, because they are optional
 CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, best first
 MOST_THREADS = 1024  # more are taken as this many
 CHOICES = (*BACKENDS, *(f"cpp:{target}" for target in CPU_TARGETS))
@@ -29,10 +32,6 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "the same, where FASTGAE_NUM_THREADS is not set",
 }
 SETTINGS = {name: os.environ.get(name) or None for name in ENVIRONMENT}
-
-
-class BackendUnavailableError(RuntimeError):
-    """The backend that was asked for cannot run here; its cause is chained."""
 
 
 class BackendInfo(NamedTuple):
@@ -52,26 +51,32 @@ def backends() -> tuple[BackendInfo, ...]:
 
 def _info(name: str) -> BackendInfo:
     found = _import(name)
-    if isinstance(found, ImportError):
-        return BackendInfo(name, False, None, (), str(found))
+    if isinstance(found, Exception):
+        return BackendInfo(name, False, None, (), _cause(found))
     return BackendInfo(name, True, found.version(), found.targets(), None)
 
 
 @functools.cache
-def _import(name: str) -> ModuleType | ImportError:
+def _import(name: str) -> ModuleType | Exception:
+    """Import a backend, or return the exception that says why it cannot run."""
     try:
         return importlib.import_module(f"fastgae._backends.{name}")
-    except ModuleNotFoundError as error:
-        return error
-    except ImportError as error:
-        # Installed, yet it does not load: something is broken that the user will want to know of.
-        warnings.warn(
-            f"fastgae: the {name} backend is installed but does not load: {error}", RuntimeWarning, stacklevel=2
-        )
+    except Exception as error:  # a package that does not fit the installed NumPy raises anything
+        if not (isinstance(error, ModuleNotFoundError) and error.name == NEEDS.get(name)):
+            warnings.warn(
+                f"fastgae: the {name} backend is installed but does not load: {_cause(error)}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return error
 
 
-@functools.lru_cache(maxsize=None, typed=True)
+def _cause(error: Exception) -> str:
+    """Return the message of an import that failed; errors of other types may say little without their name."""
+    return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+
+
+@functools.lru_cache(typed=True)  # bounded: a program may pass any number of threads
 def resolve(backend: str | None, num_threads: int | None) -> tuple[ModuleType, str | None, int]:
     """The backend module, the CPU target (None: its best) and the number of threads (0: usable_cpus()) of a call."""
     return (*resolve_backend(backend), resolve_threads(num_threads))
@@ -100,11 +105,13 @@ def resolve_backend(backend: str | None) -> tuple[ModuleType, str | None]:
         request = f"{request} and FASTGAE_CPU={cpu!r}" if asked else f"FASTGAE_CPU={cpu!r}"
         asked = f"cpp:{cpu}"
     if asked is None:
-        asked = next(name for name in BACKENDS if not isinstance(_import(name), ImportError))
+        asked = next(name for name in BACKENDS if isinstance(_import(name), ModuleType))
     name, _, target = asked.partition(":")
     module = _import(name)
-    if isinstance(module, ImportError):
-        raise BackendUnavailableError(f"{request}, but the {name} backend cannot run here: {module}") from module
+    if isinstance(module, Exception):
+        raise BackendUnavailableError(
+            f"{request}, but the {name} backend cannot run here: {_cause(module)}"
+        ) from module
     if target and target not in module.targets():
         cause = RuntimeError(f"this build on this CPU runs {', '.join(module.targets())}")
         raise BackendUnavailableError(f"{request}, but {target} cannot run here: {cause}") from cause

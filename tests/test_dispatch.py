@@ -340,3 +340,9 @@ def test_num_threads_wins_over_a_bad_environment(python, name):
 def test_a_bad_environment_does_not_break_the_import(python):
     everything = {"FASTGAE_BACKEND": "x", "FASTGAE_CPU": "x", "FASTGAE_NUM_THREADS": "x", "OMP_NUM_THREADS": "x"}
     assert python("import fastgae; print(len(fastgae.backends()))", **everything) == "3"
+
+
+def test_what_is_remembered_of_calls_is_bounded():
+    for num_threads in range(1, 500):
+        fastgae.gae([1.0], [1.0, 1.0], [0], num_threads=num_threads, backend="numpy")
+    assert fastgae._dispatch.resolve.cache_info().currsize < 200

@@ -15,5 +15,10 @@
 ``rescale(matrix, mask, center, scale, num_threads, target) -> None``
     x = (x - center) scale, in float64 and in place, of the steps that exist.
 
-Importing a backend module raises ImportError where the backend cannot run.
+Importing a backend module raises where the backend cannot run: ModuleNotFoundError for the optional module that is not
+installed, any other exception where something is broken.
 """
+
+
+class BackendUnavailableError(RuntimeError):
+    """The backend that was asked for cannot run here; its cause is chained."""

@@ -1,6 +1,7 @@
 """Tensors of torch and arrays of JAX -> NumPy, and results back to the kind of the input. Imports neither by itself."""
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,35 @@ def numpy_of(array: Any) -> Array:
     return widened(np.asarray(array))
 
 
-def like(result: Array, given: Any) -> Any:
-    """The result as the kind of array that was given: its library, its device and its dtype."""
-    library = library_of(given)
+def numbers_of(array: Any) -> Array:
+    """The same for what is computed with: integers become float64, so that no coefficient is rounded to one of them."""
+    numbers = numpy_of(array)
+    return numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
+
+
+def like(result: Array, *given: Any) -> Any:
+    """Return the result as the first input's kind of array, on its device.
+
+    Its dtype is the one to which the library promotes all inputs, or its default float where all are integers.
+    """
+    library = library_of(given[0])
     if library == "torch":
         torch = importlib.import_module("torch")
-        return torch.from_numpy(result).to(device=given.device, dtype=given.dtype)
+        dtype = _promoted(torch.promote_types, torch.dtype, given)
+        floats = dtype if dtype.is_floating_point else torch.get_default_dtype()
+        return torch.from_numpy(result).to(device=given[0].device, dtype=floats)
     if library == "jax":
-        jax = importlib.import_module("jax.numpy")
-        return jax.asarray(result, dtype=given.dtype)
+        jax = importlib.import_module("jax")
+        dtype = _promoted(jax.numpy.promote_types, np.dtype, given)
+        return jax.numpy.asarray(result, dtype=dtype if jax.numpy.issubdtype(dtype, jax.numpy.floating) else float)
     return result
+
+
+def _promoted(promote: Callable[[Any, Any], Any], kind: type, given: tuple[Any, ...]) -> Any:
+    """Return the dtype to which a library promotes its own arrays; ``kind`` is the type of its dtypes."""
+    dtype = given[0].dtype
+    for array in given[1:]:
+        other = getattr(array, "dtype", None)
+        if other is not dtype and isinstance(other, kind):
+            dtype = promote(dtype, other)
+    return dtype

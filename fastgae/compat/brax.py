@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
 
 
@@ -46,7 +46,7 @@ def compute_gae(
     ValueError, TypeError
         As ``fastgae.gae``.
     """
-    reward, value, last = numpy_of(rewards), numpy_of(values), numpy_of(bootstrap_value)
+    reward, value, last = numbers_of(rewards), numbers_of(values), numbers_of(bootstrap_value)
     dropped = numpy_of(truncation) != 0
     ended = dropped | (numpy_of(termination) != 0)
     # A termination whose reward is V: delta is 0, and A with it.
@@ -60,4 +60,5 @@ def compute_gae(
         next_values=np.concatenate([targets[1:], last[np.newaxis]]),
         gamma=discount,
     )
-    return like(targets, rewards), like(one_step.advantages, rewards)
+    given = rewards, values, bootstrap_value
+    return like(targets, *given), like(one_step.advantages, *given)

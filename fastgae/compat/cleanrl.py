@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
 
 
@@ -44,14 +44,15 @@ def compute_gae(
     ValueError, TypeError
         As ``fastgae.gae``.
     """
-    reward, flags = numpy_of(rewards), numpy_of(dones)
+    reward, flags = numbers_of(rewards), numpy_of(dones)
     last = numpy_of(next_done).reshape(1, *flags.shape[1:])
     result = gae(
         reward,
-        numpy_of(values),
+        numbers_of(values),
         np.concatenate([flags[1:], last]),
-        last_values=numpy_of(next_value).reshape(reward.shape[1:]),
+        last_values=numbers_of(next_value).reshape(reward.shape[1:]),
         gamma=gamma,
         gae_lambda=gae_lambda,
     )
-    return like(result.advantages, rewards), like(result.returns, rewards)
+    given = rewards, values, next_value
+    return like(result.advantages, *given), like(result.returns, *given)

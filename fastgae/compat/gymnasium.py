@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastgae._canonical import Array
-from fastgae.compat._tensors import numpy_of
+from fastgae.compat._tensors import numbers_of, numpy_of
 from fastgae.estimators.valid_steps import valid_steps
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _final(observations: Batch, info: Mapping[str, Any], truncated: Array, autor
 
 
 def _evaluate(value_function: Callable[[Batch], Any], observations: Batch, shape: tuple[int, ...]) -> Array:
-    values = numpy_of(value_function(observations))
+    values = numbers_of(value_function(observations))
     if values.size != np.prod(shape):
         raise ValueError(
             f"value_function must return a number for each of {np.prod(shape)} observations, got shape {values.shape}"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
@@ -53,7 +53,7 @@ def compute_gae(
     """
     if advantage_norm not in ("none", "global", "per_env"):
         raise ValueError(f'advantage_norm must be "none", "global" or "per_env", got {advantage_norm!r}')
-    reward, value, ended = numpy_of(rewards), numpy_of(values), numpy_of(terminateds) != 0
+    reward, value, ended = numbers_of(rewards), numbers_of(values), numpy_of(terminateds) != 0
     if truncateds is not None:
         ended &= numpy_of(truncateds) == 0
     if reward.ndim == 1:
@@ -61,4 +61,4 @@ def compute_gae(
     advantages, returns = gae(reward, value, ended, gamma=gamma, gae_lambda=lam)
     if advantage_norm != "none":
         normalize(advantages, by=advantage_norm, eps=eps, out=advantages)
-    return like(advantages, rewards), like(returns, rewards)
+    return like(advantages, rewards, values), like(returns, rewards, values)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae.compat._tensors import library_of, like, numpy_of
+from fastgae.compat._tensors import library_of, like, numbers_of, numpy_of
 from fastgae.estimators.reverse_scan import reverse_scan
 
 
@@ -44,12 +44,14 @@ def compute_puff_advantage(
     ValueError, TypeError
         As ``fastgae.reverse_scan``.
     """
-    value, ratios = numpy_of(values), numpy_of(ratio)[:, :-1]
+    if numpy_of(advantages).dtype.kind != "f":
+        raise TypeError(f"advantages has dtype {advantages.dtype}; expected float32, to be filled with fractions")
+    value, ratios = numbers_of(values), numbers_of(ratio)[:, :-1]
     going_on = 1 - numpy_of(terminals)[:, 1:]
     # The kernel has all its numbers in float32, gamma lambda too.
     discount, trace, rho_clip, c_clip = np.array([gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip], np.float32)
     # Not fastgae.vtrace: its advantages are the policy's, and these are those of the value targets.
-    targets = numpy_of(rewards)[:, 1:] + discount * value[:, 1:] * going_on
+    targets = numbers_of(rewards)[:, 1:] + discount * value[:, 1:] * going_on
     deltas = np.minimum(ratios, rho_clip) * (targets - value[:, :-1])
     decay = discount * trace * np.minimum(ratios, c_clip) * going_on
     result = reverse_scan(deltas, decay, time_axis=1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastgae._canonical import Array
 from fastgae.compat._hooks import replace
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
 
 
@@ -52,7 +52,7 @@ def discount_values(
 
     Returns
     -------
-    (T, N, V), of the kind and dtype of ``mb_rewards``: the advantages, not normalised. Returns are these plus values.
+    (T, N, V), of the kind of ``mb_rewards``: the advantages, not normalised. Returns are these plus values.
 
     Raises
     ------
@@ -63,16 +63,16 @@ def discount_values(
     -----
     ``rl_games/common/a2c_common.py``, version 1.6.
     """
-    rewards = numpy_of(mb_rewards)
+    rewards = numbers_of(mb_rewards)
     advantages = gae(
         rewards,
-        numpy_of(mb_extrinsic_values),
+        numbers_of(mb_extrinsic_values),
         _ends(fdones, mb_fdones, rewards),
-        last_values=numpy_of(last_extrinsic_values),
+        last_values=numbers_of(last_extrinsic_values),
         gamma=gamma,
         gae_lambda=tau,
     ).advantages
-    return like(advantages, mb_rewards)
+    return like(advantages, mb_rewards, mb_extrinsic_values, last_extrinsic_values)
 
 
 def discount_values_masks(
@@ -104,7 +104,7 @@ def discount_values_masks(
 
     Returns
     -------
-    (T, N, V), of the kind and dtype of ``mb_rewards``.
+    (T, N, V), of the kind of ``mb_rewards``.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def discount_values_masks(
     -----
     ``rl_games/common/a2c_common.py``, version 1.6.
     """
-    rewards, values, last_values = map(numpy_of, (mb_rewards, mb_extrinsic_values, last_extrinsic_values))
+    rewards, values, last_values = map(numbers_of, (mb_rewards, mb_extrinsic_values, last_extrinsic_values))
     mask = np.broadcast_to(numpy_of(mb_masks)[..., np.newaxis] != 0, rewards.shape)
     advantages = gae(
         rewards,
@@ -126,7 +126,7 @@ def discount_values_masks(
         gamma=gamma,
         gae_lambda=tau,
     ).advantages
-    return like(advantages * mask.astype(rewards.dtype), mb_rewards)
+    return like(advantages * mask.astype(rewards.dtype), mb_rewards, mb_extrinsic_values, last_extrinsic_values)
 
 
 def install() -> ExitStack:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae._canonical import Array
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
 
@@ -35,15 +35,15 @@ def truncated_generalized_advantage_estimation(
         delta_t = (r_t + discount_t V_{t+1}) - V_t
         A_t     = delta_t + discount_t lambda_t A_{t+1}
     """
-    rewards = numpy_of(r_t)
+    rewards = numbers_of(r_t)
     result = gae(
         rewards,
-        numpy_of(values),
+        numbers_of(values),
         np.zeros(rewards.shape, bool),
-        gamma=numpy_of(discount_t),
-        gae_lambda=numpy_of(lambda_),
+        gamma=numbers_of(discount_t),
+        gae_lambda=numbers_of(lambda_),
     )
-    return like(result.advantages, r_t)
+    return like(result.advantages, r_t, discount_t, values)
 
 
 def lambda_returns(r_t: Any, discount_t: Any, v_t: Any, lambda_: Any = 1.0, stop_target_gradients: bool = False) -> Any:
@@ -53,10 +53,10 @@ def lambda_returns(r_t: Any, discount_t: Any, v_t: Any, lambda_: Any = 1.0, stop
 
         G_t = r_t + discount_t ((1 - lambda_t) V'_t + lambda_t G_{t+1})     G_T = V'_{T-1}
     """
-    rewards, discounts, following = numpy_of(r_t), numpy_of(discount_t), numpy_of(v_t)
-    mix = np.asarray(numpy_of(lambda_), rewards.dtype)
+    rewards, discounts, following = numbers_of(r_t), numbers_of(discount_t), numbers_of(v_t)
+    mix = np.asarray(numbers_of(lambda_), rewards.dtype)
     bootstrapped = rewards + discounts * ((1 - mix) * following)
-    return like(reverse_scan(bootstrapped, discounts * mix, initial=following[-1]), r_t)
+    return like(reverse_scan(bootstrapped, discounts * mix, initial=following[-1]), r_t, discount_t, v_t)
 
 
 def discounted_returns(r_t: Any, discount_t: Any, v_t: Any, stop_target_gradients: bool = False) -> Any:
@@ -66,9 +66,9 @@ def discounted_returns(r_t: Any, discount_t: Any, v_t: Any, stop_target_gradient
 
         G_t = r_t + discount_t G_{t+1}     G_T = v_T
     """
-    rewards = numpy_of(r_t)
-    last = np.broadcast_to(np.asarray(numpy_of(v_t), rewards.dtype), rewards.shape)[-1]
-    return like(reverse_scan(rewards, numpy_of(discount_t), initial=last), r_t)
+    rewards = numbers_of(r_t)
+    last = np.broadcast_to(np.asarray(numbers_of(v_t), rewards.dtype), rewards.shape)[-1]
+    return like(reverse_scan(rewards, numbers_of(discount_t), initial=last), r_t, discount_t, v_t)
 
 
 def vtrace(
@@ -90,7 +90,8 @@ def vtrace(
         E_t     = min(rho_t, clip) delta_t + discount_t lambda_t min(rho_t, 1) E_{t+1}     E_T = 0
         E_t     = E_{t+1}                                                   where not sample_mask_t (carry)
     """
-    return like(_errors(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold, sample_mask), r_t)
+    errors = _errors(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold, sample_mask)
+    return like(errors, r_t, v_tm1, v_t, discount_t, rho_tm1)
 
 
 def vtrace_td_error_and_advantage(
@@ -113,20 +114,21 @@ def vtrace_td_error_and_advantage(
         P_t = min(rho_t, clip_pg) (Q_t - V_t)
     """
     errors = _errors(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold, sample_mask)
-    values, ratios = numpy_of(v_tm1), numpy_of(rho_tm1)
-    mix = np.broadcast_to(np.asarray(numpy_of(lambda_), values.dtype), values.shape)[:-1]
+    values, ratios = numbers_of(v_tm1), numbers_of(rho_tm1)
+    mix = np.broadcast_to(np.asarray(numbers_of(lambda_), values.dtype), values.shape)[:-1]
     targets = mix * (errors + values)[1:] + (1 - mix) * values[1:]
-    estimates = numpy_of(r_t) + numpy_of(discount_t) * np.concatenate([targets, numpy_of(v_t)[-1:]])
+    estimates = numbers_of(r_t) + numbers_of(discount_t) * np.concatenate([targets, numbers_of(v_t)[-1:]])
     advantages = np.minimum(ratios, ratios.dtype.type(clip_pg_rho_threshold)) * (estimates - values)
-    return VTraceOutput(like(errors, r_t), like(advantages, r_t), like(estimates, r_t))
+    given = r_t, v_tm1, v_t, discount_t, rho_tm1
+    return VTraceOutput(like(errors, *given), like(advantages, *given), like(estimates, *given))
 
 
 def _errors(
     v_tm1: Any, v_t: Any, r_t: Any, discount_t: Any, rho_tm1: Any, lambda_: Any, clip: float, sample_mask: Any
 ) -> Array:
     # Not fastgae.vtrace: its mask writes 0, where this one carries.
-    values, discounts, ratios = numpy_of(v_tm1), numpy_of(discount_t), numpy_of(rho_tm1)
+    values, discounts, ratios = numbers_of(v_tm1), numbers_of(discount_t), numbers_of(rho_tm1)
     learnable = True if sample_mask is None else numpy_of(sample_mask)
-    deltas = np.minimum(ratios, ratios.dtype.type(clip)) * (numpy_of(r_t) + discounts * numpy_of(v_t) - values)
-    traces = np.minimum(ratios, ratios.dtype.type(1)) * np.asarray(numpy_of(lambda_), ratios.dtype)
+    deltas = np.minimum(ratios, ratios.dtype.type(clip)) * (numbers_of(r_t) + discounts * numbers_of(v_t) - values)
+    traces = np.minimum(ratios, ratios.dtype.type(1)) * np.asarray(numbers_of(lambda_), ratios.dtype)
     return reverse_scan(np.where(learnable, deltas, 0 * deltas), np.where(learnable, discounts * traces, 1))

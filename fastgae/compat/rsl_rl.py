@@ -12,7 +12,7 @@ import importlib
 from typing import Any
 
 from fastgae.compat._hooks import made_once
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
 
@@ -54,7 +54,7 @@ def compute_returns(
 
     Returns
     -------
-    (returns, advantages), of the shape, kind and dtype of ``rewards``.
+    (returns, advantages), of the shape and kind of ``rewards``.
 
     Raises
     ------
@@ -66,21 +66,22 @@ def compute_returns(
     ``rsl_rl/algorithms/ppo.py``, version 5.5, where arrays and settings are attributes of the algorithm; older
     versions have them in ``RolloutStorage.compute_returns(last_values, gamma, lam, normalize_advantage)``.
     """
-    reward, value = numpy_of(rewards), numpy_of(values)
+    reward, value = numbers_of(rewards), numbers_of(values)
     rounded = reward.dtype.type
     # The product of two float32 numbers is exact in float64, where gae computes it.
     returns = gae(
         reward,
         value,
         numpy_of(dones),
-        last_values=numpy_of(last_values),
+        last_values=numbers_of(last_values),
         gamma=float(rounded(gamma)),
         gae_lambda=float(rounded(lam)),
     ).returns
     advantages = returns - value
     if normalize_advantage:
         advantages = standardized(advantages, 1e-8)
-    return like(returns, rewards), like(advantages, rewards)
+    given = rewards, values, last_values
+    return like(returns, *given), like(advantages, *given)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.estimators.reverse_scan import reverse_scan
 
 
@@ -32,7 +32,7 @@ def gae_advantages(rewards: Any, dones: Any, values: Any, valids: Any, γ: float
 
     Returns
     -------
-    (E, T), of the kind and dtype of ``rewards``: the advantages, not normalised.
+    (E, T), of the kind of ``rewards``: the advantages, not normalised.
         Returns are these plus valids × values.
 
     Raises
@@ -44,8 +44,8 @@ def gae_advantages(rewards: Any, dones: Any, values: Any, valids: Any, γ: float
     -----
     ``sample_factory/algo/utils/rl_utils.py``, version 2.1.
     """
-    reward, value = numpy_of(rewards), numpy_of(values)
+    reward, value = numbers_of(rewards), numbers_of(values)
     valid, going_on = numpy_of(valids).astype(reward.dtype), 1 - numpy_of(dones).astype(reward.dtype)
     terms = (reward - value[:, :-1]) * valid[:, :-1] + going_on * (γ * value[:, 1:] * valid[:, 1:])
     decay = (γ * λ * valid[:, :-1] + (1 - valid[:, :-1])) * going_on
-    return like(reverse_scan(terms, decay, time_axis=1), rewards)
+    return like(reverse_scan(terms, decay, time_axis=1), rewards, values)

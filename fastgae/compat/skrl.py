@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from fastgae.compat._hooks import replace
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
 
@@ -71,7 +71,7 @@ def compute_gae(
 
     Returns
     -------
-    (returns, advantages), of the shape, kind and dtype of ``rewards``.
+    (returns, advantages), of the shape and kind of ``rewards``.
 
     Raises
     ------
@@ -86,14 +86,15 @@ def compute_gae(
     if time_limit_bootstrap:
         ends |= numpy_of(truncated) != 0
     advantages, returns = gae(
-        numpy_of(rewards),
-        numpy_of(values),
+        numbers_of(rewards),
+        numbers_of(values),
         ends,
-        last_values=numpy_of(last_values),
+        last_values=numbers_of(last_values),
         gamma=discount_factor,
         gae_lambda=lambda_coefficient,
     )
-    return like(returns, rewards), like(standardized(advantages, 1e-8), rewards)
+    given = rewards, values, last_values
+    return like(returns, *given), like(standardized(advantages, 1e-8), *given)
 
 
 def install() -> ExitStack:

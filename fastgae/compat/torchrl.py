@@ -28,7 +28,7 @@ import numpy as np
 
 from fastgae._canonical import Array
 from fastgae.compat._hooks import made_once, replace
-from fastgae.compat._tensors import library_of, like, numpy_of
+from fastgae.compat._tensors import library_of, like, numbers_of, numpy_of
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
@@ -73,16 +73,17 @@ def generalized_advantage_estimate(
         As ``fastgae.gae``.
     """
     result = gae(
-        numpy_of(reward),
-        numpy_of(state_value),
+        numbers_of(reward),
+        numbers_of(state_value),
         numpy_of(done if terminated is None else terminated),
         numpy_of(done),
-        next_values=numpy_of(next_state_value),
+        next_values=numbers_of(next_state_value),
         gamma=_coefficient(gamma),
         gae_lambda=_coefficient(lmbda),
         time_axis=time_dim,
     )
-    return like(result.advantages, state_value), like(result.returns, state_value)
+    given = state_value, next_state_value, reward
+    return like(result.advantages, *given), like(result.returns, *given)
 
 
 def vec_generalized_advantage_estimate(
@@ -127,17 +128,18 @@ def td_lambda_return_estimate(
     """
     if rolling_gamma is False:
         raise ValueError("rolling_gamma=False is not this recursion: each step would discount all later ones its way")
-    rewards, ended = numpy_of(reward), numpy_of(done if terminated is None else terminated)
-    following = np.where(ended, 0, numpy_of(next_state_value)).astype(rewards.dtype, copy=False)
-    discount = np.asarray(_coefficient(gamma), rewards.dtype)
-    trace = np.where(numpy_of(done), 0, _coefficient(lmbda)).astype(rewards.dtype, copy=False)
+    rewards, values = numbers_of(reward), numbers_of(next_state_value)
+    ended, dtype = numpy_of(done if terminated is None else terminated), np.result_type(rewards, values)
+    following = np.where(ended, 0, values).astype(dtype, copy=False)
+    discount = np.asarray(_coefficient(gamma), dtype)
+    trace = np.where(numpy_of(done), 0, _coefficient(lmbda)).astype(dtype, copy=False)
     returns = reverse_scan(
         rewards + discount * ((1 - trace) * following),
         discount * trace,
         initial=following.take(-1, time_dim),
         time_axis=time_dim,
     )
-    return like(returns, next_state_value)
+    return like(returns, next_state_value, reward)
 
 
 def td_lambda_advantage_estimate(
@@ -155,7 +157,7 @@ def td_lambda_advantage_estimate(
     returns = td_lambda_return_estimate(
         gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim=time_dim
     )
-    return like(numpy_of(returns) - numpy_of(state_value), state_value)
+    return like(numpy_of(returns) - numpy_of(state_value), state_value, next_state_value, reward)
 
 
 def vtrace_advantage_estimate(
@@ -189,7 +191,7 @@ def vtrace_advantage_estimate(
     -------
     (advantages, vs)
     """
-    rewards, values, following = numpy_of(reward), numpy_of(state_value), numpy_of(next_state_value)
+    rewards, values, following = numbers_of(reward), numbers_of(state_value), numbers_of(next_state_value)
     ended, cut = numpy_of(done if terminated is None else terminated), numpy_of(done)
     ratios, discount = numpy_of((log_pi - log_mu).exp()), _coefficient(gamma)
     targets = vtrace(
@@ -215,7 +217,8 @@ def vtrace_advantage_estimate(
         time_axis=time_dim,
     ).advantages
     advantages = np.minimum(ratios, np.asarray(float(rho_thresh), ratios.dtype)) * one_step
-    return like(advantages, state_value), like(targets, state_value)
+    given = state_value, next_state_value, reward, log_pi, log_mu
+    return like(advantages, *given), like(targets, *given)
 
 
 def reward2go(reward: Any, done: Any, gamma: Any, *, time_dim: int = -2) -> Any:
@@ -227,7 +230,7 @@ def reward2go(reward: Any, done: Any, gamma: Any, *, time_dim: int = -2) -> Any:
 
     ``reward`` and ``done`` have one shape, and so has the result.
     """
-    rewards = numpy_of(reward)
+    rewards = numbers_of(reward)
     returns = discounted_returns(
         rewards,
         numpy_of(done),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._canonical import Array, GAEResult
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 
@@ -37,7 +37,7 @@ def compute_advantages(
 
     Returns
     -------
-    (values, advantages, returns), of the shape, kind and dtype of ``values``: values are those given times the mask.
+    (values, advantages, returns), of the shape and kind of ``values``: values are those given times the mask.
 
     Raises
     ------
@@ -53,7 +53,8 @@ def compute_advantages(
     if whiten_rewards:
         reward = whitened(reward, exists, shift_mean=False)
     advantages, returns = _response(value, reward, gamma, lam)
-    return like(value, values), like(whitened(advantages, exists), values), like(returns, values)
+    whitened_advantages = whitened(advantages, exists)
+    return like(value, values), like(whitened_advantages, values, rewards), like(returns, values, rewards)
 
 
 def get_advantages_and_returns(
@@ -79,7 +80,7 @@ def get_advantages_and_returns(
 
     Returns
     -------
-    (advantages, returns), of the shape, kind and dtype of ``values``.
+    (advantages, returns), of the shape and kind of ``values``.
 
     Raises
     ------
@@ -92,12 +93,12 @@ def get_advantages_and_returns(
     """
     exists = None if action_mask is None else numpy_of(action_mask) != 0
     advantages, returns = _response(_zeroed(values, exists), _zeroed(rewards, exists), gamma, lambd)
-    return like(advantages, values), like(returns, values)
+    return like(advantages, values, rewards), like(returns, values, rewards)
 
 
 def _zeroed(array: Any, exists: Array | None) -> Array:
     """Times the mask, as the peers do it: -0 where a negative number was."""
-    given = numpy_of(array)
+    given = numbers_of(array)
     return given if exists is None else given * exists.astype(given.dtype)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastgae._canonical import Array
 from fastgae.compat._hooks import replace
-from fastgae.compat._tensors import like, numpy_of
+from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
@@ -46,7 +46,7 @@ def compute_gae_advantage_return(
 
     Returns
     -------
-    (advantages, returns), of the shape, kind and dtype of ``token_level_rewards``.
+    (advantages, returns), of the shape and kind of ``token_level_rewards``.
 
     Raises
     ------
@@ -58,8 +58,9 @@ def compute_gae_advantage_return(
     ``verl/trainer/ppo/core_algos.py`` and ``verl/utils/torch_functional.py``, version 0.9.
     """
     mask = numpy_of(response_mask) != 0
-    advantages, returns = _carried(numpy_of(token_level_rewards), numpy_of(values), mask, gamma, lam)
-    return like(whitened(advantages, mask), token_level_rewards), like(returns, token_level_rewards)
+    advantages, returns = _carried(numbers_of(token_level_rewards), numbers_of(values), mask, gamma, lam)
+    given = token_level_rewards, values
+    return like(whitened(advantages, mask), *given), like(returns, *given)
 
 
 def install() -> ExitStack:
@@ -80,9 +81,9 @@ def install() -> ExitStack:
 def _whitened_by_verl(
     token_level_rewards: Any, values: Any, response_mask: Any, gamma: float, lam: float
 ) -> tuple[Any, Any]:
-    rewards, mask = numpy_of(token_level_rewards), numpy_of(response_mask) != 0
+    rewards, mask = numbers_of(token_level_rewards), numpy_of(response_mask) != 0
     advantages, returns = (
-        like(array, token_level_rewards) for array in _carried(rewards, numpy_of(values), mask, gamma, lam)
+        like(array, token_level_rewards, values) for array in _carried(rewards, numbers_of(values), mask, gamma, lam)
     )
     whiten = importlib.import_module("verl.utils.torch_functional").masked_whiten
     return whiten(advantages, response_mask), returns

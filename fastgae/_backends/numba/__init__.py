@@ -9,6 +9,7 @@ normalisation for 3; later processes load that in 0.3 seconds. The first large o
 another 2.
 """
 
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -17,9 +18,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import numba
 import numpy as np
-from numba import types
+from numba import __version__ as numba_version
+from numba import config, from_dtype, get_num_threads, set_num_threads, threading_layer, types
+from numba.core.compiler_lock import global_compiler_lock
 
 from fastgae._backends.numba import general, moments, plain
 from fastgae._backends.numba.language import compiled
@@ -33,16 +35,26 @@ SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
 _BOOL = np.dtype(bool)
 
-_one_at_a_time = threading.Lock()  # two teams would fight for the same CPUs, and not every layer survives that
+# Two teams would fight for the same CPUs, and not every layer survives that. Ctrl-C can come between any two
+# instructions, also before the lock is released: an RLock can be taken again by the thread's next call,
+# which then releases both.
+_one_at_a_time = threading.RLock()
 _forked = threading.Event()
 if multiprocessing.parent_process() is not None and multiprocessing.get_start_method() == "fork":
     _forked.set()  # before this import
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked.set)
+    # A child waits for ever for the compiler's lock if another thread of its parent held it at the fork. The fork
+    # therefore waits until that thread has compiled. Numba compiles under this lock alone.
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 
 def version() -> str:
-    return f"numba {numba.__version__}"
+    return f"numba {numba_version}"
 
 
 def targets() -> tuple[str, ...]:
@@ -129,7 +141,7 @@ def _general(rollout: Rollout) -> tuple[Any, ...]:
 
 
 def _signature(module: ModuleType, dtype: np.dtype[Any]) -> Any:
-    return types.void(types.intp, types.intp, *module.arguments(numba.from_dtype(dtype)))
+    return types.void(types.intp, types.intp, *module.arguments(from_dtype(dtype)))
 
 
 @functools.cache
@@ -150,7 +162,7 @@ def _parallel(module: ModuleType, dtype: np.dtype[Any]) -> Callable[..., None]:
 
 def _bounds(size: int, envs: int, num_threads: int) -> list[int]:
     """Where the spans of envs begin, and the end: one span for each thread that pays."""
-    spans = min(num_threads, numba.config.NUMBA_NUM_THREADS, size // STEPS_PER_THREAD)
+    spans = min(num_threads, config.NUMBA_NUM_THREADS, size // STEPS_PER_THREAD)
     if spans < 2:
         return [0, envs]
     width = -(-envs // (spans * SPAN_ALIGNMENT)) * SPAN_ALIGNMENT
@@ -164,10 +176,10 @@ def _pool_is_safe() -> bool:
     if _forked.is_set():
         return False
     try:
-        numba.get_num_threads()  # launches the pool, and with that settles the layer
+        get_num_threads()  # launches the pool, and with that settles the layer
     except (ImportError, ValueError):  # there is no layer to be had
         return False
-    return numba.threading_layer() != "workqueue" or threading.current_thread() is threading.main_thread()
+    return threading_layer() != "workqueue" or threading.current_thread() is threading.main_thread()
 
 
 def _run(module: ModuleType, name: str, matrix: Array, arguments: tuple[Any, ...], num_threads: int) -> None:
@@ -176,13 +188,23 @@ def _run(module: ModuleType, name: str, matrix: Array, arguments: tuple[Any, ...
     env_major = envs == 1 or matrix.strides[1] != dtype.itemsize
     kernel = _serial(module, name + ("env_major" if env_major else "time_major"), dtype)
     bounds = _bounds(matrix.size, envs, num_threads)
-    if len(bounds) < 3 or not _pool_is_safe() or not _one_at_a_time.acquire(blocking=False):
+    if len(bounds) < 3 or not _pool_is_safe() or not _run_in_parallel(module, kernel, bounds, arguments):
         kernel(0, envs, *arguments)
-        return
-    before = numba.get_num_threads()
+
+
+def _run_in_parallel(
+    module: ModuleType, kernel: Callable[..., None], bounds: list[int], arguments: tuple[Any, ...]
+) -> bool:
+    """Run the spans side by side; return False, and run nothing, where another thread does so now."""
+    before = get_num_threads()
     try:
-        numba.set_num_threads(len(bounds) - 1)
-        _parallel(module, dtype)(kernel, np.array(bounds, np.intp), *arguments)
+        if not _one_at_a_time.acquire(blocking=False):
+            return False
+        set_num_threads(len(bounds) - 1)
+        _parallel(module, arguments[0].dtype)(kernel, np.array(bounds, np.intp), *arguments)
+        return True
     finally:
-        numba.set_num_threads(before)
-        _one_at_a_time.release()
+        set_num_threads(before)
+        with contextlib.suppress(RuntimeError):  # when this thread does not hold it, or no longer
+            while True:
+                _one_at_a_time.release()

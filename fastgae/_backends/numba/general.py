@@ -21,7 +21,7 @@ TILE = LANES * LINE
 GROUP = TILES * LANES
 FEW = 6  # envs up to which one recursion after the other beats tiles that are mostly empty
 
-OPEN, CLOSED, SKIPPED = 0, 1, 2  # gates of the recursion; where a step is skipped, CLOSED may be set too
+OPEN, CLOSED, SKIPPED = 0, 1, 2  # gates of the recursion
 TIME, ENVS = 0, 1  # axes
 
 # What a row of envs hands on to the row before, or a run of steps to the run before.
@@ -97,7 +97,8 @@ def _delta(size, gamma, rewards, values, next_values, terminated, deltas):
 def _gate(size, terminated, truncated, exists, gates):
     restrict()
     for i in range(size):
-        gates[i] = (terminated[i] | truncated[i]) | ((exists[i] ^ 1) << 1)
+        existing = CLOSED if (terminated[i] | truncated[i]) != 0 else OPEN
+        gates[i] = existing if exists[i] != 0 else SKIPPED
 
 
 @njit

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-if numba.config.DISABLE_JIT:
+from fastgae._backends import BackendUnavailableError
+
+if config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and these kernels run only when compiled: unset it to use them")
 
 LANES = 8  # envs side by side, as many as a vector has float32
@@ -139,7 +140,13 @@ def compiled(function: Callable[..., None], signature: Any, **options: bool) -> 
     kernel = njit(nogil=True, **options)(function)
     with contextlib.suppress(RuntimeError):  # no directory to cache in
         kernel._cache = _Cache(function)
-    kernel.compile(signature)
+    try:
+        kernel.compile(signature)
+    except Exception as error:
+        raise BackendUnavailableError(
+            f"the numba backend cannot compile its kernels here ({type(error).__name__}: {error}): reinstall numba, or "
+            'choose another backend, such as backend="numpy"'
+        ) from error
     kernel.disable_compile()
     result: Callable[..., None] = kernel
     return result

@@ -1,0 +1,90 @@
+"""Numbers of any dtype: results are never rounded to integers, nor to fewer bits than the library itself would keep."""
+
+import numpy as np
+import pytest
+
+from compat_calls import CALLS, NUMPY_CALLS, given_as
+from fastgae.compat.gymnasium import Rollout
+
+# Which dtypes the numbers have, by turns, the dtype of the results in NumPy, and in torch.
+MIXES = {
+    "integers": (["int64"], "float64", "float32"),
+    "integers first": (["int64", "float32"], "float64", "float32"),
+    "integers last": (["float32", "int32"], "float64", "float32"),
+    "narrow integers": (["int8"], "float64", "float32"),
+    "single": (["float32"], "float32", "float32"),
+    "double": (["float64"], "float64", "float64"),
+    "double last": (["float32", "float64"], "float64", "float64"),
+}
+NARROW = {
+    "bfloat16": (["bfloat16"], "bfloat16"),
+    "bfloat16 first": (["bfloat16", "float32"], "float32"),
+    "bfloat16 last": (["float32", "bfloat16"], "float32"),
+    "both of 16 bits": (["float16", "bfloat16"], "float32"),
+    "integers beside bfloat16": (["int64", "bfloat16"], "bfloat16"),
+}
+
+
+def arrays_of(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+def of_numpy(given, dtype):
+    return given.astype(dtype)
+
+
+def called(function, arguments, numbers, dtypes, convert=of_numpy):
+    return arrays_of(function(**given_as(convert, arguments, numbers, dtypes)))
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("name", [*CALLS, *NUMPY_CALLS])
+def test_numpy(name, mix):
+    function, arguments, numbers = {**CALLS, **NUMPY_CALLS}[name]
+    dtypes, expected, _ = MIXES[mix]
+    got = called(function, arguments, numbers, dtypes)
+    if name in CALLS and len(numbers) > 1 and "rlax" not in name:  # its discounts are float32
+        assert got[-1].dtype == expected
+    for array, right in zip(got, called(function, arguments, numbers, ["float64"]), strict=True):
+        assert array.dtype.kind == "f"
+        np.testing.assert_allclose(array, right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mix", [*MIXES, *NARROW])
+@pytest.mark.parametrize("name", CALLS)
+def test_torch(name, mix):
+    torch = pytest.importorskip("torch")
+    function, arguments, numbers = CALLS[name]
+    dtypes, expected = {**{key: (mixed, dtype) for key, (mixed, _, dtype) in MIXES.items()}, **NARROW}[mix]
+    if len(numbers) < len(dtypes):
+        expected = {"int64": "float32"}.get(dtypes[0], dtypes[0])
+
+    def tensor(given, dtype):
+        return torch.from_numpy(np.array(given)).to(getattr(torch, dtype))
+
+    got = called(function, arguments, numbers, dtypes, tensor)
+    if "rlax" not in name:  # its discounts are float32
+        assert str(got[-1].dtype) == f"torch.{expected}"
+    close = 0.2 if "bfloat16" in expected else 1e-2 if mix in NARROW else 1e-5
+    for result, right in zip(got, called(function, arguments, numbers, ["float64"]), strict=True):
+        assert result.dtype.is_floating_point
+        np.testing.assert_allclose(result.double().numpy(), right, rtol=close, atol=close)
+
+
+def test_pufferlib_does_not_fill_integers():
+    function, arguments, _ = NUMPY_CALLS["pufferlib"]
+    advantages = arguments["advantages"].astype(int)
+    with pytest.raises(TypeError, match="advantages has dtype int64"):
+        function(**{**arguments, "advantages": advantages})
+    assert not advantages.any()
+
+
+def test_a_critic_that_gives_integers_does_not_round_the_rewards():
+    rewards, flags = np.full((3, 2), 0.5), np.zeros((3, 2), bool)
+    observations = np.zeros((3, 2, 1))
+    rollout = Rollout(
+        *(observations, observations, rewards, flags, flags, flags[0]),
+        *(observations[0], observations[0, :0], np.zeros(0), np.zeros(0, int), "next_step"),
+    )
+    arguments = rollout.arguments(lambda batch: np.zeros(len(batch), int))
+    np.testing.assert_array_equal(arguments["rewards"], rewards)

@@ -1,0 +1,277 @@
+"""Functions of fastgae.compat that take arrays: their numbers, which may be integers, and their other arguments."""
+
+import numpy as np
+
+from fastgae.compat import (
+    brax,
+    cleanrl,
+    envpool,
+    labml,
+    paper2code,
+    pufferlib,
+    rl_games,
+    rlax,
+    rllib,
+    rsl_rl,
+    sample_factory,
+    skrl,
+    tianshou,
+    torchrl,
+    trl,
+    verl,
+)
+
+SIZE = STEPS, ENVS = 7, 4
+RNG = np.random.default_rng(0)
+
+
+def whole(*shape):
+    return RNG.integers(-3, 4, shape)
+
+
+def flags(*shape):
+    return RNG.random(shape) < 0.2
+
+
+def positive(*shape):
+    return RNG.integers(1, 3, shape)
+
+
+BATCH = ENVS, STEPS  # time along the last axis
+TORCHRL = {
+    "gamma": 0.9,
+    "lmbda": 0.8,
+    "state_value": whole(ENVS, STEPS, 1),
+    "next_state_value": whole(ENVS, STEPS, 1),
+    "reward": whole(ENVS, STEPS, 1),
+    "done": flags(ENVS, STEPS, 1),
+}
+ONE = {"r_t": whole(STEPS), "discount_t": 0.9 * np.ones(STEPS), "lambda_": 0.8}
+VTRACE = {**ONE, "v_tm1": whole(STEPS), "v_t": whole(STEPS), "rho_tm1": positive(STEPS)}
+RL_GAMES = {
+    "fdones": flags(ENVS),
+    "last_extrinsic_values": whole(ENVS, 1),
+    "mb_fdones": flags(*SIZE),
+    "mb_extrinsic_values": whole(*SIZE, 1),
+    "mb_rewards": whole(*SIZE, 1),
+    "gamma": 0.9,
+    "tau": 0.8,
+}
+TOKENS = {"values": whole(*BATCH), "rewards": whole(*BATCH)}
+ONES = np.ones(BATCH, int)
+
+
+def without(arguments, name):
+    return {key: given for key, given in arguments.items() if key != name}
+
+
+# name: (function, arguments, the names of its numbers)
+CALLS = {
+    "brax": (
+        brax.compute_gae,
+        {
+            "truncation": flags(*SIZE),
+            "termination": flags(*SIZE),
+            "rewards": whole(*SIZE),
+            "values": whole(*SIZE),
+            "bootstrap_value": whole(ENVS),
+            "lambda_": 0.9,
+        },
+        ("rewards", "values", "bootstrap_value"),
+    ),
+    "cleanrl": (
+        cleanrl.compute_gae,
+        {
+            "rewards": whole(*SIZE),
+            "values": whole(*SIZE),
+            "dones": flags(*SIZE),
+            "next_value": whole(1, ENVS),
+            "next_done": flags(ENVS),
+        },
+        ("rewards", "values", "next_value"),
+    ),
+    "paper2code": (
+        paper2code.compute_gae,
+        {"rewards": whole(*SIZE), "values": whole(STEPS + 1, ENVS), "terminateds": flags(*SIZE)},
+        ("rewards", "values"),
+    ),
+    "rl_games": (
+        rl_games.discount_values,
+        RL_GAMES,
+        ("mb_rewards", "mb_extrinsic_values", "last_extrinsic_values"),
+    ),
+    "rl_games masks": (
+        rl_games.discount_values_masks,
+        {**RL_GAMES, "mb_masks": ~flags(*SIZE)},
+        ("mb_rewards", "mb_extrinsic_values", "last_extrinsic_values"),
+    ),
+    "rlax gae": (
+        rlax.truncated_generalized_advantage_estimation,
+        {**ONE, "values": whole(STEPS + 1)},
+        ("r_t", "values"),
+    ),
+    "rlax lambda_returns": (rlax.lambda_returns, {**ONE, "v_t": whole(STEPS)}, ("r_t", "v_t")),
+    "rlax discounted_returns": (
+        rlax.discounted_returns,
+        {**without(ONE, "lambda_"), "v_t": whole(STEPS)},
+        ("r_t", "v_t"),
+    ),
+    "rlax vtrace": (rlax.vtrace, VTRACE, ("r_t", "v_t", "v_tm1", "rho_tm1")),
+    "rlax vtrace advantage": (
+        rlax.vtrace_td_error_and_advantage,
+        {**VTRACE, "clip_pg_rho_threshold": 1.5},
+        ("r_t", "v_t", "v_tm1", "rho_tm1"),
+    ),
+    "rsl_rl": (
+        rsl_rl.compute_returns,
+        {
+            "rewards": whole(*SIZE),
+            "values": whole(*SIZE),
+            "dones": flags(*SIZE),
+            "last_values": whole(ENVS),
+            "gamma": 0.9,
+            "lam": 0.8,
+        },
+        ("rewards", "values", "last_values"),
+    ),
+    "sample_factory": (
+        sample_factory.gae_advantages,
+        {
+            "rewards": whole(*BATCH),
+            "dones": flags(*BATCH),
+            "values": whole(ENVS, STEPS + 1),
+            "valids": np.ones((ENVS, STEPS + 1), bool),
+            "γ": 0.9,
+            "λ": 0.8,
+        },
+        ("rewards", "values"),
+    ),
+    "skrl": (
+        skrl.compute_gae,
+        {
+            "rewards": whole(*SIZE),
+            "terminated": flags(*SIZE),
+            "truncated": flags(*SIZE),
+            "values": whole(*SIZE),
+            "last_values": whole(ENVS),
+        },
+        ("rewards", "values", "last_values"),
+    ),
+    "torchrl gae": (
+        torchrl.generalized_advantage_estimate,
+        TORCHRL,
+        ("state_value", "next_state_value", "reward"),
+    ),
+    "torchrl td_lambda": (
+        torchrl.td_lambda_return_estimate,
+        without(TORCHRL, "state_value"),
+        ("next_state_value", "reward"),
+    ),
+    "torchrl td_lambda advantage": (
+        torchrl.td_lambda_advantage_estimate,
+        TORCHRL,
+        ("state_value", "next_state_value", "reward"),
+    ),
+    "torchrl reward2go": (
+        torchrl.reward2go,
+        {"reward": TORCHRL["reward"], "done": TORCHRL["done"], "gamma": 0.9},
+        ("reward",),
+    ),
+    "trl": (trl.compute_advantages, {**TOKENS, "mask": ONES, "gamma": 0.9}, ("values", "rewards")),
+    "trl whitened": (
+        trl.compute_advantages,
+        {**TOKENS, "mask": ONES, "whiten_rewards": True},
+        ("values", "rewards"),
+    ),
+    "openrlhf": (
+        trl.get_advantages_and_returns,
+        {**TOKENS, "action_mask": ONES, "gamma": 0.9, "lambd": 0.8},
+        ("values", "rewards"),
+    ),
+    "verl": (
+        verl.compute_gae_advantage_return,
+        {
+            "token_level_rewards": TOKENS["rewards"],
+            "values": TOKENS["values"],
+            "response_mask": ONES,
+            "gamma": 0.9,
+            "lam": 0.8,
+        },
+        ("token_level_rewards", "values"),
+    ),
+}
+
+
+def puff(advantages, **given):
+    return pufferlib.compute_puff_advantage(
+        advantages=advantages, gamma=0.9, gae_lambda=0.8, vtrace_rho_clip=1.5, vtrace_c_clip=1.0, **given
+    )
+
+
+# These take NumPy's arrays alone, or fill one.
+NUMPY_CALLS = {
+    "envpool": (
+        envpool.compute_gae,
+        {
+            "gamma": 0.9,
+            "gae_lambda": 0.8,
+            "value": whole(*SIZE),
+            "reward": whole(*SIZE),
+            "done": flags(*SIZE),
+            "env_id": np.tile(np.arange(ENVS), (STEPS, 1)),
+            "numenv": ENVS,
+        },
+        ("value", "reward"),
+    ),
+    "labml": (
+        labml.GAE(ENVS, STEPS, 0.9, 0.8),
+        {"done": flags(*BATCH), "rewards": whole(*BATCH), "values": whole(ENVS, STEPS + 1)},
+        ("rewards", "values"),
+    ),
+    "pufferlib": (
+        puff,
+        {
+            "advantages": np.zeros(BATCH, np.float32),
+            **TOKENS,
+            "terminals": flags(*BATCH),
+            "ratio": positive(*BATCH),
+        },
+        ("values", "rewards", "ratio"),
+    ),
+    "rllib": (
+        rllib.compute_value_targets,
+        {
+            "values": whole(STEPS),
+            "rewards": whole(STEPS),
+            "terminateds": flags(STEPS),
+            "truncateds": flags(STEPS),
+            "gamma": 0.9,
+            "lambda_": 0.8,
+        },
+        ("values", "rewards"),
+    ),
+    "tianshou": (
+        tianshou._gae,
+        {
+            "v_s": whole(STEPS),
+            "v_s_": whole(STEPS),
+            "rew": whole(STEPS),
+            "end_flag": flags(STEPS),
+            "gamma": 0.9,
+            "gae_lambda": 0.8,
+        },
+        ("v_s", "v_s_", "rew"),
+    ),
+}
+
+
+def given_as(convert, arguments, numbers, dtypes):
+    """The arguments as arrays of another kind: its numbers in these dtypes, by turns, its discounts in float32."""
+    place = {name: number for number, name in enumerate(numbers)}
+
+    def array(name, given):
+        if name in place:
+            return convert(given, dtypes[place[name] % len(dtypes)])
+        return convert(given, "bool" if given.dtype == bool else "float32" if given.dtype.kind == "f" else "int64")
+
+    return {name: array(name, given) if isinstance(given, np.ndarray) else given for name, given in arguments.items()}

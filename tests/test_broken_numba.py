@@ -1,0 +1,84 @@
+"""A numba that is installed and broken, in ways that were seen in the wild: nothing falls, and the cause is named."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import fastgae
+from test_dispatch import CALL, NO_CORE
+
+# The package's __init__.py, the type of the error and a word of it.
+BROKEN = {
+    "import error": ("raise ImportError('DLL load failed')", "ImportError", "DLL load failed"),
+    "its own requirement is missing": ("import llvmlite_of_another_age", "ModuleNotFoundError", "another_age"),
+    "runtime error": ("raise RuntimeError('not for this Python')", "RuntimeError", "not for this Python"),
+    "after an update of NumPy": ("import numpy; numpy.bool8_", "AttributeError", "bool8_"),
+    "syntax error": ("def (", "SyntaxError", "invalid syntax"),
+    "an error without words": ("raise KeyError", "KeyError", "KeyError"),
+    "an empty package": ("", "ImportError", "__version__"),
+    "no numba of ours": ("def __getattr__(name): raise AttributeError('gone')", "ImportError", "numba"),
+}
+SEEN = """
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    call(); call(plain=False); infos = fastgae.backends(); fastgae.backends()
+    error = failing(backend="numba")
+numba = next(info for info in infos if info.name == "numba")
+print(json.dumps([[[w.category.__name__, str(w.message)] for w in caught], numba, error]))
+"""
+
+
+@pytest.fixture(params=BROKEN)
+def broken(request, tmp_path):
+    """(environment, type of the cause, a word of it) of an interpreter that finds a broken numba first."""
+    source, cause, word = BROKEN[request.param]
+    package = tmp_path / "first" / "numba"
+    package.mkdir(parents=True)
+    package.joinpath("__init__.py").write_text(source)
+    paths = [package.parent, Path(fastgae.__file__).parents[1], os.environ.get("PYTHONPATH")]
+    return {"PYTHONPATH": os.pathsep.join(map(str, filter(None, paths)))}, cause, word
+
+
+def test_everything_else_runs_and_one_warning_names_the_cause(python, broken):
+    environment, cause, word = broken
+    warned, numba, error = json.loads(python(NO_CORE + CALL + SEEN, **environment))
+    assert [category for category, _ in warned] == ["RuntimeWarning"]
+    assert numba[:2] == ["numba", False]
+    assert error[0] == "BackendUnavailableError"
+    assert error[2] == cause, "chained from what numba raised"
+    for text in (warned[0][1], numba[4], error[1]):
+        assert word in text
+    assert "numba" in warned[0][1]
+    assert "backend='numba'" in error[1]
+
+
+@pytest.mark.parametrize("broken", ["runtime error"], indirect=True)
+def test_info_says_why(python, broken):
+    environment, _, word = broken
+    quiet = "import warnings, runpy; warnings.simplefilter('ignore'); "
+    done = python(quiet + "runpy.run_module('fastgae', run_name='__main__')", "info", "--json", **environment)
+    numba = next(backend for backend in json.loads(done)["backends"] if backend["name"] == "numba")
+    assert not numba["available"]
+    assert word in numba["why_missing"]
+
+
+CANNOT_COMPILE = """
+from numba.core.dispatcher import Dispatcher
+
+def compile(self, signature):
+    raise ZeroDivisionError("no such instruction")
+
+Dispatcher.compile = compile
+print(json.dumps(failing()))
+"""
+
+
+@pytest.mark.skipif("numba" not in {i.name for i in fastgae.backends() if i.available}, reason="numba is not installed")
+def test_a_numba_that_cannot_compile_is_an_error_that_says_what_to_do(python):
+    error, message, cause, _ = json.loads(python(CALL + CANNOT_COMPILE, FASTGAE_BACKEND="numba"))
+    assert error == "BackendUnavailableError"
+    assert cause == "ZeroDivisionError"
+    for word in ("numba backend", "no such instruction", 'backend="numpy"'):
+        assert word in message

@@ -38,7 +38,7 @@ BUILDS: dict[str, tuple[list[str], list[str], dict[str, str]]] = {
 
 
 def compiled(flags: list[str], folder: Path, sources: Path = ROOT, package: Path = ROOT / "fastgae") -> Path:
-    """Compile the extension of ``sources`` with these flags into a copy of the package; return what to put on the path."""
+    """Compile the extension of ``sources`` with these flags into a copy of the package; return where that is."""
     import pybind11
 
     target = folder / "fastgae"
@@ -52,7 +52,9 @@ def compiled(flags: list[str], folder: Path, sources: Path = ROOT, package: Path
         subprocess.run([COMPILER, *ALWAYS, *flags, *map(str, arguments)], check=True)
 
     with ThreadPoolExecutor() as pool:
-        work = [pool.submit(run, *includes, "-c", sources / "csrc" / f"{made.stem}.cpp", "-o", made) for made in objects]
+        work = [
+            pool.submit(run, *includes, "-c", sources / "csrc" / f"{made.stem}.cpp", "-o", made) for made in objects
+        ]
         for each in work:
             each.result()
     run("-shared", *objects, "-o", target / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}")

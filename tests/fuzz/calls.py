@@ -66,7 +66,7 @@ class Call:
         return given.plain if isinstance(given, Given) else given
 
     def working_dtype(self) -> np.dtype:
-        """float32 where NumPy promotes the numbers to it, else float64; bool without any. Python's numbers do not count."""
+        """Promote as NumPy does, to float32 or float64; Python's own numbers do not count. bool where there are none."""
         dtypes = [self.arguments[name].dtype for name in NUMBERS if isinstance(self.arguments.get(name), Given)]
         dtypes += [np.asarray(self.arguments[name]).dtype for name in NUMBERS if _is_scalar(self.arguments.get(name))]
         if not dtypes:
@@ -104,7 +104,8 @@ def _described(given: object) -> str:
     with np.printoptions(threshold=24, precision=9):
         text = " ".join(np.array2string(array).split())
     repeated = [axis for axis, stride in enumerate(array.strides) if stride == 0 and array.shape[axis] > 1]
-    return f"{array.dtype.str}{array.shape}{odd} {text[:160]} {given.place}{f' repeated along {repeated}' * bool(repeated)}"
+    again = f" repeated along {repeated}" * bool(repeated)
+    return f"{array.dtype.str}{array.shape}{odd} {text[:160]} {given.place}{again}"
 
 
 def handed_over(choose: Choices, plain: np.ndarray, *, writable: bool = False) -> Given:
@@ -230,7 +231,12 @@ def rollout_call(choose: Choices, function: str) -> Call:
 
 
 def _hide(
-    choose: Choices, plain: dict[str, np.ndarray], truth: dict[str, np.ndarray], source: str, next_step: bool, sparse: bool
+    choose: Choices,
+    plain: dict[str, np.ndarray],
+    truth: dict[str, np.ndarray],
+    source: str,
+    next_step: bool,
+    sparse: bool,
 ) -> None:
     """Poison what lies behind closed gates, at skipped steps, and at steps without a final value."""
     ended, cut = truth["terminated"], truth.get("truncated")
@@ -288,7 +294,9 @@ def _fillable(call: Call, name: str) -> bool:
         return False
     shape, longer = list(call.first.plain.shape), list(given.plain.shape)
     longer[call.time_axis] = min(longer[call.time_axis], shape[call.time_axis])
-    return longer == shape and not any(stride == 0 and n > 1 for stride, n in zip(given.plain.strides, given.plain.shape))
+    return longer == shape and not any(
+        stride == 0 and n > 1 for stride, n in zip(given.plain.strides, given.plain.shape, strict=True)
+    )
 
 
 def _break(choose: Choices, call: Call) -> None:

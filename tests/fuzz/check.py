@@ -1,10 +1,12 @@
 """One call on every backend and CPU target: the same bits as each other and as the oracle, and nothing else written."""
 
 import contextlib
+import itertools
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,43 +20,42 @@ from .oracle import answers
 PAGES = Pages()
 
 
-class Difference(AssertionError):
+class DifferenceError(AssertionError):
     """What went wrong in a call."""
 
 
 def variants(names: Sequence[str] = ()) -> list[str]:
-    """Return every backend and CPU target that runs here, NumPy's reference first; of these names, if any are given."""
-    found = [
+    """Return every backend and CPU target that runs here, the reference first; only of these names, if any are given."""
+    return [
         f"{info.name}:{target}" if target else info.name
         for info in reversed(fastgae.backends())
         if info.available and (not names or info.name in names)
         for target in (info.targets or (None,))
     ]
-    return found
 
 
 def check(call: Call, backends: Sequence[str]) -> str:
-    """Make the call everywhere; return "right" or "refused", or raise Difference."""
+    """Make the call everywhere; return "right" or "refused", or raise DifferenceError."""
     takes = call.parameters()
     outcomes = {}
     for backend in backends if "backend" in takes else backends[:1]:
         try:
             outcomes[backend] = _run(call, {"backend": backend} if "backend" in takes else {})
-        except Difference as error:
-            raise Difference(f"{backend}: {error}") from None
+        except DifferenceError as error:
+            raise DifferenceError(f"{backend}: {error}") from None
     first, expected = next(iter(outcomes.items()))
     for backend, outcome in outcomes.items():
         _compare(f"{backend} and {first}", outcome, expected)
     if "error" in expected:
         if not call.broken:
-            raise Difference(f"a good call was refused: {expected['error']}")
+            raise DifferenceError(f"a good call was refused: {expected['error']}")
         return "refused"
     if not call.broken:
         for name, index, numbers in answers(call):
             got = expected["arrays"].get(name, expected["arrays"].get("result"))
             if got is not None:
                 _same_bits(f"{first} and the oracle, {name}{list(index)}", got[index], numbers)
-        _check_moments(call, expected["arrays"])
+        _check_normalized(call, expected["arrays"], first)
     return "right"
 
 
@@ -77,14 +78,14 @@ def _run(call: Call, how: dict[str, Any]) -> dict[str, Any]:
                 result = getattr(fastgae, call.function)(**arguments)
         except (ValueError, TypeError) as error:
             if what := arena.changed():
-                raise Difference(f"{what} by a call that was refused: {error}") from None
+                raise DifferenceError(f"{what} by a call that was refused: {error}") from None
             return {"error": f"{type(error).__name__}: {error}"}
         except Exception as error:
-            raise Difference(f"{type(error).__name__}: {error}") from error
+            raise DifferenceError(f"{type(error).__name__}: {error}") from error
         if sys.exc_info()[0] is not None:
-            raise Difference("an exception was left behind")
+            raise DifferenceError("an exception was left behind")
         if what := arena.changed(written):
-            raise Difference(what)
+            raise DifferenceError(what)
         return _outcome(call, result, pair)
 
 
@@ -95,13 +96,13 @@ def _outcome(call: Call, result: Any, pair: list[Any]) -> dict[str, Any]:
     if call.out is not None:
         for output, array in zip(pair, named.values(), strict=True):
             if array is not output:
-                raise Difference("the result is not the array that was given to fill")
+                raise DifferenceError("the result is not the array that was given to fill")
     shape, dtype = call.first.plain.shape, call.working_dtype()
     for name, array in named.items():
         if array is None and call.out is not None:
             continue
         if array.shape != shape or array.dtype != dtype:
-            raise Difference(f"{name} has shape {array.shape} and dtype {array.dtype}")
+            raise DifferenceError(f"{name} has shape {array.shape} and dtype {array.dtype}")
     arrays = {name: array.copy() for name, array in named.items() if array is not None}
     strides = {
         name: [stride for stride, n in zip(a.strides, a.shape, strict=True) if n > 1] if a.size else []
@@ -114,7 +115,7 @@ def _outcome(call: Call, result: Any, pair: list[Any]) -> dict[str, Any]:
 def _compare(what: str, got: dict[str, Any], expected: dict[str, Any]) -> None:
     for key in ("error", "report", "strides"):
         if got.get(key) != expected.get(key):
-            raise Difference(f"{what}, {key}: {got.get(key)} and {expected.get(key)}")
+            raise DifferenceError(f"{what}, {key}: {got.get(key)} and {expected.get(key)}")
     for name, numbers in expected.get("arrays", {}).items():
         _same_bits(f"{what}, {name}", got["arrays"][name], numbers)
 
@@ -122,45 +123,63 @@ def _compare(what: str, got: dict[str, Any], expected: dict[str, Any]) -> None:
 def _same_bits(what: str, got: np.ndarray, expected: np.ndarray) -> None:
     """NaN counts by its place alone: its sign and payload are not promised."""
     if got.dtype != expected.dtype or got.shape != expected.shape:
-        raise Difference(f"{what}: {got.dtype}{got.shape} and {expected.dtype}{expected.shape}")
+        raise DifferenceError(f"{what}: {got.dtype}{got.shape} and {expected.dtype}{expected.shape}")
     unsigned = f"u{got.itemsize}"
     same = np.ascontiguousarray(got).view(unsigned) == np.ascontiguousarray(expected).view(unsigned)
     if got.dtype.kind == "f":
         same |= np.isnan(got) & np.isnan(expected)
     if not same.all():
         where = tuple(int(i) for i in np.argwhere(~same)[0])
-        raise Difference(
+        raise DifferenceError(
             f"{what}: {np.count_nonzero(~same)} of {same.size} differ, first at {where}: {got[where]!r} and "
             f"{expected[where]!r}"
         )
 
 
-def _check_moments(call: Call, arrays: dict[str, np.ndarray]) -> None:
-    """What is normalised has mean 0 and standard deviation 1, by exact sums, where these are far from every limit."""
-    by = call.arguments.get("by", "global") if call.function == "normalize" else call.arguments.get("normalize")
-    numbers = arrays.get("result" if call.function == "normalize" else "advantages")
-    if by is None or numbers is None or call.function == "diagnose":
-        return
-    exists = np.ones(numbers.shape, bool)
-    if call.plain("mask") is not None:
-        exists &= call.plain("mask") != 0
-    if str(call.arguments.get("autoreset")).lower() == "next_step" or "eps" in call.arguments:
-        return
-    for group in _groups(numbers, exists, by, call.time_axis):
-        if len(group) < 2 or not np.isfinite(group).all():
-            continue
-        mean = math.fsum(group) / len(group)
-        spread = math.fsum((x - mean) ** 2 for x in group) / len(group)
-        # Numbers that hardly differ have no deviation to speak of: eps and rounding decide.
-        if 1e-3 < spread and (abs(mean) > 1e-3 or abs(spread - 1) > 1e-2):
-            raise Difference(f"normalised numbers have mean {mean} and variance {spread}")
+def _check_normalized(call: Call, arrays: dict[str, np.ndarray], backend: str) -> None:
+    """``normalize`` is as its definition says, and of other functions the same as ``normalize`` of their advantages."""
+    if call.function == "normalize":
+        by, eps = call.arguments.get("by", "global"), float(call.arguments.get("eps", 1e-8))
+        mask = call.plain("mask")
+        exists = np.ones(arrays["result"].shape, bool) if mask is None else mask != 0
+        given = call.first.plain.astype(np.float64)
+        for group in _groups(given.shape, by, call.time_axis):
+            _check_group(given[group][exists[group]], arrays["result"][group][exists[group]], eps)
+        if arrays["result"][~exists].any():
+            raise DifferenceError("steps that do not exist were not 0 after normalize")
+    elif call.arguments.get("normalize") is not None and call.function != "diagnose":
+        plain = {name: given for name, given in call.arguments.items() if name != "normalize"}
+        raw = _run(replace(call, arguments=plain, out=None), {"backend": backend})["arrays"]["advantages"]
+        mask = call.plain("mask")
+        if str(plain.get("autoreset")).lower() == "next_step":
+            if mask is not None:
+                return  # which steps are real is what the oracle knows
+            flags = {name: call.plain(name) for name in ("terminated", "truncated", "prev_done")}
+            mask = fastgae.valid_steps(**flags, time_axis=call.time_axis)
+        by = call.arguments["normalize"]
+        expected = fastgae.normalize(raw, mask, by=by, time_axis=call.time_axis, backend=backend)
+        _same_bits("advantages and normalize of them", arrays["advantages"], expected)
 
 
-def _groups(numbers: np.ndarray, exists: np.ndarray, by: str, axis: int) -> Iterator[list[float]]:
+def _groups(shape: tuple[int, ...], by: str, axis: int) -> list[tuple[Any, ...]]:
+    """Return an index of everything, or of some environments."""
     if by == "global":
-        yield numbers[exists].astype(np.float64).tolist()
+        return [(slice(None),) * len(shape)]
+    others = shape[:axis] + shape[axis + 1 :]
+    return [(*index[:axis], slice(None), *index[axis:]) for index in itertools.islice(np.ndindex(*others), 8)]
+
+
+def _check_group(given: np.ndarray, got: np.ndarray, eps: float) -> None:
+    """(x - mean) / (std + eps) by exact sums, up to what float64 sums of so many numbers may lose."""
+    if not given.size or not np.isfinite(given).all() or np.abs(given).max() > 1e100:
         return
-    columns, places = np.moveaxis(numbers, axis, 0), np.moveaxis(exists, axis, 0)
-    for index in list(np.ndindex(*columns.shape[1:]))[:8]:
-        column = (slice(None), *index)
-        yield columns[column][places[column]].astype(np.float64).tolist()
+    mean = math.fsum(given) / len(given)
+    scale = math.sqrt(math.fsum((given - mean) ** 2) / len(given)) + eps
+    if scale < 1e-100:
+        return
+    expected = (given - mean) / scale
+    allowed = np.finfo(got.dtype).eps * 4 * np.abs(expected) + 1e-14 * len(given) * np.abs(given).max() / scale
+    with np.errstate(invalid="ignore"):
+        wrong = ~(np.abs(got - expected) <= allowed + np.finfo(got.dtype).tiny)
+    if wrong.any():
+        raise DifferenceError(f"normalize: {got[wrong][0]!r} where the definition gives {expected[wrong][0]!r}")

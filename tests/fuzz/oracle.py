@@ -98,7 +98,9 @@ class _Rollout:
             final = self.numbers(self.final[column])
         terminated, truncated = self.flags("terminated", column, False), self.flags("truncated", column, False)
         next_values, real = [], []
-        before = bool(call.plain("prev_done") is not None and np.asarray(call.plain("prev_done"))[_without_time(column)])
+        before = bool(
+            call.plain("prev_done") is not None and np.asarray(call.plain("prev_done"))[_without_time(column)]
+        )
         next_step = str(call.arguments.get("autoreset")).lower() == "next_step"
         for t, after in zip(existing, [*existing[1:], None], strict=False):
             if following is not None:

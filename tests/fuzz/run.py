@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from .check import Difference, check, variants
+from .check import DifferenceError, check, variants
 from .choices import Choices, parse, smallest, written
 from .siblings import GENERATORS, random_call
 
@@ -49,7 +49,7 @@ def attempt(case: int | Sequence[int], functions: tuple[str, ...], backends: Seq
     call = random_call(choose, functions)
     try:
         return check(call, backends), choose
-    except Difference as error:
+    except DifferenceError as error:
         return f"{error}\n{call}", choose
 
 
@@ -147,4 +147,3 @@ def _crashes(case: list[int], functions: tuple[str, ...], backends: Sequence[str
 def _child(case: list[int], functions: tuple[str, ...], backends: Sequence[str]) -> None:
     outcome, _ = attempt(case, functions, backends)
     sys.exit(outcome not in ("right", "refused"))
-

@@ -1,0 +1,125 @@
+"""``python -m fuzz.mutants``: mistakes planted in the kernels, one at a time, and how soon the fuzzer finds each.
+
+Every mutant is compiled with the smallest thresholds. Exit status 1: one was not found within the time.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from variants import BUILDS, ROOT, compiled, environment
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake: the text of a file, and what stands there instead."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant("off by one at the end of a rollout", "csrc/lanes.inl", "whole = real - apart;", "whole = real;"),
+    Mutant("a gate that ignores truncation", "csrc/recursion.inl", "V::both(bootstrap, continues)", "bootstrap"),
+    Mutant(
+        "final values the wrong way round",
+        "csrc/recursion.inl",
+        "V::select(continues, next, V::load(at.final_values + i))",
+        "V::select(continues, V::load(at.final_values + i), next)",
+    ),
+    Mutant("a lost carry between blocks", "csrc/lanes.inl", "low = chain(", "chain("),
+    Mutant(
+        "a vector remainder left out, time-major",
+        "csrc/rows.inl",
+        "while (n > first) row_at<Single<Real>",
+        "while (n > first + 1) row_at<Single<Real>",
+    ),
+    Mutant(
+        "a vector remainder left out, env-major",
+        "csrc/lanes.inl",
+        "for (; k < end; ++k) write_at<Single<Real>",
+        "for (; k + 1 < end; ++k) write_at<Single<Real>",
+    ),
+    Mutant("a read past the end of narrow rows", "csrc/rows.inl", "rollout.steps - reach", "rollout.steps - 1"),
+    Mutant("V' not passed on over two skipped steps", "csrc/*.inl", "V::store(next_value + i, next);", ""),
+    Mutant(
+        "sparse final values in the wrong order",
+        "csrc/plain.hpp",
+        "this->env_major == (time_axis_ == 1)",
+        "this->env_major != (time_axis_ == 1)",
+    ),
+    Mutant(
+        "the end of a streamed run not written",
+        "csrc/recursion.inl",
+        "for (; first < last; ++first) single(first);\n}",
+        "}",
+    ),
+    Mutant(
+        "flags that must be 1",
+        "csrc/flags.hpp",
+        "return ((((eight & low) + low) | eight) >> 7) & kOnes;",
+        "return eight & kOnes;",
+    ),
+    Mutant(
+        "moments without the last step of a block", "csrc/moments.inl", "rest < at[i].steps;", "rest + 1 < at[i].steps;"
+    ),
+    Mutant("a thread that begins with the wrong piece", "csrc/parallel.hpp", "first % cut.pieces * cut.steps}", "0}"),
+)
+
+
+def planted(mutant: Mutant, folder: Path) -> Path:
+    """Copy the sources into the folder with the mistake in them."""
+    shutil.copytree(ROOT / "csrc", folder / "csrc")
+    places = [path for path in folder.glob(mutant.file) if mutant.old in path.read_text(encoding="utf-8")]
+    if len(places) != 1:
+        raise SystemExit(
+            f"{mutant.what}: {mutant.file} has the text in {len(places)} files: bring the table up to date"
+        )
+    text = places[0].read_text(encoding="utf-8")
+    places[0].write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    return folder
+
+
+def found(mutant: Mutant, seconds: float, seed: int) -> tuple[bool, str]:
+    """Compile the mutant, fuzz it, and say what was found after how many seconds."""
+    with tempfile.TemporaryDirectory() as made:
+        sources = planted(mutant, Path(made, "sources"))
+        build = compiled([*BUILDS["tiny"][0], "-w"], Path(made, "build"), sources)
+        command = [sys.executable, "-m", "fuzz", "--seconds", str(seconds), "--seed", str(seed), "--most", "1"]
+        command += ["--backend", "cpp", "--backend", "numpy"]
+        begun = time.monotonic()
+        done = subprocess.run(
+            command, cwd=ROOT / "tests", env=environment("tiny", build), capture_output=True, text=True
+        )
+        first = re.search(r"^FOUND (.*)", done.stdout, re.MULTILINE)
+        return first is not None, f"{time.monotonic() - begun:5.1f} s  {first[1][:90] if first else 'NOT FOUND'}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m fuzz.mutants", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each mutant (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the fuzzer (default: %(default)s)")
+    parser.add_argument("--only", type=int, help="the number of one mutant")
+    args = parser.parse_args(argv)
+    missed = 0
+    for number, mutant in enumerate(MUTANTS):
+        if args.only not in (None, number):
+            continue
+        caught, said = found(mutant, args.seconds, args.seed)
+        missed += not caught
+        print(f"{number:2} {mutant.what:50} {said}", flush=True)
+    print(f"{missed} not found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -66,7 +66,7 @@ class Call:
         return given.plain if isinstance(given, Given) else given
 
     def working_dtype(self) -> np.dtype:
-        """Promote as NumPy does, to float32 or float64; Python's own numbers do not count. bool where there are none."""
+        """Promote as NumPy does, to float32 or float64; Python's own numbers do not count. bool if there are none."""
         dtypes = [self.arguments[name].dtype for name in NUMBERS if isinstance(self.arguments.get(name), Given)]
         dtypes += [np.asarray(self.arguments[name]).dtype for name in NUMBERS if _is_scalar(self.arguments.get(name))]
         if not dtypes:

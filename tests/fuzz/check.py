@@ -25,7 +25,7 @@ class DifferenceError(AssertionError):
 
 
 def variants(names: Sequence[str] = ()) -> list[str]:
-    """Return every backend and CPU target that runs here, the reference first; only of these names, if any are given."""
+    """Return every backend and CPU target that runs here, the reference first; of these names, if any are given."""
     return [
         f"{info.name}:{target}" if target else info.name
         for info in reversed(fastgae.backends())

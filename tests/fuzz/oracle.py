@@ -4,6 +4,7 @@ Every operation is one of NumPy's scalars of the working dtype, which rounds it:
 Skipped steps are cut out of the arrays and put back, as the definition of ``mask`` says. Shares no code with fastgae.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -228,7 +229,7 @@ def _gae_packed(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]
     gammas, lambdas = per_step("gamma"), per_step("gae_lambda")
     second = None if call.arguments.get("returns_lambda") is None else per_step("returns_lambda")
     budget = MOST_STEPS
-    for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+    for i, (begin, end) in enumerate(itertools.pairwise(starts)):
         existing = [t for t in range(begin, end) if mask[t]]
         if end == begin or (budget := budget - (end - begin)) < 0:
             continue

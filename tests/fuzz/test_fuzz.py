@@ -1,4 +1,4 @@
-"""The fuzzer can be trusted: its oracle is right, its guards guard, its cases replay and shrink; and some of its cases."""
+"""The fuzzer can be trusted: its oracle is right, its guards guard, its cases replay and shrink. And some cases."""
 
 import contextlib
 import ctypes

@@ -40,7 +40,6 @@ FILE_ERRORS = (
     EOFError,
     ValueError,
     OverflowError,
-    MemoryError,
     NotImplementedError,
     zipfile.BadZipFile,
     zlib.error,
@@ -70,8 +69,15 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
                 check_memory(sum(checked_size(archive, name, member) for name, member in members.items()))
                 return {name: array(archive, member) for name, member in members.items()}
     except FILE_ERRORS as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise CommandError(f"cannot read {path}: {reason[:LONGEST_REASON]}", exit_code=2) from error
+        raise CommandError(f"cannot read {path}: {reason(error)[:LONGEST_REASON]}", exit_code=2) from error
+
+
+def reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:  # it cannot be opened: errors of reading name no file
+        return str(error.strerror)
+    if type(error) is ValueError:
+        return str(error)
+    return f"it is damaged ({str(error) or type(error).__name__})"
 
 
 def check_kind(file: IO[bytes]) -> None:

@@ -60,17 +60,19 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    try:
+        found = diagnosis(args)
+    except MemoryError as error:
+        raise CommandError(f"{args.file}: there is not enough memory; save fewer steps or environments", 2) from error
+    except (ValueError, TypeError) as error:
+        raise CommandError(f"{args.file}: gae refuses these arguments: {error}", exit_code=2) from error
+    print(found.to_json(indent=2) if args.json else found)
+    return 1 if found else 0
+
+
+def diagnosis(args: argparse.Namespace) -> fastgae.Diagnosis:
     arguments = read_arrays(args.file, REQUIRED, ARRAYS + COEFFICIENTS)
     for name in COEFFICIENTS:
         if getattr(args, name) is not None:
             arguments[name] = getattr(args, name)
-    try:
-        found = fastgae.diagnose(
-            **arguments, autoreset=args.autoreset, normalize=args.normalize, time_axis=args.time_axis
-        )
-    except (ValueError, TypeError) as error:
-        raise CommandError(f"{args.file}: gae refuses these arguments: {error}", exit_code=2) from error
-    except MemoryError as error:
-        raise CommandError(f"{args.file}: there is not enough memory; save fewer steps or environments", 2) from error
-    print(found.to_json(indent=2) if args.json else found)
-    return 1 if found else 0
+    return fastgae.diagnose(**arguments, autoreset=args.autoreset, normalize=args.normalize, time_axis=args.time_axis)

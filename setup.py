@@ -6,6 +6,7 @@ FASTGAE_BUILD_EXT=never     a pure wheel
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 from pybind11.setup_helpers import Pybind11Extension, build_ext
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.sdist import sdist
 
 MODE = os.environ.get("FASTGAE_BUILD_EXT") or ("require" if os.environ.get("CIBUILDWHEEL") else "auto")
 if MODE not in ("auto", "require", "never"):
@@ -95,4 +97,15 @@ class BdistWheel(bdist_wheel):
         super().run()
 
 
-setup(ext_modules=[core], cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel})
+class Sdist(sdist):
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        # In a clone other files lie about, some of which are private: only those that git tracks are packed.
+        if Path(".git").exists():
+            listed = subprocess.run(["git", "ls-files", "-z"], check=True, stdout=subprocess.PIPE, text=True).stdout
+            tracked = set(listed.split("\0"))
+            metadata = Path(self.get_finalized_command("egg_info").egg_info)
+            files = [file for file in files if Path(file).parent == metadata or Path(file).as_posix() in tracked]
+        super().make_release_tree(base_dir, files)
+
+
+setup(ext_modules=[core], cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel, "sdist": Sdist})

@@ -1,5 +1,9 @@
 """The command itself; test_cli_*.py hold what each file of fastgae/cli/ adds."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import fastgae
@@ -32,3 +36,16 @@ def test_help_has_examples(command, capsys):
 def test_the_command_line_imports_nothing_heavy(python):
     heavy = "{'numba', 'gymnasium', 'rich', 'matplotlib', 'torch'}"
     assert python(f"import sys, fastgae.cli.main; print(sorted({heavy} & set(sys.modules)))") == "[]"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has another error for a pipe without a reader")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_is_no_error(unbuffered):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "fastgae", "info"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, timeout=300)
+    os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode == 141

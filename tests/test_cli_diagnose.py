@@ -1,10 +1,16 @@
 """The command `diagnose`: its exit status, its two outputs, and what it says of files that it cannot use."""
 
 import json
+import os
+import struct
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fastgae
+from fastgae.cli import archive
 from fastgae.cli.main import main
 
 
@@ -20,6 +26,38 @@ def saved(tmp_path):
         return str(path)
 
     return save
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write an archive of these members, and return its path."""
+
+    def write(members, method=zipfile.ZIP_STORED):
+        with zipfile.ZipFile(tmp_path / "written.npz", "w", method) as opened:
+            for name, content in members.items():
+                opened.writestr(name, content)
+        return tmp_path / "written.npz"
+
+    return write
+
+
+@pytest.fixture
+def refused(capsys):
+    """Return what the command says of a file that it must refuse: status 2 and one line of printable text."""
+
+    def line(path):
+        assert main(["diagnose", str(path)]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("fastgae diagnose: error: ")
+        assert str(path) in captured.err
+        assert captured.err[-1] == "\n"
+        assert captured.err[:-1].isprintable()
+        assert len(captured.err) < 2000
+        assert "pickle" not in captured.err
+        return captured.err
+
+    return line
 
 
 def test_nothing_found(saved, capsys):
@@ -57,27 +95,119 @@ def test_options_are_those_of_gae(saved, capsys):
         ({"dones": np.zeros(4)}, "holds dones, which is no argument; known are rewards, values, terminated, truncated"),
         ({"last_values": None}, "the value after the last step is missing"),
         ({"terminated": np.full((32, 4), 2)}, "terminated must hold 0 or 1"),
-        ({"rewards": np.array([None, 1])}, "allow_pickle=False"),
+        ({"rewards": np.array([None, 1])}, "rewards must hold numbers or bool, got dtype object"),
+        ({"rewards": np.array(["a", "b"])}, "rewards must hold numbers or bool, got dtype <U1"),
+        ({"a\x1b[31mb": np.zeros(4)}, r"holds a\x1b[31mb, which is no argument"),
+        ({f"{i:02}" * 99: np.zeros(4) for i in range(40)}, " and 28 more, which is no argument"),
     ],
 )
-def test_files_with_the_wrong_arrays(changed, said, saved, capsys):
-    path = saved(**changed)
-    assert main(["diagnose", path]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert captured.err.startswith("fastgae diagnose: error: ")
-    assert path in captured.err
-    assert said in captured.err
+def test_files_with_the_wrong_arrays(changed, said, saved, refused):
+    assert said in refused(saved(**changed))
 
 
-def test_files_that_are_no_archive(tmp_path, capsys):
+def test_files_that_are_no_archive(tmp_path, refused):
     text, one, cut, empty = (tmp_path / name for name in ("text.npz", "one.npy", "cut.npz", "empty.npz"))
     text.write_text("rewards")
     np.save(one, np.ones(3))
     np.savez(cut, rewards=np.ones(3))
     cut.write_bytes(cut.read_bytes()[:-30])
     empty.touch()
-    for path in (text, one, cut, empty, tmp_path, tmp_path / "missing.npz"):
-        assert main(["diagnose", str(path)]) == 2
-        assert str(path) in capsys.readouterr().err
+    assert "no .npz archive" in refused(text)
+    assert "no .npz archive" in refused(cut)
+    assert "it is empty" in refused(empty)
+    assert "it holds one array; write several by name with numpy.savez" in refused(one)
+    assert "no regular file" in refused(tmp_path)
+    assert "No such file" in refused(tmp_path / "missing.npz")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, refused):
+    os.mkfifo(tmp_path / "pipe")
+    assert "no regular file" in refused(tmp_path / "pipe")
+    assert "no regular file" in refused("/dev/zero")
+
+
+def npy(header, data=b"", version=b"\x01\x00"):
+    """Return an array as a file, with this text for its header."""
+    return b"\x93NUMPY" + version + struct.pack("<H" if version[0] == 1 else "<I", len(header)) + header + data
+
+
+def header(descr="'<f8'", shape="(1,)"):
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}".encode()
+
+
+NO_HEADER = "rewards has no header of an array of numbers"
+MEMBERS = {
+    "a huge shape and no data": (npy(header(shape="(1000000000000000000,)")), "rewards has 0 bytes, which is not what"),
+    "more data than its shape": (npy(header(), bytes(16)), "rewards has 16 bytes"),
+    "negative numbers": (npy(header(shape="(-1, -1)"), bytes(8)), "rewards has 8 bytes"),
+    "a pickle": (npy(header("'|O'"), b"cos\nsystem\n"), "rewards must hold numbers or bool, got dtype object"),
+    "fields": (npy(header("[('a', '<f8')]"), bytes(8)), "rewards must hold numbers or bool"),
+    "deep parentheses": (npy(header(shape="(" * 300 + ")" * 300)), NO_HEADER),
+    "deep expressions": (npy(header(shape="-" * 3900 + "1")), NO_HEADER),
+    "a number of 5,000 digits": (npy(header(shape="(" + "9" * 5000 + ",)")), NO_HEADER),
+    "half a header": (npy(header(shape="(")), NO_HEADER),
+    "an escape that Python warns of": (npy(b"'\\d'"), NO_HEADER),
+    "a header from Python 2": (npy(header(shape="(1L,)"), bytes(16)), "rewards has 16 bytes"),
+    "a long header": (npy(header() + b" " * 20_000, bytes(8), b"\x02\x00"), NO_HEADER),
+    "an unknown version": (npy(header(), bytes(8), b"\x09\x00"), NO_HEADER),
+    "text": (b"text", NO_HEADER),
+}
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_members_that_are_no_arrays(kind, written, refused):
+    content, said = MEMBERS[kind]
+    assert said in refused(written({"rewards.npy": content, "values.npy": b"", "terminated.npy": b""}))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_that_numpy_does_not_write(method, written, refused):
+    one = npy(header(), bytes(8))
+    path = written({"rewards": one, "values": one, "terminated": one}, method)
+    assert f"rewards is compressed by method {method}" in refused(path)
+
+
+def test_names_that_are_there_twice_or_in_folders(written, refused):
+    assert "it holds rewards twice" in refused(written({"rewards": b"", "rewards.npy": b""}))
+    call = dict.fromkeys(("rewards.npy", "values.npy", "terminated.npy", "../mask.npy"), b"")
+    assert "it holds ../mask, which is no argument" in refused(written(call))
+
+
+def test_members_that_are_encrypted(saved, refused):
+    path = Path(saved())
+    broken = path.read_bytes()
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = broken.index(signature) + flags
+        broken = broken[:at] + b"\x01" + broken[at + 1 :]
+    path.write_bytes(broken)
+    assert "rewards is encrypted" in refused(path)
+
+
+def test_damaged_arrays(saved, refused):
+    path = Path(saved())
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert "it is damaged (Bad CRC-32 for file 'values.npy')" in refused(path)
+
+
+def test_a_file_that_would_fill_the_memory(saved, refused, monkeypatch):
+    """Nothing is inflated: the headers say how large it would be."""
+    path = saved(rewards=np.zeros((1 << 16, 8)))
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "memory", lambda: 1 << 20)
+        patch.setattr(np.lib.format, "read_array", None)
+        assert "its arrays have 524,548 elements" in refused(path)
+    assert archive.memory() > 1 << 20
+
+
+def test_memory_that_runs_out(saved, refused, monkeypatch):
+    def allocate(*arguments, **options):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np.lib.format, "read_array", allocate)
+        assert "not enough memory" in refused(saved())
+    monkeypatch.setattr(fastgae, "diagnose", allocate)
+    assert "not enough memory" in refused(saved())

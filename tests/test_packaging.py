@@ -3,6 +3,10 @@
 import ast
 import inspect
 import re
+import shutil
+import subprocess
+import sys
+import tarfile
 import tomllib
 from importlib import metadata, resources
 from pathlib import Path
@@ -54,6 +58,56 @@ def test_command(distribution):
     (command,) = (e for e in distribution.entry_points if e.group == "console_scripts")
     assert command.name == "fastgae"
     assert callable(command.load())
+
+
+def tracked_files():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return {name for name in listed.split("\0") if (ROOT / name).is_file()}
+
+
+def source_distribution(tree, folder):
+    """Build one from a tree without isolation; return its file and the names in it, without the first folder."""
+    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", code, folder], cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    file = folder / done.stdout.split()[-1]
+    with tarfile.open(file) as opened:
+        return file, {member.name.partition("/")[2] for member in opened if member.isfile()}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="this is no clone")
+def test_the_source_distribution_is_what_git_tracks(tmp_path):
+    pytest.importorskip("pybind11")
+    pytest.importorskip("setuptools", minversion="77")
+    clone, unpacked = tmp_path / "clone", tmp_path / "unpacked"
+    tracked = tracked_files()
+    for name in tracked:
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    for command in (["init", "--quiet"], ["add", "--all"]):
+        subprocess.run(["git", *command], cwd=clone, check=True)
+    planted = [
+        "tests/.netrc",
+        "docs/secret.txt",
+        "docs/secret.md",
+        "tests/secret.py",
+        "fastgae/secret.py",
+        ".ci/secret",
+    ]
+    for name in planted:
+        (clone / name).write_text("password")
+
+    file, packed = source_distribution(clone, tmp_path)
+    assert not packed & set(planted)
+    assert tracked - packed == {".gitignore"}
+    made = {name for name in packed - tracked if not name.startswith("fastgae_rl.egg-info/")}
+    assert made == {"PKG-INFO", "setup.cfg"}
+
+    with tarfile.open(file) as opened:
+        opened.extractall(unpacked, filter="data")
+    (tree,) = unpacked.iterdir()
+    (tree / "tests" / ".netrc").write_text("password")
+    assert source_distribution(tree, unpacked)[1] == packed
 
 
 def test_types_are_shipped():

@@ -1,21 +1,18 @@
 """``fastgae diagnose``: mistakes that a recorded rollout shows traces of."""
 
 import argparse
-import zipfile
-import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 import fastgae
+from fastgae.cli.archive import read_arrays
 from fastgae.cli.options import CommandError, Formatter, unit_interval
 
 if TYPE_CHECKING:
     from fastgae.cli.options import Commands
 
 REQUIRED = ("rewards", "values", "terminated")
-ARRAYS = (*REQUIRED, "truncated", "last_values", "next_values", "final_values", "prev_done", "mask")
+ARRAYS = ("truncated", "last_values", "next_values", "final_values", "prev_done", "mask")
 COEFFICIENTS = ("gamma", "gae_lambda")
 MODES = ("next_step", "same_step", "disabled")
 
@@ -26,7 +23,7 @@ bootstrap, swapped axes and more.
 
 FILE.npz holds the arguments of fastgae.gae by their names:
   {", ".join(REQUIRED)}, and where you pass them to gae
-  {", ".join(ARRAYS[3:])},
+  {", ".join(ARRAYS)},
   {", ".join(COEFFICIENTS)}. Write it with numpy.savez.
 
 The exit status is 0 where nothing was found, 1 where something was, and 2 where
@@ -63,41 +60,19 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    arguments = read(args.file)
-    for name in COEFFICIENTS:
-        if getattr(args, name) is not None:
-            arguments[name] = getattr(args, name)
     try:
-        found = fastgae.diagnose(
-            **arguments, autoreset=args.autoreset, normalize=args.normalize, time_axis=args.time_axis
-        )
+        found = diagnosis(args)
+    except MemoryError as error:
+        raise CommandError(f"{args.file}: there is not enough memory; save fewer steps or environments", 2) from error
     except (ValueError, TypeError) as error:
         raise CommandError(f"{args.file}: gae refuses these arguments: {error}", exit_code=2) from error
     print(found.to_json(indent=2) if args.json else found)
     return 1 if found else 0
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The arguments in a file. Nothing in it is executed: pickled objects are refused."""
-    try:
-        with path.open("rb") as opened:
-            file = np.load(opened, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise CommandError(f"{path} holds one array: write several by name with numpy.savez", exit_code=2)
-            missing = [name for name in REQUIRED if name not in file]
-            if missing:
-                raise CommandError(
-                    f"{path} has no {' and no '.join(missing)}; it holds {', '.join(file.files) or 'nothing'}",
-                    exit_code=2,
-                )
-            unknown = [name for name in file.files if name not in ARRAYS + COEFFICIENTS]
-            if unknown:
-                raise CommandError(
-                    f"{path} holds {', '.join(unknown)}, which is no argument; known are "
-                    f"{', '.join(ARRAYS + COEFFICIENTS)}",
-                    exit_code=2,
-                )
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CommandError(f"cannot read {path}: {reason}", exit_code=2) from error
+def diagnosis(args: argparse.Namespace) -> fastgae.Diagnosis:
+    arguments = read_arrays(args.file, REQUIRED, ARRAYS + COEFFICIENTS)
+    for name in COEFFICIENTS:
+        if getattr(args, name) is not None:
+            arguments[name] = getattr(args, name)
+    return fastgae.diagnose(**arguments, autoreset=args.autoreset, normalize=args.normalize, time_axis=args.time_axis)

@@ -19,7 +19,9 @@ class CommandError(Exception):
     """Ends the command with one line on stderr and this exit code."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(" ".join(message.split()))
+        line = " ".join(message.split())
+        # Control characters of a file's name, or of names in it, would steer the terminal.
+        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line))
         self.exit_code = exit_code
 
 

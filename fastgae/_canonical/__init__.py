@@ -4,7 +4,7 @@ The caller's arguments, each read by itself (arguments), become Arguments, which
 of one layout, and one Rollout of them (memory). What these are is in contract.
 """
 
-from fastgae._canonical.arguments import autoreset_mode, working_dtype
+from fastgae._canonical.arguments import as_array, as_clip, autoreset_mode, integer_of, working_dtype
 from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
 from fastgae._canonical.meaning import (
     check_normalize,
@@ -14,6 +14,7 @@ from fastgae._canonical.meaning import (
     checked_scan,
     checked_sequences,
     checked_valid_steps,
+    for_returns,
 )
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 
@@ -28,6 +29,8 @@ __all__ = [
     "Output",
     "Rollout",
     "Scalar",
+    "as_array",
+    "as_clip",
     "autoreset_mode",
     "canonical_rollout",
     "check_normalize",
@@ -37,7 +40,9 @@ __all__ = [
     "checked_scan",
     "checked_sequences",
     "checked_valid_steps",
+    "for_returns",
     "in_one_layout",
     "in_place",
+    "integer_of",
     "working_dtype",
 ]

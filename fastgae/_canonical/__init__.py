@@ -14,7 +14,6 @@ from fastgae._canonical.meaning import (
     checked_scan,
     checked_sequences,
     checked_valid_steps,
-    for_returns,
 )
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 
@@ -40,7 +39,6 @@ __all__ = [
     "checked_scan",
     "checked_sequences",
     "checked_valid_steps",
-    "for_returns",
     "in_one_layout",
     "in_place",
     "integer_of",

@@ -12,6 +12,8 @@ from fastgae._canonical.contract import Array, Output
 from fastgae._kinds import kind_of, module_of
 
 WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+LARGEST_SINGLE = float(np.finfo(np.float32).max)
+TEXT = (str, bytes, bytearray)
 REQUIRED = ("rewards", "values", "advantages", "x", "decay")
 NEXT_STEP = "next_step"
 AUTORESET = (NEXT_STEP, "same_step", "disabled")
@@ -76,6 +78,8 @@ def _working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
 def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
     if array.dtype == dtype:
         return array
+    if array.ndim or abs(array.item()) <= LARGEST_SINGLE:
+        return array.astype(dtype)
     with np.errstate(over="ignore"):  # a Python number beyond the working dtype becomes infinity
         return array.astype(dtype)
 
@@ -130,10 +134,12 @@ def as_number(
     name: str, given: Any, expected: str, kinds: str = "iuf", otherwise: type[Exception] = ValueError
 ) -> float:
     """Return a number as a float. ``kinds`` are those of NumPy that it may have; float() would also read text."""
-    if isinstance(given, np.ndarray | np.generic):
+    if isinstance(given, np.generic):
+        kind = given.dtype.kind
+    elif isinstance(given, np.ndarray):
         kind = "" if given.ndim or isinstance(given, np.ma.MaskedArray) else given.dtype.kind
     else:
-        kind = "b" if isinstance(given, bool) else "" if isinstance(given, str | bytes | bytearray) else "f"
+        kind = "b" if isinstance(given, bool) else "" if isinstance(given, TEXT) else "f"
     cause: Exception | None = None
     if kind and kind in kinds:
         try:
@@ -147,6 +153,8 @@ def as_number(
 
 def as_clip(name: str, given: Any) -> float:
     """Return what ratios are clipped to: infinity for None."""
+    if type(given) is float and given >= 0.0:
+        return given
     if given is None:
         return math.inf
     expected = "a number >= 0, or None"
@@ -225,14 +233,12 @@ def check_output(name: str, array: object, shape: tuple[int, ...], dtype: np.dty
         raise TypeError(f"{name} has dtype {array.dtype}; expected the working dtype {dtype}")
     if not array.flags.writeable:
         raise ValueError(f"{name} is read-only")
-    if _overlaps_itself(array):
+    if not array.flags.forc and _overlaps_itself(array):
         raise ValueError(f"{name} is a broadcast or overlapping view: several of its elements share memory")
 
 
 def _overlaps_itself(array: Array) -> bool:
     """Whether two elements of an array share a byte."""
-    if not array.size:
-        return False
     axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
     extent = array.itemsize
     for stride, length in axes:

@@ -41,7 +41,7 @@ def checked_arguments(
     gamma: Any,
     gae_lambda: Any,
     time_axis: int,
-    out: Output | None,
+    out: Any,
     *,
     autoreset: object = None,
     last_advantages: ArrayLike | None = None,
@@ -52,8 +52,12 @@ def checked_arguments(
     ratios: ArrayLike | None = None,
     clips: Clips | None = None,
     lambda_name: str = "gae_lambda",
+    returns_alone: bool = False,
 ) -> Arguments:
-    """Of fastgae.gae, and of everything that is GAE with other names or weights."""
+    """Of fastgae.gae, and of everything that is GAE with other names or weights.
+
+    With ``returns_alone``, ``out`` is the array for them.
+    """
     reward, value, last, following, final, later, ratio = of_one_dtype(
         rewards=rewards,
         values=values,
@@ -87,7 +91,9 @@ def checked_arguments(
     discount, trace = as_unit_interval("gamma", gamma, shape), as_unit_interval(lambda_name, gae_lambda, shape)
     target = None if returns_lambda is None else as_unit_interval("returns_lambda", returns_lambda, shape)
     _check_combination(target is not None, tail_normalized, later is not None)
-    output = None if out is None else checked_out(out, shape, dtype)
+    output = (
+        (None, array_to_fill(out, reward)) if returns_alone else None if out is None else checked_out(out, shape, dtype)
+    )
     plain = Arguments(reward, value, ended, cut, last, following, final, discount, trace, axis, output)
     given = (later, ratio, exists, target, *(each for each in (discount, trace) if isinstance(each, np.ndarray)))
     if not tail_normalized and mode != NEXT_STEP and all(each is None for each in given):
@@ -111,11 +117,6 @@ def checked_arguments(
         clips,
     )
     return plain._replace(options=options)
-
-
-def for_returns(arguments: Arguments, out: Array | None) -> Arguments:
-    """Return the same call for its returns alone, which fill ``out`` or a new array."""
-    return arguments._replace(out=(None, array_to_fill(out, arguments.rewards)))
 
 
 def checked_returns(
@@ -174,25 +175,26 @@ def checked_sequences(
     reward, starts = as_numbers("rewards", rewards), as_array("cu_seqlens", cu_seqlens)
     if reward.ndim != 1:
         raise ValueError(f"rewards has shape {reward.shape}; expected one dimension, all sequences end to end")
-    check_shape("values", as_numbers("values", values), reward.shape, LIKE_REWARDS)
+    if getattr(values, "shape", None) != reward.shape:
+        check_shape("values", as_numbers("values", values), reward.shape, LIKE_REWARDS)
     if starts.dtype.kind not in "iu":
         raise TypeError(f"cu_seqlens has dtype {starts.dtype}; expected integers")
     if starts.ndim != 1 or not len(starts):
         raise ValueError(f"cu_seqlens has shape {starts.shape}; expected (sequences + 1,)")
-    # Compared, because a difference could wrap.
-    total, some = len(reward), starts[1:] > starts[:-1]
+    total, starts = len(reward), starts.astype(np.int64, copy=False)  # what is too large becomes negative
+    firsts, nexts = starts[:-1], starts[1:]
+    some = nexts > firsts  # compared, because differences can wrap
     whole = bool(some.all())
-    if starts[0] != 0 or starts[-1] != total or not (whole or (starts[1:] >= starts[:-1]).all()):
-        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {starts}")
-    starts = starts.astype(np.int64, copy=False)
-    lengths, ends = starts[1:] - starts[:-1], starts[1:] - 1
+    if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {cu_seqlens}")
+    lengths, ends = nexts - firsts, nexts - 1
     ended = None if terminated is None else as_flags("terminated", terminated, reward.shape)
     last = None if last_values is None else as_numbers("last_values", last_values)
     check_shape("last_values", last, (len(lengths),), "one per sequence")
     if mask is not None:  # the end of a sequence is a flag of a step, and those of steps that do not exist do not count
         before = np.concatenate([[-1], np.flatnonzero(as_flags("mask", mask, reward.shape))])
         ends = before[np.searchsorted(before, ends, "right") - 1]
-        some = ends >= starts[:-1]
+        some = ends >= firsts
     elif whole:
         return lengths, ends, ended, last
     return lengths, ends[some], ended, None if last is None else last[some]

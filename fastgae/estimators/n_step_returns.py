@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, canonical_rollout, checked_arguments, for_returns, in_one_layout, integer_of
+from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout, integer_of
 
 
 @takes_tensors
@@ -66,7 +66,7 @@ def n_step_returns(
     steps = integer_of(n)
     if steps is None or steps < 1:
         raise ValueError(f"n must be a positive integer, got {n!r}")
-    given = checked_arguments(
+    arguments = checked_arguments(
         rewards,
         values,
         terminated,
@@ -77,9 +77,9 @@ def n_step_returns(
         gamma,
         0.0,
         time_axis,
-        None,
+        out,
+        returns_alone=True,
     )
-    arguments = for_returns(given, out)
     matrices, layout = in_one_layout(arguments)
     rollout = canonical_rollout(matrices, layout)
     bootstrap = ~rollout.terminated

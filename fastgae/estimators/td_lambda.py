@@ -6,7 +6,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, checked_arguments, for_returns
+from fastgae._canonical import Array, checked_arguments
 from fastgae._run import run
 
 
@@ -80,10 +80,11 @@ def td_lambda(
         gamma,
         lambda_,
         time_axis,
-        None,
+        out,
         autoreset=autoreset,
         prev_done=prev_done,
         mask=mask,
         lambda_name="lambda_",
+        returns_alone=True,
     )
-    return run(for_returns(arguments, out), backend, num_threads).returns
+    return run(arguments, backend, num_threads).returns

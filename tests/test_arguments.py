@@ -85,6 +85,12 @@ def test_a_python_number_beyond_the_working_dtype_is_infinity(backend):
     assert_same_bits(got.returns, np.full(1, np.inf, np.float32))
 
 
+def test_an_integer_beyond_float64_is_no_array(backend):
+    one, ended = np.ones(1), np.zeros(1, bool)
+    with pytest.raises(TypeError, match="last_values has dtype object"):
+        fastgae.gae(one, one, ended, last_values=10**400, backend=backend)
+
+
 @pytest.mark.parametrize("name", ["gamma", "gae_lambda", "returns_lambda"])
 def test_0_dimensional_arrays_of_numbers_are_numbers(backend, name):
     expected = fastgae.gae(**ROLLOUT, **{name: 0.5}, backend="numpy")

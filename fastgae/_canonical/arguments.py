@@ -134,6 +134,7 @@ def as_number(
     name: str, given: Any, expected: str, kinds: str = "iuf", otherwise: type[Exception] = ValueError
 ) -> float:
     """Return a number as a float. ``kinds`` are those of NumPy that it may have; float() would also read text."""
+    kind: str
     if isinstance(given, np.generic):
         kind = given.dtype.kind
     elif isinstance(given, np.ndarray):

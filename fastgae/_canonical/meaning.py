@@ -186,7 +186,7 @@ def checked_sequences(
     some = nexts > firsts  # compared, because differences can wrap
     whole = bool(some.all())
     if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
-        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {cu_seqlens}")
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {cu_seqlens!r}")
     lengths, ends = nexts - firsts, nexts - 1
     ended = None if terminated is None else as_flags("terminated", terminated, reward.shape)
     last = None if last_values is None else as_numbers("last_values", last_values)
@@ -204,9 +204,10 @@ def checked_valid_steps(
     terminated: ArrayLike, truncated: ArrayLike | None, prev_done: ArrayLike | None, time_axis: int
 ) -> Array:
     """The steps that are no reset row."""
-    shape = as_array("terminated", terminated).shape
+    flags = as_array("terminated", terminated)
+    shape = flags.shape
+    done = as_flags("terminated", flags, shape)
     axis = as_time_axis(time_axis, len(shape), "terminated")
-    done = as_flags("terminated", terminated, shape)
     if truncated is not None:
         done = done | as_flags("truncated", truncated, shape, "terminated's shape")
     without_time = shape[:axis] + shape[axis + 1 :]

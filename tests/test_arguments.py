@@ -144,7 +144,7 @@ LIKE = {"reverse_scan": "x's shape", "normalize": "the shape of advantages"}
 @pytest.mark.parametrize("name", SINGLE)
 def test_an_out_that_overlaps_itself(backend, name, strides):
     out = overlapping(SHAPE, strides)
-    with pytest.raises(ValueError, match="out is a broadcast or overlapping view"):
+    with pytest.raises(ValueError, match="out is an overlapping or broadcast view"):
         SINGLE[name](out=out, backend=backend)
     assert (out == 7.0).all()
 

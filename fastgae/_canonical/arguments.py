@@ -235,7 +235,7 @@ def check_output(name: str, array: object, shape: tuple[int, ...], dtype: np.dty
     if not array.flags.writeable:
         raise ValueError(f"{name} is read-only")
     if not array.flags.forc and _overlaps_itself(array):
-        raise ValueError(f"{name} is a broadcast or overlapping view: several of its elements share memory")
+        raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
 
 
 def _overlaps_itself(array: Array) -> bool:

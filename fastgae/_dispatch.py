@@ -6,7 +6,6 @@ The variables are read once, when fastgae is imported; ENVIRONMENT is the table 
 import functools
 import importlib
 import math
-import operator
 import os
 import sys
 import warnings
@@ -15,6 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from fastgae._backends import BackendUnavailableError
+from fastgae._canonical import integer_of
 
 BACKENDS = ("cpp", "numba", "numpy")  # best first
 NEEDS = {"cpp": "fastgae._core", "numba": "numba"}  # modules that may be missing, because they are optional
@@ -133,11 +133,8 @@ def _threads_in_environment() -> int:
 
 
 def _positive(name: str, given: object) -> int:
-    try:
-        number = operator.index(given)  # type: ignore[arg-type]
-    except TypeError:
-        number = 0
-    if number < 1:
+    number = integer_of(given)
+    if number is None or number < 1:
         raise ValueError(f"{name} must be a positive integer, got {given!r}")
     return min(number, MOST_THREADS)
 

@@ -4,7 +4,7 @@ The caller's arguments, each read by itself (arguments), become Arguments, which
 of one layout, and one Rollout of them (memory). What these are is in contract.
 """
 
-from fastgae._canonical.arguments import autoreset_mode, working_dtype
+from fastgae._canonical.arguments import as_array, as_clip, autoreset_mode, integer_of, working_dtype
 from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
 from fastgae._canonical.meaning import (
     check_normalize,
@@ -28,6 +28,8 @@ __all__ = [
     "Output",
     "Rollout",
     "Scalar",
+    "as_array",
+    "as_clip",
     "autoreset_mode",
     "canonical_rollout",
     "check_normalize",
@@ -39,5 +41,6 @@ __all__ = [
     "checked_valid_steps",
     "in_one_layout",
     "in_place",
+    "integer_of",
     "working_dtype",
 ]

@@ -12,6 +12,8 @@ from fastgae._canonical.contract import Array, Output
 from fastgae._kinds import kind_of, module_of
 
 WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+LARGEST_SINGLE = float(np.finfo(np.float32).max)
+TEXT = (str, bytes, bytearray)
 REQUIRED = ("rewards", "values", "advantages", "x", "decay")
 NEXT_STEP = "next_step"
 AUTORESET = (NEXT_STEP, "same_step", "disabled")
@@ -48,8 +50,11 @@ def as_array(name: str, given: object) -> Array:
         return array
     try:
         return np.asarray(given)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{name} cannot be read as an array: {error}") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # of whatever kind, from an object's own __array__ or __len__
+        same = ValueError if isinstance(error, ValueError) else TypeError
+        raise same(f"{name} cannot be read as an array: {error}") from error
 
 
 def as_numbers(name: str, given: object) -> Array:
@@ -71,16 +76,20 @@ def _working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    return array if array.dtype == dtype else array.astype(dtype)
+    if array.dtype == dtype:
+        return array
+    if array.ndim or abs(array.item()) <= LARGEST_SINGLE:
+        return array.astype(dtype)
+    with np.errstate(over="ignore"):  # a Python number beyond the working dtype becomes infinity
+        return array.astype(dtype)
 
 
 def as_time_axis(time_axis: int, ndim: int, name: str = "rewards") -> int:
     if ndim == 0:
         raise ValueError(f"{name} is a scalar; expected an array with a time axis")
-    try:
-        axis = operator.index(time_axis)
-    except TypeError:
-        raise TypeError(f"time_axis must be an integer, got {time_axis!r}") from None
+    axis = integer_of(time_axis)
+    if axis is None:
+        raise TypeError(f"time_axis must be an integer, got {time_axis!r}")
     if not -ndim <= axis < ndim:
         raise ValueError(f"time_axis={axis} is out of range for {name} with {ndim} dimension{'s'[: ndim > 1]}")
     return axis % ndim
@@ -106,7 +115,7 @@ def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
     if type(given) is not float:
         if getattr(given, "ndim", 0) or isinstance(given, list | tuple):
             return _unit_intervals(name, as_numbers(name, given).astype(np.float64), shape)
-        given = _number(name, given)
+        given = as_number(name, given, "a number in [0, 1], or an array of them", "biuf", TypeError)
     if not 0.0 <= given <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], got {given!r}")
     return given
@@ -121,15 +130,49 @@ def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def _number(name: str, given: Any) -> float:
-    if not isinstance(given, str | bytes):  # float() would read text
+def as_number(
+    name: str, given: Any, expected: str, kinds: str = "iuf", otherwise: type[Exception] = ValueError
+) -> float:
+    """Return a number as a float. ``kinds`` are those of NumPy that it may have; float() would also read text."""
+    kind: str
+    if isinstance(given, np.generic):
+        kind = given.dtype.kind
+    elif isinstance(given, np.ndarray):
+        kind = "" if given.ndim or isinstance(given, np.ma.MaskedArray) else given.dtype.kind
+    else:
+        kind = "b" if isinstance(given, bool) else "" if isinstance(given, TEXT) else "f"
+    cause: Exception | None = None
+    if kind and kind in kinds:
         try:
             return float(given)
-        except (TypeError, ValueError):
-            pass
-        except OverflowError:
-            return math.inf
-    raise TypeError(f"{name} must be a number in [0, 1], or an array of them, got {given!r}")
+        except OverflowError as error:
+            raise ValueError(f"{name} must be {expected}, got an integer too large for float64") from error
+        except Exception as error:  # of whatever kind, from an object's own __float__
+            cause = error
+    raise otherwise(f"{name} must be {expected}, got {given!r}") from cause
+
+
+def as_clip(name: str, given: Any) -> float:
+    """Return what ratios are clipped to: infinity for None."""
+    if type(given) is float and given >= 0.0:
+        return given
+    if given is None:
+        return math.inf
+    expected = "a number >= 0, or None"
+    clip = as_number(name, given, expected)
+    if not clip >= 0.0:
+        raise ValueError(f"{name} must be {expected}, got {clip!r}")
+    return clip
+
+
+def integer_of(given: Any) -> int | None:
+    """Return an integer, None for whatever is not one: also bool, which is more often a mistake than a number."""
+    if isinstance(given, bool):
+        return None
+    try:
+        return operator.index(given)
+    except Exception:  # of whatever kind, from an object's own __index__
+        return None
 
 
 def as_coefficient(given: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
@@ -160,27 +203,55 @@ def as_prev_done(given: object, mode: str | None, shape: tuple[int, ...]) -> Arr
 
 
 def checked_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Output:
+    """Check the pair (advantages, returns)."""
     if not isinstance(out, tuple | list) or len(out) != 2:
         raise TypeError(f"out must be a pair (advantages, returns), either of them None, got {type(out).__name__}")
-    if out[0] is None and out[1] is None:
+    advantages, returns = out
+    if advantages is None and returns is None:
         raise ValueError("out is (None, None): there is nothing to compute")
     for i, array in enumerate(out):
-        if array is None:
-            continue
-        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-            raise TypeError(f"out[{i}] must be a NumPy array, got {type(array).__name__}")
-        if array.shape != shape:
-            raise ValueError(f"out[{i}] has shape {array.shape}; expected rewards' shape, {shape}")
-        if array.dtype != dtype:
-            raise TypeError(f"out[{i}] has dtype {array.dtype}; expected the working dtype {dtype}")
-        if not array.flags.writeable:
-            raise ValueError(f"out[{i}] is read-only")
-        repeated = 0 in array.strides and [n for n, stride in zip(shape, array.strides, strict=True) if stride == 0]
-        if repeated and array.size and max(repeated) > 1:
-            raise ValueError(f"out[{i}] is a broadcast view: several of its elements share memory")
-    if out[0] is not None and out[1] is not None and np.shares_memory(out[0], out[1]):
+        if array is not None:
+            check_output(f"out[{i}]", array, shape, dtype, LIKE_REWARDS)
+    if advantages is not None and returns is not None and np.shares_memory(advantages, returns):
         raise ValueError("out[0] and out[1] share memory")
-    return out[0], out[1]
+    return advantages, returns
+
+
+def array_to_fill(out: Any, like: Array, what: str = LIKE_REWARDS) -> Array:
+    """Return the only array of results: ``out``, or a new one."""
+    if out is None:
+        return np.empty_like(like)
+    check_output("out", out, like.shape, like.dtype, what)
+    array: Array = out
+    return array
+
+
+def check_output(name: str, array: object, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> None:
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
+    check_shape(name, array, shape, what)
+    if array.dtype != dtype:
+        raise TypeError(f"{name} has dtype {array.dtype}; expected the working dtype {dtype}")
+    if not array.flags.writeable:
+        raise ValueError(f"{name} is read-only")
+    if not array.flags.forc and _overlaps_itself(array):
+        raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Whether two elements of an array share a byte."""
+    axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
+    extent = array.itemsize
+    for stride, length in axes:
+        if stride < array.itemsize:
+            return True
+        if stride < extent:
+            break  # the axes interleave, which no array has that was not made by its strides
+        extent += stride * (length - 1)
+    else:
+        return False
+    offsets: Array = functools.reduce(np.add.outer, [np.arange(length) * stride for stride, length in axes])
+    return bool((np.diff(np.sort(offsets, axis=None)) < array.itemsize).any())
 
 
 def check_shape(name: str, array: Array | None, shape: tuple[int, ...], what: str) -> None:

@@ -61,10 +61,6 @@ class Arguments(NamedTuple):
     out: Output | None
     options: Options | None = None
 
-    def for_returns(self) -> "Arguments":
-        """The same for those who want no advantages."""
-        return self if self.out else self._replace(out=(None, np.empty_like(self.rewards)))
-
 
 class Rollout(NamedTuple):
     """What every backend takes: (T, N) views of one dtype, aligned, native, and all in one layout.
@@ -95,7 +91,7 @@ class Rollout(NamedTuple):
 
     def all_next_values(self) -> Array:
         """V' of every step, in one array."""
-        next_values = np.concatenate([self.next_values, self.last_values[np.newaxis]])
+        next_values = np.concatenate([self.next_values, self.last_values[np.newaxis]])[: len(self.rewards)]
         if self.mask is not None and self.mask_passes_values:
             for t in reversed(range(len(next_values) - 1)):
                 np.copyto(next_values[t], next_values[t + 1], where=~self.mask[t + 1])

@@ -1,5 +1,6 @@
 """The caller's arguments -> Arguments: everything that can be wrong with a call is found here, or in arguments."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ from fastgae._canonical.arguments import (
     LIKE_REWARDS,
     NEXT_STEP,
     WITHOUT_TIME,
+    array_to_fill,
     as_array,
     as_coefficient,
     as_flags,
+    as_number,
     as_numbers,
     as_prev_done,
     as_time_axis,
@@ -38,7 +41,7 @@ def checked_arguments(
     gamma: Any,
     gae_lambda: Any,
     time_axis: int,
-    out: Output | None,
+    out: Any,
     *,
     autoreset: object = None,
     last_advantages: ArrayLike | None = None,
@@ -49,8 +52,12 @@ def checked_arguments(
     ratios: ArrayLike | None = None,
     clips: Clips | None = None,
     lambda_name: str = "gae_lambda",
+    returns_alone: bool = False,
 ) -> Arguments:
-    """Of fastgae.gae, and of everything that is GAE with other names or weights."""
+    """Of fastgae.gae, and of everything that is GAE with other names or weights.
+
+    With ``returns_alone``, ``out`` is the array for them.
+    """
     reward, value, last, following, final, later, ratio = of_one_dtype(
         rewards=rewards,
         values=values,
@@ -84,7 +91,9 @@ def checked_arguments(
     discount, trace = as_unit_interval("gamma", gamma, shape), as_unit_interval(lambda_name, gae_lambda, shape)
     target = None if returns_lambda is None else as_unit_interval("returns_lambda", returns_lambda, shape)
     _check_combination(target is not None, tail_normalized, later is not None)
-    output = None if out is None else checked_out(out, shape, dtype)
+    output = (
+        (None, array_to_fill(out, reward)) if returns_alone else None if out is None else checked_out(out, shape, dtype)
+    )
     plain = Arguments(reward, value, ended, cut, last, following, final, discount, trace, axis, output)
     given = (later, ratio, exists, target, *(each for each in (discount, trace) if isinstance(each, np.ndarray)))
     if not tail_normalized and mode != NEXT_STEP and all(each is None for each in given):
@@ -132,7 +141,7 @@ def checked_returns(
     if last is None and not _end_with(ended if cut is None else ended | cut, exists, axis):
         raise ValueError("the last step does not end every episode: pass last_values, V of the state after it")
     discount = as_coefficient(as_unit_interval("gamma", gamma, shape), reward.dtype, shape)
-    output = (np.empty_like(reward), None) if out is None else checked_out((out, None), shape, reward.dtype)
+    output = array_to_fill(out, reward), None
     options = Options(discount, discount, mask=exists, last_advantages=last)
     return Arguments(reward, None, ended, cut, None, None, final, None, None, axis, output, options)
 
@@ -145,47 +154,60 @@ def checked_scan(
     shape, axis = terms.shape, as_time_axis(time_axis, terms.ndim, "x")
     check_shape("initial", first, shape[:axis] + shape[axis + 1 :], "x's shape without time")
     check_broadcast("decay", factors, shape)
-    output = (np.empty_like(terms), None) if out is None else checked_out((out, None), shape, terms.dtype)
+    output = array_to_fill(out, terms, "x's shape"), None
     options = Options(1.0, np.broadcast_to(factors, shape), last_advantages=first)
     return Arguments(terms, None, None, None, None, None, None, None, None, axis, output, options)
 
 
 def checked_sequences(
-    rewards: ArrayLike, cu_seqlens: ArrayLike, last_values: ArrayLike | None, mask: ArrayLike | None
-) -> tuple[Array, Array, Array | None]:
-    """The length of each sequence; the last step that exists of each that has one, and the value after it, if given."""
+    rewards: ArrayLike,
+    values: ArrayLike,
+    cu_seqlens: ArrayLike,
+    terminated: ArrayLike | None,
+    last_values: ArrayLike | None,
+    mask: ArrayLike | None,
+) -> tuple[Array, Array, Array | None, Array | None]:
+    """Check what is not as in a rollout of one env.
+
+    Return the length of each sequence, the last step that exists of each that has one, the flags, and the value after
+    those last steps.
+    """
     reward, starts = as_numbers("rewards", rewards), as_array("cu_seqlens", cu_seqlens)
     if reward.ndim != 1:
         raise ValueError(f"rewards has shape {reward.shape}; expected one dimension, all sequences end to end")
+    if getattr(values, "shape", None) != reward.shape:
+        check_shape("values", as_numbers("values", values), reward.shape, LIKE_REWARDS)
     if starts.dtype.kind not in "iu":
         raise TypeError(f"cu_seqlens has dtype {starts.dtype}; expected integers")
     if starts.ndim != 1 or not len(starts):
         raise ValueError(f"cu_seqlens has shape {starts.shape}; expected (sequences + 1,)")
-    total, starts = len(reward), starts.astype(np.int64, copy=False)
-    lengths = starts[1:] - starts[:-1]
-    some = lengths > 0
+    total, starts = len(reward), starts.astype(np.int64, copy=False)  # what is too large becomes negative
+    firsts, nexts = starts[:-1], starts[1:]
+    some = nexts > firsts  # compared, because differences can wrap
     whole = bool(some.all())
-    if starts[0] != 0 or starts[-1] != total or not (whole or (lengths >= 0).all()):
-        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {starts}")
+    if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {cu_seqlens!r}")
+    lengths, ends = nexts - firsts, nexts - 1
+    ended = None if terminated is None else as_flags("terminated", terminated, reward.shape)
     last = None if last_values is None else as_numbers("last_values", last_values)
     check_shape("last_values", last, (len(lengths),), "one per sequence")
-    ends = starts[1:] - 1
     if mask is not None:  # the end of a sequence is a flag of a step, and those of steps that do not exist do not count
         before = np.concatenate([[-1], np.flatnonzero(as_flags("mask", mask, reward.shape))])
         ends = before[np.searchsorted(before, ends, "right") - 1]
-        some = ends >= starts[:-1]
+        some = ends >= firsts
     elif whole:
-        return lengths, ends, last
-    return lengths, ends[some], None if last is None else last[some]
+        return lengths, ends, ended, last
+    return lengths, ends[some], ended, None if last is None else last[some]
 
 
 def checked_valid_steps(
     terminated: ArrayLike, truncated: ArrayLike | None, prev_done: ArrayLike | None, time_axis: int
 ) -> Array:
     """The steps that are no reset row."""
-    shape = as_array("terminated", terminated).shape
+    flags = as_array("terminated", terminated)
+    shape = flags.shape
+    done = as_flags("terminated", flags, shape)
     axis = as_time_axis(time_axis, len(shape), "terminated")
-    done = as_flags("terminated", terminated, shape)
     if truncated is not None:
         done = done | as_flags("truncated", truncated, shape, "terminated's shape")
     without_time = shape[:axis] + shape[axis + 1 :]
@@ -194,26 +216,26 @@ def checked_valid_steps(
 
 
 def checked_advantages(
-    advantages: ArrayLike, mask: ArrayLike | None, by: object, eps: float, time_axis: int, out: Array | None
-) -> tuple[Array, Array | None, int]:
-    """An array of its own that holds the advantages, the steps that exist, and the axis of time."""
+    advantages: ArrayLike, mask: ArrayLike | None, by: object, eps: Any, time_axis: int, out: Array | None
+) -> tuple[Array, Array | None, float, int]:
+    """Return an array of its own that holds the advantages, the steps that exist, eps and the axis of time."""
     (numbers,) = of_one_dtype(advantages=advantages)
     axis = as_time_axis(time_axis, numbers.ndim, "advantages")
     exists = None if mask is None else as_flags("mask", mask, numbers.shape, "the shape of advantages")
     if not isinstance(by, str) or by not in NORMALIZE:
         raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {by!r}")
-    if not isinstance(eps, float | int) or not eps >= 0.0:
-        raise ValueError(f"eps must be a number >= 0, got {eps!r}")
-    if out is None:
-        result = np.empty_like(numbers, subok=False)
-    else:
-        checked_out((out, None), numbers.shape, numbers.dtype)
-        result = out
+    expected = "a finite number >= 0"
+    added = as_number("eps", eps, expected)
+    if not 0.0 <= added < math.inf:
+        raise ValueError(f"eps must be {expected}, got {added!r}")
+    result = array_to_fill(out, numbers, "the shape of advantages")
+    if exists is not None and np.may_share_memory(exists, result):
+        exists = exists.copy()
     if result is not numbers:
         result[...] = numbers
     if exists is not None:
         result[~exists] = 0
-    return result, exists, axis
+    return result, exists, added, axis
 
 
 def _end_with(done: Array, exists: Array | None, axis: int) -> bool:

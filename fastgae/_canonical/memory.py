@@ -95,8 +95,13 @@ def _with_options(rollout: Rollout, given: Options) -> Rollout:
         mask_passes_values=given.mask_passes_values,
         last_advantages=given.last_advantages,
         ratios=given.ratios,
-        clips=None if given.clips is None else Clips(*map(rounded, given.clips)),
+        clips=None if given.clips is None else _rounded_clips(given.clips, rounded),
     )
+
+
+def _rounded_clips(clips: Clips, rounded: Any) -> Clips:
+    with np.errstate(over="ignore"):  # beyond the working dtype, nothing is clipped
+        return Clips(*map(rounded, clips))
 
 
 class Layout(NamedTuple):

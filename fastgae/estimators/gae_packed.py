@@ -7,7 +7,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, GAEResult, Output, checked_sequences
+from fastgae._canonical import Array, GAEResult, Output, as_array, checked_sequences
 from fastgae.estimators.gae import gae
 
 
@@ -75,27 +75,23 @@ def gae_packed(
         return with_tensors(gae_packed, locals())
     if normalize == "per_env":
         raise ValueError('normalize must be "global" or None: packed sequences are no envs')
-    lengths, last_steps, last = checked_sequences(rewards, cu_seqlens, last_values, mask)
+    lengths, last_steps, ended, last = checked_sequences(rewards, values, cu_seqlens, terminated, last_values, mask)
     ends = np.zeros(lengths.sum(), bool)
     ends[last_steps] = True
     bootstrap: dict[str, Any]
     if last is None:
-        bootstrap = {"terminated": ends if terminated is None else _either(terminated, ends)}
+        bootstrap = {"terminated": ends if ended is None else ended | ends}
     else:
         never = np.zeros(len(ends), bool)
-        bootstrap = {
-            "terminated": never if terminated is None else terminated,
-            "truncated": ends,
-            "final_values": last,
-        }
+        bootstrap = {"terminated": never if ended is None else ended, "truncated": ends, "final_values": last}
     return gae(
         rewards,
         values,
         last_values=0.0,  # of the last sequence, whose end is a flag too
         mask=mask,
-        gamma=_per_step(gamma, lengths),
-        gae_lambda=_per_step(gae_lambda, lengths),
-        returns_lambda=None if returns_lambda is None else _per_step(returns_lambda, lengths),
+        gamma=_per_step("gamma", gamma, lengths),
+        gae_lambda=_per_step("gae_lambda", gae_lambda, lengths),
+        returns_lambda=None if returns_lambda is None else _per_step("returns_lambda", returns_lambda, lengths),
         normalize=normalize,
         out=out,
         num_threads=num_threads,
@@ -104,14 +100,7 @@ def gae_packed(
     )
 
 
-def _either(terminated: ArrayLike, ends: Array) -> ArrayLike:
-    """What is of another shape is left as it is, for gae to refuse."""
-    flags = np.asarray(terminated)
-    return np.where(ends, flags.dtype.type(1), flags) if flags.shape == ends.shape else flags
-
-
-def _per_step(coefficient: Any, lengths: Array) -> Any:
-    """One number per step of what is given per sequence."""
-    if type(coefficient) is not float and np.ndim(coefficient) == 1 and len(coefficient) == len(lengths):
-        return np.repeat(np.asarray(coefficient), lengths)
-    return coefficient
+def _per_step(name: str, coefficient: Any, lengths: Array) -> Any:
+    """Return one number per step of what is given per sequence; whatever else it may be is for gae to judge."""
+    given = as_array(name, coefficient) if isinstance(coefficient, list | tuple) else coefficient
+    return np.repeat(given, lengths) if getattr(given, "shape", None) == lengths.shape else given

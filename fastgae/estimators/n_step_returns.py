@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout
+from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout, integer_of
 
 
 @takes_tensors
@@ -63,7 +63,8 @@ def n_step_returns(
     """
     if type(rewards) is not np.ndarray and is_tensor(rewards):
         return with_tensors(n_step_returns, locals())
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+    steps = integer_of(n)
+    if steps is None or steps < 1:
         raise ValueError(f"n must be a positive integer, got {n!r}")
     arguments = checked_arguments(
         rewards,
@@ -76,8 +77,9 @@ def n_step_returns(
         gamma,
         0.0,
         time_axis,
-        None if out is None else (None, out),
-    ).for_returns()
+        out,
+        returns_alone=True,
+    )
     matrices, layout = in_one_layout(arguments)
     rollout = canonical_rollout(matrices, layout)
     bootstrap = ~rollout.terminated
@@ -87,7 +89,7 @@ def n_step_returns(
         np.add(one_step, rollout.gamma * rollout.all_next_values(), out=one_step, where=bootstrap)
         gamma_here = np.broadcast_to(rollout.gamma, one_step.shape)[:-1]
         targets = one_step
-        for _ in range(min(n, layout.steps) - 1):
+        for _ in range(min(steps, layout.steps) - 1):
             longer = one_step.copy()
             np.add(rollout.rewards[:-1], gamma_here * targets[1:], out=longer[:-1], where=goes_on)
             targets = longer

@@ -38,7 +38,7 @@ def normalize(
         False: the step does not exist. It counts for nothing and becomes 0.
     by : "global" or "per_env"
         What the mean and the standard deviation are of.
-    eps : float >= 0
+    eps : finite float >= 0
         Added to the standard deviation.
     out : array, optional
         To fill, of the shape of ``advantages`` and the working dtype; it may be ``advantages`` itself.
@@ -63,9 +63,9 @@ def normalize(
     if type(advantages) is not np.ndarray and is_tensor(advantages):
         return with_tensors(normalize, locals())
     module, target, threads = _dispatch.choose(backend, num_threads)
-    result, exists, axis = checked_advantages(advantages, mask, by, eps, time_axis, out)
+    result, exists, added, axis = checked_advantages(advantages, mask, by, eps, time_axis, out)
     matrix, matrix_mask, layout = in_place(result, exists, axis)
-    normalize_in_place(matrix, matrix_mask, by, layout, module, threads, target, eps)
+    normalize_in_place(matrix, matrix_mask, by, layout, module, threads, target, added)
     if not np.may_share_memory(matrix, result):
         result[...] = layout.split(matrix)
     return result

@@ -80,10 +80,11 @@ def td_lambda(
         gamma,
         lambda_,
         time_axis,
-        None if out is None else (None, out),
+        out,
         autoreset=autoreset,
         prev_done=prev_done,
         mask=mask,
         lambda_name="lambda_",
+        returns_alone=True,
     )
-    return run(arguments.for_returns(), backend, num_threads).returns
+    return run(arguments, backend, num_threads).returns

@@ -1,13 +1,12 @@
 """V-trace."""
 
-import math
 from enum import Enum
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Clips, GAEResult, Output
+from fastgae._canonical import Clips, GAEResult, Output, as_clip
 from fastgae._run import run_with_options
 
 
@@ -96,18 +95,8 @@ def vtrace(
         mask=mask,
         normalize=normalize,
         ratios=ratios,
-        clips=Clips(_clip("rho_clip", rho_clip), _clip("c_clip", c_clip), _clip("advantage_clip", advantage_clip)),
+        clips=Clips(
+            as_clip("rho_clip", rho_clip), as_clip("c_clip", c_clip), as_clip("advantage_clip", advantage_clip)
+        ),
         lambda_name="lambda_",
     )
-
-
-def _clip(name: str, given: float | None) -> float:
-    if given is None:
-        return math.inf
-    try:
-        clip = float(given)
-    except (TypeError, ValueError):
-        clip = math.nan
-    if not clip >= 0.0:
-        raise ValueError(f"{name} must be a number >= 0, or None, got {given!r}")
-    return clip

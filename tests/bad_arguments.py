@@ -1,0 +1,373 @@
+"""The table of bad arguments: for each kind of argument, values, and the error of each, or None where it is fine."""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+import fastgae
+from cases import make_case
+
+SIZE = (5, 3)
+HUGE = 10**400
+UNREADABLE = TypeError  # of another kind than the argument's
+WRONG = ValueError  # of the right kind, but no such argument
+
+
+class Raises:
+    """Whatever it is asked, it fails."""
+
+    def fail(self, *arguments, **named):
+        raise ZeroDivisionError("this object fails")
+
+    __array__ = __bool__ = __float__ = __index__ = __int__ = __len__ = __iter__ = __getitem__ = fail
+
+
+class OddError(Exception):
+    """Not a kind of ValueError or TypeError, and of more arguments than one."""
+
+    def __init__(self, one, other):
+        super().__init__(one, other)
+
+
+class RaisesItsOwn(Raises):
+    def __array__(self, *arguments, **named):
+        raise OddError(1, 2)
+
+    __float__ = __index__ = __array__
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+# name: (what becomes of the good argument, error)
+
+
+def always(given):
+    return lambda good: given
+
+
+def longer(good):
+    return np.concatenate([good, good[:1]])
+
+
+def byteswapped(good):
+    return good.astype(good.dtype.newbyteorder())
+
+
+def read_only(good):
+    good = good.copy()
+    good.flags.writeable = False
+    return good
+
+
+def with_one(number, dtype=None):
+    """The good array, but one element."""
+
+    def changed(good):
+        array = np.array(good, dtype or good.dtype)
+        array.flat[-1] = number
+        return array
+
+    return changed
+
+
+NO_ARRAYS = {
+    "text": (always("abc"), UNREADABLE),
+    "bytes": (always(b"1"), UNREADABLE),
+    "an integer beyond float64": (always(HUGE), UNREADABLE),
+    "a dict": (always({}), UNREADABLE),
+    "a set": (always({1.0}), UNREADABLE),
+    "a function": (always(len), UNREADABLE),
+    "a generator": (lambda good: (each for each in good), UNREADABLE),
+    "an object that fails": (always(Raises()), UNREADABLE),
+    "an object that fails its own way": (always(RaisesItsOwn()), UNREADABLE),
+    "masked": (lambda good: np.ma.masked_array(good), UNREADABLE),
+    "a masked element": (always(np.ma.masked), UNREADABLE),
+    "objects": (lambda good: good.astype(object), UNREADABLE),
+    "complex": (lambda good: good.astype(complex), UNREADABLE),
+    "texts": (lambda good: good.astype(str), UNREADABLE),
+    "dates": (lambda good: np.zeros(good.shape, "M8[s]"), UNREADABLE),
+    "durations": (lambda good: np.zeros(good.shape, "m8[s]"), UNREADABLE),
+    "fields": (lambda good: np.zeros(good.shape, [("a", "f4")]), UNREADABLE),
+    "ragged": (always([[1.0], [1.0, 2.0]]), WRONG),
+}
+SHAPES = {
+    "one longer": (longer, WRONG),
+    "one shorter": (lambda good: good[1:], WRONG),
+    "another rank": (lambda good: good[np.newaxis], WRONG),
+    "empty": (lambda good: good[:0], WRONG),
+}
+NONE = {"None": (always(None), UNREADABLE)}
+NUMBERS = {
+    **NO_ARRAYS,
+    "float16": (lambda good: good.astype(np.float16), UNREADABLE),
+    "NaN": (with_one(np.nan), None),
+    "infinity": (with_one(np.inf), None),
+    "float32": (lambda good: good.astype(np.float32), None),
+    "integers": (lambda good: good.astype(np.int8), None),
+    "bool": (lambda good: good.astype(bool), None),
+    "byteswapped": (byteswapped, None),
+    "a list": (lambda good: good.tolist(), None),
+    "read-only": (read_only, None),
+}
+FLAGS = {
+    **NO_ARRAYS,
+    "2": (with_one(2, int), WRONG),
+    "-1": (with_one(-1, np.int8), WRONG),
+    "255": (with_one(255, np.uint8), WRONG),
+    "0.5": (with_one(0.5, float), WRONG),
+    "NaN": (with_one(np.nan, float), WRONG),
+    "infinity": (with_one(np.inf, np.float64), WRONG),
+    "bytes that are 2": (lambda good: (good * np.uint8(2)).view(bool), None),
+    "integers": (lambda good: good.astype(np.uint64), None),
+    "floats": (lambda good: good.astype(np.float16), None),
+    "a list": (lambda good: good.tolist(), None),
+}
+NO_NUMBERS = {
+    "text": "0.5",
+    "bytes": b"1",
+    "an array of text": np.array("0.5"),
+    "complex": 1j,
+    "complex of NumPy": np.complex64(0.5),
+    "a date": np.datetime64("2026-01-01"),
+    "a duration": np.timedelta64(1, "s"),
+    "a masked element": np.ma.masked,
+    "a dict": {},
+    "a set": {1.0},
+    "an object": np.array(0.5, object),
+    "an object that fails": Raises(),
+    "an object that fails its own way": RaisesItsOwn(),
+}
+COEFFICIENTS = {
+    **{name: (always(given), UNREADABLE) for name, given in NO_NUMBERS.items()},
+    "-0.5": (always(-0.5), WRONG),
+    "2": (always(2), WRONG),
+    "NaN": (always(np.nan), WRONG),
+    "infinity": (always(np.inf), WRONG),
+    "an integer beyond float64": (always(HUGE), WRONG),
+    "minus an integer beyond float64": (always(-HUGE), WRONG),
+    "a generator": (lambda good: (each for each in [0.5]), UNREADABLE),
+    "an empty list": (always([]), WRONG),
+    "a list with 2": (always([2.0]), WRONG),
+    "a list with NaN": (always([np.nan]), WRONG),
+    "a list with text": (always(["0.5"]), UNREADABLE),
+    "ragged": (always([[0.5], [0.5, 0.5]]), WRONG),
+    "float16": (always(np.full(1, 0.5, np.float16)), UNREADABLE),
+    "objects": (always(np.full(1, 0.5, object)), UNREADABLE),
+    "masked": (always(np.ma.masked_array([0.5])), UNREADABLE),
+    "another shape": (always(np.full(7, 0.5)), WRONG),
+    "a higher rank": (always(np.full((1, 1, 1, 1), 0.5)), WRONG),
+    "True": (always(True), None),
+    "1": (always(1), None),
+    "a fraction": (always(Fraction(1, 2)), None),
+    "a number of NumPy": (always(np.float16(0.5)), None),
+    "an array without axes": (always(np.array(0.5)), None),
+    "an array of one": (always([0.5]), None),
+}
+AMOUNTS = {
+    **{name: (always(given), WRONG) for name, given in NO_NUMBERS.items()},
+    "a list": (always([1.0]), WRONG),
+    "an array": (always(np.ones(1)), WRONG),
+    "True": (always(True), WRONG),
+    "-1": (always(-1), WRONG),
+    "NaN": (always(np.nan), WRONG),
+    "an integer beyond float64": (always(HUGE), WRONG),
+    "0": (always(0), None),
+    "a number of NumPy": (always(np.float32(0.5)), None),
+    "an array without axes": (always(np.array(0.5)), None),
+    "1e300": (always(1e300), None),
+}
+NO_INTEGERS = {
+    **NO_NUMBERS,
+    "1.5": 1.5,
+    "1.0": 1.0,
+    "True": True,
+    "NaN": np.nan,
+    "a list": [1],
+    "an array": np.ones(1, int),
+    "a number of NumPy": np.float64(1),
+}
+OUT = {
+    "text": (always("ab"), UNREADABLE),
+    "a number": (always(5), UNREADABLE),
+    "a generator": (lambda good: (each for each in [good, good]), UNREADABLE),
+    "an object that fails": (always(Raises()), UNREADABLE),
+}
+ARRAYS_TO_FILL = {
+    "a list": (lambda good: good.tolist(), UNREADABLE),
+    "an object that fails": (always(Raises()), UNREADABLE),
+    "masked": (lambda good: np.ma.masked_array(good), UNREADABLE),
+    "another dtype": (lambda good: good.astype(np.float32), UNREADABLE),
+    "integers": (lambda good: good.astype(int), UNREADABLE),
+    "byteswapped": (byteswapped, UNREADABLE),
+    "one longer": (longer, WRONG),
+    "one shorter": (lambda good: good[1:], WRONG),
+    "another rank": (lambda good: good[np.newaxis], WRONG),
+    "read-only": (read_only, WRONG),
+    "broadcast": (lambda good: as_strided(good, good.shape, [0] * good.ndim), WRONG),
+    "Fortran": (lambda good: np.asfortranarray(good), None),
+    "sliced": (lambda good: np.repeat(good, 2, axis=-1)[..., ::2], None),
+}
+
+
+def first_of(change):
+    return lambda good: (change(good[0]), good[1])
+
+
+def second_of(change):
+    return lambda good: (good[0], change(good[1]))
+
+
+VALUES = {
+    # Of the first argument all others have the shape, and are blamed where it has another.
+    "first numbers": {**NONE, **NUMBERS, "a number": (always(1.0), WRONG)},
+    # Of which alone is decided what dtype out has.
+    "only numbers": {name: case for name, case in {**NONE, **NUMBERS}.items() if name != "float32"},
+    "first flags": {**NONE, **FLAGS, "a number": (always(1), WRONG)},
+    "numbers": {**NUMBERS, **SHAPES},
+    "required numbers": {**NONE, **NUMBERS, **SHAPES},
+    "flags": {**FLAGS, **SHAPES},
+    "required flags": {**NONE, **FLAGS, **SHAPES},
+    # Numbers that broadcast.
+    "factors": {**NONE, **NUMBERS, "another shape": (always(np.ones(7)), WRONG), "a number": (always(2.0), None)},
+    "starts": {
+        **NONE,
+        **NO_ARRAYS,
+        "floats": (lambda good: good.astype(float), UNREADABLE),
+        "an empty list": (always([]), UNREADABLE),
+        "none": (lambda good: good[:0], WRONG),
+        "another rank": (lambda good: good[np.newaxis], WRONG),
+        "one shorter": (lambda good: good[:-1], WRONG),
+        "not from 0": (lambda good: good[1:], WRONG),
+        "falling": (lambda good: good[::-1], WRONG),
+        "wrapping": (always(np.array([0, 2**63 - 1, -2, 5])), WRONG),
+        "unsigned": (lambda good: good.astype(np.uint64), None),
+    },
+    "coefficient": {**NONE, **COEFFICIENTS},
+    "coefficient or None": COEFFICIENTS,
+    "clip": {**AMOUNTS, "None": (always(None), None), "infinity": (always(np.inf), None)},
+    "amount": {**AMOUNTS, "None": (always(None), WRONG), "infinity": (always(np.inf), WRONG)},
+    "count": {
+        **{name: (always(given), WRONG) for name, given in {**NO_INTEGERS, "None": None, "0": 0, "-1": -1}.items()},
+        "more than there are steps": (always(HUGE), None),
+        "an integer of NumPy": (always(np.int64(2)), None),
+        "an array without axes": (always(np.array(2)), None),
+    },
+    "threads": {
+        **{name: (always(given), WRONG) for name, given in {**NO_INTEGERS, "0": 0, "-1": -1}.items()},
+        "more than there are": (always(HUGE), None),
+        "an integer of NumPy": (always(np.int64(2)), None),
+    },
+    "axis": {
+        **{name: (always(given), UNREADABLE) for name, given in {**NO_INTEGERS, "None": None}.items()},
+        "9": (always(9), WRONG),
+        "-9": (always(-9), WRONG),
+        "an integer beyond float64": (always(HUGE), WRONG),
+        "an integer of NumPy": (always(np.int64(0)), None),
+    },
+    "backend": {
+        "3": (always(3), UNREADABLE),
+        "a list": (always(["numpy"]), UNREADABLE),
+        "bytes": (always(b"numpy"), UNREADABLE),
+        "an object that fails": (always(Raises()), UNREADABLE),
+        "unknown": (always("cuda"), WRONG),
+        "empty": (always(""), WRONG),
+        "None": (always(None), None),
+    },
+    "choice": {
+        name: (always(given), WRONG)
+        for name, given in {"unknown": "never", "bytes": b"global", "3": 3, "a list": [], "fails": Raises()}.items()
+    },
+    "pair": {
+        **OUT,
+        "an array": (lambda good: np.stack(good), UNREADABLE),
+        "three": (lambda good: (*good, good[0]), UNREADABLE),
+        "nothing": (always((None, None)), WRONG),
+        "the same twice": (lambda good: (good[0], good[0]), WRONG),
+        **{f"{name} first": (first_of(change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
+        **{f"{name} second": (second_of(change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
+    },
+    "array": {**OUT, **ARRAYS_TO_FILL, "a pair": (lambda good: (good, good), UNREADABLE)},
+    "switch": {"True": (always(True), None)},
+}
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+KINDS = {
+    **dict.fromkeys(("rewards", "x"), "first numbers"),
+    "advantages": "only numbers",
+    "values": "required numbers",
+    **dict.fromkeys(("last_values", "next_values", "final_values", "last_advantages", "initial"), "numbers"),
+    "ratios": "required numbers",
+    "decay": "factors",
+    "terminated": "required flags",
+    **dict.fromkeys(("truncated", "mask", "prev_done"), "flags"),
+    "cu_seqlens": "starts",
+    **dict.fromkeys(("gamma", "gae_lambda", "lambda_"), "coefficient"),
+    "returns_lambda": "coefficient or None",
+    **dict.fromkeys(("rho_clip", "c_clip", "advantage_clip"), "clip"),
+    "eps": "amount",
+    "n": "count",
+    "num_threads": "threads",
+    "time_axis": "axis",
+    "backend": "backend",
+    **dict.fromkeys(("autoreset", "normalize", "by"), "choice"),
+    "tail_normalized": "switch",
+}
+# What cannot be beside another argument, whatever its value.
+CONFLICTS = {"last_advantages": ("returns_lambda", "tail_normalized")}
+# Where a function has another rule for an argument.
+EXCEPTIONS = {
+    ("valid_steps", "terminated"): "first flags",
+    ("gae_packed", "terminated"): "flags",
+}
+
+
+def kind_of(function, name):
+    if name == "out":
+        return "pair" if function.__annotations__["return"] is fastgae.GAEResult else "array"
+    return EXCEPTIONS.get((function.__name__, name)) or KINDS[name]
+
+
+# --- good calls -------------------------------------------------------------------------------------------------------
+
+
+def without(arguments, *names):
+    return {name: given for name, given in arguments.items() if name not in names}
+
+
+def good_calls():
+    """(function, arguments): each argument of each function is in one of its calls, or has its default there."""
+    dense = make_case(SIZE, np.float64, bootstrap="final_dense")
+    base = without(dense.arguments(), "gamma", "gae_lambda")
+    mask = {"mask": np.arange(15).reshape(SIZE) % 4 != 1}
+    row = np.ones(SIZE[1], np.float64)
+    out = {"out": (np.full(SIZE, 7, np.float64), np.full(SIZE, 7, np.float64))}
+    single = {"out": out["out"][0]}
+    finals = {**base, **mask}
+    following = {**without(base, "last_values", "final_values"), "next_values": dense.values}
+    reset = {**without(base, "final_values"), "autoreset": "next_step", "prev_done": row > 2}
+    yield fastgae.gae, {**finals, **out}
+    yield fastgae.gae, {**following, **out, "last_advantages": row}
+    yield fastgae.gae, {**reset, **out}
+    yield fastgae.gae, {**without(base, "truncated", "final_values"), **out}
+    for function, more in (
+        (fastgae.vtrace, {"ratios": np.ones(SIZE, np.float64), **out}),
+        (fastgae.td_lambda, single),
+        (fastgae.diagnose, {}),
+    ):
+        for arguments in (finals, following, reset):
+            yield function, {**arguments, **more}
+    yield fastgae.n_step_returns, {**base, **single, "n": 2}
+    yield fastgae.n_step_returns, {**following, **single, "n": 2}
+    yield fastgae.discounted_returns, {**without(base, "values"), **mask, **single}
+    yield fastgae.reverse_scan, {"x": dense.rewards, "decay": np.full(SIZE, 0.5, np.float64), "initial": row, **single}
+    yield fastgae.normalize, {"advantages": dense.rewards, **mask, **single}
+    yield fastgae.valid_steps, {"terminated": dense.terminated, "truncated": dense.truncated, "prev_done": row > 2}
+    column = {name: base[name][:, 0].copy() for name in ("rewards", "values", "terminated")}
+    filled = {"out": (np.full(5, 7, np.float64), np.full(5, 7, np.float64))}
+    packed = {**column, **filled, "cu_seqlens": np.array([0, 2, 5]), "mask": mask["mask"][:, 0].copy()}
+    yield fastgae.gae_packed, packed
+    yield fastgae.gae_packed, {**packed, "last_values": row[:2]}
+
+
+GOOD = [(f"{function.__name__}-{number}", function, given) for number, (function, given) in enumerate(good_calls())]

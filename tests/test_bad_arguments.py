@@ -1,0 +1,93 @@
+"""Every bad value of every argument of every function, on every backend: an error that names it, and nothing else."""
+
+import inspect
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import fastgae
+from bad_arguments import CONFLICTS, GOOD, KINDS, VALUES, kind_of
+from conftest import BACKENDS
+
+
+def bytes_of(given):
+    """The memory of all arrays among some arguments."""
+    if type(given) is np.ndarray:
+        return [given.tobytes()]
+    if isinstance(given, dict):
+        given = given.values()
+    return [each for array in given for each in bytes_of(array)] if isinstance(given, tuple | type({}.values())) else []
+
+
+def nothing_is_left_behind():
+    """An exception that a compiled module forgot comes out at the next statement."""
+    assert int("1") == 1
+    assert list(each for each in (1, 2)) == [1, 2]  # noqa: C400
+
+
+def failure_of(function, arguments, name, error):
+    """What is wrong with how the call ends; nothing where it ends as it should."""
+    before = bytes_of(arguments)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            function(**arguments)
+    except Exception as raised:
+        nothing_is_left_behind()
+        if error is None:
+            return f"raised {raised!r}"
+        if type(raised) is not error:
+            return f"raised {raised!r}; expected {error.__name__}"
+        if not re.search(rf"\b{name}\b", str(raised)):
+            return f"does not name it: {raised}"
+        return "wrote to an array" if bytes_of(arguments) != before else None
+    nothing_is_left_behind()
+    return None if error is None else f"accepted; expected {error.__name__}"
+
+
+def good_call(arguments):
+    """The same arguments with outputs of their own, which still hold 7."""
+    out = arguments.get("out")
+    if out is None:
+        return dict(arguments)
+    fresh = tuple(np.full_like(array, 7) for array in out) if isinstance(out, tuple) else np.full_like(out, 7)
+    return {**arguments, "out": fresh}
+
+
+def cases():
+    for name, function, arguments in GOOD:
+        for backend in BACKENDS if "backend" in inspect.signature(function).parameters else [None]:
+            how = {"backend": backend} if backend else {}
+            yield pytest.param(function, arguments, how, id="-".join([*how.values(), name]))
+
+
+@pytest.mark.parametrize(("function", "arguments", "how"), list(cases()))
+def test_bad_arguments(function, arguments, how):
+    inputs = bytes_of({name: given for name, given in arguments.items() if name != "out"})
+    failures = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        absent = name not in arguments and parameter.default is None and kind_of(function, name) in ("numbers", "flags")
+        if absent or any(name in CONFLICTS.get(given, ()) for given in arguments):  # another call has it
+            continue
+        for value, (change, error) in VALUES[kind_of(function, name)].items():
+            call = {**good_call(arguments), **how}
+            call[name] = change(call.get(name))
+            failure = failure_of(function, call, name, error)
+            if failure:
+                failures.append(f"{name}: {value}: {failure}")
+    assert not failures, "\n".join([f"{len(failures)} in {function.__name__}({', '.join(arguments)}):", *failures])
+    assert bytes_of({name: given for name, given in arguments.items() if name != "out"}) == inputs
+
+
+def test_the_table_knows_every_argument_of_every_function():
+    functions = {getattr(fastgae, name) for name in fastgae.__all__ if name[0].islower()} - {fastgae.backends}
+    assert functions == {function for _, function, _ in GOOD}
+    for function in functions:
+        calls = [given for _, other, given in GOOD if other is function]
+        for name, parameter in inspect.signature(function).parameters.items():
+            given = any(name in call for call in calls)
+            assert name in KINDS or name == "out"
+            assert given or kind_of(function, name) not in ("numbers", "flags"), f"{function.__name__}: {name}"
+            assert given or parameter.default is not inspect.Parameter.empty

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.ma  # noqa: F401
 from numba import __version__ as numba_version
 from numba import config, from_dtype, get_num_threads, set_num_threads, threading_layer, types
 from numba.core.compiler_lock import global_compiler_lock
@@ -45,7 +46,8 @@ if multiprocessing.parent_process() is not None and multiprocessing.get_start_me
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked.set)
     # A child waits for ever for the compiler's lock if another thread of its parent held it at the fork. The fork
-    # therefore waits until that thread has compiled. Numba compiles under this lock alone.
+    # therefore waits until that thread has compiled. Numba compiles under this lock alone. What it would import before
+    # its first call, numpy.ma, is imported above: the lock of an import that a fork interrupts stays held in the child.
     os.register_at_fork(
         before=global_compiler_lock.acquire,
         after_in_parent=global_compiler_lock.release,

@@ -239,14 +239,14 @@ def check_output(name: str, array: object, shape: tuple[int, ...], dtype: np.dty
 
 
 def _overlaps_itself(array: Array) -> bool:
-    """Whether two elements of an array share a byte."""
+    """Whether two elements share a byte, found exactly: without a look at them where each axis lies inside the next."""
     axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
     extent = array.itemsize
     for stride, length in axes:
         if stride < array.itemsize:
             return True
         if stride < extent:
-            break  # the axes interleave, which no array has that was not made by its strides
+            break  # the axes interleave, as only strides set by hand do
         extent += stride * (length - 1)
     else:
         return False

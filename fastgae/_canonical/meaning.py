@@ -91,9 +91,11 @@ def checked_arguments(
     discount, trace = as_unit_interval("gamma", gamma, shape), as_unit_interval(lambda_name, gae_lambda, shape)
     target = None if returns_lambda is None else as_unit_interval("returns_lambda", returns_lambda, shape)
     _check_combination(target is not None, tail_normalized, later is not None)
-    output = (
-        (None, array_to_fill(out, reward)) if returns_alone else None if out is None else checked_out(out, shape, dtype)
-    )
+    output: Output | None
+    if returns_alone:
+        output = None, array_to_fill(out, reward)
+    else:
+        output = None if out is None else checked_out(out, shape, dtype)
     plain = Arguments(reward, value, ended, cut, last, following, final, discount, trace, axis, output)
     given = (later, ratio, exists, target, *(each for each in (discount, trace) if isinstance(each, np.ndarray)))
     if not tail_normalized and mode != NEXT_STEP and all(each is None for each in given):

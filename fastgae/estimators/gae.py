@@ -96,7 +96,7 @@ def gae(
         The axis of ``rewards`` that is time.
     out : (advantages, returns), optional
         Arrays of ``rewards``' shape and the working dtype to fill; either may be None and is then not computed. They
-        may overlap an input, but not each other.
+        may overlap an input, but not each other, and no two elements of one may share memory.
     num_threads : int, optional
         At most this many threads; None: ``FASTGAE_NUM_THREADS``, ``OMP_NUM_THREADS``, or the CPUs this process may use.
     backend : str, optional

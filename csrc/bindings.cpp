@@ -4,11 +4,15 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 
@@ -32,6 +36,25 @@ constexpr const char* kCompiler = "gcc " __VERSION__ FASTGAE_THRESHOLDS;
 constexpr const char* kCompiler = "msvc" FASTGAE_THRESHOLDS;
 #endif
 
+// Drops the GIL. Until Python 3.14, a thread that asks for it back while the interpreter exits is ended by an unwinding of
+// its stack, which aborts the process at the first destructor; py::gil_scoped_release asks in one. Here the unwinding goes
+// no further: the thread waits until the process is gone, as Python 3.14 has it.
+class WithoutGil {
+public:
+    WithoutGil() : thread_(PyEval_SaveThread()) {}
+    WithoutGil(const WithoutGil&) = delete;
+    ~WithoutGil() {
+        try {
+            PyEval_RestoreThread(thread_);
+        } catch (...) {
+            for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+        }
+    }
+
+private:
+    PyThreadState* thread_;
+};
+
 py::tuple supported_targets() {
     py::list names;
     for (const Target* target = targets; target->name; ++target)
@@ -52,10 +75,10 @@ py::array checked(const py::object& object, const char* name, std::initializer_l
     using Stored = std::conditional_t<std::is_same_v<Number, std::uint8_t>, bool, Number>;
     if (py::isinstance<py::array_t<Stored>>(object)) {
         const auto array = py::reinterpret_borrow<py::array>(object);
-        if (array.ndim() == static_cast<Index>(shape.size()) && std::equal(shape.begin(), shape.end(), array.shape()))
-            return array;
+        const bool writeable = std::is_const_v<Element> || array.writeable();
+        if (writeable && std::equal(shape.begin(), shape.end(), array.shape(), array.shape() + array.ndim())) return array;
     }
-    throw std::invalid_argument(std::string(name) + " has another dtype or shape than the rollout");
+    throw std::invalid_argument(std::string(name) + " is read-only, or has another dtype or shape than the rollout");
 }
 
 template <class Element>
@@ -65,7 +88,6 @@ Element* start(const py::array& array) {
 
 template <class Element>
 View<Element> matrix(const py::object& object, const char* name, Index steps, Index envs) {
-    if (object.is_none()) return {};
     const py::array array = checked<Element>(object, name, {steps, envs});
     // What lies behind an axis of one element is nobody's.
     const auto stride = [&](int axis) { return array.shape(axis) == 1 ? 1 : array.strides(axis) / array.itemsize(); };
@@ -73,9 +95,22 @@ View<Element> matrix(const py::object& object, const char* name, Index steps, In
 }
 
 template <class Element>
+View<Element> matrix_or_none(const py::object& object, const char* name, Index steps, Index envs) {
+    return object.is_none() ? View<Element>() : matrix<Element>(object, name, steps, envs);
+}
+
+template <class Element>
 View<Element> row(const py::object& object, const char* name, Index envs) {
     const py::array array = checked<Element>(object, name, {envs});
     return {start<Element>(array), 0, array.strides(0) / array.itemsize()};
+}
+
+// Where the kernels expect neighbours, there must be some.
+template <class Element>
+void check_stride(const View<Element>& view, const char* name, bool env_major, Index steps, Index envs, bool or_zero = false) {
+    const Index stride = env_major ? view.step : view.env, length = env_major ? steps : envs;
+    if (!view || length < 2 || stride == 1 || (or_zero && stride == 0)) return;
+    throw std::invalid_argument(std::string(name) + " has another layout than the rollout");
 }
 
 // The arrays that every rollout has.
@@ -90,12 +125,23 @@ void take_arrays(Rollout<Real>& rollout, const py::object& rewards, const py::ob
     rollout.values = matrix<const Real>(values, "values", steps, envs);
     rollout.next_values = matrix<const Real>(next_values, "next_values", steps - 1, envs);
     rollout.last_values = row<const Real>(last_values, "last_values", envs);
-    rollout.final_values = matrix<const Real>(final_values, "final_values", steps, envs);
+    rollout.final_values = matrix_or_none<const Real>(final_values, "final_values", steps, envs);
     rollout.terminated = matrix<const std::uint8_t>(terminated, "terminated", steps, envs);
-    rollout.truncated = matrix<const std::uint8_t>(truncated, "truncated", steps, envs);
-    rollout.advantages = matrix<Real>(advantages, "advantages", steps, envs);
-    rollout.returns = matrix<Real>(returns, "returns", steps, envs);
+    rollout.truncated = matrix_or_none<const std::uint8_t>(truncated, "truncated", steps, envs);
+    rollout.advantages = matrix_or_none<Real>(advantages, "advantages", steps, envs);
+    rollout.returns = matrix_or_none<Real>(returns, "returns", steps, envs);
+    if (!rollout.advantages && !rollout.returns) throw std::invalid_argument("advantages and returns are both None");
     rollout.env_major = envs == 1 || rollout.rewards.env != 1;
+    const auto check = [&](const auto& view, const char* name) { check_stride(view, name, rollout.env_major, steps, envs); };
+    check(rollout.rewards, "rewards");
+    check(rollout.values, "values");
+    check_stride(rollout.next_values, "next_values", rollout.env_major, steps - 1, envs);
+    check_stride(rollout.last_values, "last_values", rollout.env_major, 1, envs);
+    check(rollout.final_values, "final_values");
+    check(rollout.terminated, "terminated");
+    check(rollout.truncated, "truncated");
+    check(rollout.advantages, "advantages");
+    check(rollout.returns, "returns");
 }
 
 template <class Real>
@@ -108,7 +154,7 @@ Index gae_of(const py::object& rewards, const py::object& values, const py::obje
     rollout.gamma = static_cast<Real>(gamma);
     rollout.gamma_lambda = static_cast<Real>(gamma_lambda);
 
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     return gae(target, rollout, num_threads);
 }
 
@@ -124,17 +170,9 @@ Index gae_any(const py::object& rewards, const py::object& values, const py::obj
 // A number becomes a view without strides.
 template <class Real>
 View<const Real> coefficients(const py::object& object, const char* name, const Rollout<Real>& rollout, Real& number) {
-    if (!PyFloat_Check(object.ptr())) return matrix<const Real>(object, name, rollout.steps, rollout.envs);
+    if (!PyFloat_Check(object.ptr())) return matrix_or_none<const Real>(object, name, rollout.steps, rollout.envs);
     number = static_cast<Real>(PyFloat_AS_DOUBLE(object.ptr()));
     return {&number, 0, 0};
-}
-
-// Where the kernels expect neighbours, there must be some.
-template <class Element>
-void check_stride(const View<Element>& view, const char* name, bool env_major, Index steps, Index envs, bool or_zero = false) {
-    const Index stride = env_major ? view.step : view.env, length = env_major ? steps : envs;
-    if (!view || length < 2 || stride == 1 || (or_zero && stride == 0)) return;
-    throw std::invalid_argument(std::string(name) + " has another layout than the rollout");
 }
 
 template <class Real>
@@ -147,35 +185,24 @@ Index gae_general_of(const py::object& rewards, const py::object& values, const 
                      const Target& target) {
     General<Real> rollout;
     Real numbers[4];
+    if (!ratios.is_none()) {  // what may run Python code comes before what points into arrays
+        const auto [deltas, traces, results] = clips.cast<std::tuple<Real, Real, Real>>();
+        rollout.clips = {deltas, traces, results};
+    }
     take_arrays(rollout, rewards, values, next_values, last_values, final_values, terminated, truncated, advantages, returns);
     const Index steps = rollout.steps, envs = rollout.envs;
     rollout.gammas = coefficients(gamma, "gamma", rollout, numbers[0]);
     rollout.gamma_lambdas = coefficients(gamma_lambda, "gamma_lambda", rollout, numbers[1]);
     rollout.returns_gamma_lambdas = coefficients(returns_gamma_lambda, "returns_gamma_lambda", rollout, numbers[2]);
     rollout.tail_lambdas = coefficients(tail_lambda, "tail_lambda", rollout, numbers[3]);
-    rollout.mask = matrix<const std::uint8_t>(mask, "mask", steps, envs);
+    rollout.mask = matrix_or_none<const std::uint8_t>(mask, "mask", steps, envs);
     rollout.mask_passes_values = mask_passes_values;
     if (!last_advantages.is_none()) rollout.last_advantages = row<const Real>(last_advantages, "last_advantages", envs);
-    rollout.ratios = matrix<const Real>(ratios, "ratios", steps, envs);
-    if (rollout.ratios) {
-        const auto [deltas, traces, results] = clips.cast<std::tuple<Real, Real, Real>>();
-        rollout.clips = {deltas, traces, results};
-    }
-    if (!rollout.rewards || !rollout.values || !rollout.next_values || !rollout.terminated || !rollout.gammas ||
-        !rollout.gamma_lambdas)
-        throw std::invalid_argument("the rollout is incomplete");
+    rollout.ratios = matrix_or_none<const Real>(ratios, "ratios", steps, envs);
+    if (!rollout.gammas || !rollout.gamma_lambdas) throw std::invalid_argument("gamma or gamma_lambda is None");
     const auto check = [&](const auto& view, const char* name, bool or_zero = false) {
         check_stride(view, name, rollout.env_major, steps, envs, or_zero);
     };
-    check(rollout.rewards, "rewards");
-    check(rollout.values, "values");
-    check_stride(rollout.next_values, "next_values", rollout.env_major, steps - 1, envs);
-    check_stride(rollout.last_values, "last_values", rollout.env_major, 1, envs);
-    check(rollout.final_values, "final_values");
-    check(rollout.terminated, "terminated");
-    check(rollout.truncated, "truncated");
-    check(rollout.advantages, "advantages");
-    check(rollout.returns, "returns");
     check(rollout.gammas, "gamma", true);
     check(rollout.gamma_lambdas, "gamma_lambda", true);
     check(rollout.returns_gamma_lambdas, "returns_gamma_lambda", true);
@@ -183,7 +210,7 @@ Index gae_general_of(const py::object& rewards, const py::object& values, const 
     check(rollout.mask, "mask");
     check(rollout.ratios, "ratios");
 
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     return gae(target, rollout, num_threads);
 }
 
@@ -208,7 +235,7 @@ Moments<Element> moments_of(const py::object& object, const py::object& mask) {
     moments.steps = array.shape(0);
     moments.envs = array.shape(1);
     moments.matrix = matrix<Element>(object, "matrix", moments.steps, moments.envs);
-    moments.mask = matrix<const std::uint8_t>(mask, "mask", moments.steps, moments.envs);
+    moments.mask = matrix_or_none<const std::uint8_t>(mask, "mask", moments.steps, moments.envs);
     moments.env_major = moments.envs == 1 || moments.matrix.env != 1;
     check_stride(moments.matrix, "matrix", moments.env_major, moments.steps, moments.envs);
     check_stride(moments.mask, "mask", moments.env_major, moments.steps, moments.envs);
@@ -234,7 +261,7 @@ py::array block_sums_of(const py::object& matrix, const py::object& mask, const 
         py::array_t<double> sums({(moments.steps + kMomentSteps - 1) / kMomentSteps, moments.envs});
         double* const to = sums.mutable_data();
         const Target& chosen = choose(target);
-        const py::gil_scoped_release released;
+        const WithoutGil released;
         block_sums(chosen, moments, num_threads, to);
         return sums;
     };
@@ -249,7 +276,7 @@ void rescale_of(const py::object& matrix, const py::object& mask, const py::obje
         moments.center = numbers_of_envs(center, "center", moments.envs);
         moments.scale = numbers_of_envs(scale, "scale", moments.envs);
         const Target& chosen = choose(target);
-        const py::gil_scoped_release released;
+        const WithoutGil released;
         rescale(chosen, moments, num_threads);
     };
     if (py::isinstance<py::array_t<float>>(matrix))
@@ -258,11 +285,18 @@ void rescale_of(const py::object& matrix, const py::object& mask, const py::obje
         run(moments_of<double>(matrix, mask));
 }
 
+// NumPy's dtypes of plain arrays, found when the module is loaded. The first call may come from several threads: one that
+// looked them up for a static of C++ would drop the GIL on the way, and others wait for the static with the GIL held.
+PyObject *f32, *f64, *flag;
+
+void find_dtypes() {
+    f32 = py::dtype::of<float>().release().ptr();
+    f64 = py::dtype::of<double>().release().ptr();
+    flag = py::dtype::of<bool>().release().ptr();
+}
+
 // Plain arrays: NumPy's own type, native and aligned. Anything else has no type and is declined.
 Array array_of(const py::object& object) {
-    static PyObject* const f32 = py::dtype::of<float>().release().ptr();
-    static PyObject* const f64 = py::dtype::of<double>().release().ptr();
-    static PyObject* const flag = py::dtype::of<bool>().release().ptr();
     Array result;
     result.given = !object.is_none();
     if (Py_TYPE(object.ptr()) != py::detail::npy_api::get().PyArray_Type_) return result;
@@ -279,10 +313,9 @@ Array array_of(const py::object& object) {
 
 // NaN, which no one accepts, for what is not simply a number.
 double integer_of(const py::object& object) {
-    if (!PyLong_CheckExact(object.ptr())) return std::nan("");
-    const double number = PyLong_AsDouble(object.ptr());
-    PyErr_Clear();
-    return number;
+    int overflow = 1;  // raises nothing, for an exception may start the garbage collector, which runs Python code
+    const long long number = PyLong_CheckExact(object.ptr()) ? PyLong_AsLongLongAndOverflow(object.ptr(), &overflow) : 0;
+    return overflow ? std::nan("") : static_cast<double>(number);
 }
 
 double number_of(const py::object& object) {
@@ -300,15 +333,24 @@ py::object empty(const Array& like, bool fortran) {
     return py::reinterpret_steal<py::object>(array);
 }
 
+// Counting CPUs takes longer than a small rollout. It calls Python, so it comes before anything points into arrays.
+Index threads_for(const py::object& rewards, Index num_threads, const py::object& usable_cpus) {
+    if (num_threads != 0) return num_threads;
+    const Array array = array_of(rewards);
+    const Index steps = std::accumulate(array.shape, array.shape + array.rank, Index(1), std::multiplies<Index>());
+    return worth_threads(steps) ? usable_cpus().cast<Index>() : 1;
+}
+
 // How a short cut is asked to run, and what it is to return.
 struct Call {
     const py::object& out;
     Index num_threads;
-    const std::optional<std::string>& target;
-    const py::object &result_type, &usable_cpus;
+    const Target& target;
+    const py::object& result_type;
 };
 
-// What fastgae.gae returns, or None where the rollout declines. compute(target, rollout, num_threads) fills it.
+// What fastgae.gae returns, or None where the rollout declines. compute(rollout) fills it. The arguments point into arrays:
+// from them to the results, nothing may run that could change an array, neither Python code nor the garbage collector.
 template <class Real, class Taken, class Arguments, class Compute>
 py::object short_cut(Taken& rollout, const Arguments& arguments, const Call& call, const Compute& compute) {
     if (!rollout.take(arguments)) return py::none();
@@ -321,13 +363,9 @@ py::object short_cut(Taken& rollout, const Arguments& arguments, const Call& cal
         arrays[i] = array_of(results[i]);
     }
     if (!rollout.take_outputs(arrays[0], arrays[1])) return py::none();
-
-    // Counting CPUs takes longer than a small rollout.
-    Index num_threads = call.num_threads;
-    if (num_threads == 0) num_threads = worth_threads(rollout) ? call.usable_cpus().template cast<Index>() : 1;
     {
-        const py::gil_scoped_release released;
-        compute(choose(call.target), rollout, num_threads);
+        const WithoutGil released;
+        compute(rollout);
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
     const auto type = reinterpret_cast<PyTypeObject*>(call.result_type.ptr());
@@ -349,17 +387,16 @@ py::object gae_plain(const py::object& rewards, const py::object& values, const 
                      const std::optional<std::string>& target, const py::object& result_type,
                      const py::object& usable_cpus) {
     if (!none_or_pair(out)) return py::none();
+    const Call call = {out, threads_for(rewards, num_threads, usable_cpus), choose(target), result_type};
     const PlainArguments arguments = {array_of(rewards),     array_of(values),       array_of(terminated),
                                       array_of(truncated),   array_of(last_values),  array_of(next_values),
                                       array_of(final_values), number_of(last_values), number_of(gamma),
                                       number_of(gae_lambda), integer_of(time_axis)};
-    const Call call = {out, num_threads, target, result_type, usable_cpus};
     const auto run = [&](auto real) {
         using Real = decltype(real);
         PlainRollout<Real> rollout;
-        return short_cut<Real>(rollout, arguments, call, [](const Target& target, const Rollout<Real>& rollout, Index num_threads) {
-            gae(target, rollout, num_threads);
-        });
+        return short_cut<Real>(rollout, arguments, call,
+                               [&](const Rollout<Real>& rollout) { gae(call.target, rollout, call.num_threads); });
     };
     if (arguments.rewards.type == Type::f32) return run(float());
     if (arguments.rewards.type == Type::f64) return run(double());
@@ -389,7 +426,13 @@ py::object gae_optional(const py::object& rewards, const py::object& values, con
     const bool per_env = is_text(normalize_by, "per_env"), all = is_text(normalize_by, "global");
     if (!none_or_pair(out) || !known_mode || !(per_env || all || normalize_by.is_none())) return py::none();
     if (ratios.is_none() != clips.is_none()) return py::none();
+    if (tail_normalized.ptr() != Py_True && tail_normalized.ptr() != Py_False) return py::none();
+    const Call call = {out, threads_for(rewards, num_threads, usable_cpus), choose(target), result_type};
     OptionalArguments arguments;
+    if (!clips.is_none()) {
+        const auto [deltas, traces, advantages] = clips.cast<std::tuple<py::object, py::object, py::object>>();
+        arguments.clips = {number_of(deltas), number_of(traces), number_of(advantages)};
+    }
     arguments.plain = {array_of(rewards),      array_of(values),       array_of(terminated),  array_of(truncated),
                        array_of(last_values),  array_of(next_values),  array_of(final_values), number_of(last_values),
                        std::nan(""),           std::nan(""),           integer_of(time_axis)};
@@ -400,26 +443,22 @@ py::object gae_optional(const py::object& rewards, const py::object& values, con
     arguments.last_advantages = array_of(last_advantages);
     arguments.second = !returns_lambda.is_none();
     if (arguments.second) arguments.returns_lambda = coefficient_of(returns_lambda);
-    arguments.tail_normalized = PyObject_IsTrue(tail_normalized.ptr()) == 1;
+    arguments.tail_normalized = tail_normalized.ptr() == Py_True;
     arguments.next_step = is_text(autoreset, "next_step");
     arguments.normalized = per_env || all;
     arguments.ratios = array_of(ratios);
-    if (!clips.is_none()) {
-        const auto [deltas, traces, advantages] = clips.cast<std::tuple<py::object, py::object, py::object>>();
-        arguments.clips = {number_of(deltas), number_of(traces), number_of(advantages)};
-    }
-    const Call call = {out, num_threads, target, result_type, usable_cpus};
     const auto run = [&](auto real) {
         using Real = decltype(real);
         OptionalRollout<Real> rollout;
-        return short_cut<Real>(rollout, arguments, call,
-                               [&](const Target& target, const General<Real>& rollout, Index num_threads) {
-                                   if (rollout.is_plain())
-                                       gae<Real>(target, static_cast<const fastgae::Rollout<Real>&>(rollout), num_threads);
-                                   else
-                                       gae(target, rollout, num_threads);
-                                   if (arguments.normalized) normalize(target, rollout, per_env, eps, num_threads);
-                               });
+        return short_cut<Real>(rollout, arguments, call, [&](const General<Real>& rollout) {
+            std::optional<Normalization<Real>> normalization;
+            if (arguments.normalized) normalization.emplace(rollout, per_env);
+            if (rollout.is_plain())
+                gae<Real>(call.target, static_cast<const Rollout<Real>&>(rollout), call.num_threads);
+            else
+                gae(call.target, rollout, call.num_threads);
+            if (normalization) normalization->run(call.target, eps, call.num_threads);
+        });
     };
     if (arguments.plain.rewards.type == Type::f32) return run(float());
     if (arguments.plain.rewards.type == Type::f64) return run(double());
@@ -433,6 +472,7 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     using namespace fastgae;
     module.doc() = "The compiled kernels of fastgae. Internal: call fastgae.gae.";
     module.attr("compiler") = kCompiler;
+    find_dtypes();
     module.def("targets", supported_targets, "The CPU targets that this build can run here, best first.");
     module.def("gae", gae_any, py::arg("rewards"), py::arg("values"), py::arg("next_values"), py::arg("last_values"),
                py::arg("final_values").none(true), py::arg("terminated"), py::arg("truncated").none(true), py::arg("gamma"),

@@ -110,16 +110,18 @@ template <class Real>
 struct Kernels {
     // Lanes that one call of `lanes` runs at most.
     Index width;
-    // Numbers that the kernels for options work on.
-    Index scratch;
+    // Numbers of a thread's own that `lanes`, and the kernels for options, work on. Kernels allocate nothing.
+    Index lanes_scratch, general_scratch;
     // Time-major: all steps of the envs [first, last). carry: one number per env of the span; finals: as many, where the
     // final values are sparse.
     void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
     // Env-major: the steps [bottom, top) of up to `width` lanes, from A_top in carry to A_bottom in carry.
-    // bottom and top are multiples of kBlockSteps; carry is aligned to 64 bytes and has room for `width` lanes.
-    void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Store);
+    // bottom and top are multiples of kBlockSteps; carry is aligned to 64 bytes and has room for `width` lanes, and so is
+    // scratch.
+    void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Real* scratch,
+                  Store);
     // The same with options. states: kStates rows of one number per env of the rollout, from that of `first` on, or of
-    // kMaxLanes numbers; scratch: `scratch` numbers of a thread's own. An origin may be negative: there is nothing before 0.
+    // kMaxLanes numbers. An origin may be negative: there is nothing before 0.
     void (*general_rows)(const General<Real>&, Index first, Index last, Real* states, Real* scratch, Store);
     void (*general_lanes)(const General<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
                           Real* scratch, Store);

@@ -19,13 +19,14 @@ void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Re
 }
 
 template <class Real>
-void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Store store) {
+void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Real* scratch,
+           Store store) {
     const Fill<Real> fill_in = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill<decltype(in), Real>; });
     const Write<Real> write_out = with_outputs(rollout, [&](auto out) -> Write<Real> {
         using Out = decltype(out);
         return store == Store::nothing ? nullptr : store == Store::streamed ? write<Out, true, Real> : write<Out, false, Real>;
     });
-    run_lanes(rollout, lanes, count, bottom, top, carry, fill_in, write_out);
+    run_lanes(rollout, lanes, count, bottom, top, carry, *new (scratch) Tile<Real>, fill_in, write_out);
 }
 
 template <class Real>
@@ -34,8 +35,8 @@ void finish(Store store) {
 }
 
 template <class Real>
-constexpr Kernels<Real> kernels = {Tile<Real>::lanes,  kScratch<Real>,
-                                   rows<Real>,         lanes<Real>,
-                                   general_rows<Real>, general_lanes<Real>,
-                                   block_sums<Real>,   rescale<Real>,
-                                   finish<Real>};
+constexpr Kernels<Real> kernels = {Tile<Real>::lanes,  sizeof(Tile<Real>) / sizeof(Real),
+                                   kScratch<Real>,     rows<Real>,
+                                   lanes<Real>,        general_rows<Real>,
+                                   general_lanes<Real>, block_sums<Real>,
+                                   rescale<Real>,      finish<Real>};

@@ -173,10 +173,9 @@ using Write = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, 
 
 template <class Real>
 void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
-               Fill<Real> fill, Write<Real> write) {
+               Tile<Real>& tile, Fill<Real> fill, Write<Real> write) {
     using V = Vector<Real>;
     using T = Tile<Real>;
-    T tile;
     const auto gamma_lambda = V::all(rollout.gamma_lambda);
     auto low = V::load(carry), high = V::load(carry + V::width);
 
@@ -184,9 +183,11 @@ void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
         const Index s = top - bottom > T::steps ? top - T::steps : bottom;
         const Index steps = top - s;
         fill(rollout, lanes, count, s, steps, tile);
-        for (Index block = steps / V::width - 1; block >= 0; --block) {
-            Real* numbers = tile.numbers + block * V::width;
-            const auto* gates = tile.gates + block * T::lanes;
+        Real* numbers = tile.numbers + steps;
+        const auto* gates = tile.gates + steps / V::width * T::lanes;
+        while (numbers > tile.numbers) {
+            numbers -= V::width;
+            gates -= T::lanes;
             low = chain(numbers, gates, gamma_lambda, low);
             high = chain(numbers + V::width * T::pitch, gates + V::width, gamma_lambda, high);
         }

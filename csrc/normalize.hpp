@@ -40,26 +40,41 @@ std::vector<double> existing_steps(const General<Real>& rollout, bool per_env) {
     return counts;
 }
 
-// x = (x - mean) / (std + eps) of the advantages, over all steps that exist, or those of each env.
+// x = (x - mean) / (std + eps) of the advantages, over all steps that exist, or those of each env. All memory is taken
+// beforehand: once the advantages are written, nothing may fail.
 template <class Real>
-void normalize(const Target& target, const General<Real>& rollout, bool per_env, double eps, Index num_threads) {
-    const Index envs = rollout.envs, blocks = (rollout.steps + kMomentSteps - 1) / kMomentSteps;
-    const View<Real>& x = rollout.advantages;
-    const std::vector<double> counts = existing_steps(rollout, per_env);
-    std::vector<double> sums(blocks * envs), center(envs), scale(envs);
-    const auto mean = [&](const double* around, std::vector<double>& means) {
-        const Moments<const Real> moments = {rollout.steps,        envs,         rollout.env_major,
-                                             {x.data, x.step, x.env}, rollout.mask, around};
-        block_sums(target, moments, num_threads, sums.data());
-        add_rows(sums.data(), blocks, envs);
-        if (!per_env) add_rows(sums.data(), envs, 1);
-        for (Index n = 0; n < envs; ++n) means[n] = sums[per_env ? n : 0] / counts[n];
-    };
-    mean(nullptr, center);
-    mean(center.data(), scale);
-    for (double& number : scale) number = 1.0 / (std::sqrt(number) + eps);
-    rescale(target, Moments<Real>{rollout.steps, envs, rollout.env_major, x, rollout.mask, center.data(), scale.data()},
-            num_threads);
-}
+class Normalization {
+public:
+    Normalization(const General<Real>& rollout, bool per_env)
+        : rollout_(rollout), per_env_(per_env), blocks_((rollout.steps + kMomentSteps - 1) / kMomentSteps),
+          counts_(existing_steps(rollout, per_env)), sums_(blocks_ * rollout.envs), center_(rollout.envs),
+          scale_(rollout.envs) {}
+
+    void run(const Target& target, double eps, Index num_threads) {
+        mean(target, num_threads, nullptr, center_);
+        mean(target, num_threads, center_.data(), scale_);
+        for (double& number : scale_) number = 1.0 / (std::sqrt(number) + eps);
+        rescale(target, moments<Real>(center_.data(), scale_.data()), num_threads);
+    }
+
+private:
+    template <class Element>
+    Moments<Element> moments(const double* center, const double* scale) const {
+        const View<Real>& x = rollout_.advantages;
+        return {rollout_.steps, rollout_.envs, rollout_.env_major, {x.data, x.step, x.env}, rollout_.mask, center, scale};
+    }
+
+    void mean(const Target& target, Index num_threads, const double* center, std::vector<double>& means) {
+        block_sums(target, moments<const Real>(center, nullptr), num_threads, sums_.data());
+        add_rows(sums_.data(), blocks_, rollout_.envs);
+        if (!per_env_) add_rows(sums_.data(), rollout_.envs, 1);
+        for (Index n = 0; n < rollout_.envs; ++n) means[n] = sums_[per_env_ ? n : 0] / counts_[n];
+    }
+
+    const General<Real>& rollout_;
+    bool per_env_;
+    Index blocks_;
+    std::vector<double> counts_, sums_, center_, scale_;
+};
 
 }  // namespace fastgae

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
 #include "flags.hpp"
@@ -48,9 +47,7 @@ public:
 
     bool take_outputs(const Array& advantages, const Array& returns) {
         const auto apart = [&](const Array& output) {
-            const Array* const inputs[] = {&optional_.mask, &optional_.last_advantages, &optional_.ratios};
-            return std::none_of(std::begin(inputs), std::end(inputs),
-                                [&](const Array* input) { return Base::overlap(output, *input); });
+            return Base::apart(output, {&optional_.mask, &optional_.last_advantages, &optional_.ratios});
         };
         return (advantages.given || !optional_.normalized) && Base::take_outputs(advantages, returns) &&
                apart(advantages) && apart(returns);

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
-#include <new>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,32 +18,45 @@ namespace fastgae {
 
 constexpr Index rounded_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Calls work(first, last) on spans of [0, count), each a multiple of `grain` long, the caller taking the last share.
-// Threads are spawned and joined per call, so that fork stays safe and nothing outlives the call.
+// [0, count) in spans, all but the last of the same length, a multiple of `grain`: one for each thread.
+struct Spans {
+    Index count, length, number;
+    Spans(Index count, Index grain, Index num_threads)
+        : count(count), length(rounded_up((count + num_threads - 1) / num_threads, grain)),
+          number(count ? (count + length - 1) / length : 0) {}
+};
+
+// Calls work(i, first, last) on every span i. The caller takes the last one, and all those that no thread was to be had
+// for. Threads are spawned and joined per call, so that fork stays safe and nothing outlives the call. An exception could
+// not leave a thread, so work must not throw: all the memory that it needs is there before.
 template <class Work>
-void spread(Index count, Index grain, Index num_threads, const Work& work) {
-    const Index span = rounded_up((count + num_threads - 1) / num_threads, grain);
+void spread(const Spans& spans, const Work& work) {
     std::vector<std::thread> threads;
-    threads.reserve(num_threads);
-    Index first = 0;
-    for (; first + span < count; first += span) {
-        try {
-            threads.emplace_back(std::cref(work), first, first + span);
-        } catch (const std::system_error&) {
-            break;  // no thread to be had: the caller does the rest
-        }
+    Index i = 0;
+    try {
+        for (; i + 1 < spans.number; ++i)
+            threads.emplace_back(std::cref(work), i, i * spans.length, (i + 1) * spans.length);
+    } catch (const std::exception&) {
+        // The system has no thread, or no memory for one.
     }
-    work(first, count);
+    work(i, i * spans.length, spans.count);
     for (std::thread& thread : threads) thread.join();
 }
 
-// Memory for numbers at the start of a cache line.
+// Memory for `count` numbers of each of some threads, from the start of a cache line on. It is not touched.
 template <class Real>
-struct Scratch {
-    explicit Scratch(Index count) : memory(new (std::align_val_t(64)) Real[count]) {}
-    ~Scratch() { operator delete[](memory, std::align_val_t(64)); }
-    Scratch(const Scratch&) = delete;
-    Real* memory;
+class Scratch {
+public:
+    explicit Scratch(Index count, Index threads = 1)
+        : apart_(rounded_up(count, kLine)), block_(new Real[threads * apart_ + kLine]),
+          memory_(block_.get() + -reinterpret_cast<std::uintptr_t>(block_.get()) % 64 / sizeof(Real)) {}
+    Real* of(Index thread) const { return memory_ + thread * apart_; }
+
+private:
+    static constexpr Index kLine = 64 / sizeof(Real);
+    Index apart_;
+    std::unique_ptr<Real[]> block_;
+    Real* memory_;
 };
 
 // Past the caches, where the results would not stay in them anyway.
@@ -60,8 +73,8 @@ void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
     const auto results = reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
     const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
     const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * rollout.envs);
-    Real *carry = scratch.memory + shift, *finals = carry + rollout.envs;
-    spread(rollout.envs, 64, num_threads, [&](Index first, Index last) {
+    Real *carry = scratch.of(0) + shift, *finals = carry + rollout.envs;
+    spread({rollout.envs, 64, num_threads}, [&](Index, Index first, Index last) {
         for (Index n = first; n < last; n += kSweepColumns)
             kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry + n, finals + n, store);
         kernel.finish(store);
@@ -148,10 +161,13 @@ template <class Real>
 Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
     const Cut cut = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), num_threads);
     const Index count = rollout.envs * cut.pieces;
+    const Spans spans(count, kernel.width, num_threads);
+    const Scratch<Real> scratch(kernel.lanes_scratch, spans.number);
     std::vector<Real> carries(cut.pieces > 1 ? 2 * count : 0);
     Real *started = carries.data(), *ended = started + count;
 
-    spread(count, kernel.width, num_threads, [&](Index first, Index last) {
+    spread(spans, [&](Index thread, Index first, Index last) {
+        Real* const tile = scratch.of(thread);
         Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};
         for (; first < last; first += kernel.width) {
             const Index width = std::min(kernel.width, last - first);
@@ -162,9 +178,10 @@ Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
                 lane.origin += cut.steps;
                 if (lane.origin == cut.pieces * cut.steps) lane = {lane.env + 1, 0};
             }
-            if (cut.warm_up) kernel.lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, carry, Store::nothing);
+            if (cut.warm_up)
+                kernel.lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, carry, tile, Store::nothing);
             if (cut.pieces > 1) std::copy_n(carry, width, started + first);
-            kernel.lanes(rollout, lanes, width, 0, cut.steps, carry, store);
+            kernel.lanes(rollout, lanes, width, 0, cut.steps, carry, tile, store);
             if (cut.pieces > 1) std::copy_n(carry, width, ended + first);
         }
         kernel.finish(store);
@@ -181,12 +198,12 @@ void start(const General<Real>& rollout, Index env, Real* states, Index apart) {
 
 template <class Real>
 void general_time_major(const Kernels<Real>& kernel, const General<Real>& rollout, Index num_threads, Store store) {
-    const Scratch<Real> states(kStates * rollout.envs);
-    for (Index n = 0; n < rollout.envs; ++n) start(rollout, n, states.memory + n, rollout.envs);
-    spread(rollout.envs, 64, num_threads, [&](Index first, Index last) {
-        const Scratch<Real> scratch(kernel.scratch);
+    const Spans spans(rollout.envs, 64, num_threads);
+    const Scratch<Real> states(kStates * rollout.envs), scratch(kernel.general_scratch, spans.number);
+    for (Index n = 0; n < rollout.envs; ++n) start(rollout, n, states.of(0) + n, rollout.envs);
+    spread(spans, [&](Index thread, Index first, Index last) {
         for (Index n = first; n < last; n += kSweepColumns)
-            kernel.general_rows(rollout, n, std::min(n + kSweepColumns, last), states.memory + n, scratch.memory, store);
+            kernel.general_rows(rollout, n, std::min(n + kSweepColumns, last), states.of(0) + n, scratch.of(thread), store);
         kernel.finish(store);
     });
 }
@@ -229,20 +246,21 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
     struct Ends {
         Real started[kStates], ended[kStates];
     };
+    const Spans spans(count, kernel.width, num_threads);
+    const Scratch<Real> scratch(kernel.general_scratch, spans.number);
     std::vector<Ends> ends(cut.pieces > 1 ? count : 0);
     const auto lane_at = [&](Index i) {
         return Lane{i / cut.pieces, rollout.steps - (cut.pieces - i % cut.pieces) * cut.steps};
     };
 
-    spread(count, kernel.width, num_threads, [&](Index first, Index last) {
-        const Scratch<Real> scratch(kernel.scratch);
+    spread(spans, [&](Index thread, Index first, Index last) {
         for (; first < last; first += kernel.width) {
             const Index width = std::min(kernel.width, last - first);
             Lane lanes[kMaxLanes];
             alignas(64) Real states[kStates * kMaxLanes] = {};
             for (Index i = 0; i < width; ++i) lanes[i] = lane_at(first + i);
             if (cut.warm_up)
-                kernel.general_lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states, scratch.memory,
+                kernel.general_lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states, scratch.of(thread),
                                      Store::nothing);
             for (Index i = 0; i < width; ++i)
                 if (lanes[i].origin + cut.steps == rollout.steps) start(rollout, lanes[i].env, states + i, kMaxLanes);
@@ -253,7 +271,7 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
                         (ends[first + i].*which)[state] = states[state * kMaxLanes + i];
             };
             keep(&Ends::started);
-            kernel.general_lanes(rollout, lanes, width, 0, cut.steps, states, scratch.memory, store);
+            kernel.general_lanes(rollout, lanes, width, 0, cut.steps, states, scratch.of(thread), store);
             keep(&Ends::ended);
         }
         kernel.finish(store);
@@ -263,11 +281,10 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
     for (Index i = count - 2; i >= 0 && cut.pieces > 1; --i) {
         if ((i + 1) % cut.pieces == 0) continue;  // the last of its env
         if (std::memcmp(ends[i].started, ends[i + 1].ended, sizeof ends[i].started) == 0) continue;
-        const Scratch<Real> scratch(kernel.scratch);
         const Lane lane = lane_at(i);
         alignas(64) Real states[kStates * kMaxLanes] = {};
         for (Index state = 0; state < kStates; ++state) states[state * kMaxLanes] = ends[i + 1].ended[state];
-        kernel.general_lanes(rollout, &lane, 1, 0, cut.steps, states, scratch.memory, Store::cached);
+        kernel.general_lanes(rollout, &lane, 1, 0, cut.steps, states, scratch.of(0), Store::cached);
         for (Index state = 0; state < kStates; ++state) ends[i].ended[state] = states[state * kMaxLanes];
         redone += cut.steps;
     }
@@ -278,10 +295,7 @@ inline Index useful_threads(Index num_threads, Index steps, Index envs) {
     return std::max<Index>(1, std::min(num_threads, steps * envs / kStepsPerThread));
 }
 
-template <class Real>
-bool worth_threads(const Rollout<Real>& rollout) {
-    return rollout.steps * rollout.envs >= 2 * kStepsPerThread;
-}
+inline bool worth_threads(Index steps) { return steps >= 2 * kStepsPerThread; }
 
 // Fills the results; the same bits for every target and every number of threads. Returns how many steps of a trajectory
 // that was cut into pieces had to be redone.
@@ -319,8 +333,8 @@ template <class Element, class Work>
 void spread_moments(const Moments<Element>& moments, Index num_threads, const Work& work) {
     const Index threads = useful_threads(num_threads, moments.steps, moments.envs);
     const Index blocks = (moments.steps + kMomentSteps - 1) / kMomentSteps;
-    if (!moments.env_major) return spread(moments.envs, 64, threads, work);
-    spread(moments.envs * blocks, 64, threads, work);
+    const Spans spans(moments.env_major ? moments.envs * blocks : moments.envs, 64, threads);
+    spread(spans, [&](Index, Index first, Index last) { work(first, last); });
 }
 
 template <class Real>

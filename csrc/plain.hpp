@@ -5,8 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
-#include <iterator>
+#include <initializer_list>
 #include <numeric>
 #include <vector>
 
@@ -16,6 +17,12 @@ namespace fastgae {
 
 enum class Type { other, f32, f64, flag };
 
+// [first, last) of memory.
+struct Bytes {
+    const char *first = nullptr, *last = nullptr;
+    bool overlap(const Bytes& other) const { return first < other.last && other.first < last; }
+};
+
 // A caller's array; strides in bytes.
 struct Array {
     bool given = false, writeable = false;
@@ -24,16 +31,12 @@ struct Array {
     char* data = nullptr;
     const Index *shape = nullptr, *strides = nullptr;
 
-    // [first, last) of the bytes it may touch.
-    const char* first() const { return data + extent(-1); }
-    const char* last(Index size) const { return data + extent(1) + size; }
-
-private:
-    Index extent(int sign) const {
-        Index bytes = 0;
-        for (Index axis = 0; axis < rank; ++axis)
-            if (strides[axis] * sign > 0) bytes += (shape[axis] - 1) * strides[axis];
-        return bytes;
+    // What it may touch; its elements have that many bytes.
+    Bytes bytes(Index size) const {
+        if (!data) return {};
+        Index below = 0, above = size;
+        for (Index axis = 0; axis < rank; ++axis) (strides[axis] < 0 ? below : above) += (shape[axis] - 1) * strides[axis];
+        return {data + below, data + above};
     }
 };
 
@@ -57,13 +60,18 @@ public:
     // Arrays to write to; false: declined, and nothing is written.
     bool take_outputs(const Array& advantages, const Array& returns) {
         return (advantages.given || returns.given) && take_output(advantages, this->advantages) &&
-               take_output(returns, this->returns) && !overlap(advantages, returns) && apart(advantages) && apart(returns);
+               take_output(returns, this->returns) && apart(advantages, {&returns}) && apart_from_inputs(advantages) &&
+               apart_from_inputs(returns);
     }
 
     const Array& rewards_array() const { return given_.rewards; }
 
-    // Whether results in the memory order of rewards are in Fortran's.
-    bool fortran_ordered() const { return given_.rewards.rank == 2 && this->env_major == (time_axis_ == 0) && this->envs > 1; }
+    // Whether results in the memory order of rewards are in Fortran's. Where time is the last axis, this is the order of
+    // numpy.empty_like; for broadcast rewards it may be another than the rollout's, and then the outputs are declined.
+    bool fortran_ordered() const {
+        if (given_.rewards.rank != 2 || this->steps == 1 || this->envs == 1) return false;
+        return time_axis_ == 0 ? this->env_major : std::abs(given_.rewards.strides[0]) < std::abs(given_.rewards.strides[1]);
+    }
 
 protected:
     static constexpr Type kReal = sizeof(Real) == sizeof(float) ? Type::f32 : Type::f64;
@@ -244,17 +252,20 @@ protected:
     bool take_output(const Array& array, View<Real>& view) const {
         if (!array.given) return true;
         if (!array.writeable || !take_like_rewards(array, kReal, view)) return false;
-        return (this->steps == 1 || view.step != 0) && (this->envs == 1 || view.env != 0);
+        // Rows, or columns where env-major, that do not overlap each other.
+        return this->env_major ? this->envs == 1 || std::abs(view.env) >= this->steps
+                               : this->steps == 1 || std::abs(view.step) >= this->envs;
     }
 
-    bool apart(const Array& output) const {
-        const Array* const inputs[] = {&given_.rewards,     &given_.values,      &given_.terminated,  &given_.truncated,
-                                       &given_.last_values, &given_.next_values, &given_.final_values};
-        return std::none_of(std::begin(inputs), std::end(inputs), [&](const Array* input) { return overlap(output, *input); });
+    bool apart_from_inputs(const Array& output) const {
+        return apart(output, {&given_.rewards, &given_.values, &given_.terminated, &given_.truncated, &given_.last_values,
+                              &given_.next_values, &given_.final_values});
     }
 
-    static bool overlap(const Array& a, const Array& b) {
-        return a.given && b.given && a.data && b.data && a.first() < b.last(sizeof_element(b)) && b.first() < a.last(sizeof_element(a));
+    static bool apart(const Array& output, std::initializer_list<const Array*> others) {
+        const Bytes written = output.bytes(sizeof(Real));
+        return std::none_of(others.begin(), others.end(),
+                            [&](const Array* other) { return written.overlap(other->bytes(sizeof_element(*other))); });
     }
 
     PlainArguments given_;

@@ -1,6 +1,7 @@
 // One loop body, compiled once per CPU target, and the table from which one is chosen at run time.
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <type_traits>
 #include <utility>
 

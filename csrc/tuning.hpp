@@ -15,8 +15,8 @@ constexpr Index tuned(Index, Index tiny) { return tiny; }
 constexpr Index tuned(Index number, Index) { return number; }
 #endif
 
-// Bytes of one tile of the env-major kernel: enough for long runs along each env, little enough for L2 and for a thread's
-// stack. Advantages of 16384 x 1024 from memory: 0.7, 0.8, 0.95 G steps/s with 16, 32, 64 KiB.
+// Bytes of one tile of the env-major kernel: enough for long runs along each env, little enough for L2.
+// Advantages of 16384 x 1024 from memory: 0.7, 0.8, 0.95 G steps/s with 16, 32, 64 KiB.
 constexpr Index kTileBytes = tuned(64 * 1024, 2048);
 // Bytes added to the rows of a tile, so that a power of two does not put them all into one cache set.
 constexpr Index kTilePadding = 64;

@@ -82,6 +82,10 @@ def run(given: Arguments, backend: str | None, num_threads: int | None, normaliz
         if result is not None:
             return result
     matrices, layout = in_one_layout(given)
+    if normalize is not None and matrices.out is not None:
+        # They are normalized in place, and an error on the way must not leave the caller's arrays half done.
+        own = [None if array is None else layout.empty(array.dtype) for array in matrices.out]
+        matrices = matrices._replace(out=(own[0], own[1]))
     filled: GAEResult | None = None if matrices.options else module.gae_plain(*matrices[:11], *how)
     if filled is None:
         rollout = canonical_rollout(matrices, layout)

@@ -180,3 +180,11 @@ def test_results_are_the_callers_own(backend):
         assert type(array) is np.ndarray
         assert not any(np.shares_memory(array, a) for a in case.arguments().values() if isinstance(a, np.ndarray))
     assert not np.shares_memory(*got)
+
+
+@pytest.mark.parametrize(("shape", "order"), [((1, 7), "C"), ((5, 1), "F")], ids=["one env", "one step"])
+def test_broadcast_rewards_with_time_last_give_results_in_their_memory_order(backend, dtype, shape, order):
+    rewards = np.broadcast_to(np.ones(shape, dtype), (5, 7))
+    values, terminated = np.ones((5, 8), dtype, order), np.zeros((5, 7), bool, order)
+    got = fastgae.gae(rewards, values, terminated, time_axis=1, backend=backend)
+    assert [array.strides for array in got] == [np.empty_like(rewards).strides] * 2

@@ -180,6 +180,13 @@ def as_coefficient(given: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> 
     return np.broadcast_to(given.astype(dtype), shape) if isinstance(given, np.ndarray) else given
 
 
+def as_switch(name: str, given: object) -> bool:
+    """Return a switch, which must be True or False: the truth of anything else may take code to find out."""
+    if given is True or given is False or isinstance(given, np.bool_):
+        return bool(given)
+    raise TypeError(f"{name} must be True or False, got {given!r}")
+
+
 def autoreset_mode(given: object) -> str | None:
     """The name of a mode; Gymnasium's AutoresetMode members are named alike."""
     if given is None:

@@ -17,6 +17,7 @@ from fastgae._canonical.arguments import (
     as_number,
     as_numbers,
     as_prev_done,
+    as_switch,
     as_time_axis,
     as_unit_interval,
     autoreset_mode,
@@ -90,7 +91,8 @@ def checked_arguments(
     _check_final_values(final, cut, following is not None, mode)
     discount, trace = as_unit_interval("gamma", gamma, shape), as_unit_interval(lambda_name, gae_lambda, shape)
     target = None if returns_lambda is None else as_unit_interval("returns_lambda", returns_lambda, shape)
-    _check_combination(target is not None, tail_normalized, later is not None)
+    tail = as_switch("tail_normalized", tail_normalized)
+    _check_combination(target is not None, tail, later is not None)
     output: Output | None
     if returns_alone:
         output = None, array_to_fill(out, reward)
@@ -98,7 +100,7 @@ def checked_arguments(
         output = None if out is None else checked_out(out, shape, dtype)
     plain = Arguments(reward, value, ended, cut, last, following, final, discount, trace, axis, output)
     given = (later, ratio, exists, target, *(each for each in (discount, trace) if isinstance(each, np.ndarray)))
-    if not tail_normalized and mode != NEXT_STEP and all(each is None for each in given):
+    if not tail and mode != NEXT_STEP and all(each is None for each in given):
         return plain
 
     passes = exists is not None and following is None
@@ -111,7 +113,7 @@ def checked_arguments(
         as_coefficient(discount, dtype, shape),
         as_coefficient(discount * trace, dtype, shape),
         None if target is None else as_coefficient(discount * target, dtype, shape),
-        as_coefficient(trace, dtype, shape) if tail_normalized else None,
+        as_coefficient(trace, dtype, shape) if tail else None,
         exists,
         passes,
         later,

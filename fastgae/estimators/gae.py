@@ -137,7 +137,10 @@ def gae(
     """
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae, locals())
-    if autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None and not tail_normalized:
+    if (
+        autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None
+        and tail_normalized is False
+    ):
         # Neither by choose nor with a tuple of arguments: either would be a twentieth of a small call.
         try:
             module, target, threads = _dispatch.resolve(backend, num_threads)

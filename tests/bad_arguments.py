@@ -287,7 +287,14 @@ VALUES = {
         **{f"{name} second": (second_of(change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
     },
     "array": {**OUT, **ARRAYS_TO_FILL, "a pair": (lambda good: (good, good), UNREADABLE)},
-    "switch": {"True": (always(True), None)},
+    "switch": {
+        "True": (always(True), None),
+        "NumPy's True": (always(np.True_), None),
+        **{
+            name: (always(given), UNREADABLE)
+            for name, given in {"None": None, "1": 1, "text": "no", "an array": np.ones(2), "fails": Raises()}.items()
+        },
+    },
 }
 
 # --- arguments --------------------------------------------------------------------------------------------------------

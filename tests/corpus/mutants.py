@@ -1,7 +1,7 @@
 """Break .npz files at random, and hold what ``fastgae diagnose`` says of them to its promise.
 
 python tests/corpus/mutants.py                       # a minute with a new seed
-python tests/corpus/mutants.py --seed 7 --only 1234  # one of them again; --save keeps its file
+python tests/corpus/mutants.py --seed 7 --only 1234  # one of them again
 """
 
 import argparse

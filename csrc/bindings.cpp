@@ -36,9 +36,9 @@ constexpr const char* kCompiler = "gcc " __VERSION__ FASTGAE_THRESHOLDS;
 constexpr const char* kCompiler = "msvc" FASTGAE_THRESHOLDS;
 #endif
 
-// Drops the GIL. Until Python 3.14, a thread that asks for it back while the interpreter exits is ended by an unwinding of
-// its stack, which aborts the process at the first destructor; py::gil_scoped_release asks in one. Here the unwinding goes
-// no further: the thread waits until the process is gone, as Python 3.14 has it.
+// Drops the GIL while it lives. Until Python 3.14, a thread that wants the GIL back while the interpreter exits is
+// ended: its stack is unwound, and the process aborts where that meets a destructor, which must not throw, such as that
+// of py::gil_scoped_release. Here the unwinding stops: the thread waits for the end of the process, as in Python 3.14.
 class WithoutGil {
 public:
     WithoutGil() : thread_(PyEval_SaveThread()) {}
@@ -75,8 +75,8 @@ py::array checked(const py::object& object, const char* name, std::initializer_l
     using Stored = std::conditional_t<std::is_same_v<Number, std::uint8_t>, bool, Number>;
     if (py::isinstance<py::array_t<Stored>>(object)) {
         const auto array = py::reinterpret_borrow<py::array>(object);
-        const bool writeable = std::is_const_v<Element> || array.writeable();
-        if (writeable && std::equal(shape.begin(), shape.end(), array.shape(), array.shape() + array.ndim())) return array;
+        const bool fits = std::equal(shape.begin(), shape.end(), array.shape(), array.shape() + array.ndim());
+        if (fits && (std::is_const_v<Element> || array.writeable())) return array;
     }
     throw std::invalid_argument(std::string(name) + " is read-only, or has another dtype or shape than the rollout");
 }
@@ -107,7 +107,8 @@ View<Element> row(const py::object& object, const char* name, Index envs) {
 
 // Where the kernels expect neighbours, there must be some.
 template <class Element>
-void check_stride(const View<Element>& view, const char* name, bool env_major, Index steps, Index envs, bool or_zero = false) {
+void check_stride(const View<Element>& view, const char* name, bool env_major, Index steps, Index envs,
+                  bool or_zero = false) {
     const Index stride = env_major ? view.step : view.env, length = env_major ? steps : envs;
     if (!view || length < 2 || stride == 1 || (or_zero && stride == 0)) return;
     throw std::invalid_argument(std::string(name) + " has another layout than the rollout");
@@ -132,7 +133,9 @@ void take_arrays(Rollout<Real>& rollout, const py::object& rewards, const py::ob
     rollout.returns = matrix_or_none<Real>(returns, "returns", steps, envs);
     if (!rollout.advantages && !rollout.returns) throw std::invalid_argument("advantages and returns are both None");
     rollout.env_major = envs == 1 || rollout.rewards.env != 1;
-    const auto check = [&](const auto& view, const char* name) { check_stride(view, name, rollout.env_major, steps, envs); };
+    const auto check = [&](const auto& view, const char* name) {
+        check_stride(view, name, rollout.env_major, steps, envs);
+    };
     check(rollout.rewards, "rewards");
     check(rollout.values, "values");
     check_stride(rollout.next_values, "next_values", rollout.env_major, steps - 1, envs);
@@ -285,8 +288,8 @@ void rescale_of(const py::object& matrix, const py::object& mask, const py::obje
         run(moments_of<double>(matrix, mask));
 }
 
-// NumPy's dtypes of plain arrays, found when the module is loaded. The first call may come from several threads: one that
-// looked them up for a static of C++ would drop the GIL on the way, and others wait for the static with the GIL held.
+// NumPy's dtypes of plain arrays, looked up when the module is loaded. If the first call did it, for a static variable,
+// its thread would drop the GIL on the way, and a second one could wait for the variable with the GIL held: a deadlock.
 PyObject *f32, *f64, *flag;
 
 void find_dtypes() {
@@ -313,8 +316,9 @@ Array array_of(const py::object& object) {
 
 // NaN, which no one accepts, for what is not simply a number.
 double integer_of(const py::object& object) {
-    int overflow = 1;  // raises nothing, for an exception may start the garbage collector, which runs Python code
-    const long long number = PyLong_CheckExact(object.ptr()) ? PyLong_AsLongLongAndOverflow(object.ptr(), &overflow) : 0;
+    if (!PyLong_CheckExact(object.ptr())) return std::nan("");
+    int overflow;  // not an exception: making one may start the garbage collector, which runs Python code
+    const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
     return overflow ? std::nan("") : static_cast<double>(number);
 }
 
@@ -349,8 +353,8 @@ struct Call {
     const py::object& result_type;
 };
 
-// What fastgae.gae returns, or None where the rollout declines. compute(rollout) fills it. The arguments point into arrays:
-// from them to the results, nothing may run that could change an array, neither Python code nor the garbage collector.
+// What fastgae.gae returns, or None where the rollout declines. compute(rollout) fills it. The arguments point into
+// arrays, so from here to the results nothing may run that could change one: no Python code, and no garbage collector.
 template <class Real, class Taken, class Arguments, class Compute>
 py::object short_cut(Taken& rollout, const Arguments& arguments, const Call& call, const Compute& compute) {
     if (!rollout.take(arguments)) return py::none();

@@ -116,10 +116,10 @@ struct Kernels {
     // final values are sparse.
     void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
     // Env-major: the steps [bottom, top) of up to `width` lanes, from A_top in carry to A_bottom in carry.
-    // bottom and top are multiples of kBlockSteps; carry is aligned to 64 bytes and has room for `width` lanes, and so is
-    // scratch.
-    void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Real* scratch,
-                  Store);
+    // bottom and top are multiples of kBlockSteps; carry and scratch are aligned to 64 bytes, and carry has room for
+    // `width` lanes.
+    void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
+                  Real* scratch, Store);
     // The same with options. states: kStates rows of one number per env of the rollout, from that of `first` on, or of
     // kMaxLanes numbers. An origin may be negative: there is nothing before 0.
     void (*general_rows)(const General<Real>&, Index first, Index last, Real* states, Real* scratch, Store);

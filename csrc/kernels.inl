@@ -19,8 +19,8 @@ void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Re
 }
 
 template <class Real>
-void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry, Real* scratch,
-           Store store) {
+void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
+           Real* scratch, Store store) {
     const Fill<Real> fill_in = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill<decltype(in), Real>; });
     const Write<Real> write_out = with_outputs(rollout, [&](auto out) -> Write<Real> {
         using Out = decltype(out);

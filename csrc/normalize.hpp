@@ -61,7 +61,8 @@ private:
     template <class Element>
     Moments<Element> moments(const double* center, const double* scale) const {
         const View<Real>& x = rollout_.advantages;
-        return {rollout_.steps, rollout_.envs, rollout_.env_major, {x.data, x.step, x.env}, rollout_.mask, center, scale};
+        const View<Element> matrix = {x.data, x.step, x.env};
+        return {rollout_.steps, rollout_.envs, rollout_.env_major, matrix, rollout_.mask, center, scale};
     }
 
     void mean(const Target& target, Index num_threads, const double* center, std::vector<double>& means) {

@@ -26,9 +26,9 @@ struct Spans {
           number(count ? (count + length - 1) / length : 0) {}
 };
 
-// Calls work(i, first, last) on every span i. The caller takes the last one, and all those that no thread was to be had
-// for. Threads are spawned and joined per call, so that fork stays safe and nothing outlives the call. An exception could
-// not leave a thread, so work must not throw: all the memory that it needs is there before.
+// Calls work(i, first, last) on every span i. The caller takes the last one, and those for which there is no thread.
+// Threads are spawned and joined per call, so that fork stays safe and nothing outlives the call. An exception cannot
+// leave a thread, so work must not throw, and must not allocate: its memory is there before.
 template <class Work>
 void spread(const Spans& spans, const Work& work) {
     std::vector<std::thread> threads;
@@ -203,7 +203,8 @@ void general_time_major(const Kernels<Real>& kernel, const General<Real>& rollou
     for (Index n = 0; n < rollout.envs; ++n) start(rollout, n, states.of(0) + n, rollout.envs);
     spread(spans, [&](Index thread, Index first, Index last) {
         for (Index n = first; n < last; n += kSweepColumns)
-            kernel.general_rows(rollout, n, std::min(n + kSweepColumns, last), states.of(0) + n, scratch.of(thread), store);
+            kernel.general_rows(rollout, n, std::min(n + kSweepColumns, last), states.of(0) + n, scratch.of(thread),
+                                store);
         kernel.finish(store);
     });
 }
@@ -260,8 +261,8 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
             alignas(64) Real states[kStates * kMaxLanes] = {};
             for (Index i = 0; i < width; ++i) lanes[i] = lane_at(first + i);
             if (cut.warm_up)
-                kernel.general_lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states, scratch.of(thread),
-                                     Store::nothing);
+                kernel.general_lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states,
+                                     scratch.of(thread), Store::nothing);
             for (Index i = 0; i < width; ++i)
                 if (lanes[i].origin + cut.steps == rollout.steps) start(rollout, lanes[i].env, states + i, kMaxLanes);
             const auto keep = [&](Real (Ends::*which)[kStates]) {

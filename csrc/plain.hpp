@@ -35,7 +35,8 @@ struct Array {
     Bytes bytes(Index size) const {
         if (!data) return {};
         Index below = 0, above = size;
-        for (Index axis = 0; axis < rank; ++axis) (strides[axis] < 0 ? below : above) += (shape[axis] - 1) * strides[axis];
+        for (Index axis = 0; axis < rank; ++axis)
+            (strides[axis] < 0 ? below : above) += (shape[axis] - 1) * strides[axis];
         return {data + below, data + above};
     }
 };
@@ -66,11 +67,12 @@ public:
 
     const Array& rewards_array() const { return given_.rewards; }
 
-    // Whether results in the memory order of rewards are in Fortran's. Where time is the last axis, this is the order of
-    // numpy.empty_like; for broadcast rewards it may be another than the rollout's, and then the outputs are declined.
+    // Whether results in the memory order of rewards are in Fortran's. Where time is the last axis, this is the order
+    // of numpy.empty_like. For broadcast rewards it may not be the rollout's, and then the outputs are declined.
     bool fortran_ordered() const {
         if (given_.rewards.rank != 2 || this->steps == 1 || this->envs == 1) return false;
-        return time_axis_ == 0 ? this->env_major : std::abs(given_.rewards.strides[0]) < std::abs(given_.rewards.strides[1]);
+        const Index* const strides = given_.rewards.strides;
+        return time_axis_ == 0 ? this->env_major : std::abs(strides[0]) < std::abs(strides[1]);
     }
 
 protected:
@@ -258,8 +260,8 @@ protected:
     }
 
     bool apart_from_inputs(const Array& output) const {
-        return apart(output, {&given_.rewards, &given_.values, &given_.terminated, &given_.truncated, &given_.last_values,
-                              &given_.next_values, &given_.final_values});
+        return apart(output, {&given_.rewards, &given_.values, &given_.terminated, &given_.truncated,
+                              &given_.last_values, &given_.next_values, &given_.final_values});
     }
 
     static bool apart(const Array& output, std::initializer_list<const Array*> others) {

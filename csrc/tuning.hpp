@@ -5,8 +5,8 @@
 
 namespace fastgae {
 
-// -DFASTGAE_TINY takes the second number, the smallest that the kernels stand: rollouts of some dozen steps then stream,
-// thread, are cut, and are swept tile by tile, which otherwise takes millions.
+// -DFASTGAE_TINY takes the second number, about the smallest that the kernels stand: rollouts of some dozen steps then
+// stream, thread, are cut, and are swept tile by tile, which otherwise takes millions.
 #if defined(FASTGAE_TINY)
 #define FASTGAE_THRESHOLDS ", tiny thresholds"
 constexpr Index tuned(Index, Index tiny) { return tiny; }

@@ -1,4 +1,4 @@
-"""Calls on stacks as small as they come: the main thread's, those of Python's threads, and those of the kernels' own."""
+"""Calls on the smallest stacks there are: of the main thread, of threads of Python, and of the threads of kernels."""
 
 import sys
 

@@ -8,38 +8,35 @@ from types import ModuleType
 
 import numpy as np
 
-from fastgae import _dispatch
 from fastgae._canonical import Array, Layout
 
 EPS = 1e-8
 
 
-def normalize_in_place(
-    advantages: Array,
+def center_and_scale(
+    matrix: Array,
     mask: Array | None,
-    normalize: str,
+    by: str,
     layout: Layout,
     module: ModuleType,
     num_threads: int,
     target: str | None,
     eps: float = EPS,
-) -> None:
-    """x = (x - mean) / (std + eps), the population's std, over all steps that exist or those of each env."""
-    if not advantages.size:
-        return
-    how = (num_threads or _dispatch.usable_cpus(), target)
-    steps, envs = advantages.shape
+) -> tuple[Array, Array]:
+    """Return the mean and 1 / (std + eps) of each env, the population's std, over the steps that exist."""
+    steps, envs = matrix.shape
     counts = np.full(envs, steps) if mask is None else np.count_nonzero(mask, axis=0)
+    how = (num_threads, target)
     with np.errstate(all="ignore"):  # NaN and infinity are data here, and an env may have no steps
-        mean = _mean(module.block_sums(advantages, mask, None, *how), counts, normalize, layout)
-        variance = _mean(module.block_sums(advantages, mask, mean, *how), counts, normalize, layout)
-        module.rescale(advantages, mask, mean, 1.0 / (np.sqrt(variance) + eps), *how)
+        mean = _mean(module.block_sums(matrix, mask, None, *how), counts, by, layout)
+        variance = _mean(module.block_sums(matrix, mask, mean, *how), counts, by, layout)
+        return mean, 1.0 / (np.sqrt(variance) + eps)
 
 
-def _mean(sums: Array, counts: Array, normalize: str, layout: Layout) -> Array:
+def _mean(sums: Array, counts: Array, by: str, layout: Layout) -> Array:
     """(N,): the mean of each env, or that of all for every env."""
     per_env = _tree(sums)
-    if normalize == "per_env":
+    if by == "per_env":
         return per_env / counts
     return np.full(len(counts), _tree(layout.in_caller_order(per_env)) / counts.sum())
 

@@ -16,7 +16,7 @@ from fastgae._canonical import (
     checked_arguments,
     in_one_layout,
 )
-from fastgae._moments import EPS, normalize_in_place
+from fastgae._moments import EPS, center_and_scale
 
 
 def run_with_options(
@@ -93,6 +93,8 @@ def run(given: Arguments, backend: str | None, num_threads: int | None, normaliz
             module.gae(rollout, threads or _dispatch.usable_cpus(), target)
         filled = GAEResult(rollout.advantages, rollout.returns)  # type: ignore[arg-type]
     if normalize is not None:
-        mask = matrices.options.mask if matrices.options else None
-        normalize_in_place(filled.advantages, mask, normalize, layout, module, threads, target)
+        advantages, mask = filled.advantages, matrices.options.mask if matrices.options else None
+        if advantages.size:
+            on = (threads or _dispatch.usable_cpus(), target)
+            module.rescale(advantages, mask, *center_and_scale(advantages, mask, normalize, layout, module, *on), *on)
     return layout.restored(filled, given)

@@ -100,5 +100,6 @@ def rescale(
     matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
 ) -> None:
     """x = (x - center) scale, in float64 and in place, of the steps that exist."""
-    scaled = (matrix.astype(np.float64) - center) * scale
-    np.copyto(matrix, scaled, casting="same_kind", where=True if mask is None else mask)
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        scaled = (matrix.astype(np.float64) - center) * scale
+        np.copyto(matrix, scaled, casting="same_kind", where=True if mask is None else mask)

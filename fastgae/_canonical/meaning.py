@@ -221,8 +221,8 @@ def checked_valid_steps(
 
 def checked_advantages(
     advantages: ArrayLike, mask: ArrayLike | None, by: object, eps: Any, time_axis: int, out: Array | None
-) -> tuple[Array, Array | None, float, int]:
-    """Return an array of its own that holds the advantages, the steps that exist, eps and the axis of time."""
+) -> tuple[Array, Array, Array | None, float, int]:
+    """Return the advantages, the array to fill, the steps that exist, eps and the axis of time."""
     (numbers,) = of_one_dtype(advantages=advantages)
     axis = as_time_axis(time_axis, numbers.ndim, "advantages")
     exists = None if mask is None else as_flags("mask", mask, numbers.shape, "the shape of advantages")
@@ -235,11 +235,7 @@ def checked_advantages(
     result = array_to_fill(out, numbers, "the shape of advantages")
     if exists is not None and np.may_share_memory(exists, result):
         exists = exists.copy()
-    if result is not numbers:
-        result[...] = numbers
-    if exists is not None:
-        result[~exists] = 0
-    return result, exists, added, axis
+    return numbers, result, exists, added, axis
 
 
 def _end_with(done: Array, exists: Array | None, axis: int) -> bool:

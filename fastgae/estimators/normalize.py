@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from fastgae import _dispatch
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_advantages, in_place
-from fastgae._moments import EPS, normalize_in_place
+from fastgae._moments import EPS, center_and_scale
 
 
 @takes_tensors
@@ -63,9 +63,19 @@ def normalize(
     if type(advantages) is not np.ndarray and is_tensor(advantages):
         return with_tensors(normalize, locals())
     module, target, threads = _dispatch.choose(backend, num_threads)
-    result, exists, added, axis = checked_advantages(advantages, mask, by, eps, time_axis, out)
-    matrix, matrix_mask, layout = in_place(result, exists, axis)
-    normalize_in_place(matrix, matrix_mask, by, layout, module, threads, target, added)
-    if not np.may_share_memory(matrix, result):
-        result[...] = layout.split(matrix)
+    numbers, result, exists, added, axis = checked_advantages(advantages, mask, by, eps, time_axis, out)
+    if not numbers.size:
+        return result
+    on = (threads or _dispatch.usable_cpus(), target)
+    matrix, existing, layout = in_place(numbers, exists, axis)
+    moments = center_and_scale(matrix, existing, by, layout, module, *on, added)
+    skipped = None if existing is None else ~existing
+    filled = layout.matrix(result)
+    # The result is written only from here on, where no memory is needed any more.
+    np.copyto(filled, matrix)
+    if skipped is not None:
+        np.copyto(filled, 0, where=skipped)
+    module.rescale(filled, existing, *moments, *on)
+    if not np.may_share_memory(filled, result):
+        result[...] = layout.split(filled)
     return result

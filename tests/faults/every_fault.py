@@ -52,6 +52,15 @@ def ratios(given):
     return given | {"ratios": rng.random(given["rewards"].shape, np.float32) * 2}
 
 
+def normalized(rewards, mask, out=None, **how):
+    """``normalize`` with one output, as a function with a pair of them."""
+    return (fastgae.normalize(rewards, mask, by="per_env", out=out and out[0], **how),)
+
+
+def of_normalize(given):
+    return {"rewards": given["rewards"], "mask": rng.random(given["rewards"].shape) < 0.9}
+
+
 CALLS = {
     "plain": lambda: (fastgae.gae, rollout()),
     "env_major": lambda: (fastgae.gae, env_major(rollout())),
@@ -71,6 +80,8 @@ CALLS = {
     "normalize_global": lambda: (fastgae.gae, rollout() | {"normalize": "global"}),
     "normalize_per_env_masked": lambda: (fastgae.gae, masked(rollout()) | {"normalize": "per_env"}),
     "normalize_env_major": lambda: (fastgae.gae, env_major(masked(rollout())) | {"normalize": "global"}),
+    "normalize": lambda: (normalized, of_normalize(rollout())),
+    "normalize_strided": lambda: (normalized, of_normalize(strided(rollout()))),
     "strided": lambda: (fastgae.gae, strided(rollout())),
     "strided_normalize": lambda: (fastgae.gae, strided(rollout()) | {"normalize": "global"}),
     "mixed_dtypes": lambda: (fastgae.gae, rollout() | {"values": rollout(dtype=np.float64)["values"]}),

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.ma  # noqa: F401
+import numpy.ma
 from numba import __version__ as numba_version
 from numba import config, from_dtype, get_num_threads, set_num_threads, threading_layer, types
 from numba.core.compiler_lock import global_compiler_lock
@@ -83,7 +83,7 @@ def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_thre
     steps, envs = matrix.shape
     sums = np.zeros((-(-steps // BLOCK), envs))
     row = np.zeros((1, envs)) if center is None else center[np.newaxis]
-    arguments = (matrix, _present(mask, _BOOL), row, row, center is not None, sums)
+    arguments = (matrix, _present(mask, _BOOL), row, row, center is not None, sums, _absent(matrix.dtype))
     _run(moments, "block_sums_", matrix, arguments, num_threads)
     return sums
 
@@ -93,7 +93,7 @@ def rescale(
 ) -> None:
     """x = (x - center) scale, in float64 and in place, of the steps that exist."""
     rows = center[np.newaxis], scale[np.newaxis]
-    arguments = (matrix, _present(mask, _BOOL), *rows, False, _absent(center.dtype))
+    arguments = (matrix, _present(mask, _BOOL), *rows, False, _absent(center.dtype), matrix)
     _run(moments, "rescale_", matrix, arguments, num_threads)
 
 

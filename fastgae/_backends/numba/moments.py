@@ -44,7 +44,7 @@ def _rescale_row(size, exists, center, scale, numbers):
         numbers[n] = scaled if exists[n] != 0 else number
 
 
-def block_sums_time_major(first, last, matrix, mask, center, scale, squared, sums):
+def block_sums_time_major(first, last, matrix, mask, center, scale, squared, sums, filled):
     all_exist = np.ones((1, RUN), np.uint8)
     for t in range(len(matrix)):
         for n in range(first, last, RUN):
@@ -54,13 +54,13 @@ def block_sums_time_major(first, last, matrix, mask, center, scale, squared, sum
             )  # fmt: skip
 
 
-def rescale_time_major(first, last, matrix, mask, center, scale, squared, sums):
+def rescale_time_major(first, last, matrix, mask, center, scale, squared, sums, filled):
     all_exist = np.ones((1, RUN), np.uint8)
-    for t in range(len(matrix)):
+    for t in range(len(filled)):
         for n in range(first, last, RUN):
             _rescale_row(
                 min(RUN, last - n), _exists(mask, t, n, all_exist), at(center, 0, n), at(scale, 0, n),
-                at(matrix, t, n),
+                at(filled, t, n),
             )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _rescale_line(size, exists, center, scale, numbers):
         numbers[t] = scaled if exists[t] != 0 else number
 
 
-def block_sums_env_major(first, last, matrix, mask, center, scale, squared, sums):
+def block_sums_env_major(first, last, matrix, mask, center, scale, squared, sums, filled):
     steps = len(matrix)
     all_exist = np.ones((1, BLOCK), np.uint8)
     lines, totals = np.zeros((LANES, BLOCK)), np.empty((1, LANES))
@@ -113,14 +113,14 @@ def block_sums_env_major(first, last, matrix, mask, center, scale, squared, sums
                 sums[start // BLOCK, left + lane] = totals[0, lane]
 
 
-def rescale_env_major(first, last, matrix, mask, center, scale, squared, sums):
-    steps = len(matrix)
+def rescale_env_major(first, last, matrix, mask, center, scale, squared, sums, filled):
+    steps = len(filled)
     all_exist = np.ones((1, RUN), np.uint8)
     for n in range(first, last):
         for t in range(0, steps, RUN):
             _rescale_line(
                 min(RUN, steps - t), _exists(mask, t, n, all_exist), center[0, n], scale[0, n],
-                at(matrix, t, n),
+                at(filled, t, n),
             )  # fmt: skip
 
 
@@ -128,11 +128,13 @@ def rescale_env_major(first, last, matrix, mask, center, scale, squared, sums):
 
 
 def arguments(real):
-    """The types that follow ``first, last``."""
-    rows, sums = array_of(types.float64, 2), array_of(types.float64, 2, readonly=False)
-    return array_of(real, 2, readonly=False), array_of(types.boolean, 2), rows, rows, types.boolean, sums
+    """The types that follow ``first, last``. Sums are of ``matrix``; what is rescaled, in place, is ``filled``."""
+    rows, sums, filled = (
+        array_of(types.float64, 2), array_of(types.float64, 2, readonly=False), array_of(real, 2, readonly=False),
+    )  # fmt: skip
+    return array_of(real, 2), array_of(types.boolean, 2), rows, rows, types.boolean, sums, filled
 
 
-def in_parallel(kernel, bounds, matrix, mask, center, scale, squared, sums):
+def in_parallel(kernel, bounds, matrix, mask, center, scale, squared, sums, filled):
     for i in prange(len(bounds) - 1):
-        kernel(bounds[i], bounds[i + 1], matrix, mask, center, scale, squared, sums)
+        kernel(bounds[i], bounds[i + 1], matrix, mask, center, scale, squared, sums, filled)

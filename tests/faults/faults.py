@@ -1,0 +1,51 @@
+"""Make every allocation and every thread of some calls fail. ``python tests/faults/faults.py`` says how many failed."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import fastgae
+
+HERE = Path(__file__).parent
+COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++")), None)
+
+
+def compiled(folder):
+    """Compile the library of faults; its path."""
+    library = Path(folder, "libfaults.so")
+    source = HERE / "faults.cpp"
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-shared", "-fPIC"]
+    subprocess.run([COMPILER, *flags, source, "-o", library, "-ldl"], check=True)
+    return library
+
+
+def met(library, name, num_threads):
+    """Run one call with every fault that it can meet, in a process of its own; how many of both kinds those were."""
+    done = subprocess.run(
+        [sys.executable, "-P", str(HERE / "every_fault.py"), str(library), name, str(num_threads)],
+        env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(Path(fastgae.__file__).parents[1])},
+        cwd=library.parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"status {done.returncode}: {done.stdout}{done.stderr}"
+    counts = list(map(int, done.stdout.split()))
+    return sum(counts[:2]), sum(counts[2:])
+
+
+def main():
+    from every_fault import CALLS
+
+    with tempfile.TemporaryDirectory() as folder:
+        library = compiled(folder)
+        calls = [met(library, name, num_threads) for name in CALLS for num_threads in (1, 4)]
+    allocations, threads = map(sum, zip(*calls, strict=True))
+    print(f"{len(calls)} calls met {allocations} failing allocations and {threads} failing threads")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), None)
@@ -78,6 +79,13 @@ def environment(name: str, folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, **loaded, **more}
 
 
+def run_on(name: str, folder: Path, command: list[str], **how: Any) -> subprocess.CompletedProcess[Any]:
+    """Run a command on a build, in the folder of the tests."""
+    # Where addresses are laid out at random, the shadow memory of this sanitizer may have no room.
+    fixed = ["setarch", "-R"] if name == "thread" and shutil.which("setarch") else []
+    return subprocess.run([*fixed, *command], cwd=ROOT / "tests", env=environment(name, folder), **how)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", choices=[*BUILDS])
@@ -85,10 +93,7 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = compiled(BUILDS[args.build][0], Path(made))
-        # Where addresses are laid out at random, the shadow memory of a sanitizer may have no room.
-        fixed = ["setarch", "-R"] if args.build == "thread" and shutil.which("setarch") else []
-        done = subprocess.run([*fixed, *args.command], cwd=ROOT / "tests", env=environment(args.build, folder))
-    return done.returncode
+        return run_on(args.build, folder, args.command).returncode
 
 
 if __name__ == "__main__":

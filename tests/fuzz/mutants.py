@@ -1,6 +1,7 @@
 """``python -m fuzz.mutants``: mistakes planted in the kernels, one at a time, and how soon the fuzzer finds each.
 
-Every mutant is compiled with the smallest thresholds. Exit status 1: one was not found within the time.
+Every mutant is compiled with the smallest thresholds, and under a sanitizer if its results are the same bits.
+Exit status 1: one was not found within the time.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from variants import BUILDS, ROOT, compiled, environment
+from variants import BUILDS, ROOT, compiled, run_on
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Mutant:
     file: str
     old: str
     new: str
+    build: str = "tiny"  # of variants.py
 
 
 MUTANTS = (
@@ -72,7 +74,26 @@ MUTANTS = (
     Mutant(
         "moments without the last step of a block", "csrc/moments.inl", "rest < at[i].steps;", "rest + 1 < at[i].steps;"
     ),
-    Mutant("a thread that begins with the wrong piece", "csrc/parallel.hpp", "first % cut.pieces * cut.steps}", "0}"),
+    Mutant(
+        "a thread that begins with the wrong piece",
+        "csrc/parallel.hpp",
+        "Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};",
+        "Lane lane = {first / cut.pieces, 0};",
+    ),
+    Mutant(
+        "two threads that compute the same environment",
+        "csrc/parallel.hpp",
+        "i * spans.length, (i + 1) * spans.length);",
+        "i * spans.length, (i + 1) * spans.length + 1);",
+        "thread",
+    ),
+    Mutant(
+        "working memory without its alignment",
+        "csrc/parallel.hpp",
+        "threads * apart_ + kLine]",
+        "threads * apart_]",
+        "address",
+    ),
 )
 
 
@@ -93,13 +114,11 @@ def found(mutant: Mutant, seconds: float, seed: int) -> tuple[bool, str]:
     """Compile the mutant, fuzz it, and say what was found after how many seconds."""
     with tempfile.TemporaryDirectory() as made:
         sources = planted(mutant, Path(made, "sources"))
-        build = compiled([*BUILDS["tiny"][0], "-w"], Path(made, "build"), sources)
+        build = compiled([*BUILDS[mutant.build][0], "-w"], Path(made, "build"), sources)
         command = [sys.executable, "-m", "fuzz", "--seconds", str(seconds), "--seed", str(seed), "--most", "1"]
         command += ["--backend", "cpp", "--backend", "numpy"]
         begun = time.monotonic()
-        done = subprocess.run(
-            command, cwd=ROOT / "tests", env=environment("tiny", build), capture_output=True, text=True
-        )
+        done = run_on(mutant.build, build, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         first = re.search(r"^FOUND (.*)", done.stdout, re.MULTILINE)
         return first is not None, f"{time.monotonic() - begun:5.1f} s  {first[1][:90] if first else 'NOT FOUND'}"
 

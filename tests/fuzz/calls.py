@@ -110,7 +110,7 @@ def _described(given: object) -> str:
 
 def handed_over(choose: Choices, plain: np.ndarray, *, writable: bool = False) -> Given:
     """Return the array in some memory, or as a list, in the other byte order, or read-only."""
-    style = choose.below(100)
+    style = choose.below(100) if choose.order is None else 0
     if not writable and style == 99 and plain.size and plain.ndim and plain.dtype.kind != "b":
         return Given(plain, contents.place(choose, plain.ndim), "list")
     if not writable and style == 98 and plain.itemsize > 1:
@@ -154,7 +154,7 @@ def coefficient(choose: Choices, shape: tuple[int, ...]) -> Any:
 
 
 def number_array(choose: Choices, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    if choose.chance(4):
+    if choose.order is None and choose.chance(4):
         dtype = choose.pick((np.float64, np.float32, np.int64, np.int16, np.uint8))
     return contents.broadcast(choose, contents.numbers(choose, shape, dtype))
 

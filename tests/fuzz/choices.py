@@ -8,7 +8,13 @@ Option = TypeVar("Option")
 
 
 class Choices:
-    """Decisions, all of them recorded. The first option is always the simplest one, so 0 makes a case simpler."""
+    """Decisions, all of them recorded. The first option is always the simplest one, so 0 makes a case simpler.
+
+    ``order`` holds for a whole call: "C" or "F" where all of its arrays are plain ones in that order, which is what the
+    short cuts take; None where each lies as it likes.
+    """
+
+    order: str | None = None
 
     def __init__(self, case: int | Sequence[int]):
         self.taken: list[int] = []

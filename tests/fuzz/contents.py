@@ -62,11 +62,11 @@ def truths(choose: Choices, shape: tuple[int, ...]) -> np.ndarray:
 def flags(choose: Choices, truth: np.ndarray) -> np.ndarray:
     """Return the same flags as another type, or as bools that are any byte but 0 where they are true."""
     style = choose.below(8)
+    if style == 2 and choose.order is None:
+        return truth.astype(choose.pick((np.uint8, np.int64, np.float32, np.float64, ">i2")))
     if style == 1:
         odd = rng_of(choose).integers(1, 256, truth.shape).astype(np.uint8)
         return np.where(truth, odd, 0).astype(np.uint8).view(bool)
-    if style == 2:
-        return truth.astype(choose.pick((np.uint8, np.int64, np.float32, np.float64, ">i2")))
     return truth.copy()
 
 
@@ -74,17 +74,18 @@ def place(choose: Choices, ndim: int) -> Place:
     """Return how an array of so many axes lies in memory: most often as NumPy makes it."""
     axes = tuple(range(ndim))
     at_end = not choose.chance(30)
-    if ndim == 0 or not choose.chance(45):
-        return Place(axes, (0,) * ndim, (False,) * ndim, 0, at_end)
-    order = list(axes)
+    if choose.order is not None or ndim == 0 or not choose.chance(60):
+        order = axes[::-1] if choose.order == "F" else axes
+        return Place(order, (0,) * ndim, (False,) * ndim, 0, at_end)
+    shuffled = list(axes)
     if choose.chance(50):
-        order.reverse()
+        shuffled.reverse()
     if choose.chance(20):
-        order.insert(0, order.pop(choose.below(ndim)))
+        shuffled.insert(0, shuffled.pop(choose.below(ndim)))
     gaps = [choose.pick((0, 0, 0, 0, 1, 3, 16)) for _ in axes]
     backwards = [choose.chance(15) for _ in axes]
     shift = choose.pick((0, 0, 0, 0, 0, 1, 2, 4))
-    return Place(tuple(order), tuple(gaps), tuple(backwards), shift, at_end)
+    return Place(tuple(shuffled), tuple(gaps), tuple(backwards), shift, at_end)
 
 
 def broadcast(choose: Choices, array: np.ndarray) -> np.ndarray:

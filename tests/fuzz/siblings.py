@@ -143,5 +143,6 @@ GENERATORS: dict[str, tuple[int, Callable[[Choices], Call]]] = {
 
 def random_call(choose: Choices, functions: tuple[str, ...] = tuple(GENERATORS)) -> Call:
     """Return a call of one of these functions."""
+    choose.order = choose.pick(("C", None, None, None, "C", "F"))
     names = [name for name in functions for _ in range(GENERATORS[name][0])]
     return GENERATORS[choose.pick(names)][1](choose)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pybind11.setup_helpers import Pybind11Extension, build_ext
+from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.sdist import sdist
@@ -29,10 +29,15 @@ else:
     compile_args = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-pthread"]
     link_args = ["-pthread"]
 
+
+def files_of(*kinds: str) -> list[str]:
+    return sorted(str(path) for kind in kinds for path in Path("csrc").glob(kind))
+
+
 core = Pybind11Extension(
     "fastgae._core",
-    ["csrc/bindings.cpp", "csrc/targets.cpp"],
-    depends=["setup.py", *sorted(str(path) for kind in ("*.hpp", "*.inl") for path in Path("csrc").glob(kind))],
+    files_of("*.cpp"),
+    depends=["setup.py", *files_of("*.hpp", "*.inl")],
     cxx_std=17,
     extra_compile_args=compile_args,
     extra_link_args=link_args,
@@ -108,4 +113,5 @@ class Sdist(sdist):
         super().make_release_tree(base_dir, files)
 
 
+ParallelCompile().install()  # as many files side by side as there are CPUs
 setup(ext_modules=[core], cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel, "sdist": Sdist})

@@ -57,14 +57,14 @@ private:
 
 py::tuple supported_targets() {
     py::list names;
-    for (const Target* target = targets; target->name; ++target)
-        if (target->supported()) names.append(target->name);
+    for (const Target* const* target = targets; *target; ++target)
+        if ((*target)->supported()) names.append((*target)->name);
     return py::tuple(names);
 }
 
 const Target& choose(const std::optional<std::string>& name) {
-    for (const Target* target = targets; target->name; ++target)
-        if ((!name || *name == target->name) && target->supported()) return *target;
+    for (const Target* const* target = targets; *target; ++target)
+        if ((!name || *name == (*target)->name) && (*target)->supported()) return **target;
     throw std::invalid_argument("no CPU target " + *name + " here");
 }
 

@@ -143,7 +143,7 @@ struct Target {
 inline const Kernels<float>& kernels(const Target& target, float) { return target.f32; }
 inline const Kernels<double>& kernels(const Target& target, double) { return target.f64; }
 
-// All targets of this build, best first, closed by one without a name. The last one runs everywhere.
-extern const Target targets[];
+// All targets of this build, best first, closed by a null pointer. The last one runs everywhere.
+extern const Target* const targets[];
 
 }  // namespace fastgae

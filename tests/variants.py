@@ -45,14 +45,14 @@ def compiled(flags: list[str], folder: Path, sources: Path = ROOT, package: Path
     target = folder / "fastgae"
     shutil.copytree(package, target, ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
     includes = [f"-I{pybind11.get_include()}", f"-I{sysconfig.get_path('include')}"]
-    objects = [folder / f"{name}.o" for name in ("bindings", "targets")]
+    objects = [folder / f"{source.stem}.o" for source in sorted((sources / "csrc").glob("*.cpp"))]
     if "avx512" not in _cpu():
         flags = [*flags, WITHOUT_AVX512]  # it would take half of the compiler's time and never run
 
     def run(*arguments: object) -> None:
         subprocess.run([COMPILER, *ALWAYS, *flags, *map(str, arguments)], check=True)
 
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         work = [
             pool.submit(run, *includes, "-c", sources / "csrc" / f"{made.stem}.cpp", "-o", made) for made in objects
         ]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-SOURCES = [TESTS / "native" / "harness.cpp", TESTS.parent / "csrc" / "targets.cpp"]
+SOURCES = [TESTS / "native" / "harness.cpp", *sorted((TESTS.parent / "csrc").glob("target*.cpp"))]
 EVERY_BUILD = ["-std=c++17", "-fno-math-errno", "-pthread", "-static"]
 UNFUSED = "-ffp-contract=off"
 

@@ -349,10 +349,11 @@ int main(int argc, char** argv) {
     const Index most_threads = argc > 2 ? std::atoi(argv[2]) : 7;
     const Index edges[] = {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 127, 128, 129, 130};
     const Index count = sizeof edges / sizeof *edges;
-    for (const fastgae::Target* target = fastgae::targets; target->name; ++target) {
-        if (!target->supported()) continue;
-        for (int i = 0; i < problems; ++i) check_both(*target, random_problem(edges[below(count)], edges[below(count)], 1));
-        for (int i = 0; i < problems / 20; ++i) check_both(*target, random_problem(200 + below(3000), 1 + below(9), 1));
+    for (const fastgae::Target* const* entry = fastgae::targets; *entry; ++entry) {
+        const fastgae::Target& target = **entry;
+        if (!target.supported()) continue;
+        for (int i = 0; i < problems; ++i) check_both(target, random_problem(edges[below(count)], edges[below(count)], 1));
+        for (int i = 0; i < problems / 20; ++i) check_both(target, random_problem(200 + below(3000), 1 + below(9), 1));
         for (const Index num_threads : {2, 3, 7}) {
             if (num_threads > most_threads) break;
             const Index area = num_threads * fastgae::kStepsPerThread;
@@ -360,9 +361,9 @@ int main(int argc, char** argv) {
                 const Index envs = (env_major ? 3 : 65) * num_threads;
                 Problem problem = random_problem(area / envs + 1, envs, num_threads);
                 problem.env_major = env_major;
-                env_major == (num_threads == 3) ? check_all<float>(*target, problem) : check_all<double>(*target, problem);
+                env_major == (num_threads == 3) ? check_all<float>(target, problem) : check_all<double>(target, problem);
             }
         }
-        std::printf("%s: right\n", target->name);
+        std::printf("%s: right\n", target.name);
     }
 }

@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 HARNESS = HERE / "harness.cpp"
-SOURCES = [HARNESS, HERE.parents[1] / "csrc" / "targets.cpp"]
+SOURCES = [HARNESS, *sorted((HERE.parents[1] / "csrc").glob("target*.cpp"))]
 COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), None)
 EVERY_BUILD = ["-std=c++17", "-ffp-contract=off", "-fno-math-errno", "-pthread"]
 CPU = Path("/proc/cpuinfo")

@@ -1,0 +1,26 @@
+// The kernels for AVX-512.
+#include "target.hpp"
+
+#if FASTGAE_AVX512
+namespace fastgae {
+FASTGAE_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+namespace {
+namespace avx512 {
+
+#include "unrolled.inl"
+template <class Real>
+struct Vector;
+#include "vector_avx512.inl"
+#include "kernels.inl"
+
+}  // namespace avx512
+}  // namespace
+FASTGAE_TARGET_END
+
+const Target kAvx512 = {"avx512", [] {
+                            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+                        }, avx512::kernels<float>, avx512::kernels<double>};
+
+}  // namespace fastgae
+#endif

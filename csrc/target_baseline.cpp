@@ -1,0 +1,24 @@
+// The kernels for every CPU of an architecture: SSE2 on x86-64, and on others what the compiler makes of one number at a time.
+#include "target.hpp"
+
+namespace fastgae {
+namespace {
+namespace baseline {
+
+#include "unrolled.inl"
+#if FASTGAE_X86
+template <class Real>
+struct Vector;
+#include "vector_sse2.inl"
+#else
+template <class Real>
+using Vector = Single<Real>;
+#endif
+#include "kernels.inl"
+
+}  // namespace baseline
+}  // namespace
+
+const Target kBaseline = {"baseline", [] { return true; }, baseline::kernels<float>, baseline::kernels<double>};
+
+}  // namespace fastgae

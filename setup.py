@@ -106,8 +106,10 @@ class Sdist(sdist):
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         # In a clone other files lie about, some of which are private: only those that git tracks are packed.
         if Path(".git").exists():
-            listed = subprocess.run(["git", "ls-files", "-z"], check=True, stdout=subprocess.PIPE, text=True).stdout
-            tracked = set(listed.split("\0"))
+            listed = subprocess.run(["git", "ls-files", "-z"], stdout=subprocess.PIPE, text=True)
+            if listed.returncode:
+                sys.exit("A source distribution holds the files that git tracks, and git cannot list them: see above")
+            tracked = set(listed.stdout.split("\0"))
             metadata = Path(self.get_finalized_command("egg_info").egg_info)
             files = [file for file in files if Path(file).parent == metadata or Path(file).as_posix() in tracked]
         super().make_release_tree(base_dir, files)

@@ -110,7 +110,7 @@ template <class Real>
 struct Kernels {
     // Lanes that one call of `lanes` runs at most.
     Index width;
-    // Numbers of a thread's own that `lanes`, and the kernels for options, work on. Kernels allocate nothing.
+    // Scratch per thread, in numbers, of `lanes` and of the kernels for options. Kernels allocate nothing.
     Index lanes_scratch, general_scratch;
     // Time-major: all steps of the envs [first, last). carry: one number per env of the span; finals: as many, where the
     // final values are sparse.

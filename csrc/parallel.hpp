@@ -43,7 +43,7 @@ void spread(const Spans& spans, const Work& work) {
     for (std::thread& thread : threads) thread.join();
 }
 
-// Memory for `count` numbers of each of some threads, from the start of a cache line on. It is not touched.
+// Memory for `count` numbers of each of some threads, from the start of a cache line on, left uninitialised.
 template <class Real>
 class Scratch {
 public:

@@ -8,13 +8,14 @@ import importlib
 import math
 import os
 import sys
+import threading
 import warnings
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastgae._backends import BackendUnavailableError
-from fastgae._canonical import integer_of
+from fastgae._canonical import integer_of, shown
 
 BACKENDS = ("cpp", "numba", "numpy")  # best first
 NEEDS = {"cpp": "fastgae._core", "numba": "numba"}  # modules that may be missing, because they are optional
@@ -56,11 +57,34 @@ def _info(name: str) -> BackendInfo:
     return BackendInfo(name, True, found.version(), found.targets(), None)
 
 
+# A lock that another thread holds at a fork stays held in the child for ever. A fork therefore waits for these, in this
+# order: the import of a backend, which holds locks of Python's, and what a backend holds while it compiles.
+_importing = threading.RLock()
+_fork_waits_for: list[Any] = [_importing]
+
+
+def _before_fork() -> None:
+    for lock in _fork_waits_for:
+        lock.acquire()
+
+
+def _after_fork() -> None:
+    for lock in reversed(_fork_waits_for):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
 @functools.cache
 def _import(name: str) -> ModuleType | Exception:
     """Import a backend, or return the exception that says why it cannot run."""
     try:
-        return importlib.import_module(f"fastgae._backends.{name}")
+        with _importing:
+            module = importlib.import_module(f"fastgae._backends.{name}")
+            _fork_waits_for.extend(getattr(module, "FORK_WAITS_FOR", ()))
+            return module
     except Exception as error:  # a package that does not fit the installed NumPy raises anything
         if not (isinstance(error, ModuleNotFoundError) and error.name == NEEDS.get(name)):
             warnings.warn(
@@ -93,9 +117,9 @@ def choose(backend: object, num_threads: object) -> tuple[ModuleType, str | None
 def resolve_backend(backend: str | None) -> tuple[ModuleType, str | None]:
     """The backend module to call and the CPU target to pass to it. What was asked for never falls back."""
     if backend is not None and not isinstance(backend, str):
-        raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {backend!r}")
+        raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {shown(backend)}")
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
-    request, cpu = f"{source}={asked!r}", SETTINGS["FASTGAE_CPU"]
+    request, cpu = f"{source}={shown(asked)}", SETTINGS["FASTGAE_CPU"]
     if asked not in (None, *CHOICES):
         raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}")
     if cpu and asked in (None, "cpp"):
@@ -135,7 +159,7 @@ def _threads_in_environment() -> int:
 def _positive(name: str, given: object) -> int:
     number = integer_of(given)
     if number is None or number < 1:
-        raise ValueError(f"{name} must be a positive integer, got {given!r}")
+        raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
     return min(number, MOST_THREADS)
 
 

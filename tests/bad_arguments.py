@@ -9,7 +9,7 @@ import fastgae
 from cases import make_case
 
 SIZE = (5, 3)
-HUGE = 10**400
+HUGE = 10**5000  # beyond float64, and longer than what Python writes out
 UNREADABLE = TypeError  # of another kind than the argument's
 WRONG = ValueError  # of the right kind, but no such argument
 
@@ -20,7 +20,7 @@ class Raises:
     def fail(self, *arguments, **named):
         raise ZeroDivisionError("this object fails")
 
-    __array__ = __bool__ = __float__ = __index__ = __int__ = __len__ = __iter__ = __getitem__ = fail
+    __array__ = __bool__ = __float__ = __index__ = __int__ = __len__ = __iter__ = __getitem__ = __repr__ = fail
 
 
 class OddError(Exception):
@@ -165,6 +165,7 @@ COEFFICIENTS = {
 }
 AMOUNTS = {
     **{name: (always(given), WRONG) for name, given in NO_NUMBERS.items()},
+    "memory": (always(memoryview(b"1")), WRONG),
     "a list": (always([1.0]), WRONG),
     "an array": (always(np.ones(1)), WRONG),
     "True": (always(True), WRONG),

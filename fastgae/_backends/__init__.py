@@ -15,6 +15,9 @@
 ``rescale(matrix, mask, center, scale, num_threads, target) -> None``
     x = (x - center) scale, in float64 and in place, of the steps that exist.
 
+``FORK_WAITS_FOR``, if there is one
+    Locks that a fork must not find held by another thread.
+
 Importing a backend module raises where the backend cannot run: ModuleNotFoundError for the optional module that is not
 installed, any other exception where something is broken.
 """

@@ -4,7 +4,15 @@ The caller's arguments, each read by itself (arguments), become Arguments, which
 of one layout, and one Rollout of them (memory). What these are is in contract.
 """
 
-from fastgae._canonical.arguments import as_array, as_clip, autoreset_mode, integer_of, working_dtype
+from fastgae._canonical.arguments import (
+    as_array,
+    as_clip,
+    as_unit_interval,
+    autoreset_mode,
+    integer_of,
+    shown,
+    working_dtype,
+)
 from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
 from fastgae._canonical.meaning import (
     check_normalize,
@@ -30,6 +38,7 @@ __all__ = [
     "Scalar",
     "as_array",
     "as_clip",
+    "as_unit_interval",
     "autoreset_mode",
     "canonical_rollout",
     "check_normalize",
@@ -42,5 +51,6 @@ __all__ = [
     "in_one_layout",
     "in_place",
     "integer_of",
+    "shown",
     "working_dtype",
 ]

@@ -13,7 +13,7 @@ from fastgae._kinds import kind_of, module_of
 
 WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
-TEXT = (str, bytes, bytearray)
+LONGEST_SHOWN = 200  # characters of an argument in a message
 REQUIRED = ("rewards", "values", "advantages", "x", "decay")
 NEXT_STEP = "next_step"
 AUTORESET = (NEXT_STEP, "same_step", "disabled")
@@ -89,9 +89,9 @@ def as_time_axis(time_axis: int, ndim: int, name: str = "rewards") -> int:
         raise ValueError(f"{name} is a scalar; expected an array with a time axis")
     axis = integer_of(time_axis)
     if axis is None:
-        raise TypeError(f"time_axis must be an integer, got {time_axis!r}")
+        raise TypeError(f"time_axis must be an integer, got {shown(time_axis)}")
     if not -ndim <= axis < ndim:
-        raise ValueError(f"time_axis={axis} is out of range for {name} with {ndim} dimension{'s'[: ndim > 1]}")
+        raise ValueError(f"time_axis={shown(axis)} is out of range for {name} with {ndim} dimension{'s'[: ndim > 1]}")
     return axis % ndim
 
 
@@ -117,7 +117,7 @@ def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
             return _unit_intervals(name, as_numbers(name, given).astype(np.float64), shape)
         given = as_number(name, given, "a number in [0, 1], or an array of them", "biuf", TypeError)
     if not 0.0 <= given <= 1.0:
-        raise ValueError(f"{name} must be in [0, 1], got {given!r}")
+        raise ValueError(f"{name} must be in [0, 1], got {shown(given)}")
     return given
 
 
@@ -133,14 +133,14 @@ def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
 def as_number(
     name: str, given: Any, expected: str, kinds: str = "iuf", otherwise: type[Exception] = ValueError
 ) -> float:
-    """Return a number as a float. ``kinds`` are those of NumPy that it may have; float() would also read text."""
+    """Return a number as a float. ``kinds`` are the kinds of NumPy's numbers that are taken."""
     kind: str
     if isinstance(given, np.generic):
         kind = given.dtype.kind
     elif isinstance(given, np.ndarray):
         kind = "" if given.ndim or isinstance(given, np.ma.MaskedArray) else given.dtype.kind
     else:
-        kind = "b" if isinstance(given, bool) else "" if isinstance(given, TEXT) else "f"
+        kind = "b" if isinstance(given, bool) else "f" if _has_number(given) else ""
     cause: Exception | None = None
     if kind and kind in kinds:
         try:
@@ -149,7 +149,12 @@ def as_number(
             raise ValueError(f"{name} must be {expected}, got an integer too large for float64") from error
         except Exception as error:  # of whatever kind, from an object's own __float__
             cause = error
-    raise otherwise(f"{name} must be {expected}, got {given!r}") from cause
+    raise otherwise(f"{name} must be {expected}, got {shown(given)}") from cause
+
+
+def _has_number(given: object) -> bool:
+    """Whether float() takes a number from it: float() reads text too, and the bytes of any buffer."""
+    return hasattr(type(given), "__float__") or hasattr(type(given), "__index__")
 
 
 def as_clip(name: str, given: Any) -> float:
@@ -180,11 +185,20 @@ def as_coefficient(given: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> 
     return np.broadcast_to(given.astype(dtype), shape) if isinstance(given, np.ndarray) else given
 
 
+def shown(given: object) -> str:
+    """Return what was given, for a message: not all of it where that is long, and something where that fails."""
+    try:
+        text = repr(given)
+    except Exception:  # Python refuses to write out long integers, and an object may do anything
+        return f"an object of type {type(given).__name__}"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
 def as_switch(name: str, given: object) -> bool:
     """Return a switch, which must be True or False: the truth of anything else may take code to find out."""
     if given is True or given is False or isinstance(given, np.bool_):
         return bool(given)
-    raise TypeError(f"{name} must be True or False, got {given!r}")
+    raise TypeError(f"{name} must be True or False, got {shown(given)}")
 
 
 def autoreset_mode(given: object) -> str | None:
@@ -196,7 +210,7 @@ def autoreset_mode(given: object) -> str | None:
     if mode not in AUTORESET:
         raise ValueError(
             f"autoreset must be one of {', '.join(map(repr, AUTORESET))}, the member of Gymnasium's AutoresetMode, or "
-            f"None, got {given!r}"
+            f"None, got {shown(given)}"
         )
     return mode
 

@@ -25,6 +25,7 @@ from fastgae._canonical.arguments import (
     check_shape,
     checked_out,
     of_one_dtype,
+    shown,
 )
 from fastgae._canonical.contract import Arguments, Array, Clips, Options, Output
 
@@ -190,7 +191,7 @@ def checked_sequences(
     some = nexts > firsts  # compared, because differences can wrap
     whole = bool(some.all())
     if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
-        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {cu_seqlens!r}")
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(cu_seqlens)}")
     lengths, ends = nexts - firsts, nexts - 1
     ended = None if terminated is None else as_flags("terminated", terminated, reward.shape)
     last = None if last_values is None else as_numbers("last_values", last_values)
@@ -227,7 +228,7 @@ def checked_advantages(
     axis = as_time_axis(time_axis, numbers.ndim, "advantages")
     exists = None if mask is None else as_flags("mask", mask, numbers.shape, "the shape of advantages")
     if not isinstance(by, str) or by not in NORMALIZE:
-        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {by!r}")
+        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
     expected = "a finite number >= 0"
     added = as_number("eps", eps, expected)
     if not 0.0 <= added < math.inf:
@@ -252,7 +253,7 @@ def check_normalize(normalize: object, out: Output | None) -> None:
     if normalize is None:
         return
     if not isinstance(normalize, str) or normalize not in NORMALIZE:
-        raise ValueError(f"normalize must be {' or '.join(map(repr, NORMALIZE))}, or None, got {normalize!r}")
+        raise ValueError(f"normalize must be {' or '.join(map(repr, NORMALIZE))}, or None, got {shown(normalize)}")
     if out is not None and out[0] is None:
         raise ValueError("normalize is about the advantages, and out has no array for them")
 

@@ -128,6 +128,8 @@ def checked_size(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -
         except HEADER_ERRORS as error:
             raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez") from error
         size = member.file_size - content.tell()
+    if not all(type(length) is int for length in shape):
+        raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez")
     if dtype.kind not in "biuf":
         raise ValueError(f"{name} must hold numbers or bool, got dtype {str(dtype)[:40]}")
     elements: int = math.prod(shape)

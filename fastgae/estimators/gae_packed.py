@@ -7,7 +7,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, GAEResult, Output, as_array, checked_sequences
+from fastgae._canonical import Array, GAEResult, Output, as_array, as_unit_interval, checked_sequences
 from fastgae.estimators.gae import gae
 
 
@@ -103,4 +103,5 @@ def gae_packed(
 def _per_step(name: str, coefficient: Any, lengths: Array) -> Any:
     """Return one number per step of what is given per sequence; whatever else it may be is for gae to judge."""
     given = as_array(name, coefficient) if isinstance(coefficient, list | tuple) else coefficient
-    return np.repeat(given, lengths) if getattr(given, "shape", None) == lengths.shape else given
+    per_sequence = getattr(given, "shape", None) == lengths.shape
+    return np.repeat(as_unit_interval(name, given, lengths.shape), lengths) if per_sequence else given

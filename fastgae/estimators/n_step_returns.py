@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout, integer_of
+from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout, integer_of, shown
 
 
 @takes_tensors
@@ -65,7 +65,7 @@ def n_step_returns(
         return with_tensors(n_step_returns, locals())
     steps = integer_of(n)
     if steps is None or steps < 1:
-        raise ValueError(f"n must be a positive integer, got {n!r}")
+        raise ValueError(f"n must be a positive integer, got {shown(n)}")
     arguments = checked_arguments(
         rewards,
         values,

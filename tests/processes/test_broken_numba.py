@@ -71,14 +71,15 @@ def compile(self, signature):
     raise ZeroDivisionError("no such instruction")
 
 Dispatcher.compile = compile
-print(json.dumps(failing()))
 """
 
 
 @pytest.mark.skipif("numba" not in {i.name for i in fastgae.backends() if i.available}, reason="numba is not installed")
-def test_a_numba_that_cannot_compile_is_an_error_that_says_what_to_do(python):
-    error, message, cause, _ = json.loads(python(CALL + CANNOT_COMPILE, FASTGAE_BACKEND="numba"))
-    assert error == "BackendUnavailableError"
-    assert cause == "ZeroDivisionError"
-    for word in ("numba backend", "no such instruction", 'backend="numpy"'):
-        assert word in message
+def test_a_numba_that_cannot_compile_is_a_broken_one(python):
+    warned, numba, error = json.loads(python(NO_CORE + CALL + CANNOT_COMPILE + SEEN))
+    assert [category for category, _ in warned] == ["RuntimeWarning"]
+    assert numba[:2] == ["numba", False]
+    assert error[0] == "BackendUnavailableError"
+    for text in (warned[0][1], numba[4], error[1]):
+        for word in ("numba backend", "no such instruction", 'backend="numpy"'):
+            assert word in text

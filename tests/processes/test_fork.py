@@ -52,6 +52,6 @@ print("done")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_fork_beside_busy_threads(python, backend):
     assert python(FORK, backend) == "done"

@@ -132,34 +132,38 @@ def test_ctrl_c_between_any_two_instructions_leaves_later_calls_parallel(monkeyp
 
 
 FORK = """
-import os, signal, threading
+import os, signal, sys, threading
 import numpy as np
 import fastgae
-from fastgae._backends import numba
-from numba.core import event
 
 ones = np.ones((3, 2), np.float32)
+began = threading.Event()
 
 def call(dtype):
     array = ones.astype(dtype)
     got = fastgae.gae(array, array, array > 0, last_values=array[0], backend="numba")
     return bool((got.returns == 1).all())
 
-class Compiling(event.Listener):
-    def __init__(self):
-        self.began = threading.Event()
+def when_compiling():
+    from fastgae._backends import numba
+    from numba.core import event
 
-    def on_start(self, _):
-        self.began.set()
+    class Compiling(event.Listener):
+        def on_start(self, _):
+            began.set()
 
-    def on_end(self, _):
-        pass
+        def on_end(self, _):
+            pass
 
-seen = Compiling()
-event.register("numba:run_pass", seen)
+    event.register("numba:run_pass", Compiling())
+
+def when_importing():
+    sys.addaudithook(lambda name, given: name == "import" and given[0].startswith("numba.") and began.set())
+
+{"compiling": when_compiling, "importing": when_importing}[sys.argv[1]]()
 thread = threading.Thread(target=call, args=[np.float32])
 thread.start()
-seen.began.wait()
+began.wait()
 child = os.fork()
 if child == 0:
     wrong = 1
@@ -177,5 +181,7 @@ print("done")
 
 @needs_numba
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-def test_fork_while_another_thread_compiles(python, tmp_path):
-    assert python("import warnings; warnings.simplefilter('ignore')\n" + FORK, NUMBA_CACHE_DIR=str(tmp_path)) == "done"
+@pytest.mark.parametrize("busy", ["importing", "compiling"])
+def test_fork_while_another_thread_is(python, tmp_path, busy):
+    quiet = "import warnings; warnings.simplefilter('ignore')\n"
+    assert python(quiet + FORK, busy, NUMBA_CACHE_DIR=str(tmp_path)) == "done"

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import llvmlite.binding.ffi
 import numpy as np
 import numpy.ma
 from numba import __version__ as numba_version
@@ -45,14 +46,10 @@ if multiprocessing.parent_process() is not None and multiprocessing.get_start_me
     _forked.set()  # before this import
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked.set)
-    # A child waits for ever for the compiler's lock if another thread of its parent held it at the fork. The fork
-    # therefore waits until that thread has compiled. Numba compiles under this lock alone. What it would import before
-    # its first call, numpy.ma, is imported above: the lock of an import that a fork interrupts stays held in the child.
-    os.register_at_fork(
-        before=global_compiler_lock.acquire,
-        after_in_parent=global_compiler_lock.release,
-        after_in_child=global_compiler_lock.release,
-    )
+# The second is held whenever LLVM is called, also outside of the compiler, and has no public name. What Numba would
+# import before its first call, numpy.ma, is imported above.
+_llvm_lock = getattr(getattr(llvmlite.binding.ffi.lib, "_lock", None), "_lock", None)
+FORK_WAITS_FOR = (global_compiler_lock, _llvm_lock) if _llvm_lock else (global_compiler_lock,)
 
 
 def version() -> str:
@@ -210,3 +207,10 @@ def _run_in_parallel(
         with contextlib.suppress(RuntimeError):  # when this thread does not hold it, or no longer
             while True:
                 _one_at_a_time.release()
+
+
+def _nothing():
+    pass
+
+
+compiled(_nothing, types.void())  # a Numba that cannot compile here fails at its import, and the next backend is used

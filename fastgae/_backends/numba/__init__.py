@@ -18,7 +18,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import llvmlite.binding.ffi
 import numpy as np
 import numpy.ma
 from numba import __version__ as numba_version
@@ -46,10 +45,17 @@ if multiprocessing.parent_process() is not None and multiprocessing.get_start_me
     _forked.set()  # before this import
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked.set)
-# The second is held whenever LLVM is called, also outside of the compiler, and has no public name. What Numba would
-# import before its first call, numpy.ma, is imported above.
-_llvm_lock = getattr(getattr(llvmlite.binding.ffi.lib, "_lock", None), "_lock", None)
-FORK_WAITS_FOR = (global_compiler_lock, _llvm_lock) if _llvm_lock else (global_compiler_lock,)
+
+
+def _llvm_lock() -> Any:
+    """Return the lock that is held whenever LLVM is called, also outside of the compiler; it has no public name."""
+    from llvmlite.binding import ffi  # here, for where neither is installed it is Numba that is missing
+
+    return getattr(getattr(ffi.lib, "_lock", None), "_lock", None)
+
+
+# What Numba would import before its first call, numpy.ma, is imported above.
+FORK_WAITS_FOR = tuple(filter(None, (global_compiler_lock, _llvm_lock())))
 
 
 def version() -> str:

@@ -66,7 +66,7 @@ def forked(call: Callable[[], Any], count: int) -> int:
     if process == 0:
         gc.disable()
         kept = [bytes(size) for size, number in FILLING for _ in range(number)]
-        # Python's allocator gives a pool back with the last object in it, and a call that takes a pool and gives it back
+        # Python's allocator gives a pool back with the last object in it. A call that takes a pool and gives it back
         # every time costs up to 1,700 instructions more. So there are pools of every size with some room in them.
         small = [make() for make in SMALL for _ in range(64)]
         del small[::2]

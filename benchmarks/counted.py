@@ -4,7 +4,6 @@ They are forked from one that has everything imported and warm, and each leaves 
 JSON says which that is.
 """
 
-import functools
 import gc
 import json
 import os
@@ -19,14 +18,13 @@ from fastgae._dispatch import CPU_TARGETS, resolve_backend
 from rows import FRESH, case
 
 FEW = 2
-SMALL = (object, lambda: float("0.5"), *(functools.partial(bytes, size) for size in range(0, 480, 16)))
 # Sizes and numbers of blocks that fill the holes of the heap, so that what a call allocates always lies above its
 # arguments: how long malloc searches, and how soon it is seen that two arrays are apart, depends on where they lie.
 FILLING = ((1024, 4000), (4096, 2000), (16384, 500), (65536, 200))
 ROWS = [
     (case("plain", 1, 1, outputs=FRESH), 100),
     *((case(name, 128, 8, outputs=FRESH), 100) for name in ("plain", "next_values", "mask", "normalize", "V-trace")),
-    *((case("plain", 128, 1024, env_major=env_major), 10) for env_major in (False, True)),
+    *((case("plain", 128, 1024, env_major=env_major), 100) for env_major in (False, True)),
     *((case("plain", 128, 512, dtype="float64", env_major=env_major), 10) for env_major in (False, True)),
     *(
         (case(name, 128, 512), 10)
@@ -66,10 +64,6 @@ def forked(call: Callable[[], Any], count: int) -> int:
     if process == 0:
         gc.disable()
         kept = [bytes(size) for size, number in FILLING for _ in range(number)]
-        # Python's allocator gives a pool back with the last object in it. A call that takes a pool and gives it back
-        # every time costs up to 1,700 instructions more. So there are pools of every size with some room in them.
-        small = [make() for make in SMALL for _ in range(64)]
-        del small[::2]
         for _ in range(count):
             call()
         del kept

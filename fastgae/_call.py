@@ -1,0 +1,120 @@
+"""The record of a call: the name, place, default and role of every argument, and the result.
+
+Whatever must know an argument reads it from here: the estimators, tensors, batches, torch's operations, the compiled
+module (by an enum in the order of ``Call``), and the tests. A test compares every public function with this record.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Output = tuple[Array | None, Array | None]
+
+WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class Role(Enum):
+    """What an argument is to the recursion."""
+
+    STEPS = "one number per step, in the shape of the first argument"
+    STEP_FLAGS = "one flag per step"
+    ENVS = "one number per env: the shape of the first argument without time"
+    ENV_FLAGS = "one flag per env"
+    FACTORS = "numbers of any size that broadcast to the first argument"
+    COEFFICIENT = "a number in [0, 1], or an array of them that broadcasts to the first argument"
+    CONSTANT = "one number that the step of every backend reads"
+    BOUNDARIES = "integers: where each sequence begins and the last one ends"
+    SETTING = "how to compute the result; never an array of numbers"
+
+
+Steps = Annotated[Any, Role.STEPS]
+StepFlags = Annotated[Any, Role.STEP_FLAGS]
+Envs = Annotated[Any, Role.ENVS]
+EnvFlags = Annotated[Any, Role.ENV_FLAGS]
+Coefficient = Annotated[Any, Role.COEFFICIENT]
+Constant = Annotated[Any, Role.CONSTANT]
+Setting = Annotated[Any, Role.SETTING]
+
+
+class Call(NamedTuple):
+    """The arguments of ``gae`` in their order, and those that only some of its siblings have.
+
+    The same record holds a call as the caller made it, after the checks, and as matrices of one layout.
+    """
+
+    rewards: Steps
+    values: Steps  # or one longer along time; None for a recursion of rewards alone
+    terminated: StepFlags  # None for a recursion without gates
+    truncated: StepFlags = None
+    last_values: Envs = None
+    next_values: Steps = None
+    final_values: Steps = None  # or one per True of truncated
+    autoreset: Setting = None
+    last_advantages: Envs = None
+    prev_done: EnvFlags = None
+    mask: StepFlags = None
+    gamma: Coefficient = 0.99
+    gae_lambda: Coefficient = 0.95
+    returns_lambda: Coefficient = None
+    normalize: Setting = None
+    tail_normalized: Setting = False
+    time_axis: Setting = 0
+    out: Setting = None  # (advantages, returns), of which each is an array, None, or NEW
+    ratios: Steps = None
+    rho_clip: Constant = None
+    c_clip: Constant = None
+    advantage_clip: Constant = None
+
+
+# In ``Call.out``: a new array, for estimators that return only one of the two results.
+NEW = object()
+
+EPS = 1e-8  # what normalisation adds to a standard deviation
+
+ROLES: dict[str, Role] = {
+    **{name: hint.__metadata__[0] for name, hint in get_type_hints(Call, include_extras=True).items()},
+    "lambda_": Role.COEFFICIENT,
+    "x": Role.STEPS,
+    "decay": Role.FACTORS,
+    "initial": Role.ENVS,
+    "advantages": Role.STEPS,
+    "cu_seqlens": Role.BOUNDARIES,
+    "n": Role.SETTING,
+    "by": Role.SETTING,
+    "eps": Role.SETTING,
+    "num_threads": Role.SETTING,
+    "backend": Role.SETTING,
+}
+
+
+def names_of(*roles: Role) -> tuple[str, ...]:
+    """Return the names of the arguments that have one of these roles."""
+    return tuple(name for name, role in ROLES.items() if role in roles)
+
+
+CONSTANTS = tuple(name for name in Call._fields if ROLES[name] is Role.CONSTANT)
+# The arguments whose dtypes decide on the dtype of the results.
+NUMBERS = names_of(Role.STEPS, Role.ENVS, Role.FACTORS)
+
+
+class GAEResult(NamedTuple):
+    """Advantages and returns (value targets); None where ``out`` asked for only the other."""
+
+    advantages: Array
+    returns: Array
+
+
+def working_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return float32 where NumPy promotes these dtypes to it, and float64 otherwise."""
+    return _promoted(*dtypes)
+
+
+@lru_cache  # NumPy takes a microsecond to promote
+def _promoted(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    single, double = WORKING_DTYPES
+    return single if dtypes and np.result_type(*dtypes) == single else double

@@ -4,7 +4,7 @@ Right in every convention, the same bits on every backend, as cheap as touching 
 """
 
 from fastgae._backends import BackendUnavailableError
-from fastgae._canonical import GAEResult
+from fastgae._call import GAEResult
 from fastgae._diagnose.diagnose import diagnose
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._dispatch import BackendInfo, backends

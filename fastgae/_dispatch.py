@@ -1,6 +1,6 @@
-"""Name -> backend module, and the settings that choose it. The only place that reads os.environ.
+"""Choose the backend of a call by name. The only place that reads os.environ.
 
-The variables are read once, when fastgae is imported; ENVIRONMENT is the table of them.
+The variables are read once, when fastgae is imported; ENVIRONMENT lists them.
 """
 
 import functools
@@ -11,16 +11,14 @@ import sys
 import threading
 import warnings
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from fastgae._backends import BackendUnavailableError
+from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, ShortCut
 from fastgae._canonical import integer_of, shown
 
 BACKENDS = ("cpp", "numba", "numpy")  # best first
 NEEDS = {"cpp": "fastgae._core", "numba": "numba"}  # modules that may be missing, because they are optional
-CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, best first
-MOST_THREADS = 1024  # more are taken as this many
+MOST_THREADS = 1024  # a larger number of threads is taken as this many
 CHOICES = (*BACKENDS, *(f"cpp:{target}" for target in CPU_TARGETS))
 
 ENVIRONMENT = {
@@ -46,7 +44,7 @@ class BackendInfo(NamedTuple):
 
 
 def backends() -> tuple[BackendInfo, ...]:
-    """Every backend, best first: whether it can run here, its version and CPU targets, and where it cannot, why."""
+    """Return every backend, best first: whether it can run here, its version and CPU targets, or why it is missing."""
     return tuple(_info(name) for name in BACKENDS)
 
 
@@ -57,8 +55,8 @@ def _info(name: str) -> BackendInfo:
     return BackendInfo(name, True, found.version(), found.targets(), None)
 
 
-# A lock that another thread holds at a fork stays held in the child for ever. A fork therefore waits for these, in this
-# order: the import of a backend, which holds locks of Python's, and what a backend holds while it compiles.
+# A lock that another thread holds during a fork stays locked in the child for ever. A fork therefore waits for these
+# locks, in this order: the one around the import of a backend, and those that a backend holds while it compiles.
 _importing = threading.RLock()
 _fork_waits_for: list[Any] = [_importing]
 
@@ -78,11 +76,11 @@ if hasattr(os, "register_at_fork"):
 
 
 @functools.cache
-def _import(name: str) -> ModuleType | Exception:
+def _import(name: str) -> Backend | Exception:
     """Import a backend, or return the exception that says why it cannot run."""
     try:
         with _importing:
-            module = importlib.import_module(f"fastgae._backends.{name}")
+            module = cast(Backend, importlib.import_module(f"fastgae._backends.{name}"))
             _fork_waits_for.extend(getattr(module, "FORK_WAITS_FOR", ()))
             return module
     except Exception as error:  # a package that does not fit the installed NumPy raises anything
@@ -96,26 +94,36 @@ def _import(name: str) -> ModuleType | Exception:
 
 
 def _cause(error: Exception) -> str:
-    """Return the message of an import that failed; errors of other types may say little without their name."""
+    """Return the message of a failed import. Errors of other types say little without their name."""
     return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
 
 
-@functools.lru_cache(typed=True)  # bounded: a program may pass any number of threads
-def resolve(backend: str | None, num_threads: int | None) -> tuple[ModuleType, str | None, int]:
-    """The backend module, the CPU target (None: its best) and the number of threads (0: usable_cpus()) of a call."""
-    return (*resolve_backend(backend), resolve_threads(num_threads))
+class Chosen(NamedTuple):
+    """What computes a call."""
+
+    module: Backend
+    target: str | None  # CPU target; None where the backend has none
+    threads: int  # 0: usable_cpus()
+    short_cut: ShortCut | None
 
 
-def choose(backend: object, num_threads: object) -> tuple[ModuleType, str | None, int]:
-    """The same for any arguments: what cannot be a key of the cache gets its error from the function."""
+@functools.lru_cache(typed=True)  # bounded, because a program may pass any number of threads
+def resolve(backend: str | None, num_threads: int | None) -> Chosen:
+    """Return what computes a call with these two arguments."""
+    module, target = resolve_backend(backend)
+    return Chosen(module, target, resolve_threads(num_threads), getattr(module, "short_cut", None))
+
+
+def choose(backend: object, num_threads: object) -> Chosen:
+    """Return the same for any two objects: those that cannot be keys of the cache get their error from ``resolve``."""
     try:
         return resolve(backend, num_threads)
     except TypeError:
         return resolve.__wrapped__(backend, num_threads)
 
 
-def resolve_backend(backend: str | None) -> tuple[ModuleType, str | None]:
-    """The backend module to call and the CPU target to pass to it. What was asked for never falls back."""
+def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
+    """Return the backend to call and the CPU target to pass to it. A backend that was asked for never falls back."""
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {shown(backend)}")
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
@@ -123,27 +131,28 @@ def resolve_backend(backend: str | None) -> tuple[ModuleType, str | None]:
     if asked not in (None, *CHOICES):
         raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}")
     if cpu and asked in (None, "cpp"):
-        # Only cpp has CPU targets: to ask for one is to ask for cpp.
+        # Only cpp has CPU targets, so asking for one asks for cpp.
         if cpu not in CPU_TARGETS:
             raise ValueError(f"FASTGAE_CPU={cpu!r} is not a CPU target: choose one of {', '.join(CPU_TARGETS)}")
         request = f"{request} and FASTGAE_CPU={cpu!r}" if asked else f"FASTGAE_CPU={cpu!r}"
         asked = f"cpp:{cpu}"
     if asked is None:
-        asked = next(name for name in BACKENDS if isinstance(_import(name), ModuleType))
+        asked = next(name for name in BACKENDS if not isinstance(_import(name), Exception))
     name, _, target = asked.partition(":")
     module = _import(name)
     if isinstance(module, Exception):
         raise BackendUnavailableError(
             f"{request}, but the {name} backend cannot run here: {_cause(module)}"
         ) from module
-    if target and target not in module.targets():
-        cause = RuntimeError(f"this build on this CPU runs {', '.join(module.targets())}")
+    targets = module.targets()
+    if target and target not in targets:
+        cause = RuntimeError(f"this build on this CPU runs {', '.join(targets)}")
         raise BackendUnavailableError(f"{request}, but {target} cannot run here: {cause}") from cause
-    return module, target or None
+    return module, target or next(iter(targets), None)
 
 
 def resolve_threads(num_threads: int | None) -> int:
-    """The threads asked for: num_threads > FASTGAE_NUM_THREADS > OMP_NUM_THREADS > 0, which means usable_cpus()."""
+    """Return num_threads, FASTGAE_NUM_THREADS or OMP_NUM_THREADS, the first that is given; or 0 for usable_cpus()."""
     return _threads_in_environment() if num_threads is None else _positive("num_threads", num_threads)
 
 

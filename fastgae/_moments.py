@@ -1,16 +1,14 @@
-"""Mean 0 and standard deviation 1, the same bits on every backend, number of threads and memory layout.
+"""Compute mean and standard deviation with the same bits on every backend, number of threads and memory layout.
 
-Sums are of float64, one for each env and block of BLOCK steps, in the order of time. The sums of the blocks, and then
-those of the envs, are added up in a fixed tree.
+Each env is summed in float64 over blocks of BLOCK steps, in the order of time. Then the sums of the blocks, and after
+them those of the envs, are added up in a fixed tree.
 """
-
-from types import ModuleType
 
 import numpy as np
 
-from fastgae._canonical import Array, Layout
-
-EPS = 1e-8
+from fastgae._backends import Backend
+from fastgae._call import EPS, Array
+from fastgae._canonical import Layout
 
 
 def center_and_scale(
@@ -18,7 +16,7 @@ def center_and_scale(
     mask: Array | None,
     by: str,
     layout: Layout,
-    module: ModuleType,
+    module: Backend,
     num_threads: int,
     target: str | None,
     eps: float = EPS,
@@ -34,7 +32,7 @@ def center_and_scale(
 
 
 def _mean(sums: Array, counts: Array, by: str, layout: Layout) -> Array:
-    """(N,): the mean of each env, or that of all for every env."""
+    """Return (N,): the mean of each env, or for every env the mean of all."""
     per_env = _tree(sums)
     if by == "per_env":
         return per_env / counts
@@ -42,7 +40,7 @@ def _mean(sums: Array, counts: Array, by: str, layout: Layout) -> Array:
 
 
 def _tree(terms: Array) -> Array:
-    """The sum along the first axis: of its halves, again and again."""
+    """Return the sum along the first axis: add one half to the other, again and again."""
     while len(terms) > 1:
         half = len(terms) // 2
         terms = np.concatenate([terms[:half] + terms[half : 2 * half], terms[2 * half :]])

@@ -1,100 +1,47 @@
-"""A call -> a backend -> its results."""
+"""The one way of a call: short cut (may decline) -> checks -> canonical -> backend -> results."""
 
-from enum import Enum
+from collections.abc import Callable
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from fastgae import _dispatch
-from fastgae._canonical import (
-    Arguments,
-    Clips,
-    GAEResult,
-    autoreset_mode,
-    canonical_rollout,
-    check_normalize,
-    checked_arguments,
-    in_one_layout,
-)
-from fastgae._moments import EPS, center_and_scale
+from fastgae._call import Call, GAEResult
+from fastgae._canonical import canonical_rollout, checked, has_options, in_one_layout
+from fastgae._moments import center_and_scale
 
 
-def run_with_options(
+def run(
     given: tuple[Any, ...],
     backend: str | None,
     num_threads: int | None,
-    *,
-    autoreset: str | Enum | None = None,
-    prev_done: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    last_advantages: ArrayLike | None = None,
-    returns_lambda: Any = None,
-    tail_normalized: bool = False,
-    normalize: str | None = None,
-    ratios: ArrayLike | None = None,
-    clips: Clips | None = None,
-    lambda_name: str = "gae_lambda",
+    checks: Callable[[Call], Call] = checked,
 ) -> GAEResult:
-    """By the backend's short cut, or all the way; given: what checked_arguments takes by place."""
-    module, target, threads = _dispatch.choose(backend, num_threads)
-    result: GAEResult | None = module.gae_optional(
-        *given,
-        threads,
-        target,
-        GAEResult,
-        _dispatch.usable_cpus,
-        autoreset_mode(autoreset),
-        prev_done,
-        mask,
-        last_advantages,
-        returns_lambda,
-        tail_normalized,
-        normalize,
-        EPS,
-        ratios,
-        clips,
-    )
-    if result is not None:
-        return result
-    arguments = checked_arguments(
-        *given,
-        autoreset=autoreset,
-        last_advantages=last_advantages,
-        prev_done=prev_done,
-        mask=mask,
-        returns_lambda=returns_lambda,
-        tail_normalized=tail_normalized,
-        ratios=ratios,
-        clips=clips,
-        lambda_name=lambda_name,
-    )
-    check_normalize(normalize, arguments.out)
-    return run(arguments, backend, num_threads, normalize)
-
-
-def run(given: Arguments, backend: str | None, num_threads: int | None, normalize: str | None = None) -> GAEResult:
-    """What was checked, computed by the backend that was asked for, in the arrays that were asked for."""
-    module, target, threads = _dispatch.choose(backend, num_threads)
-    how = (threads, target, GAEResult, _dispatch.usable_cpus)
-    if given.options is None and normalize is None:
-        # What was only of several dtypes is plain by now.
-        result: GAEResult | None = module.gae_plain(*given[:11], *how)
+    """Compute a call that nobody has checked yet: a tuple in the order of ``Call``, which may leave out the end."""
+    _, target, threads, short_cut = _dispatch.choose(backend, num_threads)
+    if short_cut is not None:
+        result: GAEResult | None = short_cut(given, threads, target)
         if result is not None:
             return result
-    matrices, layout = in_one_layout(given)
-    if normalize is not None and matrices.out is not None:
-        # They are normalized in place, and an error on the way must not leave the caller's arrays half done.
-        own = [None if array is None else layout.empty(array.dtype) for array in matrices.out]
-        matrices = matrices._replace(out=(own[0], own[1]))
-    filled: GAEResult | None = None if matrices.options else module.gae_plain(*matrices[:11], *how)
+    return compute(checks(Call(*given)), backend, num_threads)
+
+
+def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
+    """Compute a checked call."""
+    module, target, threads, short_cut = _dispatch.choose(backend, num_threads)
+    matrices, layout = in_one_layout(call)
+    filled: GAEResult | None = None
+    if short_cut is not None and call.normalize is None and not has_options(call):
+        filled = short_cut(matrices, threads, target)
     if filled is None:
+        if call.normalize is not None and matrices.out is not None:
+            # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
+            own = tuple(None if array is None else layout.empty(array.dtype) for array in matrices.out)
+            matrices = matrices._replace(out=own)
         rollout = canonical_rollout(matrices, layout)
+        on = (threads or _dispatch.usable_cpus(), target)
         if rollout.rewards.size:
-            module.gae(rollout, threads or _dispatch.usable_cpus(), target)
-        filled = GAEResult(rollout.advantages, rollout.returns)  # type: ignore[arg-type]
-    if normalize is not None:
-        advantages, mask = filled.advantages, matrices.options.mask if matrices.options else None
-        if advantages.size:
-            on = (threads or _dispatch.usable_cpus(), target)
-            module.rescale(advantages, mask, *center_and_scale(advantages, mask, normalize, layout, module, *on), *on)
-    return layout.restored(filled, given)
+            module.gae(rollout, *on)
+            if call.normalize is not None:
+                moments = center_and_scale(rollout.advantages, rollout.mask, call.normalize, layout, module, *on)
+                module.rescale(rollout.advantages, rollout.mask, *moments, *on)
+        filled = GAEResult(rollout.advantages, rollout.returns)
+    return layout.restored(filled, call)

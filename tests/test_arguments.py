@@ -137,7 +137,7 @@ SINGLE = {
     "normalize": lambda **given: fastgae.normalize(ONES, **given),
     "n_step_returns": lambda backend=None, **given: fastgae.n_step_returns(**ROLLOUT, n=2, **given),
 }
-LIKE = {"reverse_scan": "x's shape", "normalize": "the shape of advantages"}
+LIKE = {"reverse_scan": "x's shape", "normalize": "advantages' shape"}
 
 
 @pytest.mark.parametrize("strides", [(1, 1), (2, 1), (1, 2), (1, 0), (0, 1), (2, 4), (1, 3)], ids=str)

@@ -41,16 +41,18 @@ import importlib
 calls = []
 
 def recording(name, module):
-    gae, gae_plain = module.gae, module.gae_plain
+    gae, short_cut = module.gae, getattr(module, "short_cut", None)
     def recorded(rollout, num_threads, target):
         calls.append([name, target, num_threads])
         gae(rollout, num_threads, target)
-    def recorded_plain(*arguments):
-        result = gae_plain(*arguments)
+    def recorded_short_cut(call, num_threads, target):
+        result = short_cut(call, num_threads, target)
         if result is not None:
-            calls.append([name, arguments[12], arguments[11]])
+            calls.append([name, target, num_threads])
         return result
-    module.gae, module.gae_plain = recorded, recorded_plain
+    module.gae = recorded
+    if short_cut is not None:
+        module.short_cut = recorded_short_cut
 
 for info in fastgae.backends():
     if info.available:
@@ -125,7 +127,7 @@ def poisoned(*arguments):
 for info in fastgae.backends():
     if info.available and info.name != {split(name)[0]!r}:
         module = importlib.import_module("fastgae._backends." + info.name)
-        module.gae = module.gae_plain = poisoned
+        module.gae = module.short_cut = poisoned
 call(backend={name!r}); call(plain=False, backend={name!r})
 print("alone")
 """

@@ -1,26 +1,49 @@
-"""One module per backend, all with the same names.
+"""The contract of a backend: a module with the functions of ``Backend``, and perhaps a short cut.
 
-``version() -> str``
-    What the backend is built on, for people to read.
-``targets() -> tuple[str, ...]``
-    The CPU targets this machine can run, best first; empty where the backend has no variants.
-``gae(rollout, num_threads, target) -> None``
-    Fill ``rollout.advantages`` and ``rollout.returns``; ``target`` is one of ``targets()`` or None for the best.
-``gae_plain(...) -> GAEResult | None``
-    A short cut for plain arrays, from the caller's arguments to the result, or None: take the long way.
-``gae_optional(...) -> GAEResult | None``
-    The same for a call with options.
-``block_sums(matrix, mask, center, num_threads, target) -> (blocks, N) float64``
-    Sums of x, or of (x - center)^2, over each BLOCK steps that exist, in the order of time.
-``rescale(matrix, mask, center, scale, num_threads, target) -> None``
-    x = (x - center) scale, in float64 and in place, of the steps that exist.
-
-``FORK_WAITS_FOR``, if there is one
-    Locks that a fork must not find held by another thread.
-
-Importing a backend module raises where the backend cannot run: ModuleNotFoundError for the optional module that is not
-installed, any other exception where something is broken.
+Importing a backend raises where it cannot run: ModuleNotFoundError for the optional module that is not installed, any
+other exception where something is broken. A backend may define ``FORK_WAITS_FOR``: locks that a fork waits for, because
+the child could never take them if another thread held them.
 """
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from fastgae._call import Array, GAEResult
+from fastgae._canonical import Rollout
+
+CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, in order of preference
+
+# ``short_cut(call, num_threads, target)``: compute a call, a tuple in the order of ``Call``, straight from the caller's
+# arguments; or return None, having written nothing, where anything is unusual. num_threads 0: usable_cpus().
+ShortCut = Callable[[tuple[Any, ...], int, str | None], GAEResult | None]
+
+
+class Backend(Protocol):
+    """What every backend offers. ``short_cut`` is optional and therefore not listed."""
+
+    __name__: str
+
+    def version(self) -> str:
+        """Return what the backend is built on, for people to read."""
+
+    def targets(self) -> tuple[str, ...]:
+        """Return the CPU targets that this machine can run, best first; empty where the backend has none."""
+
+    def gae(self, rollout: Rollout, num_threads: int, target: str | None) -> object:
+        """Fill ``rollout.advantages`` and ``rollout.returns``; ``target`` is one of ``targets()``, None if empty."""
+
+    def block_sums(
+        self, matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None
+    ) -> Array:
+        """Return float64 sums, (blocks, N), of x, or of (x - center)^2, over each BLOCK steps, in the order of time.
+
+        Only the steps in the mask count.
+        """
+
+    def rescale(
+        self, matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
+    ) -> None:
+        """Compute x = (x - center) scale for the steps in the mask, in float64 and in place."""
 
 
 class BackendUnavailableError(RuntimeError):

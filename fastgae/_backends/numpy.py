@@ -1,8 +1,9 @@
-"""The reference: the recursion as it is written, one vector step per time index."""
+"""The reference: the recursion as it is written, one vector operation per step of time."""
 
 import numpy as np
 
-from fastgae._canonical import BLOCK, Array, Rollout, Scalar
+from fastgae._call import Array
+from fastgae._canonical import BLOCK, Rollout, Scalar
 
 
 def version() -> str:
@@ -13,18 +14,11 @@ def targets() -> tuple[str, ...]:
     return ()
 
 
-def gae_plain(*arguments: object) -> None:
-    """There is no short cut."""
-
-
-gae_optional = gae_plain
-
-
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     """delta = (r + gamma V') - V;  A = delta + gamma lambda A_next;  R = A + V; a closed gate leaves its term out."""
     bootstrap = ~rollout.terminated
     trace = bootstrap if rollout.truncated is None else bootstrap & ~rollout.truncated
-    # NaN and infinity are data here, and what lies behind a closed gate must not even warn.
+    # NaN and infinity are data here, and values behind a closed gate must not even cause a warning.
     with np.errstate(all="ignore"):
         deltas = rollout.rewards.copy()
         np.add(deltas, rollout.gamma * rollout.all_next_values(), out=deltas, where=bootstrap)
@@ -34,34 +28,36 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
         if rollout.returns_gamma_lambda is not None:
             traced = _scan(rollout, deltas, rollout.returns_gamma_lambda, trace)
         returns = traced + rollout.values
-        if rollout.clips is not None:
+        if rollout.constants is not None:
+            _, _, advantage_clip = rollout.constants
             following = _following(advantages, rollout.last_advantages)
             advantages = deltas
             np.add(advantages, rollout.gamma_lambda * following, out=advantages, where=trace)
-            advantages *= _clipped(rollout.ratios, rollout.clips.advantages)
+            advantages *= _clipped(rollout.ratios, advantage_clip)
         _write(rollout, rollout.advantages, advantages, 0)
         _write(rollout, rollout.returns, returns, rollout.values)
 
 
 def _advantages(rollout: Rollout, deltas: Array, trace: Array) -> Array:
-    """A of every step; of one that is skipped, that of the next step that exists."""
+    """Return A of every step. A skipped step gets A of the next step that exists."""
     if rollout.tail_lambda is not None:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
         steps_left = _scan(rollout, np.ones_like(deltas), rollout.tail_lambda, trace)
         return _scan(rollout, steps_left * deltas, rollout.gamma_lambda, trace) / steps_left
-    if rollout.clips is not None:  # A = rho delta + gamma lambda c A_next
-        weighted = _clipped(rollout.ratios, rollout.clips.deltas) * deltas
-        decay = _clipped(rollout.ratios, rollout.clips.traces) * rollout.gamma_lambda
+    if rollout.constants is not None:  # A = rho delta + gamma lambda c A_next
+        rho_clip, c_clip, _ = rollout.constants
+        weighted = _clipped(rollout.ratios, rho_clip) * deltas
+        decay = _clipped(rollout.ratios, c_clip) * rollout.gamma_lambda
         return _scan(rollout, weighted, decay, trace, rollout.last_advantages)
     return _scan(rollout, deltas, rollout.gamma_lambda, trace, rollout.last_advantages)
 
 
 def _clipped(ratios: Array, clip: Scalar) -> Array:
-    """NaN stays NaN, and a zero keeps its sign."""
+    """Return min(ratio, clip), where NaN stays NaN and a zero keeps its sign."""
     return np.where(ratios > clip, clip, ratios)
 
 
 def _scan(rollout: Rollout, terms: Array, decay: Array | Scalar, trace: Array, following: Array | None = None) -> Array:
-    """y_t = x_t + decay_t y_{t+1}, the second term only where the trace gate is open; a skipped step passes y on."""
+    """Compute y_t = x_t + decay_t y_{t+1}, the second term only where the gate is open; a skipped step keeps y."""
     result, decay = terms.copy(), np.broadcast_to(decay, terms.shape)
     following = np.zeros_like(rollout.last_values) if following is None else following
     for t in reversed(range(len(result))):
@@ -73,7 +69,7 @@ def _scan(rollout: Rollout, terms: Array, decay: Array | Scalar, trace: Array, f
 
 
 def _following(array: Array, last: Array | None) -> Array:
-    """Row t + 1 in place of row t."""
+    """Return the rows one step later, and ``last``, or zeros, as the last row."""
     return np.concatenate([array[1:], np.zeros_like(array[:1]) if last is None else last[np.newaxis]])
 
 
@@ -83,7 +79,7 @@ def _write(rollout: Rollout, output: Array | None, result: Array, skipped: Array
 
 
 def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:
-    """(blocks, N), float64: the sum of x, or of (x - center)^2, over each BLOCK steps that exist, in order of time."""
+    """Sum x, or (x - center)^2, over each BLOCK steps."""
     steps, envs = matrix.shape
     sums = np.zeros((-(-steps // BLOCK), envs))
     for i in range(min(BLOCK, steps)):
@@ -99,7 +95,7 @@ def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_thre
 def rescale(
     matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
 ) -> None:
-    """x = (x - center) scale, in float64 and in place, of the steps that exist."""
+    """Compute x = (x - center) scale in place."""
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         scaled = (matrix.astype(np.float64) - center) * scale
         np.copyto(matrix, scaled, casting="same_kind", where=True if mask is None else mask)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fastgae._canonical import GAEResult, working_dtype
+from fastgae._call import GAEResult, working_dtype
 from fastgae._kinds import kind_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -53,4 +53,6 @@ def gives_two(function: Callable[..., Any]) -> bool:
 def dtype_of_results(function: Callable[..., Any], arguments: dict[str, Any]) -> np.dtype[Any]:
     """From NumPy's arrays, of which only the dtypes count, and Python's numbers."""
     numbers = {name: given for name, given in arguments.items() if name in NUMBERS}
-    return working_dtype(**numbers) if numbers else np.dtype(bool)
+    from fastgae._canonical import of_one_dtype
+
+    return of_one_dtype(**numbers)[0].dtype if numbers else np.dtype(bool)

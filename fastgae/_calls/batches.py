@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 
 COEFFICIENTS = ("gamma", "gae_lambda", "lambda_", "returns_lambda", "decay")  # they broadcast to the first argument
 WITHOUT_TIME = ("last_values", "last_advantages", "prev_done", "initial")

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from fastgae import _dispatch
+from fastgae._call import Array, GAEResult
 from fastgae._calls import FUNCTIONS, dtype_of_results, gives_two
 from fastgae._calls.batches import Batch
-from fastgae._canonical import Array, GAEResult
 from fastgae._kinds import widened
 from fastgae._kinds.jax import from_numpy, to_numpy
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastgae._canonical import GAEResult
+from fastgae._call import GAEResult
 from fastgae._kinds.torch import NARROW, from_numpy, to_numpy
 
 

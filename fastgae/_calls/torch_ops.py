@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fastgae._call import GAEResult
 from fastgae._calls import FUNCTIONS, dtype_of_results, gives_two
 from fastgae._calls.torch import call
-from fastgae._canonical import GAEResult
 from fastgae._kinds.torch import NARROW
 
 # The arguments that are no arrays, and what they are to torch.

@@ -1,56 +1,55 @@
 """The only place that looks at dtype, shape, strides and flags.
 
-The caller's arguments, each read by itself (arguments), become Arguments, which say what is meant (meaning); matrices
-of one layout, and one Rollout of them (memory). What these are is in contract.
+A call as the caller made it is checked argument by argument (arguments), against the shape of the first one (frame) and
+as a whole (checks). Then its arrays become matrices of one layout, and a Rollout (memory, contract).
 """
 
 from fastgae._canonical.arguments import (
     as_array,
-    as_clip,
-    as_unit_interval,
-    autoreset_mode,
+    as_boundaries,
+    as_number,
+    as_numbers,
+    check_shape,
     integer_of,
+    of_one_dtype,
     shown,
-    working_dtype,
 )
-from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
-from fastgae._canonical.meaning import (
-    check_normalize,
-    checked_advantages,
-    checked_arguments,
-    checked_returns,
-    checked_scan,
-    checked_sequences,
-    checked_valid_steps,
+from fastgae._canonical.checks import (
+    NORMALIZE,
+    check_final_values,
+    checked,
+    has_options,
+    next_existing_values,
+    steps_without_resets,
 )
+from fastgae._canonical.contract import BLOCK, Rollout, Scalar
+from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 
 __all__ = [
     "BLOCK",
-    "Arguments",
-    "Array",
-    "Clips",
-    "GAEResult",
+    "NORMALIZE",
+    "Frame",
     "Layout",
-    "Options",
-    "Output",
     "Rollout",
     "Scalar",
     "as_array",
-    "as_clip",
+    "as_boundaries",
+    "as_flags",
+    "as_number",
+    "as_numbers",
     "as_unit_interval",
-    "autoreset_mode",
     "canonical_rollout",
-    "check_normalize",
-    "checked_advantages",
-    "checked_arguments",
-    "checked_returns",
-    "checked_scan",
-    "checked_sequences",
-    "checked_valid_steps",
+    "check_final_values",
+    "check_shape",
+    "checked",
+    "frame_of",
+    "has_options",
     "in_one_layout",
     "in_place",
     "integer_of",
+    "next_existing_values",
+    "of_one_dtype",
     "shown",
-    "working_dtype",
+    "steps_without_resets",
 ]

@@ -6,8 +6,9 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fastgae._call import Call
 from fastgae._calls import is_tensor, with_tensors
-from fastgae._canonical import check_normalize, checked_arguments
+from fastgae._canonical import checked
 from fastgae._diagnose import bootstrap, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
@@ -88,28 +89,27 @@ def diagnose(
     """
     if type(rewards) is not np.ndarray and is_tensor(rewards):
         return with_tensors(diagnose, locals())
-    given = checked_arguments(
+    given = Call(
         rewards,
         values,
         terminated,
         truncated,
-        last_values,
-        next_values,
-        final_values,
-        gamma,
-        gae_lambda,
-        time_axis,
-        None,
+        last_values=last_values,
+        next_values=next_values,
+        final_values=final_values,
         autoreset=autoreset,
         prev_done=prev_done,
         mask=mask,
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        normalize=normalize,
+        time_axis=time_axis,
     )
-    check_normalize(normalize, None)
-    mode = autoreset.name if isinstance(autoreset, Enum) else autoreset
+    call = checked(given)
     steps = Steps(
-        given,
+        call._replace(normalize=None),
         None if mask is None else np.asarray(mask),
-        mode is not None and mode.lower() == "next_step",
+        call.autoreset == "next_step",
         None if prev_done is None else np.asarray(prev_done),
         gamma,
         gae_lambda,

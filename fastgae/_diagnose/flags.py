@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.rows import reset_rows_with_rewards, reset_rows_without_rewards
 from fastgae._diagnose.steps import Steps, by_chance, median, number_of, shifted

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fastgae._canonical import Arguments, Array
+from fastgae._call import EPS, Array, Call
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, number_of
-from fastgae._moments import EPS
 
 # What people write: two to four decimals.
 USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
@@ -81,13 +80,13 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
 def _read_finite(steps: Steps, name: str, array: Array) -> Array:
     """Where numbers are finite, or by their definition never read."""
     finite: Array = np.isfinite(array)
-    truncated = steps.given.truncated
+    truncated: Array | None = steps.given.truncated
     if name == "final_values" and truncated is not None and array.shape == truncated.shape:
         return finite | ~truncated
     return finite
 
 
-def _only(given: Arguments, kept: str) -> Arguments:
+def _only(given: Call, kept: str) -> Call:
     """The same call, with what is not finite in the other arrays taken as 0."""
     cleaned = {
         name: np.nan_to_num(getattr(given, name), nan=0.0, posinf=0.0, neginf=0.0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 from fastgae._diagnose.report import Finding
 from fastgae._diagnose.steps import Steps, by_chance, number_of, shifted
 

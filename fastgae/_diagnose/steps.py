@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastgae import _run
-from fastgae._canonical import Arguments, Array, GAEResult
+from fastgae._call import Array, Call, GAEResult
 from fastgae._diagnose.report import SHOWN, Places
 
 
@@ -16,7 +16,7 @@ from fastgae._diagnose.report import SHOWN, Places
 class Steps:
     """One call, in float64, time first and the environments in C order."""
 
-    given: Arguments
+    given: Call
     mask: Array | None  # as given, without the reset rows that autoreset implies
     next_step: bool
     prev_done: Array | None
@@ -53,8 +53,7 @@ class Steps:
     @functools.cached_property
     def exists(self) -> Array:
         """Steps that the recursion does not skip."""
-        options = self.given.options
-        return np.ones(self.shape, bool) if options is None or options.mask is None else self.matrix(options.mask, bool)
+        return np.ones(self.shape, bool) if self.given.mask is None else self.matrix(self.given.mask, bool)
 
     @functools.cached_property
     def unmasked(self) -> Array:
@@ -66,7 +65,7 @@ class Steps:
         """V of the state after the last row."""
         values, last, following = self.given.values, self.given.last_values, self.given.next_values
         if last is not None:
-            return last.reshape(-1).astype(np.float64)
+            return np.asarray(last, np.float64).reshape(-1)
         row: Array = self.matrix(values if following is None else following)[-1]
         return row
 
@@ -135,9 +134,9 @@ class Steps:
             len(found), tuple((int(t), *map(int, env)) for (t, _), env in zip(found[:SHOWN], envs, strict=True))
         )
 
-    def computed(self, given: Arguments | None = None) -> GAEResult:
+    def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):
-            return _run.run(given or self.given, "numpy", 1)
+            return _run.compute(given or self.given, "numpy", 1)
 
 
 def number_of(flags: Array) -> int:

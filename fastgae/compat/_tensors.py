@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 from fastgae._kinds import kind_of, module_of, widened
 
 

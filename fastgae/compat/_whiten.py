@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 from fastgae.estimators.normalize import normalize
 
 

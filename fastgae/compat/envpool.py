@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 from fastgae.estimators.gae_packed import gae_packed
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 from fastgae.compat._hooks import made_once, replace
 from fastgae.estimators.gae import gae
 

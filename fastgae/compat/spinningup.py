@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 from fastgae.estimators.reverse_scan import reverse_scan
 
 

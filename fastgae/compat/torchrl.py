@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._canonical import Array
+from fastgae._call import Array
 from fastgae.compat._hooks import made_once, replace
 from fastgae.compat._tensors import library_of, like, numbers_of, numpy_of
 from fastgae.estimators.discounted_returns import discounted_returns

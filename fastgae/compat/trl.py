@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._canonical import Array, GAEResult
+from fastgae._call import Array, GAEResult
 from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae

@@ -1,11 +1,15 @@
 """Discounted returns."""
 
+from typing import Any
+
+import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._call import Array, Call
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, checked_returns
-from fastgae._run import run
+from fastgae._canonical import check_final_values, frame_of, of_one_dtype
+from fastgae._run import compute
 
 
 @takes_tensors
@@ -64,5 +68,51 @@ def discounted_returns(
     """
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(discounted_returns, locals())
-    arguments = checked_returns(rewards, terminated, truncated, last_values, final_values, mask, gamma, time_axis, out)
-    return run(arguments, backend, num_threads).advantages
+    call = _checked(rewards, terminated, truncated, last_values, final_values, mask, gamma, time_axis, out)
+    return compute(call, backend, num_threads).advantages
+
+
+def _checked(
+    rewards: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike | None,
+    last_values: ArrayLike | None,
+    final_values: ArrayLike | None,
+    mask: ArrayLike | None,
+    gamma: Any,
+    time_axis: int,
+    out: Array | None,
+) -> Call:
+    """Return a recursion of rewards alone, which starts from the value after the last step."""
+    reward, last, final = of_one_dtype(rewards=rewards, last_values=last_values, final_values=final_values)
+    frame = frame_of("rewards", reward, time_axis)
+    ends = frame.flags("terminated", terminated)
+    cuts = frame.step_flags("truncated", truncated)
+    exists = frame.step_flags("mask", mask)
+    check_final_values(final, cuts, False, None)
+    frame.check_envs("last_values", last)
+    if last is None and not _end_with(ends if cuts is None else ends | cuts, exists, frame.axis):
+        raise ValueError("the last step does not end every episode: pass last_values, V of the state after it")
+    return Call(
+        reward,
+        None,
+        ends,
+        cuts,
+        final_values=final,
+        last_advantages=last,
+        mask=exists,
+        gamma=frame.coefficient("gamma", gamma),
+        gae_lambda=1.0,
+        time_axis=frame.axis,
+        out=(frame.output(out, reward), None),
+    )
+
+
+def _end_with(done: Array, exists: Array | None, axis: int) -> bool:
+    """Whether the last step that exists of every env, if there is one, ends an episode."""
+    if not done.size:
+        return True
+    if exists is None:
+        return bool(done.take(-1, axis).all())
+    last = done.shape[axis] - 1 - np.flip(exists, axis).argmax(axis, keepdims=True)
+    return bool((np.take_along_axis(done, last, axis) | ~exists.any(axis, keepdims=True)).all())

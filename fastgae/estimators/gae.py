@@ -5,10 +5,9 @@ from enum import Enum
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae import _dispatch
+from fastgae._call import GAEResult, Output
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import GAEResult, Output
-from fastgae._run import run_with_options
+from fastgae._run import run
 
 
 @takes_tensors
@@ -137,16 +136,8 @@ def gae(
     """
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae, locals())
-    if (
-        autoreset is last_advantages is prev_done is mask is returns_lambda is normalize is None
-        and tail_normalized is False
-    ):
-        # Neither by choose nor with a tuple of arguments: either would be a twentieth of a small call.
-        try:
-            module, target, threads = _dispatch.resolve(backend, num_threads)
-        except TypeError:
-            module, target, threads = _dispatch.choose(backend, num_threads)
-        result: GAEResult | None = module.gae_plain(
+    return run(
+        (
             rewards,
             values,
             terminated,
@@ -154,29 +145,18 @@ def gae(
             last_values,
             next_values,
             final_values,
+            autoreset,
+            last_advantages,
+            prev_done,
+            mask,
             gamma,
             gae_lambda,
+            returns_lambda,
+            normalize,
+            tail_normalized,
             time_axis,
             out,
-            threads,
-            target,
-            GAEResult,
-            _dispatch.usable_cpus,
-        )
-        if result is not None:
-            return result
-    return run_with_options(
-        (
-            *(rewards, values, terminated, truncated, last_values, next_values, final_values),
-            *(gamma, gae_lambda, time_axis, out),
         ),
         backend,
         num_threads,
-        autoreset=autoreset,
-        last_advantages=last_advantages,
-        prev_done=prev_done,
-        mask=mask,
-        returns_lambda=returns_lambda,
-        tail_normalized=tail_normalized,
-        normalize=normalize,
     )

@@ -6,8 +6,9 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._call import Array, GAEResult, Output
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, GAEResult, Output, as_array, as_unit_interval, checked_sequences
+from fastgae._canonical import as_array, as_boundaries, as_numbers, as_unit_interval, check_shape, frame_of, shown
 from fastgae.estimators.gae import gae
 
 
@@ -75,7 +76,7 @@ def gae_packed(
         return with_tensors(gae_packed, locals())
     if normalize == "per_env":
         raise ValueError('normalize must be "global" or None: packed sequences are no envs')
-    lengths, last_steps, ended, last = checked_sequences(rewards, values, cu_seqlens, terminated, last_values, mask)
+    lengths, last_steps, ended, last = _checked(rewards, values, cu_seqlens, terminated, last_values, mask)
     ends = np.zeros(lengths.sum(), bool)
     ends[last_steps] = True
     bootstrap: dict[str, Any]
@@ -87,7 +88,7 @@ def gae_packed(
     return gae(
         rewards,
         values,
-        last_values=0.0,  # of the last sequence, whose end is a flag too
+        last_values=0.0,  # never read, because the last sequence ends with a flag too
         mask=mask,
         gamma=_per_step("gamma", gamma, lengths),
         gae_lambda=_per_step("gae_lambda", gae_lambda, lengths),
@@ -100,8 +101,45 @@ def gae_packed(
     )
 
 
+def _checked(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    cu_seqlens: ArrayLike,
+    terminated: ArrayLike | None,
+    last_values: ArrayLike | None,
+    mask: ArrayLike | None,
+) -> tuple[Array, Array, Array | None, Array | None]:
+    """Check the arguments that differ from those of a rollout of one env.
+
+    Return the length of each sequence, the last step that exists of each sequence that has one, the flags, and the
+    values after those last steps.
+    """
+    reward = as_numbers("rewards", rewards)
+    if reward.ndim != 1:
+        raise ValueError(f"rewards has shape {reward.shape}; expected one dimension, all sequences end to end")
+    frame, total = frame_of("rewards", reward, 0), len(reward)
+    frame.check_steps("values", as_numbers("values", values))
+    starts = as_boundaries("cu_seqlens", cu_seqlens)
+    firsts, nexts = starts[:-1], starts[1:]
+    some = nexts > firsts  # compared, because differences can overflow
+    whole = bool(some.all())
+    if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(cu_seqlens)}")
+    lengths, ends = nexts - firsts, nexts - 1
+    ended = frame.step_flags("terminated", terminated)
+    last = None if last_values is None else as_numbers("last_values", last_values)
+    check_shape("last_values", last, lengths.shape, "one per sequence")
+    if mask is not None:  # the end must be a flag of a step in the mask, because other flags are ignored
+        before = np.concatenate([[-1], np.flatnonzero(frame.flags("mask", mask))])
+        ends = before[np.searchsorted(before, ends, "right") - 1]
+        some = ends >= firsts
+    elif whole:
+        return lengths, ends, ended, last
+    return lengths, ends[some], ended, None if last is None else last[some]
+
+
 def _per_step(name: str, coefficient: Any, lengths: Array) -> Any:
-    """Return one number per step of what is given per sequence; whatever else it may be is for gae to judge."""
+    """Return a coefficient that is given per sequence as one per step. Any other one is left for gae to check."""
     given = as_array(name, coefficient) if isinstance(coefficient, list | tuple) else coefficient
     per_sequence = getattr(given, "shape", None) == lengths.shape
     return np.repeat(as_unit_interval(name, given, lengths.shape), lengths) if per_sequence else given

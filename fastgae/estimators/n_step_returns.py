@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fastgae._call import NEW, Array, Call, GAEResult
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout, integer_of, shown
+from fastgae._canonical import canonical_rollout, checked, in_one_layout, integer_of, shown
 
 
 @takes_tensors
@@ -66,21 +67,21 @@ def n_step_returns(
     steps = integer_of(n)
     if steps is None or steps < 1:
         raise ValueError(f"n must be a positive integer, got {shown(n)}")
-    arguments = checked_arguments(
+    given = Call(
         rewards,
         values,
         terminated,
         truncated,
-        last_values,
-        next_values,
-        final_values,
-        gamma,
-        0.0,
-        time_axis,
-        out,
-        returns_alone=True,
+        last_values=last_values,
+        next_values=next_values,
+        final_values=final_values,
+        gamma=gamma,
+        gae_lambda=0.0,
+        time_axis=time_axis,
+        out=(None, NEW if out is None else out),
     )
-    matrices, layout = in_one_layout(arguments)
+    call = checked(given, out_names=("out", "out"))
+    matrices, layout = in_one_layout(call)
     rollout = canonical_rollout(matrices, layout)
     bootstrap = ~rollout.terminated
     goes_on = bootstrap[:-1] if rollout.truncated is None else bootstrap[:-1] & ~rollout.truncated[:-1]
@@ -93,6 +94,6 @@ def n_step_returns(
             longer = one_step.copy()
             np.add(rollout.rewards[:-1], gamma_here * targets[1:], out=longer[:-1], where=goes_on)
             targets = longer
-    if rollout.returns is not None:
-        rollout.returns[...] = targets
-    return layout.restored((None, rollout.returns), arguments).returns
+    filled = GAEResult(rollout.advantages, rollout.returns)
+    filled.returns[...] = targets
+    return layout.restored(filled, call).returns

@@ -1,12 +1,16 @@
 """Mean 0, standard deviation 1."""
 
+import math
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
+from fastgae._call import EPS, Array
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, checked_advantages, in_place
-from fastgae._moments import EPS, center_and_scale
+from fastgae._canonical import NORMALIZE, as_number, frame_of, in_place, of_one_dtype, shown
+from fastgae._moments import center_and_scale
 
 
 @takes_tensors
@@ -62,16 +66,24 @@ def normalize(
     """
     if type(advantages) is not np.ndarray and is_tensor(advantages):
         return with_tensors(normalize, locals())
-    module, target, threads = _dispatch.choose(backend, num_threads)
-    numbers, result, exists, added, axis = checked_advantages(advantages, mask, by, eps, time_axis, out)
+    module, target, threads, _ = _dispatch.choose(backend, num_threads)
+    (numbers,) = of_one_dtype(advantages=advantages)
+    frame = frame_of("advantages", numbers, time_axis)
+    exists = frame.step_flags("mask", mask)
+    if not isinstance(by, str) or by not in NORMALIZE:
+        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
+    added = _as_eps(eps)
+    result = frame.output(out, numbers)
+    if exists is not None and np.may_share_memory(exists, result):
+        exists = exists.copy()
     if not numbers.size:
         return result
     on = (threads or _dispatch.usable_cpus(), target)
-    matrix, existing, layout = in_place(numbers, exists, axis)
+    matrix, existing, layout = in_place(numbers, exists, frame.axis)
     moments = center_and_scale(matrix, existing, by, layout, module, *on, added)
     skipped = None if existing is None else ~existing
     filled = layout.matrix(result)
-    # The result is written only from here on, where no memory is needed any more.
+    # The result is written only from here on: all memory has been allocated, so nothing can fail any more.
     np.copyto(filled, matrix)
     if skipped is not None:
         np.copyto(filled, 0, where=skipped)
@@ -79,3 +91,11 @@ def normalize(
     if not np.may_share_memory(filled, result):
         result[...] = layout.split(filled)
     return result
+
+
+def _as_eps(given: Any) -> float:
+    expected = "a finite number >= 0"
+    eps = as_number("eps", given, expected)
+    if not 0.0 <= eps < math.inf:
+        raise ValueError(f"eps must be {expected}, got {eps!r}")
+    return eps

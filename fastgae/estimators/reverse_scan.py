@@ -3,9 +3,10 @@
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._call import Array, Call
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, checked_scan
-from fastgae._run import run
+from fastgae._canonical import frame_of, of_one_dtype
+from fastgae._run import compute
 
 
 @takes_tensors
@@ -61,4 +62,22 @@ def reverse_scan(
     """
     if type(x) is not ndarray and is_tensor(x):
         return with_tensors(reverse_scan, locals())
-    return run(checked_scan(x, decay, initial, time_axis, out), backend, num_threads).advantages
+    return compute(_checked(x, decay, initial, time_axis, out), backend, num_threads).advantages
+
+
+def _checked(x: ArrayLike, decay: ArrayLike, initial: ArrayLike | None, time_axis: int, out: Array | None) -> Call:
+    """Return a recursion without values and gates, in which ``decay`` takes the place of lambda."""
+    terms, factors, first = of_one_dtype(x=x, decay=decay, initial=initial)
+    frame = frame_of("x", terms, time_axis)
+    frame.check_envs("initial", first)
+    frame.check_broadcast("decay", factors)
+    return Call(
+        terms,
+        None,
+        None,
+        last_advantages=first,
+        gamma=1.0,
+        gae_lambda=factors,
+        time_axis=frame.axis,
+        out=(frame.output(out, terms), None),
+    )

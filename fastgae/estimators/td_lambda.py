@@ -1,12 +1,14 @@
 """TD(lambda) returns."""
 
 from enum import Enum
+from functools import partial
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._call import NEW, Array, Call
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, checked_arguments
+from fastgae._canonical import checked
 from fastgae._run import run
 
 
@@ -69,22 +71,21 @@ def td_lambda(
     """
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(td_lambda, locals())
-    arguments = checked_arguments(
+    call = Call(
         rewards,
         values,
         terminated,
         truncated,
-        last_values,
-        next_values,
-        final_values,
-        gamma,
-        lambda_,
-        time_axis,
-        out,
+        last_values=last_values,
+        next_values=next_values,
+        final_values=final_values,
         autoreset=autoreset,
         prev_done=prev_done,
         mask=mask,
-        lambda_name="lambda_",
-        returns_alone=True,
+        gamma=gamma,
+        gae_lambda=lambda_,
+        time_axis=time_axis,
+        out=(None, NEW if out is None else out),
     )
-    return run(arguments, backend, num_threads).returns
+    checks = partial(checked, lambda_name="lambda_", out_names=("out", "out"))
+    return run(call, backend, num_threads, checks).returns

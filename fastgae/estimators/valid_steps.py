@@ -3,8 +3,9 @@
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._call import Array
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Array, checked_valid_steps
+from fastgae._canonical import as_flags, frame_of, steps_without_resets
 
 
 @takes_tensors
@@ -50,4 +51,8 @@ def valid_steps(
     """
     if type(terminated) is not ndarray and is_tensor(terminated):
         return with_tensors(valid_steps, locals())
-    return checked_valid_steps(terminated, truncated, prev_done, time_axis)
+    ends = as_flags("terminated", terminated)
+    frame = frame_of("terminated", ends, time_axis)
+    cuts = frame.step_flags("truncated", truncated)
+    started = frame.env_flags("prev_done", prev_done)
+    return steps_without_resets(ends if cuts is None else ends | cuts, started, frame.axis)

@@ -1,13 +1,17 @@
 """V-trace."""
 
+import math
 from enum import Enum
+from functools import partial
+from typing import Any
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae._call import Call, GAEResult, Output
 from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import Clips, GAEResult, Output, as_clip
-from fastgae._run import run_with_options
+from fastgae._canonical import as_number, checked
+from fastgae._run import run
 
 
 @takes_tensors
@@ -83,20 +87,38 @@ def vtrace(
     """
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(vtrace, locals())
-    return run_with_options(
-        (
-            *(rewards, values, terminated, truncated, last_values, next_values, final_values),
-            *(gamma, lambda_, time_axis, out),
-        ),
-        backend,
-        num_threads,
+    call = Call(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values=last_values,
+        next_values=next_values,
+        final_values=final_values,
         autoreset=autoreset,
         prev_done=prev_done,
         mask=mask,
+        gamma=gamma,
+        gae_lambda=lambda_,
         normalize=normalize,
+        time_axis=time_axis,
+        out=out,
         ratios=ratios,
-        clips=Clips(
-            as_clip("rho_clip", rho_clip), as_clip("c_clip", c_clip), as_clip("advantage_clip", advantage_clip)
-        ),
-        lambda_name="lambda_",
+        rho_clip=_as_clip("rho_clip", rho_clip),
+        c_clip=_as_clip("c_clip", c_clip),
+        advantage_clip=_as_clip("advantage_clip", advantage_clip),
     )
+    return run(call, backend, num_threads, partial(checked, lambda_name="lambda_"))
+
+
+def _as_clip(name: str, given: Any) -> float:
+    """Return the number at which ratios are clipped: infinity for None."""
+    if type(given) is float and given >= 0.0:
+        return given
+    if given is None:
+        return math.inf
+    expected = "a number >= 0, or None"
+    clip = as_number(name, given, expected)
+    if not clip >= 0.0:
+        raise ValueError(f"{name} must be {expected}, got {clip!r}")
+    return clip

@@ -26,7 +26,8 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from fastgae._backends.numba import general, moments, plain
 from fastgae._backends.numba.language import compiled
-from fastgae._canonical import BLOCK, Array, Rollout
+from fastgae._call import Array
+from fastgae._canonical import BLOCK, Rollout
 
 # A parallel call costs 0.16 ms, in which Numba looks the kernel up, and the wait for the slower core. Best of many on
 # two shared cores, one thread and two: env-major 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and 32
@@ -64,13 +65,6 @@ def version() -> str:
 
 def targets() -> tuple[str, ...]:
     return ()
-
-
-def gae_plain(*arguments: object) -> None:
-    """There is no short cut."""
-
-
-gae_optional = gae_plain
 
 
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
@@ -137,7 +131,7 @@ def _general(rollout: Rollout) -> tuple[Any, ...]:
         _present(rollout.mask, _BOOL), coefficients(rollout.gamma), coefficients(rollout.gamma_lambda),
         coefficients(rollout.returns_gamma_lambda), coefficients(rollout.tail_lambda),
         np.zeros(shape[1], dtype) if rollout.last_advantages is None else rollout.last_advantages,
-        present(None if rollout.clips is None else rollout.ratios), np.array(rollout.clips or (0, 0, 0), dtype),
+        present(None if rollout.constants is None else rollout.ratios), np.array(rollout.constants or (0, 0, 0), dtype),
         rollout.mask is not None and rollout.mask_passes_values, present(rollout.advantages), present(rollout.returns),
     )  # fmt: skip
 

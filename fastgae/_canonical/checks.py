@@ -1,0 +1,182 @@
+"""Check a call of ``gae`` as a whole. ``arguments`` and ``frame`` check each argument by itself."""
+
+from typing import Any
+
+import numpy as np
+
+from fastgae._call import Array, Call, Output
+from fastgae._canonical.arguments import NEXT_STEP, as_switch, autoreset_mode, of_one_dtype, shown
+from fastgae._canonical.frame import Frame, frame_of
+
+NORMALIZE = ("global", "per_env")
+
+
+def checked(given: Call, *, lambda_name: str = "gae_lambda", out_names: tuple[str, str] = ("out[0]", "out[1]")) -> Call:
+    """Return the call with numbers of one dtype, flags as bool, and coefficients as floats or float64 arrays.
+
+    ``mask`` then holds all steps that exist: with ``autoreset="next_step"``, reset rows are left out of it. The names
+    are those of the caller's arguments, for error messages.
+    """
+    rewards, values, last_values, next_values, final_values, last_advantages, ratios = of_one_dtype(
+        rewards=given.rewards,
+        values=given.values,
+        last_values=given.last_values,
+        next_values=given.next_values,
+        final_values=given.final_values,
+        last_advantages=given.last_advantages,
+        ratios=given.ratios,
+    )
+    if ratios is None and given.rho_clip is not None:
+        raise TypeError("ratios must be an array, got None")
+    frame = frame_of("rewards", rewards, given.time_axis)
+    longer = values.shape == frame.one_longer
+    if values.shape != frame.shape and not longer:
+        raise ValueError(
+            f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with a "
+            "last V"
+        )
+    _check_bootstrap(longer, last_values is not None, next_values is not None, frame)
+    frame.check_envs("last_values", last_values)
+    frame.check_steps("next_values", next_values)
+    frame.check_envs("last_advantages", last_advantages)
+    frame.check_steps("ratios", ratios)
+    terminated = frame.flags("terminated", given.terminated)
+    truncated = frame.step_flags("truncated", given.truncated)
+    mask = frame.step_flags("mask", given.mask)
+    mode = autoreset_mode(given.autoreset)
+    if given.prev_done is not None and mode != NEXT_STEP:
+        raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
+    prev_done = frame.env_flags("prev_done", given.prev_done)
+    check_final_values(final_values, truncated, next_values is not None, mode)
+    call = given._replace(
+        rewards=rewards,
+        values=values,
+        terminated=terminated,
+        truncated=truncated,
+        last_values=last_values,
+        next_values=next_values,
+        final_values=final_values,
+        autoreset=mode,
+        last_advantages=last_advantages,
+        prev_done=prev_done,
+        mask=mask,
+        gamma=frame.coefficient("gamma", given.gamma),
+        gae_lambda=frame.coefficient(lambda_name, given.gae_lambda),
+        returns_lambda=None
+        if given.returns_lambda is None
+        else frame.coefficient("returns_lambda", given.returns_lambda),
+        tail_normalized=as_switch("tail_normalized", given.tail_normalized),
+        time_axis=frame.axis,
+        ratios=ratios,
+    )
+    _check_combination(call.returns_lambda is not None, call.tail_normalized, last_advantages is not None)
+    if given.out is not None:
+        call = call._replace(out=frame.outputs(given.out, rewards, out_names))
+    _check_normalize(given.normalize, call.out)
+    return _without_reset_rows(call) if mode == NEXT_STEP else call
+
+
+def _without_reset_rows(call: Call) -> Call:
+    """Return the call with a mask that leaves out the rows in which ``autoreset="next_step"`` resets an env."""
+    if call.mask is not None and call.next_values is None:
+        call = call._replace(next_values=next_existing_values(call.values, call.last_values, call.mask, call.time_axis))
+    done = call.terminated if call.truncated is None else call.terminated | call.truncated
+    return call._replace(mask=steps_without_resets(done, call.prev_done, call.time_axis, call.mask))
+
+
+def steps_without_resets(done: Array, prev_done: Array | None, axis: int, mask: Array | None = None) -> Array:
+    """Return where a step exists: it is in the mask, and the step before it in the mask ended no episode."""
+    exists = np.empty_like(done)
+    rows, ends = np.moveaxis(exists, axis, 0), np.moveaxis(done, axis, 0)
+    before = np.zeros(ends.shape[1:], bool) if prev_done is None else prev_done
+    if mask is None:
+        rows[:1], rows[1:] = ~before, ~ends[:-1]
+        return exists
+    for t, unmasked in enumerate(np.moveaxis(mask, axis, 0)):
+        rows[t] = unmasked & ~before
+        before = np.where(unmasked, ends[t], before)
+    return exists
+
+
+def next_existing_values(values: Array, last_values: Array | None, mask: Array, axis: int) -> Array:
+    """Return for every step the value of the next step in the mask, or ``last_values`` if there is none.
+
+    Without ``last_values``, ``values`` is one longer along time and ends with them.
+    """
+    following = np.empty(mask.shape, values.dtype)
+    steps, rows = np.moveaxis(values, axis, 0), np.moveaxis(following, axis, 0)
+    exists = np.moveaxis(mask, axis, 0)
+    upcoming = steps[-1] if last_values is None else last_values
+    for t in reversed(range(len(rows))):
+        rows[t] = upcoming
+        upcoming = np.where(exists[t], steps[t], upcoming)
+    return following
+
+
+def check_final_values(final: Array | None, truncated: Array | None, following: bool, mode: str | None) -> None:
+    """Check that V' after a truncated step is given exactly once; ``following``: there are next_values."""
+    if truncated is None:
+        if final is None:
+            return
+        raise ValueError(
+            "final_values is given without truncated: it holds V of the final observation of truncated steps"
+        )
+    if final is None:
+        if following or mode == NEXT_STEP:
+            return
+        raise ValueError(
+            "truncated is given, but values[t + 1] may belong to another episode, so the value after a truncated step "
+            "is unknown: pass final_values (V of the final observations), or next_values (V of every next observation "
+            'before any reset), or say autoreset="next_step" where values[t + 1] is V of the final observation'
+        )
+    if mode == NEXT_STEP:
+        raise ValueError('autoreset="next_step" has V of the final observations in values: leave final_values out')
+    if following:
+        raise ValueError("final_values and next_values both hold the value after a truncated step: keep one")
+    if final.shape != truncated.shape and final.shape != (count := np.count_nonzero(truncated),):
+        raise ValueError(
+            f"final_values has shape {final.shape}; expected ({count},), one per True of truncated, or rewards' shape "
+            f"{truncated.shape}"
+        )
+
+
+def _check_normalize(normalize: object, out: Output | None) -> None:
+    if normalize is None:
+        return
+    if not isinstance(normalize, str) or normalize not in NORMALIZE:
+        raise ValueError(f"normalize must be {' or '.join(map(repr, NORMALIZE))}, or None, got {shown(normalize)}")
+    if out is not None and out[0] is None:
+        raise ValueError("normalize is about the advantages, and out has no array for them")
+
+
+def _check_bootstrap(longer: bool, last: bool, following: bool, frame: Frame) -> None:
+    if longer + last + following == 1:
+        return
+    names = ["values with one extra row"] * longer + ["last_values"] * last + ["next_values"] * following
+    if names:
+        raise ValueError(f"the value after the last step is given more than once: {' and '.join(names)}; keep one")
+    raise ValueError(
+        f"the value after the last step is missing: pass last_values, next_values, or values with one row more along "
+        f"time than rewards' shape {frame.shape}"
+    )
+
+
+def _check_combination(returns_lambda: bool, tail_normalized: bool, last_advantages: bool) -> None:
+    for one, other, why in (
+        (returns_lambda, last_advantages, "last_advantages are of one lambda, and returns_lambda is another"),
+        (returns_lambda, tail_normalized, "returns_lambda has no tail-normalized form"),
+        (tail_normalized, last_advantages, "tail_normalized needs the steps that last_advantages stand for"),
+    ):
+        if one and other:
+            raise ValueError(f"{why}: call once for each")
+
+
+def has_options(call: Call) -> bool:
+    """Whether a checked call has anything that the recursion of a plain one does not need."""
+    options: tuple[Any, ...] = (call.last_advantages, call.mask, call.returns_lambda, call.ratios)
+    return (
+        call.tail_normalized
+        or any(option is not None for option in options)
+        or isinstance(call.gamma, np.ndarray)
+        or isinstance(call.gae_lambda, np.ndarray)
+    )

@@ -1,0 +1,159 @@
+"""Arguments that must fit the first one: its shape, its shape without time, or any shape that broadcasts to it."""
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastgae._call import NEW, Array, Output
+from fastgae._canonical.arguments import as_array, as_number, as_numbers, check_shape, integer_of, shown
+
+
+class Frame(NamedTuple):
+    """The first argument of a call: its name, its shape and its axis of time."""
+
+    name: str
+    shape: tuple[int, ...]
+    axis: int
+
+    @property
+    def without_time(self) -> tuple[int, ...]:
+        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
+
+    @property
+    def one_longer(self) -> tuple[int, ...]:
+        return (*self.shape[: self.axis], self.shape[self.axis] + 1, *self.shape[self.axis + 1 :])
+
+    @property
+    def like(self) -> str:
+        """Return the words for this shape in a message."""
+        return f"{self.name}'{'' if self.name.endswith('s') else 's'} shape"
+
+    def check_steps(self, name: str, array: Array | None) -> None:
+        check_shape(name, array, self.shape, self.like)
+
+    def check_envs(self, name: str, array: Array | None) -> None:
+        check_shape(name, array, self.without_time, f"{self.like} without time")
+
+    def check_broadcast(self, name: str, array: Array) -> None:
+        check_broadcast(name, array, self.shape)
+
+    def step_flags(self, name: str, given: object) -> Array | None:
+        return None if given is None else self.flags(name, given)
+
+    def env_flags(self, name: str, given: object) -> Array | None:
+        return None if given is None else as_flags(name, given, self.without_time, f"{self.like} without time")
+
+    def flags(self, name: str, given: object) -> Array:
+        return as_flags(name, given, self.shape, self.like)
+
+    def coefficient(self, name: str, given: Any) -> Any:
+        """Return a float, or a float64 array that broadcasts to the shape."""
+        return as_unit_interval(name, given, self.shape)
+
+    def outputs(self, out: object, like: Array, names: tuple[str, str]) -> Output:
+        """Check the pair (advantages, returns), and make those arrays in it that are to be new."""
+        if not isinstance(out, tuple | list) or len(out) != 2:
+            raise TypeError(f"out must be a pair (advantages, returns), either of them None, got {type(out).__name__}")
+        if out[0] is None and out[1] is None:
+            raise ValueError("out is (None, None): there is nothing to compute")
+        advantages, returns = (
+            None if array is None else self.output(None if array is NEW else array, like, name)
+            for array, name in zip(out, names, strict=True)
+        )
+        if advantages is not None and returns is not None and np.shares_memory(advantages, returns):
+            raise ValueError("out[0] and out[1] share memory")
+        return advantages, returns
+
+    def output(self, out: Any, like: Array, name: str = "out") -> Array:
+        """Return the array to fill: ``out``, or a new one."""
+        if out is None:
+            return np.empty_like(like)
+        self._check_output(name, out, like.dtype)
+        array: Array = out
+        return array
+
+    def _check_output(self, name: str, array: object, dtype: np.dtype[Any]) -> None:
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
+        self.check_steps(name, array)
+        if array.dtype != dtype:
+            raise TypeError(f"{name} has dtype {array.dtype}; expected the working dtype {dtype}")
+        if not array.flags.writeable:
+            raise ValueError(f"{name} is read-only")
+        if not array.flags.forc and _overlaps_itself(array):
+            raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
+
+
+def frame_of(name: str, array: Array, time_axis: int) -> Frame:
+    if array.ndim == 0:
+        raise ValueError(f"{name} is a scalar; expected an array with a time axis")
+    axis = integer_of(time_axis)
+    if axis is None:
+        raise TypeError(f"time_axis must be an integer, got {shown(time_axis)}")
+    if not -array.ndim <= axis < array.ndim:
+        dimensions = f"{array.ndim} dimension{'s'[: array.ndim > 1]}"
+        raise ValueError(f"time_axis={shown(axis)} is out of range for {name} with {dimensions}")
+    return Frame(name, array.shape, axis % array.ndim)
+
+
+def as_flags(name: str, given: object, shape: tuple[int, ...] | None = None, what: str = "") -> Array:
+    """Return flags as a bool array. If a shape is given they must have it, and ``what`` names it."""
+    array = as_array(name, given)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold bool, or numbers that are 0 or 1, got {array.dtype}")
+    if shape is not None:
+        check_shape(name, array, shape, what)
+    if array.dtype.kind == "b":
+        return array
+    ones: Array = np.equal(array, 1)
+    # NumPy counts integers fast, but floats one by one, so floats are counted as bool.
+    if np.count_nonzero(ones) != np.count_nonzero(array.astype(bool) if array.dtype.kind == "f" else array):
+        where = tuple(int(i) for i in np.argwhere(ones != (array != 0))[0])
+        raise ValueError(f"{name} must hold 0 or 1, got {array[where]} at index {where}")
+    return ones
+
+
+def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
+    """Return a float, or a float64 array that broadcasts to the shape; all numbers must be in [0, 1]."""
+    if type(given) is not float:
+        if getattr(given, "ndim", 0) or isinstance(given, list | tuple):
+            return _unit_intervals(name, as_numbers(name, given).astype(np.float64), shape)
+        given = as_number(name, given, "a number in [0, 1], or an array of them", "biuf", TypeError)
+    if not 0.0 <= given <= 1.0:
+        raise ValueError(f"{name} must be in [0, 1], got {shown(given)}")
+    return given
+
+
+def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
+    check_broadcast(name, array, shape)
+    inside = (array >= 0.0) & (array <= 1.0)
+    if not inside.all():
+        where = tuple(int(i) for i in np.argwhere(~inside)[0])
+        raise ValueError(f"{name} must be in [0, 1], got {array[where]} at index {where}")
+    return array
+
+
+def check_broadcast(name: str, array: Array, shape: tuple[int, ...]) -> None:
+    try:
+        fits = np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} has shape {array.shape}, which does not broadcast to {shape}")
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Find exactly whether two elements share a byte, without looking at them where each axis lies inside the next."""
+    axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
+    extent = array.itemsize
+    for stride, length in axes:
+        if stride < array.itemsize:
+            return True
+        if stride < extent:
+            break  # the axes interleave, which only strides set by hand do
+        extent += stride * (length - 1)
+    else:
+        return False
+    offsets: Array = functools.reduce(np.add.outer, [np.arange(length) * stride for stride, length in axes])
+    return bool((np.diff(np.sort(offsets, axis=None)) < array.itemsize).any())

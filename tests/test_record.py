@@ -1,0 +1,50 @@
+"""The record of a call: every public function and the compiled module agree with it."""
+
+import inspect
+import sys
+
+import pytest
+
+import fastgae
+from fastgae._call import ROLES, Call, Role
+
+FUNCTIONS = [
+    getattr(fastgae, name)
+    for name in fastgae.__all__
+    if inspect.isfunction(getattr(fastgae, name)) and inspect.signature(getattr(fastgae, name)).parameters
+]
+OF_GAE = dict(inspect.signature(fastgae.gae).parameters)
+
+
+def test_there_are_functions():
+    assert {function.__name__ for function in FUNCTIONS} >= {"gae", "vtrace", "reverse_scan", "diagnose"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_parameter_has_a_role(function):
+    for name, parameter in inspect.signature(function).parameters.items():
+        assert name in ROLES, f"{name} of {function.__name__} has no role in fastgae/_call.py"
+        takes_arrays = "ArrayLike" in str(parameter.annotation) or "_SupportsArray" in str(parameter.annotation)
+        expected = ROLES[name] not in (Role.SETTING, Role.CONSTANT)
+        assert takes_arrays == expected, f"{name}: {parameter.annotation}, {ROLES[name]}"
+
+
+def test_gae_has_the_names_the_order_and_the_defaults_of_the_record():
+    *names, num_threads, backend = OF_GAE
+    assert (num_threads, backend) == ("num_threads", "backend")
+    assert tuple(names) == Call._fields[: len(names)]
+    given = {name: OF_GAE[name].default for name in names if OF_GAE[name].default is not inspect.Parameter.empty}
+    assert given == {name: Call._field_defaults[name] for name in names if name in Call._field_defaults}
+
+
+def test_gae_puts_every_argument_in_its_place(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys.modules["fastgae.estimators.gae"], "run", lambda call, *how: seen.append((call, how)))
+    given = {name: object() for name in OF_GAE}
+    fastgae.gae(**given)
+    ((call, how),) = seen
+    assert how == (given["backend"], given["num_threads"])
+    assert Call(*call)._asdict() == {
+        **Call(None, None, None)._asdict(),
+        **{name: given[name] for name in Call._fields if name in given},
+    }

@@ -86,7 +86,7 @@ class BuildExt(build_ext):
                 reason = "\n".join(line if len(line) <= 200 else f"{line[:100]} ... {line[-95:]}" for line in lines)
                 loud = "!" * 78
                 print(f"\n{loud}\nfastgae is built WITHOUT its compiled backend:\n{reason}\n{loud}\n", file=sys.stderr)
-        # Remove the library of an earlier build from the wheel and from the tree of an editable install.
+        # Remove the library of an earlier build, which would slip into the wheel or stay in an editable install.
         library.unlink(missing_ok=True)
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(reason + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Builds fastgae._core; everything else is in pyproject.toml.
+"""Build fastgae._core; everything else is in pyproject.toml.
 
 FASTGAE_BUILD_EXT=auto      build it; if that fails, say so loudly and make a pure wheel that carries the reason
 FASTGAE_BUILD_EXT=require   build it or fail (the default under cibuildwheel)
-FASTGAE_BUILD_EXT=never     a pure wheel
+FASTGAE_BUILD_EXT=never     make a pure wheel
 """
 
 import os
@@ -22,7 +22,7 @@ MODE = os.environ.get("FASTGAE_BUILD_EXT") or ("require" if os.environ.get("CIBU
 if MODE not in ("auto", "require", "never"):
     sys.exit(f"FASTGAE_BUILD_EXT={MODE!r}: expected auto, require or never")
 
-# One rounding per operation on every platform: no contraction into fused multiply-adds, no unsafe mathematics.
+# Every operation is rounded once on every platform: no contraction into fused multiply-adds, no unsafe mathematics.
 if sys.platform == "win32":
     compile_args, link_args = ["/O2", "/fp:precise"], []
 else:
@@ -46,7 +46,7 @@ core = Pybind11Extension(
 
 @contextmanager
 def recorded(output: list[str]) -> Iterator[None]:
-    """What this process and the compilers it starts print is shown when it is over, and kept."""
+    """Collect what this process and its compilers print; at the end, append it to ``output`` and show it."""
     sys.stdout.flush()
     sys.stderr.flush()
     stdout, stderr = os.dup(1), os.dup(2)
@@ -82,11 +82,11 @@ class BuildExt(build_ext):
                 return None
             except Exception as error:
                 lines = [*output[0].splitlines(), f"{type(error).__name__}: {error}"][-20:]
-                # Of a compiler's command line both ends say enough.
+                # Cut the middle out of a compiler's command line, because both ends say enough.
                 reason = "\n".join(line if len(line) <= 200 else f"{line[:100]} ... {line[-95:]}" for line in lines)
                 loud = "!" * 78
                 print(f"\n{loud}\nfastgae is built WITHOUT its compiled backend:\n{reason}\n{loud}\n", file=sys.stderr)
-        # A library of an earlier build must not survive, neither in the wheel nor in the tree of an editable install.
+        # Remove the library of an earlier build, which would slip into the wheel or stay in an editable install.
         library.unlink(missing_ok=True)
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(reason + "\n", encoding="utf-8")
@@ -104,7 +104,7 @@ class BdistWheel(bdist_wheel):
 
 class Sdist(sdist):
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        # In a clone other files lie about, some of which are private: only those that git tracks are packed.
+        # Pack only files that git tracks, because a clone holds other files too, and some of them are private.
         if Path(".git").exists():
             listed = subprocess.run(["git", "ls-files", "-z"], stdout=subprocess.PIPE, text=True)
             if listed.returncode:
@@ -115,5 +115,5 @@ class Sdist(sdist):
         super().make_release_tree(base_dir, files)
 
 
-ParallelCompile().install()  # as many files side by side as there are CPUs
+ParallelCompile().install()  # compiles as many files side by side as there are CPUs
 setup(ext_modules=[core], cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel, "sdist": Sdist})

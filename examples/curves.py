@@ -1,6 +1,6 @@
-"""The pictures of docs/curves and the numbers behind them: PPO of ppo_cleanrl_style.py over seeds.
+"""Train the PPO of ppo_cleanrl_style.py with several seeds, and write the numbers and pictures of docs/curves.
 
-Every run is evaluated as it goes on: ten fresh episodes of the environment with its own time limit.
+Every run is evaluated during training, on ten fresh episodes of the environment with its own time limit.
 """
 
 import argparse
@@ -42,7 +42,7 @@ TRUNCATION = {
     "Pendulum-v1, cut at 200 as always": ("Pendulum-v1", "Pendulum-v1, as-termination"),
 }
 POINTS = 25  # of each curve
-INK, BLUE, VERMILION = "#808080", "#2E86DE", "#D55E00"  # to be read on white and on black
+INK, BLUE, VERMILION = "#808080", "#2E86DE", "#D55E00"  # readable on white and on black
 
 
 class Point(NamedTuple):
@@ -53,8 +53,8 @@ class Point(NamedTuple):
     step: int
     training: float  # mean return of the last 100 episodes of training
     evaluation: float  # mean return of ten fresh episodes, not cut before the environment's own limit
-    value: float  # what the critic says of their first observations, in the mean
-    discounted: float  # and the discounted return that came
+    value: float  # mean V of the first observations of these episodes
+    discounted: float  # mean discounted return of these episodes
 
 
 def run(experiment: str, seed: int) -> Iterator[Point]:
@@ -69,9 +69,9 @@ def run(experiment: str, seed: int) -> Iterator[Point]:
 
 
 def evaluated(agent: Agent, envs: gymnasium.vector.VectorEnv, gamma: float) -> tuple[float, float, float]:
-    """Means over the first episodes of the environments: return, V of the first observation, discounted return."""
+    """Return means over the first episode of each environment: return, V at its start, discounted return."""
     steps = gymnasium.spec(envs.spec.id).max_episode_steps
-    with torch.random.fork_rng():  # training is what it would be without
+    with torch.random.fork_rng():  # evaluation must not change the random numbers of training
         torch.manual_seed(0)
         rollout = next(collect(envs, agent.act, steps, seed=10_000))
     ended = np.logical_or.accumulate(rollout.terminated | rollout.truncated)
@@ -96,12 +96,12 @@ def train_all(seeds: int) -> None:
 
 
 def curves_of(experiment: str, quantity: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps, and a column of values for each seed."""
+    """Return the steps, and the values with a column for each seed."""
     with DATA.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["experiment"] == experiment]
     seeds = sorted({row["seed"] for row in rows}, key=int)
     values = [[float(row[quantity]) for row in rows if row["seed"] == seed] for seed in seeds]
-    # Under NEXT_STEP, seeds differ by some steps in when they were evaluated.
+    # Under NEXT_STEP, seeds are evaluated after numbers of steps that differ slightly.
     steps = [[float(row["step"]) for row in rows if row["seed"] == seed] for seed in seeds]
     return np.mean(steps, 0), np.transpose(values)
 
@@ -171,7 +171,7 @@ def parse() -> argparse.Namespace:
 
 if __name__ == "__main__":
     arguments = parse()
-    torch.set_num_threads(1)  # the networks are too small to share
+    torch.set_num_threads(1)  # the networks are too small for threads to pay
     if not arguments.draw:
         train_all(arguments.seeds)
     draw_all()

@@ -1,7 +1,7 @@
 """PPO in one file: vectorised Gymnasium environments, rollouts and advantages by fastgae, a network in PyTorch.
 
-Copy it and change it. The parts, from top to bottom: Settings, Agent, train (the loop), update (the losses), and what
-the command line, the CSV file, the progress bar and the plot need.
+Copy it and change it. The parts, from top to bottom: Settings, Agent, train (the loop), update (the losses), and the
+functions for the command line, the progress bar, the CSV file and the plot.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def option(default: Any, description: str, **keywords: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; every one is an option of the command line."""
+    """The settings of training; each one is an option of the command line."""
 
     env_id: str = option("CartPole-v1", "Gymnasium environment with observations that can be flattened")
     max_episode_steps: int | None = option(None, "time limit in place of the environment's own", type=int)
@@ -52,7 +52,7 @@ class Settings:
     num_steps: int = option(64, "steps of each environment between two updates")
     autoreset: str = option("next_step", "when environments reset", choices=("next_step", "same_step", "disabled"))
     truncation: str = option(
-        "right", "what a time limit does: bootstrap, or what termination does", choices=("right", "as-termination")
+        "right", "treat a time limit as truncation (right), or as termination", choices=("right", "as-termination")
     )
     gamma: float = option(0.98, "discount")
     gae_lambda: float = option(0.9, "decay of the trace")
@@ -66,7 +66,7 @@ class Settings:
 
 
 class Log(NamedTuple):
-    """A line of the CSV file: one update."""
+    """One update: a line of the CSV file."""
 
     step: int
     seconds: float
@@ -126,7 +126,7 @@ def make_envs(settings: Settings) -> gymnasium.vector.VectorEnv:
     wrappers = [FlattenObservation]
     with contextlib.closing(gymnasium.make(settings.env_id)) as env:
         if isinstance(env.action_space, Box):
-            wrappers.append(ClipAction)  # a normal distribution has no bounds
+            wrappers.append(ClipAction)  # samples of a normal distribution have no bounds
     mode = AutoresetMode[settings.autoreset.upper()]
     return gymnasium.make_vec(
         settings.env_id, settings.num_envs, "sync", vector_kwargs={"autoreset_mode": mode}, wrappers=wrappers, **limit
@@ -134,7 +134,7 @@ def make_envs(settings: Settings) -> gymnasium.vector.VectorEnv:
 
 
 def train(settings: Settings) -> Iterator[tuple[Log, Agent]]:
-    """PPO; after each update, what to log, and the agent as it is."""
+    """Train by PPO; after each update, yield what to log, and the agent."""
     torch.manual_seed(settings.seed)
     start, step, episodes = time.perf_counter(), 0, 0
     last_returns, last_lengths = deque(maxlen=100), deque(maxlen=100)
@@ -157,13 +157,13 @@ def train(settings: Settings) -> Iterator[tuple[Log, Agent]]:
 
 
 def update(agent: Agent, optimizer: torch.optim.Optimizer, rollout: Rollout, settings: Settings) -> list[float]:
-    """Some passes over one rollout; the numbers at the end of Log."""
+    """Pass over one rollout several times, and return the numbers from policy_loss on in Log."""
     arguments = rollout.arguments(agent.value)
-    if settings.truncation == "as-termination":  # a mistake that is easily made, to see what it does
+    if settings.truncation == "as-termination":  # a mistake that is easily made, to see its effect
         arguments["terminated"] = arguments["terminated"] | arguments.pop("truncated")
         arguments.pop("final_values", None)
     computed = fastgae.gae(**arguments, gamma=settings.gamma, gae_lambda=settings.gae_lambda, normalize="global")
-    valid = rollout.valid  # the rows after an end are no steps under NEXT_STEP
+    valid = rollout.valid  # under NEXT_STEP, the row after an end is no step
     observations, actions = to_tensor(rollout.observations[valid]), torch.as_tensor(rollout.actions[valid])
     advantages, returns = (to_tensor(array[valid]) for array in computed)
     with torch.no_grad():
@@ -193,11 +193,8 @@ def update(agent: Agent, optimizer: torch.optim.Optimizer, rollout: Rollout, set
     return [*np.mean(losses, 0).tolist(), float(explained)]
 
 
-# --- the command line -------------------------------------------------------------------------------------------------
-
-
 def parse(arguments: list[str] | None = None) -> tuple[Settings, Path | None, Path | None]:
-    """Settings, and the files for the log and the plot."""
+    """Return the settings, and the files for the log and the plot."""
     parser = argparse.ArgumentParser(
         description="Train PPO on a vectorised Gymnasium environment.",
         epilog=EXAMPLES,
@@ -215,7 +212,7 @@ def parse(arguments: list[str] | None = None) -> tuple[Settings, Path | None, Pa
 
 @contextlib.contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[Log], None]]:
-    """Shows how far training is: rich's bar on a terminal that has it, else nothing."""
+    """Show how far training is with rich's bar, if rich is installed and stderr is a terminal."""
     try:
         from rich.console import Console
         from rich.progress import Progress
@@ -248,7 +245,7 @@ def draw(path: Path, title: str, logs: list[Log]) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     settings, csv_file, plot_file = parse(arguments)
-    torch.set_num_threads(1)  # the networks are too small to share
+    torch.set_num_threads(1)  # the networks are too small for threads to pay
     logs = []
     with progress_bar(settings.total_steps) as show:
         for log, _ in train(settings):

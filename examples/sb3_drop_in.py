@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO with its own rollout buffer and with fastgae's: the same weights, and where the time went."""
+"""Train Stable-Baselines3's PPO with its own rollout buffer and with fastgae's, and compare the weights and times."""
 
 import argparse
 import contextlib
@@ -46,7 +46,7 @@ def train(settings: argparse.Namespace, buffer_class: type[buffers.RolloutBuffer
 
 def same_weights(one: Run, other: Run) -> bool:
     pairs = zip(one.weights.items(), other.weights.items(), strict=True)
-    # As bytes: NaN equals itself, and 0.0 is not -0.0.
+    # Compare bytes, because as bytes NaN equals itself, and 0.0 differs from -0.0.
     return all(a == b and x.numpy().tobytes() == y.numpy().tobytes() for (a, x), (b, y) in pairs)
 
 
@@ -64,7 +64,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     settings = parse(arguments)
-    torch.set_num_threads(1)  # the networks are too small to share
+    torch.set_num_threads(1)  # the networks are too small for threads to pay
     with contextlib.closing(gymnasium.make(settings.env_id)) as env:
         is_dict = isinstance(env.observation_space, gymnasium.spaces.Dict)
     theirs, ours = (buffers.DictRolloutBuffer, DictRolloutBuffer) if is_dict else (buffers.RolloutBuffer, RolloutBuffer)

@@ -1,6 +1,7 @@
-"""fastgae: advantages and value targets from reinforcement-learning rollouts.
+"""fastgae: compute advantages and value targets from reinforcement-learning rollouts.
 
-Right in every convention, the same bits on every backend, as cheap as touching the memory once.
+The results are right in every convention, are the same bits on every backend, and cost as much as touching the
+memory once.
 """
 
 from fastgae._backends import BackendUnavailableError

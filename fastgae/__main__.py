@@ -1,4 +1,4 @@
-"""``python -m fastgae``."""
+"""Run the command line: ``python -m fastgae``."""
 
 import sys
 

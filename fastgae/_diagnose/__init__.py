@@ -1,2 +1,5 @@
-"""Mistakes that people make with rollouts: what detectors look at (steps), the detectors (flags, rows, bootstrap,
-numerics), and what they say (report)."""
+"""Find the mistakes that people make with rollouts.
+
+``steps`` prepares a call for the detectors in ``flags``, ``rows``, ``bootstrap`` and ``numerics``; ``report``
+describes their findings.
+"""

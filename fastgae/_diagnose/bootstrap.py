@@ -1,4 +1,4 @@
-"""V' that is missing, or of another state."""
+"""Detect a next value V' that is missing or belongs to another state."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from fastgae._diagnose.steps import Steps, by_chance, median, number_of
 
 
 def last_row(steps: Steps) -> Iterator[Finding]:
-    """The episodes that go on after the last row."""
+    """Find a missing bootstrap of episodes that go on after the last row."""
     going_on = steps.exists[-1] & ~steps.done[-1]
     count = number_of(going_on)
     last, values = steps.last_values[going_on], steps.values[steps.exists]
@@ -39,7 +39,7 @@ def last_row(steps: Steps) -> Iterator[Finding]:
 
 
 def at_truncation(steps: Steps) -> Iterator[Finding]:
-    """V of the final observation."""
+    """Find truncated steps whose V' is 0 or belongs to another state than the final observation."""
     final = steps.final_values
     if final is None or steps.next_step or flags_look_shifted(steps):
         return
@@ -57,7 +57,7 @@ def at_truncation(steps: Steps) -> Iterator[Finding]:
         return
     changes = np.abs(steps.next_row - steps.values)
     if not median(changes) > 10.0 * steps.tolerance:
-        return  # values that hardly differ say nothing about whose they are
+        return  # equal values prove nothing where neighbouring states have nearly the same V
     for seen, row, whose in (
         (steps.next_row, "values[t + 1]", "the first state of the next episode"),
         (steps.values, "values[t]", "the state before the final one"),
@@ -76,7 +76,7 @@ def at_truncation(steps: Steps) -> Iterator[Finding]:
 
 
 def _goes_on(steps: Steps) -> bool:
-    """Whether the row after a truncated step belongs to its episode, as in NEXT_STEP mode."""
+    """Return whether the row after a truncated step belongs to the same episode, as in NEXT_STEP mode."""
     if reset_rows_without_rewards(steps) is not None:
         return True
     cut = np.zeros(steps.shape, bool)

@@ -1,4 +1,4 @@
-"""Looks for the mistakes that people make with rollouts."""
+"""Run every detector on the arguments of a call of ``gae``."""
 
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -13,7 +13,7 @@ from fastgae._diagnose import bootstrap, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
 
-# In this order they speak: what is wrong everywhere, then what is at some steps.
+# Mistakes that affect the whole call are reported before those that affect some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "coefficient_rounded": numerics.coefficients,
     "non_finite": numerics.non_finite,
@@ -30,7 +30,7 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "normalizer": numerics.normaliser,
 }
 
-# After one of these, nobody can tell where episodes end, and what the later detectors say is of no use.
+# After one of these, nobody can tell where episodes end, so the findings of later detectors would mislead.
 DECISIVE = ("flags_inverted", "axes_swapped")
 
 
@@ -51,13 +51,13 @@ def diagnose(
     normalize: str | None = None,
     time_axis: int = 0,
 ) -> Diagnosis:
-    r"""Mistakes that the arguments of a call of ``gae`` show traces of.
+    r"""Look for traces of mistakes in the arguments of a call of ``gae``.
 
-    It compares each row with the next: where an episode ends, the values jump. It speaks only where the rollout itself
-    gives clear evidence, a count and a ratio, and says which; a rollout with few episode ends, or values that are
-    constant, may hide a mistake. A finding is no proof.
+    The detectors compare each row with the next, because values jump where an episode ends. They report a finding only
+    where the rollout gives clear evidence, a count and a ratio, and they report the evidence too. A rollout with few
+    episode ends, or with constant values, may hide a mistake. A finding is no proof.
 
-    Looked for: flags one step late or early, missing or inverted; time limits flagged as terminated; V' of another
+    They look for: flags one step late or early, missing or inverted; time limits flagged as terminated; V' of another
     episode, of the same state, or 0 at truncated steps; no bootstrap after the last row; reset rows taken for steps, or
     steps for reset rows; swapped axes; gamma or lambda rounded to 16 bits; numbers that are not finite, and whether a
     gate hides them; advantages that cannot be normalised.
@@ -65,18 +65,18 @@ def diagnose(
     Parameters
     ----------
     rewards, values, terminated, truncated, ...
-        As ``gae`` takes them. They are not written to.
+        As in ``gae``. They are not written to.
 
     Returns
     -------
     Diagnosis
-        A sequence of ``Finding(what, where, why, change, detector)``, and true where there are any.
-        ``str`` is the report for people, ``as_dict`` and ``to_json`` are for programs.
+        A sequence of ``Finding(what, where, why, change, detector)``, which is true if there are any findings.
+        ``str`` gives the report for people; ``as_dict`` and ``to_json`` are for programs.
 
     Raises
     ------
     ValueError, TypeError
-        What ``gae`` raises for the same arguments: such an error says already what is wrong.
+        The errors that ``gae`` raises for the same arguments, because such an error already says what is wrong.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def diagnose(
     )
     if not steps.rewards.size:
         return Diagnosis([], steps.shape)
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
+    with np.errstate(all="ignore"):  # NaN and infinity are data here, not accidents
         found: list[Finding] = []
         for name, detect in DETECTORS.items():
             found += [finding._replace(detector=name) for finding in detect(steps)]

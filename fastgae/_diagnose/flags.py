@@ -1,4 +1,4 @@
-"""Flags that are in the wrong place, of the wrong kind, missing, or not flags at all."""
+"""Detect flags that are in the wrong row, of the wrong kind, missing or inverted, and swapped axes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from fastgae._diagnose.steps import Steps, by_chance, median, number_of, shifted
 
 
 def inverted(steps: Steps) -> Iterator[Finding]:
+    """Find flags that mean the opposite: 1 where the episode goes on."""
     if steps.shape[0] > 1 and steps.rewards.size >= 16 and np.mean(steps.done) > 0.9:
         yield Finding(
             f"{number_of(steps.done):,} of {steps.rewards.size:,} steps are flagged as the end of an episode",
@@ -23,6 +24,7 @@ def inverted(steps: Steps) -> Iterator[Finding]:
 
 
 def axes(steps: Steps) -> Iterator[Finding]:
+    """Find an axis of environments that was passed as the axis of time."""
     seen = _axes_look_swapped(steps)
     if seen:
         yield Finding(
@@ -36,7 +38,7 @@ def axes(steps: Steps) -> Iterator[Finding]:
 
 
 def _axes_look_swapped(steps: Steps) -> str:
-    """The evidence, or nothing: values go on from row to row along the axis that is time."""
+    """Return the evidence for swapped axes, or "": values fit their neighbours along the axis that really is time."""
     if min(steps.shape) < 2 or steps.rewards.size < 64 or steps.mask is not None:
         return ""
     across = np.full(steps.shape, np.nan)
@@ -62,7 +64,7 @@ def _axes_look_swapped(steps: Steps) -> str:
 
 
 class Shift(NamedTuple):
-    """Episodes end ``by`` rows after the flags (before them where negative), as ``seen`` says."""
+    """Evidence (``seen``) that episodes end ``by`` rows after these flags, or before them if ``by`` is negative."""
 
     by: int
     seen: str
@@ -70,6 +72,7 @@ class Shift(NamedTuple):
 
 
 def shift(steps: Steps) -> Iterator[Finding]:
+    """Find flags that are one step late or early."""
     found = flags_look_shifted(steps)
     if found:
         late = found.by < 0
@@ -85,13 +88,14 @@ def shift(steps: Steps) -> Iterator[Finding]:
 
 
 def flags_look_shifted(steps: Steps) -> Shift | None:
+    """Return the first evidence for shifted flags, from next_values, rewards or TD errors, or None."""
     if np.mean(steps.done) > 0.4:
-        return None  # hardly a row that is not beside a flag
+        return None  # nearly every row has a flag next to it, so no row can serve for comparison
     return _shift_by_next_values(steps) or _shift_by_rewards(steps) or _shift_by_errors(steps)
 
 
 def _shift_by_next_values(steps: Steps) -> Shift | None:
-    """next_values part from values[t + 1] where an episode ends."""
+    """Return a shift if next_values differ from values[t + 1], as they do where episodes end, next to the flags."""
     parts = parting(steps)
     if parts is None:
         return None
@@ -109,7 +113,7 @@ def _shift_by_next_values(steps: Steps) -> Shift | None:
 
 
 def parting(steps: Steps) -> Array | None:
-    """Where next_values are not values[t + 1], though they mostly are."""
+    """Return where next_values differ from values[t + 1], or None unless they agree at 70 % of the steps or more."""
     if steps.next_values is None or steps.next_step:
         return None
     parts: Array = np.abs(steps.next_values - steps.next_row) > steps.tolerance
@@ -117,7 +121,7 @@ def parting(steps: Steps) -> Array | None:
 
 
 def _shift_by_rewards(steps: Steps) -> Shift | None:
-    """A reward that comes with the end of an episode, or with the reset row after it, and next to never elsewhere."""
+    """Return a shift if a reward that marks the ends of episodes, or the reset rows, occurs next to the flags."""
     base = 1 if steps.next_step else 0
     for by in (-1, 1):
         usable = _usable(steps, by) & _inside(steps, base + by)
@@ -127,7 +131,7 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
         if count < 3 or (rewards != rewards[0]).any() or (steps.next_step and rewards[0] != 0.0):
             continue
         if not steps.next_step and by == 1 and rewards[0] == 0.0:
-            continue  # a reset row looks the same
+            continue  # reset rows passed as steps look the same
         same = steps.rewards == rewards[0]
         elsewhere = same[~there & ~shifted(steps.done, base + by)]
         if by_chance(elsewhere, count) < 1e-6 and np.mean(same[here]) <= 0.2:
@@ -142,9 +146,9 @@ def _shift_by_rewards(steps: Steps) -> Shift | None:
 
 
 def _shift_by_errors(steps: Steps) -> Shift | None:
-    """Values jump where the next row is another episode."""
+    """Return a shift if V jumps next to the flags, because it jumps where the next row is of another episode."""
     if reset_rows_without_rewards(steps) is not None or reset_rows_with_rewards(steps) is not None:
-        return None  # what explains the jumps as well
+        return None  # reset rows passed as steps, or steps passed as reset rows, explain the jumps as well
     base = 1 if steps.next_step else 0
     near = steps.done | shifted(steps.done, 1) | shifted(steps.done, -1) | shifted(steps.done, 2)
     floor = max(median(steps.errors[~near]), 10.0 * steps.tolerance)
@@ -170,12 +174,12 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
 
 
 def _usable(steps: Steps, by: int) -> Array:
-    """Flags with a row on either side that belongs to the rollout."""
+    """Return the flags whose next row, and whose row ``by`` later, exist and are not masked."""
     return steps.done & steps.exists & _inside(steps, 1) & _inside(steps, by)
 
 
 def _inside(steps: Steps, by: int) -> Array:
-    """Rows that have another, not masked, so much later."""
+    """Return the rows for which the row ``by`` later exists and is not masked."""
     return shifted(steps.unmasked, -by)
 
 
@@ -184,6 +188,7 @@ def _beside(by: int) -> str:
 
 
 def merged(steps: Steps) -> Iterator[Finding]:
+    """Find time limits that are flagged as terminated."""
     both = steps.terminated & steps.truncated & steps.exists
     count = number_of(both)
     if count >= 2 and count == number_of(steps.truncated & steps.exists):
@@ -208,13 +213,13 @@ def merged(steps: Steps) -> Iterator[Finding]:
 
 
 def common_length(ends: Array, num_steps: int, reset_rows: bool) -> tuple[int, Array, int]:
-    """The length that most episodes have and none exceeds, or 0; where those of it end; how many ends there are."""
+    """Return the length that most episodes have and none exceeds (or 0), their last steps, and the number of ends."""
     lengths = np.zeros(ends.shape, np.int64)
     longest = 0
     for n in range(ends.shape[1]):
         rows = np.flatnonzero(ends[:, n])
         if len(rows):
-            # A reset row is no step of the episode that follows it.
+            # A reset row does not count as a step of the episode that follows it.
             lengths[rows, n] = np.diff(rows, prepend=-1) - reset_rows * (np.arange(len(rows)) > 0)
         longest = max(longest, num_steps - 1 - rows[-1] if len(rows) else num_steps)
     found = lengths[ends]
@@ -227,7 +232,7 @@ def common_length(ends: Array, num_steps: int, reset_rows: bool) -> tuple[int, A
 
 
 def missing(steps: Steps) -> Iterator[Finding]:
-    """Episodes that end without a flag."""
+    """Find episodes that end without a flag."""
     if flags_look_shifted(steps):
         return
     parts = parting(steps)
@@ -258,9 +263,10 @@ def _missing(steps: Steps, where: Array, seen: str) -> Finding:
 
 
 def _jumps(steps: Steps) -> Array:
-    """Large TD errors as episode ends make them: in all environments at once, or equally far apart, or back to a start.
+    """Return the large TD errors that look like episode ends.
 
-    A surprising reward makes one too, so they must be of the values.
+    They occur in most environments at once, or at equal distances, or lead to states with the same V, as starts do.
+    A surprising reward makes a large TD error too, so the values must change far more than the reward.
     """
     errors, changes = steps.errors, np.abs(steps.next_row - steps.values)
     large = errors > 8.0 * max(median(errors), 10.0 * steps.tolerance)

@@ -1,4 +1,4 @@
-"""Numbers that were rounded, are not finite, or cannot be normalised."""
+"""Detect numbers that were rounded, are not finite, or cannot be normalised."""
 
 from collections.abc import Iterator
 
@@ -8,16 +8,17 @@ from fastgae._call import EPS, Array, Call
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, number_of
 
-# What people write: two to four decimals.
+# The coefficients that people write, with two to four decimals.
 USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
 NUMBERS = ("rewards", "values", "last_values", "next_values", "final_values")
 
 
 def coefficients(steps: Steps) -> Iterator[Finding]:
+    """Find a gamma or lambda that was rounded to 16 bits."""
     for name, given in (("gamma", steps.gamma), ("gae_lambda", steps.gae_lambda)):
         for number in np.unique(np.asarray(given, np.float64))[:16]:
             if round(number, 4) == number:
-                continue  # as a person may write it
+                continue  # a person may have written it
             meant = {
                 kind: [usual for usual in USUAL if rounded(usual) == number]
                 for kind, rounded in (("float16", _float16), ("bfloat16", _bfloat16))
@@ -43,13 +44,14 @@ def _float16(number: float) -> float:
 
 
 def _bfloat16(number: float) -> float:
-    """The upper half of a float32, rounded to nearest even."""
+    """Return the number rounded to bfloat16: the upper half of a float32, rounded to nearest even."""
     bits = int(np.float32(number).view(np.uint32))
     bits += 0x7FFF + ((bits >> 16) & 1)
     return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
 
 
 def non_finite(steps: Steps) -> Iterator[Finding]:
+    """Find NaN and infinity, and count the steps whose results they reach."""
     for name in NUMBERS:
         array = getattr(steps.given, name)
         if array is None or (bad := ~_read_finite(steps, name, array)).sum() == 0:
@@ -78,7 +80,7 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
 
 
 def _read_finite(steps: Steps, name: str, array: Array) -> Array:
-    """Where numbers are finite, or by their definition never read."""
+    """Return where numbers are finite, or never read by definition, as ``final_values`` outside truncated steps."""
     finite: Array = np.isfinite(array)
     truncated: Array | None = steps.given.truncated
     if name == "final_values" and truncated is not None and array.shape == truncated.shape:
@@ -87,7 +89,7 @@ def _read_finite(steps: Steps, name: str, array: Array) -> Array:
 
 
 def _only(given: Call, kept: str) -> Call:
-    """The same call, with what is not finite in the other arrays taken as 0."""
+    """Return the same call with 0 for NaN and infinity in all arrays but ``kept``."""
     cleaned = {
         name: np.nan_to_num(getattr(given, name), nan=0.0, posinf=0.0, neginf=0.0)
         for name in NUMBERS
@@ -108,6 +110,7 @@ def _where(steps: Steps, name: str, bad: Array) -> Places:
 
 
 def normaliser(steps: Steps) -> Iterator[Finding]:
+    """Find advantages whose mean is not finite or whose standard deviation is about 0."""
     if steps.normalize is None:
         return
     advantages, exists = steps.matrix(steps.computed().advantages), steps.exists

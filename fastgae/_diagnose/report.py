@@ -1,4 +1,4 @@
-"""What a diagnosis says."""
+"""Describe the findings of a diagnosis, as text and as JSON."""
 
 import textwrap
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ SHOWN = 4
 
 
 class Places(NamedTuple):
-    """Where something was seen: how many places, and the first few as (t, env) indices."""
+    """The places of a finding: how many there are, and the first few as (t, env) indices."""
 
     total: int = 0
     first: tuple[tuple[int, ...], ...] = ()
@@ -22,7 +22,7 @@ class Places(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One mistake, or what looks like one."""
+    """One mistake, or something that looks like one."""
 
     what: str
     where: Places
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 class Diagnosis(Sequence[Finding]):
-    """The findings of one call; true where there are any. ``str`` is for people."""
+    """The findings of one call; true if there are any. ``str`` gives the report for people."""
 
     def __init__(self, findings: Sequence[Finding], shape: tuple[int, int]) -> None:
         self._findings, self._shape = tuple(findings), shape
@@ -73,7 +73,7 @@ class Diagnosis(Sequence[Finding]):
         return {"steps": steps, "envs": envs, "findings": [finding.as_dict() for finding in self]}
 
     def to_json(self, indent: int | None = None) -> str:
-        import json  # here, for importing fastgae stays cheap
+        import json  # here, so that importing fastgae stays cheap
 
         return json.dumps(self.as_dict(), indent=indent)
 

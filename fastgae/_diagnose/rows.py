@@ -1,4 +1,4 @@
-"""Reset rows: the rows after a done in Gymnasium's NEXT_STEP mode, which are no steps."""
+"""Detect reset rows, the rows after a done that are no steps in Gymnasium's NEXT_STEP mode, and their absence."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,12 @@ from fastgae._diagnose.steps import Steps, by_chance, number_of, shifted
 
 
 def reset_rows(steps: Steps) -> Iterator[Finding]:
+    """Find reset rows that are passed as steps."""
     rows = reset_rows_without_rewards(steps)
     if rows is not None:
         zeros = number_of(steps.rewards[steps.unmasked & ~rows] == 0)
         yield Finding(
-            f"looks like reset rows: all {number_of(rows):,} rows after a done have reward 0 and no flag, as do "
+            f"looks like reset rows: all {number_of(rows):,} rows after a done have reward 0 and no flag, and "
             f"{zeros:,} of the {number_of(steps.unmasked & ~rows):,} other rows have reward 0",
             steps.places(rows),
             "in Gymnasium's NEXT_STEP mode (its default) the row after a done ignores the action: it is no step, and "
@@ -24,7 +25,7 @@ def reset_rows(steps: Steps) -> Iterator[Finding]:
 
 
 def reset_rows_without_rewards(steps: Steps) -> Array | None:
-    """The rows after a done where all of them, and few others, have reward 0 and no flag."""
+    """Return the rows after a done if all of them, and few others, have reward 0 and no flag, or None."""
     if steps.next_step:
         return None
     after = shifted(steps.done & steps.unmasked, 1) & steps.unmasked
@@ -32,13 +33,14 @@ def reset_rows_without_rewards(steps: Steps) -> Array | None:
     if count < 2 or (steps.rewards[after] != 0).any() or steps.done[after].any():
         return None
     elsewhere = steps.rewards[~after & steps.unmasked] == 0
-    # The first step of an episode may well have no reward; but in a NEXT_STEP rollout that is the row after these.
+    # First steps of episodes may all have reward 0. In a NEXT_STEP rollout they are one row later and have rewards.
     second = shifted(after, 1) & steps.unmasked
     rewarded = number_of(steps.rewards[second])
     return after if by_chance(elsewhere, count) < 1e-3 and rewarded > 0.5 * number_of(second) else None
 
 
 def not_next_step(steps: Steps) -> Iterator[Finding]:
+    """Find steps that ``autoreset="next_step"`` skips as reset rows."""
     rows = reset_rows_with_rewards(steps)
     if rows is not None:
         count = number_of(steps.unmasked & ~steps.exists)
@@ -54,16 +56,16 @@ def not_next_step(steps: Steps) -> Iterator[Finding]:
 
 
 def reset_rows_with_rewards(steps: Steps) -> Array | None:
-    """Reset rows have no reward; those that do, where they are many and the flags are not merely a step off."""
+    """Return the reset rows with a reward if they are many and the flags are not merely a step off, or None."""
     if not steps.next_step:
         return None
     after = steps.unmasked & ~steps.exists
     rewards = steps.rewards[after]
     rewarded = after & (steps.rewards != 0)
     count = number_of(rewarded)
-    # A wrapper may add the same number to every reward; then no real step has the reward of a reset row.
+    # A wrapper may add a constant to every reward. Then all reset rows have the same reward, and no real step has it.
     wrapped = len(rewards) and (rewards == rewards[0]).all() and not (steps.rewards[steps.exists] == rewards[0]).any()
-    # Where a row beside these is the one without a reward, the flags are early or late.
+    # If the rows before or after these have no reward instead, the flags are a step early or late.
     beside = [steps.rewards[shifted(after, by) & steps.unmasked] == 0 for by in (-1, 1)]
     elsewhere = steps.rewards == 0
     off = any(zero.all() and by_chance(elsewhere, len(zero)) < 1e-3 for zero in beside)
@@ -71,6 +73,7 @@ def reset_rows_with_rewards(steps: Steps) -> Array | None:
 
 
 def prev_done(steps: Steps) -> Iterator[Finding]:
+    """Find reset rows at t=0 that a missing ``prev_done`` leaves in."""
     if not steps.next_step or steps.prev_done is not None:
         return
     first = (steps.rewards[0] == 0) & ~steps.done[0] & steps.exists[0]

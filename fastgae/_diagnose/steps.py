@@ -1,4 +1,4 @@
-"""What detectors look at: a checked call as (T, N) arrays, and how well each row goes with the next."""
+"""Prepare a checked call for the detectors: (T, N) arrays, and how well each row fits the next one."""
 
 import functools
 import math
@@ -52,17 +52,17 @@ class Steps:
 
     @functools.cached_property
     def exists(self) -> Array:
-        """Steps that the recursion does not skip."""
+        """Return the steps that the recursion does not skip."""
         return np.ones(self.shape, bool) if self.given.mask is None else self.matrix(self.given.mask, bool)
 
     @functools.cached_property
     def unmasked(self) -> Array:
-        """Steps that were not masked by the caller: reset rows under autoreset are among them."""
+        """Return the steps that the caller did not mask; reset rows that ``autoreset`` implies are among them."""
         return np.ones(self.shape, bool) if self.mask is None else self.matrix(self.mask, bool)
 
     @functools.cached_property
     def last_values(self) -> Array:
-        """V of the state after the last row."""
+        """Return V of the state after the last row."""
         values, last, following = self.given.values, self.given.last_values, self.given.next_values
         if last is not None:
             return np.asarray(last, np.float64).reshape(-1)
@@ -75,14 +75,14 @@ class Steps:
 
     @functools.cached_property
     def next_row(self) -> Array:
-        """values[t + 1], whatever episode that belongs to; NaN in the last row and where either row is masked."""
+        """Return values[t + 1], even of another episode; NaN in the last row and where either row is masked."""
         following = np.full(self.shape, np.nan)
         following[:-1] = np.where(self.unmasked[:-1] & self.unmasked[1:], self.values[1:], np.nan)
         return following
 
     @functools.cached_property
     def final_values(self) -> Array | None:
-        """V' of the truncated steps, as it was given for them; NaN elsewhere."""
+        """Return the V' that the caller passed for the truncated steps, with NaN elsewhere, or None."""
         final, truncated = self.given.final_values, self.given.truncated
         if truncated is None:
             return None
@@ -100,13 +100,13 @@ class Steps:
 
     @functools.cached_property
     def tolerance(self) -> float:
-        """Values that differ by less are the same value, computed twice."""
+        """Return the difference below which two values count as the same value, computed twice."""
         finite = self.values[np.isfinite(self.values)]
         return max(1e-4 * float(finite.std()), 1e-6 * float(np.abs(finite).max())) if finite.size else np.nan
 
     @functools.cached_property
     def errors(self) -> Array:
-        """|r + gamma values[t + 1] - V| as if no episode ended; NaN where there is no next row."""
+        """Return |r + gamma values[t + 1] - V|, as if no episode ended; NaN where there is no next row."""
         return self.errors_along(self.next_row)
 
     def errors_along(self, following: Array) -> Array:
@@ -124,7 +124,7 @@ class Steps:
         return np.ascontiguousarray(moved.reshape(len(moved), math.prod(moved.shape[1:])), dtype)
 
     def places(self, where: Array) -> Places:
-        """The True of a (T, N) or (N,) array: the latter are of the last row."""
+        """Return the places of True in a (T, N) array, or in an (N,) array of the last row."""
         if where.ndim == 1:
             where = np.concatenate([np.zeros((self.shape[0] - 1, len(where)), bool), where[np.newaxis]])
         shape, axis = self.given.rewards.shape, self.given.time_axis
@@ -149,12 +149,12 @@ def median(numbers: Array) -> float:
 
 
 def by_chance(hits: Array, times: int) -> float:
-    """How likely it is that something which is true at these places is true at ``times`` others too."""
+    """Return how likely it is that something as frequent as True in ``hits`` happens ``times`` times in a row."""
     return float(((number_of(hits) + 1) / (hits.size + 2)) ** times)
 
 
 def shifted(flags: Array, by: int) -> Array:
-    """Flags of (T, N) moved to later rows, or earlier ones; what falls off is lost."""
+    """Return (T, N) flags moved ``by`` rows later, or earlier if negative; flags that leave the array are lost."""
     moved = np.zeros_like(flags)
     if by > 0:
         moved[by:] = flags[:-by]

@@ -1,1 +1,1 @@
-"""The command line: one file per command. What a command needs beyond NumPy is imported when it runs."""
+"""The command line: one file per command. A command imports what it needs beyond NumPy when it runs."""

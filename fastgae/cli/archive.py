@@ -1,7 +1,7 @@
-"""Read the arrays of an .npz file that may be broken, or made to do harm.
+"""Read the arrays of an .npz file that may be broken or malicious.
 
 The zip's directory and every member's header are checked before any array is inflated, so that a file cannot ask for
-more memory than there is. Nothing in it is executed: pickled objects are refused.
+more memory than there is. Nothing in the file is executed, because pickled objects are refused.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from fastgae.cli.options import CommandError
 
 Members: TypeAlias = dict[str, zipfile.ZipInfo]
 
-# What Python's parser and NumPy's dtypes raise for a header that is none. tests/corpus looks for more.
+# Python's parser and NumPy's dtypes raise these for a bad header. tests/corpus looks for more.
 HEADER_ERRORS = (
     ValueError,
     TypeError,
@@ -34,7 +34,7 @@ HEADER_ERRORS = (
     SyntaxError,
     tokenize.TokenError,
 )
-# What the operating system, zipfile, zlib and NumPy raise for the rest of a broken file.
+# The operating system, zipfile, zlib and NumPy raise these for other faults of a file.
 FILE_ERRORS = (
     OSError,
     EOFError,
@@ -44,13 +44,13 @@ FILE_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# The methods that NumPy writes. Others would bring their own decompressors and their own errors.
+# The compression methods that NumPy writes. Others would bring their own decompressors and their own errors.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# Version 3 is for names of fields, which no array of numbers has.
+# Version 3 of the header is for names of fields, which no array of numbers has.
 HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 LONGEST_HEADER = 4096  # NumPy writes 128 bytes for most arrays, and some 1,500 for 64 dimensions of the largest size
-LONGEST_REASON = 800  # zipfile's errors quote names in the file, of up to 64 KiB each
-# Detectors work in float64, with some 100 bytes for each step, and a step has three elements or more.
+LONGEST_REASON = 800  # zipfile's errors quote names from the file, of up to 64 KiB each
+# Detectors compute in float64 and take some 100 bytes per step, and a step has three elements or more.
 BYTES_PER_ELEMENT = 64
 
 
@@ -59,7 +59,7 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("it is no regular file; expected an archive that numpy.savez wrote")
-        # NumPy warns of headers from Python 2, and Python's parser of what it finds in them.
+        # NumPy warns about headers from Python 2, and Python's parser about the literals in them.
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             check_kind(file)
@@ -73,7 +73,7 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
 
 
 def reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename:  # it cannot be opened: errors of reading name no file
+    if isinstance(error, OSError) and error.filename:  # it cannot be opened: errors of reading have no file name
         return str(error.strerror)
     if type(error) is ValueError:
         return str(error)
@@ -117,7 +117,7 @@ def shown(names: Iterable[str], most: int = 12, longest: int = 40) -> str:
 
 
 def checked_size(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> int:
-    """Return how many elements the array has; raise where its header and the directory do not agree on that."""
+    """Return how many elements the array has; raise if its header and the zip's directory disagree."""
     if member.flag_bits & 1:
         raise ValueError(f"{name} is encrypted; expected what numpy.savez writes")
     if member.compress_type not in METHODS:
@@ -148,11 +148,11 @@ def check_memory(elements: int) -> None:
 
 
 def memory() -> int:
-    """Return the bytes of memory of this machine, or of this container; 4 GiB where the system does not say."""
+    """Return the bytes of memory of this machine or container, or 4 GiB if the system does not say."""
     limits = []
     with contextlib.suppress(AttributeError, OSError, ValueError):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with contextlib.suppress(OSError, ValueError):  # ValueError: it says "max"
+    with contextlib.suppress(OSError, ValueError):  # ValueError: "max" in place of a number
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return min(limits, default=4 * 2**30)
 

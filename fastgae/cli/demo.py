@@ -1,4 +1,4 @@
-"""``fastgae demo``: a real rollout, its advantages on every backend, and whether they are the same bits."""
+"""``fastgae demo``: collect a real rollout, compute its advantages on every backend, and compare their bits."""
 
 import argparse
 import contextlib
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     try:
         envs = rollout.make_envs(args.env, args.num_envs)
-    except Exception as error:  # a third party's constructor may raise anything
+    except Exception as error:  # another package's constructor may raise anything
         raise CommandError(f"argument --env: cannot make {args.env!r}: {error}", exit_code=2) from error
 
     console = Console()
@@ -115,7 +115,7 @@ def _progress() -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    # On stderr, so that a redirected table stays clean; silent where nobody watches.
+    # The bar is on stderr, so that a redirected table stays clean, and only on a terminal.
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -125,11 +125,8 @@ def _track(progress: "Progress", description: str) -> Track:
     return lambda steps: progress.track(steps, description=description)
 
 
-# --- computing --------------------------------------------------------------------------------------------------------
-
-
 def variants() -> list[str]:
-    """Every backend that can run here, and each CPU target of those that have several."""
+    """Return every backend that can run here, or each of its CPU targets if it has several."""
     return [
         name
         for backend in fastgae.backends()
@@ -139,14 +136,14 @@ def variants() -> list[str]:
 
 
 def differing(computed: Mapping[str, fastgae.GAEResult]) -> dict[str, int]:
-    """How many numbers differ from the NumPy reference, in any bit, for each variant where some do."""
+    """Return how many numbers differ in any bit from the NumPy reference, for each variant with a difference."""
     reference = _bits(computed["numpy"])
     counts = {name: int(np.count_nonzero(_bits(result) != reference)) for name, result in computed.items()}
     return {name: count for name, count in counts.items() if count}
 
 
 def _bits(result: fastgae.GAEResult) -> Any:
-    # As integers: NaN equals itself, and 0.0 is not -0.0.
+    # Compare integers, because as integers NaN equals itself, and 0.0 differs from -0.0.
     return np.stack([result.advantages, result.returns]).view(np.uint32)
 
 
@@ -164,18 +161,15 @@ def verdict(names: list[str], different: Mapping[str, int]) -> str:
 def median_seconds(
     calls: Mapping[str, Callable[[], object]], track: Track = iter, rounds: int = 15, run_seconds: float = 0.005
 ) -> dict[str, float]:
-    """Median time of a call of each, over runs of about ``run_seconds``, interleaved to meet the same disturbances."""
+    """Return the median time of each call, over runs of about ``run_seconds`` that alternate to share disturbances."""
     timers = {name: timeit.Timer(call) for name, call in calls.items()}
-    # The warm-up also tells how many calls fill a run.
+    # The warm-up also measures how many calls fill a run.
     numbers = {name: 1 + int(run_seconds / min(timer.repeat(3, 1))) for name, timer in timers.items()}
     runs: dict[str, list[float]] = {name: [] for name in calls}
     for _ in track(range(rounds)):
         for name, timer in timers.items():
             runs[name].append(timer.timeit(numbers[name]) / numbers[name])
     return {name: statistics.median(times) for name, times in runs.items()}
-
-
-# --- showing ----------------------------------------------------------------------------------------------------------
 
 
 def _summary(args: argparse.Namespace, collected: "Rollout", explained_variance: float) -> "Table":
@@ -223,7 +217,7 @@ def _plot(
 
     final_values = np.full(collected.rewards.shape, np.nan, np.float32)
     final_values[collected.truncated] = arguments["final_values"]
-    # Where the step is also terminated, the final observation has no value.
+    # If the step is terminated too, nothing follows it, so its final observation has no value.
     final_values[collected.terminated] = np.nan
     env = int(np.argmax((collected.terminated | collected.truncated).sum(0)))
     series = plot.Series(

@@ -1,4 +1,4 @@
-"""``fastgae diagnose``: mistakes that a recorded rollout shows traces of."""
+"""``fastgae diagnose``: look for traces of mistakes in a recorded rollout."""
 
 import argparse
 from pathlib import Path

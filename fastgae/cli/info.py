@@ -1,4 +1,4 @@
-"""``fastgae info``: what runs here, what would be used, and why the rest is missing."""
+"""``fastgae info``: show which backends run here, which one is the default, and why the others are missing."""
 
 import argparse
 import json
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def gather() -> dict[str, Any]:
-    """Everything that `info` says. A setting that cannot be honoured is one of ``problems``, not an exception."""
+    """Return everything that `info` prints. A setting that cannot be used goes into ``problems`` and raises nothing."""
     problems: list[str] = []
 
     def attempt(resolve: Callable[[], T]) -> T | None:

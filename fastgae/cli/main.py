@@ -1,4 +1,4 @@
-"""``fastgae COMMAND``: the parser, and what becomes of errors."""
+"""``fastgae COMMAND``: parse the arguments, run the command, and turn errors into messages and exit statuses."""
 
 import argparse
 import os
@@ -23,7 +23,7 @@ examples:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line that names the option, without the usage that would push it off the screen."""
+        """Print one line that names the option, without the usage, which would push it off the screen."""
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
@@ -52,6 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read stdout has left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at its exit
+    except BrokenPipeError:  # the reader of stdout has closed it, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python complains at exit
         return 141

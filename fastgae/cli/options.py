@@ -1,4 +1,4 @@
-"""What the options of a command may be."""
+"""Check the options of the commands."""
 
 import argparse
 import tempfile
@@ -12,15 +12,15 @@ PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Examples as they are written."""
+    """Print the examples as they are written."""
 
 
 class CommandError(Exception):
-    """Ends the command with one line on stderr and this exit code."""
+    """End the command with one line on stderr and this exit code."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         line = " ".join(message.split())
-        # Control characters of a file's name, or of names in it, would steer the terminal.
+        # Escape control characters, because those in a file's name, or in names in the file, would steer the terminal.
         super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line))
         self.exit_code = exit_code
 
@@ -54,7 +54,7 @@ def unit_interval(text: str) -> float:
 
 
 def plot_file(text: str) -> Path:
-    """A file that a plot can be written to: checked first, so that no work is lost to a typing error."""
+    """Return the path of a plot, after a check that it can be written, so that a typing error loses no work."""
     path = Path(text)
     if path.suffix.lower() not in PLOT_SUFFIXES:
         raise argparse.ArgumentTypeError(f"expected a file name that ends in {', '.join(PLOT_SUFFIXES)}, got {text!r}")

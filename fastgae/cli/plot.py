@@ -1,4 +1,4 @@
-"""One environment's rollout as a picture."""
+"""Draw the rollout of one environment."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +11,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-# From the palette of Okabe and Ito, which does not rely on telling red from green.
+# Colours from the palette of Okabe and Ito, which readers can tell apart without telling red from green.
 INK, BLUE, VERMILION, PURPLE = "#333333", "#0072B2", "#D55E00", "#AA4499"
 
 
 @dataclass(frozen=True)
 class Series:
-    """One environment: arrays of shape (T,)."""
+    """The rollout of one environment: arrays of shape (T,)."""
 
     rewards: NDArray[Any]
     values: NDArray[Any]
@@ -39,7 +39,7 @@ def draw(path: Path, title: str, series: Series) -> None:
 
     _line(rewards, series, series.rewards, INK)
     rewards.set_ylabel("rewards")
-    rewards.update_datalim([(0.0, 0.0)])  # rewards are read against zero
+    rewards.update_datalim([(0.0, 0.0)])  # show zero, because rewards are compared with it
 
     _line(values, series, series.returns, INK)
     _line(values, series, series.values, BLUE)
@@ -63,7 +63,7 @@ def draw(path: Path, title: str, series: Series) -> None:
         panel.yaxis.set_major_locator(MaxNLocator(5))
         panel.ticklabel_format(useOffset=False)
         panel.margins(x=0.01)
-    # Differences far below the size of the returns are rounding: they should not fill a panel.
+    # Differences far below the size of the returns are rounding, so they must not fill a panel.
     for panel in (values, advantages):
         low, high = panel.get_ylim()
         missing = max(0.0, 0.01 * float(np.abs(series.returns).max()) - (high - low))
@@ -76,7 +76,7 @@ def draw(path: Path, title: str, series: Series) -> None:
 
 
 def _broken(series: Series, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Points with a gap after each episode end: what follows is another episode."""
+    """Return the points with a gap after each end of an episode, because the next point is of another episode."""
     after = np.flatnonzero(series.ends()) + 1
     return np.insert(np.arange(len(y), dtype=float), after, np.nan), np.insert(y.astype(float), after, np.nan)
 

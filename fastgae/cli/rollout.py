@@ -1,4 +1,4 @@
-"""A real rollout from a vectorised Gymnasium environment, and a value function fitted to it."""
+"""Collect a rollout from a vectorised Gymnasium environment, and fit a value function to it."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,7 +17,7 @@ Floats = NDArray[np.float32]
 
 
 def make_envs(env_id: str, num_envs: int) -> VectorEnv[Any, Any, Any]:
-    """Environments whose observations are flat vectors."""
+    """Make environments whose observations are flat vectors."""
     envs = gymnasium.make_vec(
         env_id,
         num_envs=num_envs,
@@ -46,7 +46,7 @@ def collect(
         return envs.action_space.sample()
 
     rollout = next(rollouts(envs, random_actions, num_steps, seed=seed))
-    next(steps, None)  # the progress is complete
+    next(steps, None)  # lets the progress bar reach its end
     return rollout
 
 
@@ -59,7 +59,7 @@ class ValueFunction:
 
     num_features = 128
     ridge = 1e-2  # relative to the number of observations
-    most_observations = 16_384  # to fit 129 weights to; more would only take longer
+    most_observations = 16_384  # enough to fit 129 weights; more would only take longer
 
     def __init__(self, observations: Floats, seed: int) -> None:
         flat = observations.reshape(-1, observations.shape[-1])
@@ -84,12 +84,12 @@ class ValueFunction:
         return np.hstack([np.ones((len(waves), 1)), waves])
 
     def fit(self, rollout: Rollout, gamma: float, most_iterations: int = 200) -> float:
-        """Ridge regression on the discounted returns.
+        """Fit V to the discounted returns by ridge regression.
 
-        Returns the explained variance, 1 - Var(returns - V) / Var(returns); NaN where the returns do not vary.
+        Return the explained variance, 1 - Var(returns - V) / Var(returns), or NaN if the returns do not vary.
 
-        A return that the rollout cuts off, at a truncation or at the last row, goes on with V itself, so the fit is
-        repeated until V and its targets agree.
+        Where the rollout cuts a return off, at a truncation or at the last row, V itself replaces the rest. So the fit
+        is repeated until V and its targets agree.
         """
         flat = rollout.observations.reshape(-1, rollout.observations.shape[-1])
         chosen = self._generator.permutation(len(flat))[: self.most_observations]
@@ -109,9 +109,9 @@ class ValueFunction:
         return float(1.0 - unexplained / returns.var(dtype=np.float64))
 
     def _discounted_returns(self, rollout: Rollout, gamma: float) -> Floats:
-        """The returns of lambda = 1: discounted rewards, then V where the episode was cut."""
-        # On the reference backend, so that no setting changes what the backends are compared on. Under lambda = 1 the
-        # values along the way cancel, so they need not be computed.
+        """Return the returns of lambda = 1: discounted rewards, then V where the episode was cut."""
+        # The reference backend computes them, so that no setting changes the data on which the backends are compared.
+        # With lambda = 1 the values along the way cancel, so zeros stand for them.
         rewards = rollout.rewards.astype(np.float32)
         return fastgae.gae(
             rewards,

@@ -1,4 +1,4 @@
-"""The two ways to plug into a library: to replace its functions, and to make subclasses of its classes."""
+"""Plug fastgae into a library: replace its functions, or make subclasses of its classes."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def replace(owner: Any, **functions: Callable[..., Any]) -> ExitStack:
-    """Functions of a module or class replaced by others of the same name; closing what is returned puts them back.
+    """Replace functions of a module or class by others of the same names; closing the returned stack restores them.
 
-    All or, where one has no such function, none. What is in place already stays, so that a second call changes nothing,
-    and closing its result neither.
+    Replace all of them or, if one name does not exist, none. Leave a function alone that is already in place, so that
+    neither a second call nor closing its result changes anything.
     """
     with ExitStack() as undo:
         for name, ours in functions.items():
@@ -21,9 +21,12 @@ def replace(owner: Any, **functions: Callable[..., Any]) -> ExitStack:
 
 
 def made_once(module: dict[str, Any], name: str, **makers: Callable[[], type]) -> Any:
-    """A class made when a module, given by its globals, is first asked for it: what ``__getattr__`` there returns."""
+    """Return a class, and make it at its first use: for the ``__getattr__`` of a module.
+
+    ``module`` is the module's ``globals()``; ``makers`` has one function per name that makes the class.
+    """
     if name not in makers:
         raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
     made = makers[name]()
-    made.__qualname__ = name  # where pickle, and a worker that unpickles, look for it
+    made.__qualname__ = name  # pickle finds a class by this name, in a worker process too
     return module.setdefault(name, made)

@@ -1,4 +1,4 @@
-"""The standard deviations that peers divide by and fastgae.normalize does not."""
+"""Normalise by the standard deviations that other libraries use and fastgae.normalize does not."""
 
 import math
 
@@ -9,15 +9,18 @@ from fastgae.estimators.normalize import normalize
 
 
 def standardized(advantages: Array, eps: float) -> Array:
-    """(A - mean) / (std + eps), the std of a sample (Bessel's), where normalize has that of the population."""
+    """Return (A - mean) / (std + eps) with the sample's std (Bessel's correction); normalize uses the population's."""
     count = advantages.size
-    shrinks = math.sqrt(max(count - 1, 0) / max(count, 1))  # the population's std over the sample's
+    shrinks = math.sqrt(max(count - 1, 0) / max(count, 1))  # the population's std divided by the sample's
     result: Array = normalize(advantages, eps=eps * shrinks) * advantages.dtype.type(shrinks)
     return result
 
 
 def whitened(values: Array, mask: Array, shift_mean: bool = True) -> Array:
-    """(x - mean) / sqrt(variance + 1e-8) of every step; mean and variance (Bessel's) are of the mask, in float64."""
+    """Return (x - mean) / sqrt(variance + 1e-8) of every step, with the moments of the steps in the mask.
+
+    The moments are computed in float64, the variance with Bessel's correction. ``shift_mean=False`` adds the mean back.
+    """
     kept = values[mask].astype(np.float64)
     if kept.size < 2:
         raise ValueError(f"whitening needs at least two steps in the mask, got {kept.size}")

@@ -1,4 +1,4 @@
-"""Brax: the compute_gae of its PPO."""
+"""Brax: ``compute_gae`` of its PPO."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def compute_gae(
     lambda_: float = 1.0,
     discount: float = 0.99,
 ) -> tuple[Any, Any]:
-    r"""Value targets, and the advantages of one more step of temporal difference on them.
+    r"""Compute value targets, and advantages by one more temporal-difference step on the targets.
 
     ::
 
@@ -26,8 +26,8 @@ def compute_gae(
         adv_t   = (r_t + discount vs_{t+1}) - V_t            the bootstrap only where not terminated_t
         vs_t    = V_t,  A_t = adv_t = 0                      where truncated_t
 
-    V_T = vs_T = ``bootstrap_value``. Direct flags; a truncated step is dropped (policy g), and the one before it has
-    V of the truncated step behind it, but no advantage.
+    V_T = vs_T = ``bootstrap_value``. Row t of the flags belongs to step t. A truncated step is dropped: the step before
+    it bootstraps from its V, but takes no advantage from it.
 
     Parameters
     ----------
@@ -38,18 +38,18 @@ def compute_gae(
     Returns
     -------
     (vs, advantages)
-        Like ``rewards``, without gradients, to 1e-5: XLA may join a product and a sum into one rounding, and has
-        discount lambda as a float32 product.
+        Arrays like ``rewards``, without gradients. They agree with Brax's to 1e-5, because XLA may compute a product
+        and a sum with one rounding, and multiplies discount and lambda in float32.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
     """
     reward, value, last = numbers_of(rewards), numbers_of(values), numbers_of(bootstrap_value)
     dropped = numpy_of(truncation) != 0
     ended = dropped | (numpy_of(termination) != 0)
-    # A termination whose reward is V: delta is 0, and A with it.
+    # A dropped step becomes a termination with reward V, so that delta and A are 0 there.
     reward = np.where(dropped, value, reward)
     targets = gae(reward, value, ended, last_values=last, gamma=discount, gae_lambda=lambda_).returns
     one_step = gae(

@@ -1,4 +1,4 @@
-"""CleanRL: the loop of ppo.py and its siblings."""
+"""CleanRL: the advantage loop of ppo.py and its siblings."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def compute_gae(
     gamma: float = 0.99,
     gae_lambda: float = 0.95,
 ) -> tuple[Any, Any]:
-    r"""Advantages and returns of the lines under "bootstrap value if not done", in the words of that script.
+    r"""Compute the advantages and returns of the loop under "bootstrap value if not done", with the script's variables.
 
     ::
 
@@ -25,24 +25,24 @@ def compute_gae(
         A_t     = delta_t + gamma lambda A_{t+1}   the second term only where not dones_{t+1}
         R_t     = A_t + V_t                        V_T = next_value, dones_T = next_done
 
-    Shifted flags: ``dones[t]`` says that observation t is the first of an episode. Truncation is termination (policy
-    a). The scripts hold these lines in no function, so the name is that of their JAX siblings.
+    ``dones[t]`` says that observation t is the first of an episode. Truncation counts as termination. The scripts have
+    no function for these lines, so this one has the name that their JAX siblings use.
 
     Parameters
     ----------
-    rewards, values, dones : tensor of shape (num_steps, num_envs), or with more axes behind
+    rewards, values, dones : tensor of shape (num_steps, num_envs) or (num_steps, num_envs, ...)
     next_value : tensor of shape (num_envs,) or (1, num_envs)
     next_done : tensor of shape (num_envs,)
 
     Returns
     -------
     (advantages, returns)
-        Like ``rewards``: the same bits as the scripts give in float32 and in float64, on a CPU.
+        Tensors like ``rewards``: the same bits as the scripts' in float32 and in float64, on a CPU.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
     """
     reward, flags = numbers_of(rewards), numpy_of(dones)
     last = numpy_of(next_done).reshape(1, *flags.shape[1:])

@@ -1,4 +1,4 @@
-"""EnvPool: ``compute_gae`` of its PPO example, for batches whose rows belong to env ids (async mode)."""
+"""EnvPool: ``compute_gae`` of its PPO example, for async mode, where a batch holds the steps of any envs."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,48 +16,50 @@ def compute_gae(
     env_id: ArrayLike,
     numenv: int,
 ) -> tuple[Array, Array, Array]:
-    r"""Returns and advantages of steps that came in batches of any envs, as EnvPool's example computes them.
+    r"""Compute returns and advantages like EnvPool's PPO example, from batches that hold the steps of any envs.
 
     ::
 
-        A_t = r_t - V_t + gamma B_t V' + gamma lambda B_t A'     B_t = 1 - d_t, direct flags
-        V', A': of the next step of the same env, wherever in a later batch it lies; 0 after its last step
+        A_t = r_t - V_t + gamma B_t V' + gamma lambda B_t A'     B_t = 1 - d_t, d_t = done of step t
+        V', A': of the next step of the same env, anywhere in a later batch; 0 after its last step
         R_t = A_t + V_t
 
-    Truncation ends an episode like termination. Results are float64 as EnvPool's, and differ by rounding, for the order
-    of sums: with float32 arrays by that of float32, in which it subtracts V from the reward.
+    Truncation ends an episode like termination. Results are float64 like EnvPool's. They differ from EnvPool's by
+    rounding, because the order of sums differs; with float32 arrays by float32 rounding, because EnvPool subtracts V
+    from the reward in float32.
 
     Parameters
     ----------
     gamma, gae_lambda : float
         Discount, and decay of the trace.
     value, reward : (T, B)
-        Float32 or float64: T batches, each of B envs.
+        Float32 or float64: T batches of B envs each.
     done : (T, B); bool, or numbers that are 0 or 1
-        The step ended an episode.
+        True where the step ended an episode.
     env_id : (T, B), integers from 0 to ``numenv`` - 1, as ``info["env_id"]``
-        The env of each step. No env is twice in a batch.
+        The env of each step. A batch holds an env at most once.
     numenv : int
-        How many envs there are.
+        The number of envs.
 
     Returns
     -------
     (returns, advantages, mask), float64 arrays of shape (T, B)
-        The mask is 0 at the last step of an env where no episode ended: its next value is not known, so keep it out.
+        The mask is 0 at the last step of an env unless an episode ended there: the value after it is not known, so
+        leave that step out of the loss.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``, and where ``env_id`` is no such integer.
+        As in ``fastgae.gae``, and ValueError if ``env_id`` is not as described.
 
     Notes
     -----
-    ``examples/ppo_atari/gae.py`` of EnvPool's repository.
+    ``examples/ppo_atari/gae.py`` in EnvPool's repository.
     """
     envs = np.asarray(env_id)
     if envs.dtype.kind not in "iu" or (envs.size and not 0 <= envs.min() <= envs.max() < numenv):
         raise ValueError(f"env_id must be integers from 0 to numenv - 1 = {numenv - 1}, got {env_id!r}")
-    order = np.argsort(envs, axis=None, kind="stable")  # env by env, each in the order of time
+    order = np.argsort(envs, axis=None, kind="stable")  # sorts by env, and keeps each env in the order of time
     cu_seqlens = np.append(0, np.cumsum(np.bincount(envs.ravel(), minlength=numenv)))
     ends = np.asarray(done, bool).ravel()[order]
     packed = gae_packed(

@@ -1,7 +1,7 @@
-"""Gymnasium: rollouts of vectorised environments with all that ``fastgae.gae`` needs, in every autoreset mode.
+"""Gymnasium: collect rollouts of vectorised environments with all that ``fastgae.gae`` needs, in every autoreset mode.
 
-Before: a loop around ``envs.step`` that stores observations, rewards, both flags, the final observations where the mode
-hides them, and whether the last rollout ended in an episode's end. After::
+``collect`` replaces a loop around ``envs.step`` that stores observations, rewards, both flags, the final observations
+where the mode hides them, and whether the previous rollout stopped at the end of an episode::
 
     from fastgae.compat.gymnasium import collect
 
@@ -22,7 +22,7 @@ from fastgae.estimators.valid_steps import valid_steps
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
-# Batches of observations and actions: arrays, or dicts and tuples of them where the space has several parts.
+# A batch of observations or actions: an array, or a dict or tuple of arrays if the space has several parts.
 Batch = Any
 
 
@@ -30,37 +30,38 @@ Batch = Any
 class Rollout:
     """T steps of N environments, as ``collect`` gathers them.
 
-    The flags of row t are those that ``env.step`` returned with its rewards. An episode that ended is in
-    ``episode_returns`` and ``episode_lengths`` of the rollout in which it ended, whole, in the order of time.
+    Row t of the flags is what ``env.step`` returned with row t of the rewards. ``episode_returns`` and
+    ``episode_lengths`` have the episodes that ended in this rollout, in the order of time, and count an episode from
+    its first step even if that step is in an earlier rollout.
     """
 
-    observations: Batch  # (T, N, ...): what the policy acted on
+    observations: Batch  # (T, N, ...): the policy acted on these
     actions: Batch  # (T, N, ...)
     rewards: Array  # (T, N), float64
     terminated: Array  # (T, N), bool
     truncated: Array  # (T, N), bool
     prev_done: Array  # (N,), bool: the step before row 0 ended an episode
-    last_observations: Batch  # (N, ...): what the policy would act on next
-    final_observations: Batch  # (F, ...): where each truncated step led to, before any reset, in C order of `truncated`
+    last_observations: Batch  # (N, ...): the policy acts on these next
+    final_observations: Batch  # (F, ...): after each truncated step, before any reset, in C order of `truncated`
     episode_returns: Array  # (E,), float64: undiscounted sums of rewards
     episode_lengths: Array  # (E,), integers
     autoreset: str  # "next_step", "same_step" or "disabled"
 
     @property
     def valid(self) -> Array:
-        """(T, N), bool: the rows that are real steps; the others are the resets of NEXT_STEP, not to be trained on."""
+        """Return which rows are real steps, (T, N) bool. The others are resets of NEXT_STEP: do not train on them."""
         if self.autoreset == "next_step":
             return valid_steps(self.terminated, self.truncated, self.prev_done)
         return np.ones_like(self.terminated)
 
     def arguments(self, value_function: Callable[[Batch], Any]) -> dict[str, Any]:
-        """What to call ``fastgae.gae``, ``td_lambda`` or ``diagnose`` with, once the critic has seen the observations.
+        """Evaluate the observations, and return the arguments for ``fastgae.gae``, ``td_lambda`` or ``diagnose``.
 
         Parameters
         ----------
         value_function : callable
-            From a batch of B observations, without a time axis, to B numbers of any shape, an array or a tensor. It is
-            called for ``observations``, for ``last_observations``, and where the mode needs it for
+            Takes a batch of B observations, without a time axis, and returns B numbers of any shape, as an array or a
+            tensor. It is called with ``observations``, with ``last_observations`` and, if the mode needs it, with
             ``final_observations``.
 
         Returns
@@ -99,33 +100,33 @@ def collect(
     *,
     seed: int | None = None,
 ) -> Iterator[Rollout]:
-    """Rollouts of ``num_steps`` steps one after the other, without end; each goes on where the one before stopped.
+    """Yield rollouts of ``num_steps`` steps without end; each one goes on where the previous one stopped.
 
-    Every mode is handled as Gymnasium defines it: a truncated step's final observation is the one that ``step``
-    returned (NEXT_STEP, DISABLED) or ``info["final_obs"]`` (SAME_STEP); under DISABLED, ended environments are reset by
-    mask; under NEXT_STEP, the row after an end is no real step.
+    ``collect`` handles every mode as Gymnasium defines it. The final observation of a truncated step is the one that
+    ``step`` returned (NEXT_STEP, DISABLED) or ``info["final_obs"]`` (SAME_STEP). Under DISABLED, environments whose
+    episode ended are reset by mask. Under NEXT_STEP, the row after an end is no real step.
 
     Parameters
     ----------
     envs : gymnasium.vector.VectorEnv
-        They are reset before the first step. Their ``metadata["autoreset_mode"]`` says the mode. A wrapper that changes
-        observations has to change ``info["final_obs"]`` as well under SAME_STEP.
+        They are reset before the first step. Their ``metadata["autoreset_mode"]`` names the mode. Under SAME_STEP, a
+        wrapper that changes observations must change ``info["final_obs"]`` as well.
     policy : callable
-        From a batch of N observations to N actions for ``envs.step``, arrays or tensors.
+        Takes a batch of N observations, and returns N actions for ``envs.step``, as arrays or tensors.
     num_steps : int
-        T, of each environment.
+        T, the number of steps of each environment.
     seed : int, optional
-        For the reset.
+        Seed of the reset.
 
     Yields
     ------
     Rollout
-        To train on where ``valid``.
+        Train on its rows where ``valid`` is True.
 
     Raises
     ------
     ValueError
-        ``num_steps`` is less than 1, the environments do not say their mode, or their observations or actions have no
+        ``num_steps`` is less than 1, the environments do not name their mode, or their observations or actions have no
         fixed shape.
     """
     if num_steps < 1:
@@ -143,7 +144,7 @@ def _rollouts(
 ) -> Iterator[Rollout]:
     observations, _ = envs.reset(seed=seed)
     done = np.zeros(envs.num_envs, np.bool_)
-    returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)  # of the episodes that go on
+    returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)  # of the unfinished episodes
     while True:
         prev_done = done
         rewards = np.empty((num_steps, envs.num_envs))
@@ -151,7 +152,7 @@ def _rollouts(
         seen, taken, ended = [], [], [(returns[:0], lengths[:0])]
         finals = [_map(lambda array: array[:0], observations)]
         for t in range(num_steps):
-            seen.append(_map(np.array, observations))  # copies: environments may use their memory again
+            seen.append(_map(np.array, observations))  # copied, because environments may reuse their memory
             taken.append(_map(lambda array: numpy_of(array).copy(), policy(observations)))
             observations, rewards[t], terminated[t], truncated[t], info = envs.step(taken[-1])
 
@@ -182,7 +183,7 @@ def _rollouts(
 
 
 def _final(observations: Batch, info: Mapping[str, Any], truncated: Array, autoreset: str) -> Batch:
-    """A batch of the final observations of the environments that this step truncated."""
+    """Return the final observations of the environments that this step truncated, as one batch."""
     if autoreset == "same_step":
         return _map(_stacked, *info["final_obs"][truncated])
     return _map(lambda array: array[truncated], observations)
@@ -206,7 +207,7 @@ def _joined(*arrays: Any) -> Array:
 
 
 def _map(function: Callable[..., Any], *batches: Batch) -> Batch:
-    """``function`` of the arrays that have the same place in each batch."""
+    """Call ``function`` with the arrays at the same place of every batch, and return its results as a batch."""
     if isinstance(batches[0], Mapping):
         return {name: _map(function, *(batch[name] for batch in batches)) for name in batches[0]}
     if isinstance(batches[0], tuple):

@@ -1,4 +1,4 @@
-"""labml's annotated PPO."""
+"""labml: ``GAE`` of its annotated PPO."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,14 +8,14 @@ from fastgae.estimators.gae import gae
 
 
 class GAE:
-    r"""``labml_nn.rl.ppo.gae.GAE``: advantages of ``n_workers`` rows of ``worker_steps`` steps.
+    r"""Compute advantages like ``labml_nn.rl.ppo.gae.GAE``, for ``n_workers`` rows of ``worker_steps`` steps.
 
     ::
 
         delta_t = (r_t + gamma V_{t+1}) - V_t      the bootstrap only where not done_t
         A_t     = delta_t + gamma lambda A_{t+1}   the second term only where not done_t
 
-    Direct flags, time along the last axis. Truncation is termination (policy a).
+    Time is the last axis, and column t of the flags belongs to step t. Truncation counts as termination.
 
     Examples
     --------
@@ -33,10 +33,10 @@ class GAE:
         self.lambda_ = lambda_
 
     def __call__(self, done: ArrayLike, rewards: ArrayLike, values: ArrayLike) -> Array:
-        """Advantages, float32, of shape (n_workers, worker_steps).
+        """Return advantages of shape (n_workers, worker_steps) in float32.
 
-        They are labml's bits. As there, NumPy's promotion of ``1.0 - done`` decides what they are computed in: flags
-        that are bool or integers make it float64, and float32 flags leave float32 numbers as they are.
+        They are the same bits as labml's. As in labml, NumPy's promotion of ``1.0 - done`` decides the dtype of the
+        computation: bool and integer flags make it float64, and float32 flags leave float32 numbers in float32.
 
         Parameters
         ----------
@@ -48,7 +48,7 @@ class GAE:
         Raises
         ------
         ValueError, TypeError
-            As ``fastgae.gae``, and ValueError where ``rewards`` has not the shape that the constructor was told.
+            As in ``fastgae.gae``, and ValueError if ``rewards`` does not have the shape that the constructor got.
         """
         flags, reward, value = np.asarray(done), np.asarray(rewards), np.asarray(values)
         if reward.shape != (self.n_workers, self.worker_steps):

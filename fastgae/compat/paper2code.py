@@ -1,4 +1,4 @@
-"""The compute_gae of the GAE-Paper2Code notes."""
+"""GAE-Paper2Code: ``compute_gae`` of its notes."""
 
 from typing import Any
 
@@ -17,39 +17,39 @@ def compute_gae(
     advantage_norm: str = "global",
     eps: float = 1e-8,
 ) -> tuple[Any, Any]:
-    r"""Advantages, normalised unless ``advantage_norm`` is "none", and the returns of those before normalisation.
+    r"""Compute advantages, normalised unless ``advantage_norm`` is "none", and the returns before normalisation.
 
     ::
 
         delta_t = (r_t + gamma V_{t+1}) - V_t      the bootstrap only where truncateds_t or not terminateds_t
         A_t     = delta_t + gamma lambda A_{t+1}   the second term only where truncateds_t or not terminateds_t
         R_t     = A_t + V_t
-        x_t     = (A_t - mean) / (std + eps)       the population's std; of all steps, or of those of each env
+        x_t     = (A_t - mean) / (std + eps)       the population's std, over all steps or over those of each env
 
-    Direct flags. A truncated step is no boundary (policy f), even where it is terminated too: it takes V and A of the
-    row after it, which belong to the next episode. ``fastgae.gae(..., truncated=, final_values=)`` does not.
+    Row t of the flags belongs to step t. A truncated step is no boundary, even if it is terminated too: it uses V and A
+    of the next row, which belong to the next episode. ``fastgae.gae(..., truncated=, final_values=)`` does not do that.
 
     Parameters
     ----------
     rewards : tensor of shape (T, B) or (T,)
     values : tensor of shape (T + 1, B) or (T + 1,)
-    terminateds, truncateds : tensor like ``rewards``; what is not 0 is True
+    terminateds, truncateds : tensor like ``rewards``; every number but 0 is True
     advantage_norm : "none", "global" or "per_env"
 
     Returns
     -------
     (advantages, returns)
-        Without gradients, of shape (T, B), or (T, 1) of what is (T,), as the original gives them. In float32, returns
-        and advantages that are not normalised are the same bits. Normalised ones agree to the rounding of their mean
-        and std, which the original adds up in float32 and fastgae in float64. float64 stays float64, where the original
-        rounds advantages to float32.
+        Tensors without gradients, of shape (T, B), or (T, 1) if ``rewards`` has shape (T,), as in the original. In
+        float32, returns and advantages without normalisation are the same bits. Normalised advantages agree up to the
+        rounding of mean and std, which the original adds up in float32 and fastgae in float64. float64 stays float64,
+        while the original rounds advantages to float32.
 
     Raises
     ------
     ValueError
         ``advantage_norm`` is another word.
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
     """
     if advantage_norm not in ("none", "global", "per_env"):
         raise ValueError(f'advantage_norm must be "none", "global" or "per_env", got {advantage_norm!r}')

@@ -1,4 +1,4 @@
-"""PufferLib 3: the advantage that its trainer asks a kernel for."""
+"""PufferLib 3: the advantage kernel of its trainer."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def compute_puff_advantage(
     vtrace_rho_clip: float,
     vtrace_c_clip: float,
 ) -> Any:
-    r"""GAE with V-trace's clipped ratios, of rewards and flags that come one row late.
+    r"""Compute GAE with V-trace's clipped ratios, from rewards and flags that come one row late.
 
     ::
 
@@ -27,30 +27,31 @@ def compute_puff_advantage(
         A_t     = rho_t delta_t + gamma lambda c_t A_{t+1}                the second term only where not terminals_{t+1}
         rho_t   = min(ratio_t, rho_clip),  c_t = min(ratio_t, c_clip)
 
-    The last step of each segment gives nothing: its advantage is left as it is. Truncation is termination (policy a).
+    The last step of each segment gets no advantage: ``advantages`` keeps its number there. Truncation counts as
+    termination.
 
     Parameters
     ----------
     values, rewards, terminals, ratio : float32 tensor of shape (segments, horizon)
     advantages : float32 tensor of shape (segments, horizon)
-        To fill.
+        The tensor to fill.
 
     Returns
     -------
-    ``advantages``; the same bits as the CPU kernel gives.
+    ``advantages``, filled; the same bits as PufferLib's CPU kernel.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.reverse_scan``.
+        As in ``fastgae.reverse_scan``.
     """
     if numpy_of(advantages).dtype.kind != "f":
         raise TypeError(f"advantages has dtype {advantages.dtype}; expected float32, to be filled with fractions")
     value, ratios = numbers_of(values), numbers_of(ratio)[:, :-1]
     going_on = 1 - numpy_of(terminals)[:, 1:]
-    # The kernel has all its numbers in float32, gamma lambda too.
+    # PufferLib's kernel has all numbers in float32, the product of gamma and lambda included.
     discount, trace, rho_clip, c_clip = np.array([gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip], np.float32)
-    # Not fastgae.vtrace: its advantages are the policy's, and these are those of the value targets.
+    # fastgae.vtrace returns the policy's advantages; PufferLib's are the value targets minus V.
     targets = numbers_of(rewards)[:, 1:] + discount * value[:, 1:] * going_on
     deltas = np.minimum(ratios, rho_clip) * (targets - value[:, :-1])
     decay = discount * trace * np.minimum(ratios, c_clip) * going_on

@@ -1,6 +1,6 @@
-"""rl_games: ``A2CBase.discount_values`` and ``discount_values_masks``, and their place in its agents.
+"""rl_games: ``A2CBase.discount_values`` and ``discount_values_masks``, and a hook for its agents.
 
-One line before ``Runner.run``::
+Add one line before ``Runner.run``::
 
     fastgae.compat.rl_games.install()
 """
@@ -27,37 +27,37 @@ def discount_values(
     gamma: float,
     tau: float,
 ) -> Any:
-    r"""Advantages as rl_games computes them, the same bits in float32.
+    r"""Compute advantages like rl_games, the same bits in float32.
 
     ::
 
-        d_t = mb_fdones[t + 1],  d_{T-1} = fdones         flags are shifted
+        d_t = mb_fdones[t + 1],  d_{T-1} = fdones         flag t belongs to observation t
         A_t = (r_t + gamma B_t V_{t+1}) - V_t + gamma tau B_t A_{t+1}     B_t = 1 - d_t
 
-    Truncation ends an episode like termination; rl_games adds gamma V(s_t) to the reward of a step that timed out
-    before it calls this. Where a gate is closed its term is left out, rl_games multiplies it by 0.
+    Truncation ends an episode like termination; before the call, rl_games has added gamma V(s_t) to the reward of a
+    step that timed out. Behind a closed gate, fastgae leaves the term out, and rl_games multiplies it by 0.
 
     Parameters
     ----------
     fdones : (N,)
-        Flags after the last step: the observation that follows is the first of an episode.
+        Flags after the last step: 1 where the observation that follows is the first of an episode.
     last_extrinsic_values : (N, V)
-        Values after the last step, of V value heads.
+        Values after the last step, from V value heads.
     mb_fdones : (T, N)
         Flags before each step.
     mb_extrinsic_values, mb_rewards : (T, N, V)
         Float32 or float64.
     gamma, tau : float
-        The agent's ``gamma`` and ``tau`` (lambda), which the method finds in ``self``.
+        The agent's ``gamma`` and ``tau`` (lambda), which rl_games's method reads from ``self``.
 
     Returns
     -------
-    (T, N, V), of the kind of ``mb_rewards``: the advantages, not normalised. Returns are these plus values.
+    (T, N, V), of the type of ``mb_rewards``: the advantages, not normalised. Add the values to get the returns.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
 
     Notes
     -----
@@ -86,14 +86,14 @@ def discount_values_masks(
     gamma: float,
     tau: float,
 ) -> Any:
-    r"""Advantages of padded sequences (recurrent policies), the same bits as rl_games in float32.
+    r"""Compute advantages of padded sequences (recurrent policies) like rl_games, the same bits in float32.
 
     ::
 
         A_t = m_t ((r_t + gamma B_t V_{t+1}) - V_t + gamma tau B_t A_{t+1})     B_t = 1 - d_t
 
-    As ``discount_values``, and a step out of the mask has advantage 0 and hands none on: the step before it still
-    bootstraps from its value, as at a truncated step.
+    The recursion is that of ``discount_values``, but a step outside the mask has advantage 0 and passes none on. The
+    step before it still bootstraps from its value, as a truncated step does.
 
     Parameters
     ----------
@@ -104,12 +104,12 @@ def discount_values_masks(
 
     Returns
     -------
-    (T, N, V), of the kind of ``mb_rewards``.
+    (T, N, V), of the type of ``mb_rewards``.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
 
     Notes
     -----
@@ -130,14 +130,14 @@ def discount_values_masks(
 
 
 def install() -> ExitStack:
-    """``A2CBase.discount_values`` and ``discount_values_masks``, of all agents, become the functions of this module.
+    """Replace ``discount_values`` and ``discount_values_masks`` of ``A2CBase``, and so of all agents, by those here.
 
-    The same bits in float32.
+    Results are the same bits in float32.
 
     Returns
     -------
     contextlib.ExitStack
-        For good, or ``with install(): ...``; its ``close()`` puts the methods of rl_games back.
+        Its ``close()``, or the end of ``with install(): ...``, puts the methods of rl_games back.
     """
     a2c = importlib.import_module("rl_games.common.a2c_common").A2CBase
     return replace(a2c, discount_values=_discount_values, discount_values_masks=_discount_values_masks)
@@ -152,6 +152,6 @@ def _discount_values_masks(self: Any, *arrays: Any) -> Any:
 
 
 def _ends(fdones: Any, mb_fdones: Any, rewards: Array) -> Array:
-    """Like rewards: the flag of each step, from those before it and those after the last."""
+    """Return the flags of the steps, in the shape of rewards: the flags of the observations that follow them."""
     ends = np.concatenate([numpy_of(mb_fdones)[1:], numpy_of(fdones)[np.newaxis]])
     return np.broadcast_to(ends[..., np.newaxis], rewards.shape)

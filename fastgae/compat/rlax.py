@@ -1,10 +1,12 @@
-r"""RLax: estimators of one trajectory, arrays of shape (T,).
+r"""RLax: estimators of one trajectory, on arrays of shape (T,).
 
-Names are RLax's: ``r_t`` and ``discount_t`` of step t, ``v_tm1`` = V of the state before it, ``v_t`` = V' after it. An
-episode ends where ``discount_t`` is 0; there is no other flag, and truncation is what the caller makes of it. Arrays of
-JAX come back as arrays of JAX, and carry no gradients: ``stop_target_gradients`` is taken and changes nothing.
+Arguments have RLax's names: ``r_t`` and ``discount_t`` belong to step t, ``v_tm1`` is V of the state before it, and
+``v_t`` is V' after it. An episode ends where ``discount_t`` is 0; there is no other flag, so the caller decides what
+truncation does. JAX arrays come back as JAX arrays without gradients: ``stop_target_gradients`` is accepted and changes
+nothing.
 
-XLA may join a product and a sum into one rounding, and has gamma lambda as a float32 product: all agree to 1e-5.
+All results agree with RLax's to 1e-5, because XLA may compute a product and a sum with one rounding, and
+multiplies gamma and lambda in float32.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ from fastgae.estimators.reverse_scan import reverse_scan
 
 
 class VTraceOutput(NamedTuple):
-    """What ``vtrace_td_error_and_advantage`` returns."""
+    """The results of ``vtrace_td_error_and_advantage``."""
 
     errors: Any
     pg_advantage: Any
@@ -28,7 +30,7 @@ class VTraceOutput(NamedTuple):
 def truncated_generalized_advantage_estimation(
     r_t: Any, discount_t: Any, lambda_: Any, values: Any, stop_target_gradients: bool = False
 ) -> Any:
-    r"""Advantages; ``values`` has T + 1 of them, ``lambda_`` one or T.
+    r"""Compute advantages; ``values`` has T + 1 numbers, ``lambda_`` one or T.
 
     ::
 
@@ -47,7 +49,7 @@ def truncated_generalized_advantage_estimation(
 
 
 def lambda_returns(r_t: Any, discount_t: Any, v_t: Any, lambda_: Any = 1.0, stop_target_gradients: bool = False) -> Any:
-    r"""TD(lambda) returns; ``lambda_`` is one number, or T.
+    r"""Compute TD(lambda) returns; ``lambda_`` is one number or T numbers.
 
     ::
 
@@ -60,7 +62,7 @@ def lambda_returns(r_t: Any, discount_t: Any, v_t: Any, lambda_: Any = 1.0, stop
 
 
 def discounted_returns(r_t: Any, discount_t: Any, v_t: Any, stop_target_gradients: bool = False) -> Any:
-    r"""Discounted rewards, and the last of ``v_t``, which may also be one number.
+    r"""Sum the discounted rewards, and bootstrap from the last of ``v_t``, which may also be one number.
 
     ::
 
@@ -82,13 +84,13 @@ def vtrace(
     stop_target_gradients: bool = True,
     sample_mask: Any = None,
 ) -> Any:
-    r"""V-trace's errors, the value targets less V.
+    r"""Compute V-trace's errors: the value targets minus V.
 
     ::
 
         delta_t = (r_t + discount_t V'_t) - V_t
         E_t     = min(rho_t, clip) delta_t + discount_t lambda_t min(rho_t, 1) E_{t+1}     E_T = 0
-        E_t     = E_{t+1}                                                   where not sample_mask_t (carry)
+        E_t     = E_{t+1}                                                   where not sample_mask_t (carried over)
     """
     errors = _errors(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold, sample_mask)
     return like(errors, r_t, v_tm1, v_t, discount_t, rho_tm1)
@@ -106,11 +108,11 @@ def vtrace_td_error_and_advantage(
     stop_target_gradients: bool = True,
     sample_mask: Any = None,
 ) -> VTraceOutput:
-    r"""V-trace's errors E, the policy's advantages P and the action values Q that they are of.
+    r"""Compute V-trace's errors E, the policy's advantages P, and the action values Q from which P follows.
 
     ::
 
-        Q_t = r_t + discount_t (lambda_t (E_{t+1} + V_{t+1}) + (1 - lambda_t) V_{t+1})     r + discount V' at the last
+        Q_t = r_t + discount_t (lambda_t (E_{t+1} + V_{t+1}) + (1 - lambda_t) V_{t+1})     last step: r + discount V'
         P_t = min(rho_t, clip_pg) (Q_t - V_t)
     """
     errors = _errors(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold, sample_mask)
@@ -126,7 +128,7 @@ def vtrace_td_error_and_advantage(
 def _errors(
     v_tm1: Any, v_t: Any, r_t: Any, discount_t: Any, rho_tm1: Any, lambda_: Any, clip: float, sample_mask: Any
 ) -> Array:
-    # Not fastgae.vtrace: its mask writes 0, where this one carries.
+    # fastgae.vtrace writes 0 at a masked step; RLax carries the next step's error over.
     values, discounts, ratios = numbers_of(v_tm1), numbers_of(discount_t), numbers_of(rho_tm1)
     learnable = True if sample_mask is None else numpy_of(sample_mask)
     deltas = np.minimum(ratios, ratios.dtype.type(clip)) * (numbers_of(r_t) + discounts * numbers_of(v_t) - values)

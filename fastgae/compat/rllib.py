@@ -1,13 +1,13 @@
-"""RLlib: ``compute_value_targets``, and PPO's learner with it in place.
+"""RLlib: ``compute_value_targets``, and a learner for PPO that uses it.
 
-One argument of the configuration, and a seeded run gives the same weights::
+Change one argument of the configuration, and a seeded run gives the same weights::
 
     from fastgae.compat.rllib import PPOTorchLearner
 
     config.learners(num_learners=1)                                 # before
     config.learners(num_learners=1, learner_class=PPOTorchLearner)  # after
 
-``PPOTorchLearner`` is a subclass of RLlib's, which is imported when it is asked for.
+``PPOTorchLearner`` is a subclass of RLlib's class. RLlib is imported at its first use.
 """
 
 import importlib
@@ -29,23 +29,23 @@ def compute_value_targets(
     gamma: float,
     lambda_: float,
 ) -> Array:
-    r"""Value targets of episodes that lie end to end, the same bits as RLlib's.
+    r"""Compute value targets of episodes that lie end to end, the same bits as RLlib's.
 
     ::
 
         A_t = (r_t + gamma B_t V_{t+1}) - V_t + gamma lambda C_t A_{t+1}     V_T = 0
-        B_t = not terminated_t,  C_t = not (terminated_t or truncated_t), direct flags
+        B_t = not terminated_t,  C_t = not (terminated_t or truncated_t)
         targets = A + V
 
-    Truncation bootstraps from the next value: RLlib makes every episode one step longer, so that the next row *is* the
-    final observation, and masks the row that it added out of the loss. The recursion is in float64, for RLlib's flags
-    promote to it, and advantages are rounded to float32 before V is added. (Flags of float32 would keep RLlib's gamma
-    in float32.) Where a gate is closed its term is left out, RLlib multiplies it by 0.
+    A truncated step bootstraps from the next value: RLlib makes every episode one step longer, so that the next row
+    *is* the final observation, and masks the row that it added out of the loss. The recursion runs in float64, because
+    RLlib's flags promote it to float64, and advantages are rounded to float32 before V is added. (With float32 flags,
+    RLlib would keep gamma in float32.) Behind a closed gate, fastgae leaves the term out, and RLlib multiplies it by 0.
 
     Parameters
     ----------
     values, rewards : (T,)
-        Of the episodes with their added rows; float32 or float64.
+        The episodes with their added rows, in float32 or float64.
     terminateds, truncateds : (T,); bool, or numbers that are 0 or 1
         Flags of each step, as ``env.step`` returns them.
     gamma, lambda_ : float
@@ -53,12 +53,12 @@ def compute_value_targets(
 
     Returns
     -------
-    (T,), float32. RLlib's advantages are these minus ``values``, normalised with max(1e-4, std).
+    (T,), float32. RLlib's advantages are these targets minus ``values``, normalised with max(1e-4, std).
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
 
     Notes
     -----
@@ -86,7 +86,7 @@ def _learner() -> type:
     theirs: Any = importlib.import_module("ray.rllib.algorithms.ppo.torch.ppo_torch_learner").PPOTorchLearner
 
     class PPOTorchLearner(theirs):  # type: ignore[misc]
-        """RLlib's, in whose process the GAE connector calls fastgae: the same bits."""
+        """RLlib's learner. In its process, the GAE connector calls fastgae, and gets the same bits."""
 
         def build(self) -> None:
             super().build()

@@ -1,11 +1,11 @@
-"""rsl_rl: ``PPO.compute_returns``, and the algorithm with it in place.
+"""rsl_rl: ``PPO.compute_returns``, and a PPO that uses it.
 
-One line of the runner's configuration, and a seeded run gives the same weights::
+Change one line of the runner's configuration, and a seeded run gives the same weights::
 
     "algorithm": {"class_name": "PPO", ...}                       # before
     "algorithm": {"class_name": "fastgae.compat.rsl_rl:PPO", ...} # after
 
-``PPO`` is a subclass of rsl_rl's, which is imported when it is asked for.
+``PPO`` is a subclass of rsl_rl's class. rsl_rl is imported at its first use.
 """
 
 import importlib
@@ -26,49 +26,49 @@ def compute_returns(
     lam: float,
     normalize_advantage: bool = True,
 ) -> tuple[Any, Any]:
-    r"""Returns and advantages as rsl_rl computes them from what its storage holds.
+    r"""Compute returns and advantages like rsl_rl, from the arrays of its storage.
 
     ::
 
-        A_t = (r_t + B_t gamma V_{t+1}) - V_t + B_t gamma lambda A_{t+1}     B_t = 1 - dones_t, direct flags
+        A_t = (r_t + B_t gamma V_{t+1}) - V_t + B_t gamma lambda A_{t+1}     B_t = 1 - dones_t
         R_t = A_t + V_t
         advantages = R - V, or (R - V - mean) / (std + 1e-8) with Bessel's std
 
-    Truncation ends an episode like termination; rsl_rl adds gamma V(s_t) to the reward of a step that timed out when
-    it stores the step. The returns, and the advantages that are not normalised, are the same bits in float32, for
-    which gamma and lambda are rounded to the dtype one by one, as torch does. Normalised advantages differ by the
-    rounding of torch's mean and std, which are float32 sums in an order of torch's; here they are of float64.
+    Truncation ends an episode like termination; when rsl_rl stores a step that timed out, it adds gamma V(s_t) to its
+    reward. Returns, and advantages without normalisation, are the same bits in float32, because gamma and lambda are
+    rounded to the dtype one by one, as in torch. Normalised advantages differ by the rounding of mean and std: torch
+    adds up float32 numbers in an order of its own, and fastgae float64 numbers.
 
     Parameters
     ----------
     rewards, values : (T, N, 1), or any shape with time first
         Float32 or float64.
     dones : like ``rewards``
-        Flags of each step: it ended an episode.
+        True where the step ended an episode.
     last_values : (N, 1)
         V of the observation after the last step.
     gamma, lam : float
         Discount, and decay of the trace.
     normalize_advantage : bool
-        What ``not normalize_advantage_per_mini_batch`` is to PPO.
+        Pass ``not normalize_advantage_per_mini_batch`` of rsl_rl's PPO.
 
     Returns
     -------
-    (returns, advantages), of the shape and kind of ``rewards``.
+    (returns, advantages), of the shape and type of ``rewards``.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
 
     Notes
     -----
     ``rsl_rl/algorithms/ppo.py``, version 5.5, where arrays and settings are attributes of the algorithm; older
-    versions have them in ``RolloutStorage.compute_returns(last_values, gamma, lam, normalize_advantage)``.
+    versions pass them to ``RolloutStorage.compute_returns(last_values, gamma, lam, normalize_advantage)``.
     """
     reward, value = numbers_of(rewards), numbers_of(values)
     rounded = reward.dtype.type
-    # The product of two float32 numbers is exact in float64, where gae computes it.
+    # gae multiplies gamma and lambda in float64, where the product of two float32 numbers is exact.
     returns = gae(
         reward,
         value,
@@ -94,14 +94,14 @@ def _ppo() -> type:
     class PPO(theirs):  # type: ignore[misc]
         """rsl_rl's PPO with returns and advantages by fastgae: the same bits in float32.
 
-        The normalisation stays torch's, where ``compute_returns`` has float64 moments.
+        It normalises with torch's own moments, because those of ``compute_returns`` are float64.
         """
 
         def compute_returns(self, obs: Any) -> None:
             storage, critic = self.storage, self.critic
             hidden_state = critic.get_hidden_state()
             last_values = critic(obs).detach()
-            critic.reset(hidden_state=hidden_state)  # as if the critic had not looked ahead
+            critic.reset(hidden_state=hidden_state)  # looking ahead must not change the critic's state
             returns, advantages = compute_returns(
                 storage.rewards, storage.values, storage.dones, last_values, self.gamma, self.lam, False
             )

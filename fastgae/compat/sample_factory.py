@@ -7,38 +7,38 @@ from fastgae.estimators.reverse_scan import reverse_scan
 
 
 def gae_advantages(rewards: Any, dones: Any, values: Any, valids: Any, γ: float, λ: float) -> Any:
-    r"""Advantages as sample-factory computes them, the same bits in float32.
+    r"""Compute advantages like sample-factory, the same bits in float32.
 
     ::
 
-        x_t = (r_t - V_t) m_t + (1 - d_t) gamma V_{t+1} m_{t+1}       d: direct flags
+        x_t = (r_t - V_t) m_t + (1 - d_t) gamma V_{t+1} m_{t+1}       d: dones
         A_t = x_t + (gamma lambda m_t + 1 - m_t)(1 - d_t) A_{t+1}     m: valids
 
-    A step that is not valid hands A on undiscounted, and its own A is that of the next step. Truncation ends an
-    episode like termination; sample-factory adds gamma V(s_t) to the reward of a step that timed out before it calls
-    this. Its order of sums and its mask rule are not those of ``gae``, so this is ``reverse_scan``. As in
-    sample-factory, closed gates multiply by 0: NaN behind them gets through.
+    A step that is not valid passes A of the next step on without a discount. Truncation ends an episode like
+    termination; before the call, sample-factory has added gamma V(s_t) to the reward of a step that timed out. This
+    function calls ``reverse_scan``, because the order of sums and the mask rule differ from ``gae``. As in
+    sample-factory, a closed gate multiplies by 0, so a NaN behind it gets through.
 
     Parameters
     ----------
     rewards, dones : (E, T)
         Rewards in float32 or float64, and flags of each step.
     values : (E, T + 1)
-        V of each observation, the last column after the last step.
+        V of each observation; the last column is V after the last step.
     valids : (E, T + 1)
-        1 where the step is to be learned from; the last column is that of the last step.
+        1 where the policy learns from the step. The last column repeats the one of the last step.
     γ, λ : float
         Discount, and decay of the trace.
 
     Returns
     -------
-    (E, T), of the kind of ``rewards``: the advantages, not normalised.
-        Returns are these plus valids × values.
+    (E, T), of the type of ``rewards``: the advantages, not normalised.
+        Add valids × values to get the returns.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.reverse_scan``.
+        As in ``fastgae.reverse_scan``.
 
     Notes
     -----

@@ -1,6 +1,6 @@
-"""skrl: ``compute_gae`` of its torch agents (PPO, RPO, TRPO, A2C, AMP, IPPO, MAPPO), and its place in them.
+"""skrl: ``compute_gae`` of its torch agents (PPO, RPO, TRPO, A2C, AMP, IPPO, MAPPO), and a hook for them.
 
-One line before the agent is trained::
+Add one line before you train the agent::
 
     fastgae.compat.skrl.install()
 """
@@ -14,7 +14,7 @@ from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
 
-# Where skrl has its function, and where the one of its recurrent agents.
+# The modules with a ``compute_gae`` of skrl, and those with the one of its recurrent agents.
 AGENTS = (
     "skrl.agents.torch.a2c.a2c",
     "skrl.agents.torch.amp.amp",
@@ -43,18 +43,18 @@ def compute_gae(
     lambda_coefficient: float = 0.95,
     time_limit_bootstrap: bool = False,
 ) -> tuple[Any, Any]:
-    r"""Returns and normalised advantages as skrl computes them.
+    r"""Compute returns and normalised advantages like skrl.
 
     ::
 
-        A_t = r_t - V_t + gamma B_t (V_{t+1} + lambda A_{t+1})     B_t = 1 - d_t, direct flags
+        A_t = r_t - V_t + gamma B_t (V_{t+1} + lambda A_{t+1})     B_t = 1 - d_t
         d   = terminated or truncated with time_limit_bootstrap, else terminated: truncation is then no boundary
         R_t = A_t + V_t
         advantages = (A - mean) / (std + 1e-8) with Bessel's std
 
-    With ``time_limit_bootstrap`` skrl adds gamma V(next observation) to the reward of a truncated step when it records
-    the step. Results differ from skrl's by rounding: it adds up in another order, with one bracket around V and A, and
-    its mean and std are float32 sums in an order of torch's; here they are of float64.
+    With ``time_limit_bootstrap``, skrl adds gamma V(next observation) to the reward of a truncated step when it records
+    the step. Results differ from skrl's by rounding: skrl adds in another order, with one bracket around V and A, and
+    for mean and std torch adds up float32 numbers in an order of its own, and fastgae float64 numbers.
 
     Parameters
     ----------
@@ -67,16 +67,16 @@ def compute_gae(
     discount_factor, lambda_coefficient : float
         gamma and lambda.
     time_limit_bootstrap : bool
-        Whether truncation ends an episode, its bootstrap being in the reward.
+        Whether truncation ends an episode; the reward then contains its bootstrap.
 
     Returns
     -------
-    (returns, advantages), of the shape and kind of ``rewards``.
+    (returns, advantages), of the shape and type of ``rewards``.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
 
     Notes
     -----
@@ -98,14 +98,14 @@ def compute_gae(
 
 
 def install() -> ExitStack:
-    """``compute_gae`` of all torch agents, recurrent ones included, becomes the one of this module.
+    """Replace ``compute_gae`` of all torch agents, recurrent ones included, by the function of this module.
 
     Results differ from skrl's by the rounding that ``compute_gae`` describes.
 
     Returns
     -------
     contextlib.ExitStack
-        For good, or ``with install(): ...``; its ``close()`` puts skrl's own functions back.
+        Its ``close()``, or the end of ``with install(): ...``, puts skrl's own functions back.
     """
     with ExitStack() as undo:
         for names, ours in ((AGENTS, compute_gae), (RECURRENT_AGENTS, _compute_gae_recurrent)):
@@ -115,5 +115,5 @@ def install() -> ExitStack:
 
 
 def _compute_gae_recurrent(*, next_values: Any, **arguments: Any) -> tuple[Any, Any]:
-    """Recurrent agents call the last values so, and know of no truncation."""
+    """Call ``compute_gae`` for recurrent agents, which name the last values ``next_values`` and have no truncation."""
     return compute_gae(last_values=next_values, truncated=arguments["terminated"], **arguments)

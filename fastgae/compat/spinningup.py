@@ -1,4 +1,4 @@
-"""Spinning Up: the method of its PPOBuffer, and the sum below it."""
+"""Spinning Up: ``PPOBuffer.finish_path``, and ``core.discount_cumsum``, on which it is built."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from fastgae.estimators.reverse_scan import reverse_scan
 
 
 def discount_cumsum(x: ArrayLike, discount: float) -> Array:
-    r"""``core.discount_cumsum``: discounted sums to the end, in float64; the same bits as SciPy's filter gives there.
+    r"""Compute discounted sums like ``core.discount_cumsum``, in float64; the same bits as SciPy's filter there.
 
     ::
 
@@ -20,7 +20,7 @@ def discount_cumsum(x: ArrayLike, discount: float) -> Array:
 
 
 def finish_path(ppo_buffer: Any, last_val: ArrayLike = 0) -> None:
-    r"""``PPOBuffer.finish_path``; as a function, its ``self`` is the first argument.
+    r"""Fill the buffer like ``PPOBuffer.finish_path``, with its ``self`` as the first argument.
 
     ::
 
@@ -28,16 +28,15 @@ def finish_path(ppo_buffer: Any, last_val: ArrayLike = 0) -> None:
         A_t     = delta_t + gamma lam A_{t+1}      A_T = 0
         G_t     = r_t + gamma G_{t+1}              V_T = G_T = last_val
 
-    of the steps since the last call, which are one trajectory; the returns are rewards to go. There are no flags:
-    ``last_val`` is 0 where the trajectory terminated, and V of the state after it where it was truncated or cut off
-    (policy b).
+    The steps since the last call are one trajectory, and the returns are its rewards to go. There are no flags: pass
+    ``last_val=0`` if the trajectory terminated, and V of the state after it if it was truncated or cut off.
 
     Parameters
     ----------
     ppo_buffer : PPOBuffer, or an object with its attributes
         ``rew_buf``, ``val_buf`` (float32, of shape (size,)), ``path_start_idx``, ``ptr``, ``gamma``, ``lam``.
-        ``adv_buf`` and ``ret_buf`` are filled: the same bits, summed up in float64 and rounded to float32 once.
-    last_val : number, or array of one
+        ``adv_buf`` and ``ret_buf`` are filled: the same bits, added up in float64 and rounded to float32 once.
+    last_val : number, or array of one number
     """
     path = slice(ppo_buffer.path_start_idx, ppo_buffer.ptr)
     rewards = np.append(ppo_buffer.rew_buf[path], last_val)

@@ -1,6 +1,6 @@
-"""Tianshou 2: the function below its Algorithm, the static method on top of it, and the function's place there.
+"""Tianshou 2: ``_gae``, ``Algorithm.compute_episodic_return``, which calls it, and a hook for its algorithms.
 
-One line before the algorithm is trained::
+Add one line before you train the algorithm::
 
     fastgae.compat.tianshou.install()
 """
@@ -21,26 +21,26 @@ from fastgae.estimators.gae import gae
 def _gae(
     v_s: ArrayLike, v_s_: ArrayLike, rew: ArrayLike, end_flag: ArrayLike, gamma: float, gae_lambda: float
 ) -> Array:
-    r"""``tianshou.algorithm.algorithm_base._gae``: advantages in float64, the same bits.
+    r"""Compute advantages like ``tianshou.algorithm.algorithm_base._gae``, in float64; the same bits.
 
     ::
 
         delta_t = (r_t + gamma V'_t) - V_t         V' = v_s_, which is 0 where terminated
         A_t     = delta_t + gamma lambda A_{t+1}   the second term only where not end_flag_t
 
-    Direct flags. A truncated step bootstraps from its own ``v_s_`` (policy b).
+    Row t of the flags belongs to step t. A truncated step bootstraps from its own ``v_s_``.
 
     Parameters
     ----------
     v_s, v_s_, rew : array of shape (T,)
-        V, V' and r, computed with in float64, whatever their dtype.
+        V, V' and r; any dtype is converted to float64.
     end_flag : array of shape (T,); bool, or numbers that are 0 or 1
-        An episode, or what the buffer holds of it, ended here.
+        True where an episode, or the part of it that the buffer holds, ended.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
     """
     flags = np.asarray(end_flag)
     return gae(
@@ -63,21 +63,22 @@ def compute_episodic_return(
     gamma: float = 0.99,
     gae_lambda: float = 0.95,
 ) -> tuple[Array, Array]:
-    """``Algorithm.compute_episodic_return``: (returns, advantages) in float64, the same bits.
+    """Compute (returns, advantages) like ``Algorithm.compute_episodic_return``, in float64; the same bits.
 
     Parameters
     ----------
     batch : object with ``rew``, ``terminated`` and ``truncated`` of shape (T,)
-    buffer : object with ``terminated``, and ``unfinished_index()``, the steps whose episodes go on
+    buffer : object with ``terminated``, and ``unfinished_index()``, the last steps of unfinished episodes
     indices : array of shape (T,)
-        Where the batch lies in the buffer.
+        The positions of the batch in the buffer.
     v_s_, v_s : tensor or array of T numbers, optional
-        V' and V. Without V', ``gae_lambda`` is 1 and both are 0; without V alone, it is V' one step later.
+        V' and V. Without V', ``gae_lambda`` must be 1, and V' is taken as 0. Without V, V' of the step before is
+        taken as V.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``; ValueError where V' is missing and ``gae_lambda`` is not 1.
+        As in ``fastgae.gae``; ValueError if V' is missing and ``gae_lambda`` is not 1.
     """
     if v_s_ is None:
         if not np.isclose(gae_lambda, 1.0):
@@ -93,13 +94,13 @@ def compute_episodic_return(
 
 
 def install() -> ExitStack:
-    """``tianshou.algorithm.algorithm_base._gae``, below PPO, A2C, TRPO, NPG and Reinforce, becomes the one here.
+    """Replace ``tianshou.algorithm.algorithm_base._gae`` by this module's function; results are the same bits.
 
-    The same bits.
+    Tianshou's PPO, A2C, TRPO, NPG and Reinforce call that function.
 
     Returns
     -------
     contextlib.ExitStack
-        For good, or ``with install(): ...``; its ``close()`` puts Tianshou's own function back.
+        Its ``close()``, or the end of ``with install(): ...``, puts Tianshou's own function back.
     """
     return replace(importlib.import_module("tianshou.algorithm.algorithm_base"), _gae=_gae)

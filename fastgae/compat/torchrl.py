@@ -1,22 +1,22 @@
-"""torchrl.objectives.value.functional, and the value estimator GAE with it in place.
+"""torchrl: the functions of ``torchrl.objectives.value.functional``, and a value estimator GAE that uses them.
 
-One import switches a run, and a seeded one gives the same weights::
+Change one import, and a seeded run gives the same weights::
 
     from torchrl.objectives.value import GAE    # before
     from fastgae.compat.torchrl import GAE      # after
 
     estimator = GAE(gamma=0.99, lmbda=0.95, value_network=critic)
-    loss.make_value_estimator(estimator)        # where a loss is to have it
+    loss.make_value_estimator(estimator)        # if a loss needs it
 
-``GAE`` is a subclass of torchrl's, which is imported when it is asked for.
+``GAE`` is a subclass of torchrl's class. torchrl is imported at its first use.
 
-Shapes are ``[*batch, time, features]``, time where ``time_dim`` says. Direct flags: ``done`` cuts the trace, and
-``terminated``, which is ``done`` where it is not given, the bootstrap. A truncated step, done but not terminated,
-bootstraps from its own ``next_state_value`` (policy b). A terminated step has to be done as well, as torchrl's
-environments give it. Tensors come back without gradients.
+Shapes are ``[*batch, time, features]``, with time at ``time_dim``. Row t of the flags belongs to step t: ``done`` cuts
+the trace, and ``terminated``, by default ``done``, cuts the bootstrap. A truncated step is done but not terminated, and
+bootstraps from its own ``next_state_value``. A terminated step must be done as well, as in torchrl's environments.
+Tensors come back without gradients.
 
-"Same bits" is of float32 on a CPU. torchrl multiplies gamma with integer flags, and so rounds it to torch's default
-dtype: in float64, results agree to the rounding of a float32 gamma.
+"The same bits" holds in float32 on a CPU. torchrl multiplies gamma with integer flags, and so rounds it to torch's
+default dtype: in float64, results agree up to the rounding of gamma to float32.
 """
 
 import importlib
@@ -46,7 +46,7 @@ def generalized_advantage_estimate(
     *,
     time_dim: int = -2,
 ) -> tuple[Any, Any]:
-    r"""Advantages and value targets; the same bits.
+    r"""Compute advantages and value targets; the same bits.
 
     ::
 
@@ -65,12 +65,12 @@ def generalized_advantage_estimate(
     Returns
     -------
     (advantage, value_target)
-        Like ``state_value``.
+        Tensors like ``state_value``.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
     """
     result = gae(
         numbers_of(reward),
@@ -97,9 +97,9 @@ def vec_generalized_advantage_estimate(
     *,
     time_dim: int = -2,
 ) -> tuple[Any, Any]:
-    """``generalized_advantage_estimate``: torchrl's own agrees to 1e-5, for it is a convolution.
+    """Compute ``generalized_advantage_estimate``; torchrl's function agrees to 1e-5, because it is a convolution.
 
-    That one adds the deltas up in another order, and leaves out those whose weight is below 1e-7.
+    The convolution adds the deltas in another order, and leaves out those whose weight is below 1e-7.
     """
     return generalized_advantage_estimate(
         gamma, lmbda, state_value, next_state_value, reward, done, terminated, time_dim=time_dim
@@ -117,14 +117,14 @@ def td_lambda_return_estimate(
     *,
     time_dim: int = -2,
 ) -> Any:
-    r"""TD(lambda) returns; to 1e-5, for torchrl rounds the weighted mean of V' and G before gamma.
+    r"""Compute TD(lambda) returns; to 1e-5, because torchrl rounds the mean of V' and G before it applies gamma.
 
     ::
 
         G_t = r_t + gamma ((1 - lmbda) V'_t + lmbda G_{t+1})     G_{t+1} is V'_t where done_t, and at the last step
 
-    V' is 0 where terminated. Parameters are those of ``generalized_advantage_estimate``; ``rolling_gamma=False`` is
-    a ValueError.
+    V' is 0 where terminated. Parameters are those of ``generalized_advantage_estimate``; ``rolling_gamma=False`` raises
+    ValueError.
     """
     if rolling_gamma is False:
         raise ValueError("rolling_gamma=False is not this recursion: each step would discount all later ones its way")
@@ -153,7 +153,7 @@ def td_lambda_advantage_estimate(
     rolling_gamma: bool | None = None,
     time_dim: int = -2,
 ) -> Any:
-    """``td_lambda_return_estimate(...) - state_value``."""
+    """Return ``td_lambda_return_estimate(...) - state_value``."""
     returns = td_lambda_return_estimate(
         gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim=time_dim
     )
@@ -173,14 +173,14 @@ def vtrace_advantage_estimate(
     c_thresh: Any = 1.0,
     time_dim: int = -2,
 ) -> tuple[Any, Any]:
-    r"""V-trace's advantages and value targets; the same bits.
+    r"""Compute V-trace's advantages and value targets; the same bits.
 
     ::
 
         delta_t = (r_t + gamma V'_t) - V_t                               the bootstrap only where not terminated_t
         vs_t    = V_t + rho_t delta_t + gamma c_t (vs_{t+1} - V_{t+1})   the last term only where not done_t
-        A_t     = rho_t (r_t + gamma vs'_t - V_t)                        vs' is vs_{t+1}; V' where done, or last
-        rho_t   = min(exp(log_pi_t - log_mu_t), rho_thresh)              c_t with c_thresh
+        A_t     = rho_t (r_t + gamma vs'_t - V_t)                        vs' is vs_{t+1}; V' if done or last
+        rho_t   = min(exp(log_pi_t - log_mu_t), rho_thresh)              c_t uses c_thresh
 
     Parameters are those of ``generalized_advantage_estimate``, and
 
@@ -222,13 +222,13 @@ def vtrace_advantage_estimate(
 
 
 def reward2go(reward: Any, done: Any, gamma: Any, *, time_dim: int = -2) -> Any:
-    r"""Discounted rewards to the end of each trajectory; to 1e-5, for torchrl's is a convolution.
+    r"""Sum discounted rewards to the end of each trajectory; to 1e-5, because torchrl's function is a convolution.
 
     ::
 
         G_t = r_t + gamma G_{t+1}     the second term only where not done_t; nothing after the last step
 
-    ``reward`` and ``done`` have one shape, and so has the result.
+    ``reward``, ``done`` and the result have the same shape.
     """
     rewards = numbers_of(reward)
     returns = discounted_returns(
@@ -246,7 +246,7 @@ def _coefficient(given: Any) -> Any:
 
 
 def _one_later(array: Array, last: Array, axis: int) -> Array:
-    """Step t + 1 of ``array`` in place of step t, and the last step of ``last``."""
+    """Return ``array`` moved one step earlier, with the last step of ``last`` behind it."""
     rows, ends = np.moveaxis(array, axis, 0), np.moveaxis(last, axis, 0)
     return np.moveaxis(np.concatenate([rows[1:], ends[-1:]]), 0, axis)
 
@@ -261,13 +261,13 @@ def _estimator() -> type:
     theirs: Any = advantages.GAE
     names = ("generalized_advantage_estimate", "vec_generalized_advantage_estimate")
     functions = {name: _or_with_gradients(getattr(advantages, name)) for name in names}
-    lock = RLock()  # a module has one function of a name, for all threads
+    lock = RLock()  # the replaced functions belong to a module that all threads share
 
     class GAE(theirs):  # type: ignore[misc]
         """torchrl's GAE with advantages and value targets by fastgae: the same bits in float32 on a CPU.
 
-        With ``vectorized=True``, and in ``value_estimate``, torchrl's own is a convolution, and agrees to 1e-5. Where
-        gradients are to flow through the advantages, and under ``torch.compile``, torchrl's own functions are called.
+        With ``vectorized=True``, and in ``value_estimate``, torchrl's own computation is a convolution, and agrees to
+        1e-5. If gradients must flow through the advantages, and under ``torch.compile``, torchrl's own functions run.
         """
 
         def forward(self, *arguments: Any, **named: Any) -> Any:
@@ -286,7 +286,7 @@ def _estimator() -> type:
 
 
 def _or_with_gradients(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``generalized_advantage_estimate``, but theirs where gradients are wanted: ours have none."""
+    """Return a function that calls fastgae, or ``theirs`` if gradients are needed, which fastgae does not have."""
     torch = importlib.import_module("torch")
 
     def estimate(*arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""TRL: ``PPOTrainer.compute_advantages``; OpenRLHF: ``get_advantages_and_returns``. Masked tokens count as zeros."""
+"""TRL: ``PPOTrainer.compute_advantages``; OpenRLHF: ``get_advantages_and_returns``. Masked tokens are zeros."""
 
 from typing import Any
 
@@ -13,18 +13,19 @@ from fastgae.estimators.gae import gae
 def compute_advantages(
     values: Any, rewards: Any, mask: Any, *, gamma: float = 1.0, lam: float = 0.95, whiten_rewards: bool = False
 ) -> tuple[Any, Any, Any]:
-    r"""Values, whitened advantages and returns of responses as TRL computes them.
+    r"""Compute values, whitened advantages and returns of responses like TRL.
 
     ::
 
         A_t = (m_t r_t + gamma m_{t+1} V_{t+1}) - m_t V_t + gamma lambda A_{t+1}     0 after the last token
         R_t = A_t + m_t V_t
-        advantages = (A - mean) / sqrt(variance + 1e-8)    at every token; moments of those in the mask, Bessel's
+        advantages = (A - mean) / sqrt(variance + 1e-8)    at every token; moments over the mask, Bessel's variance
 
-    No flags and no gates: a token out of the mask is one of value and reward 0, across which A is still discounted.
-    With ``whiten_rewards`` rewards are m r / sqrt(variance + 1e-8), shifted back to their mean, before that.
-    Without it values and returns are the same bits in float32. Whitening differs by the rounding of TRL's moments,
-    which are float32 sums in an order of torch's; here they are of float64. 16-bit inputs are computed in float32.
+    There are no flags and no gates: a token outside the mask has value 0 and reward 0, and A is still discounted across
+    it. With ``whiten_rewards``, the rewards m r are first whitened over the mask and shifted back to their mean.
+    Without it, values and returns are the same bits in float32. Whitening differs by the rounding of the moments, for
+    which torch adds up float32 numbers in an order of its own, and fastgae float64 numbers. 16-bit inputs are computed
+    in float32.
 
     Parameters
     ----------
@@ -33,16 +34,16 @@ def compute_advantages(
     mask : (bs, response_length), numbers that are 0 or 1
         1 at the tokens that the policy wrote.
     gamma, lam, whiten_rewards
-        Of the trainer's ``config``, which the method finds in ``self``.
+        Settings in the trainer's ``config``, which TRL's method reads from ``self``.
 
     Returns
     -------
-    (values, advantages, returns), of the shape and kind of ``values``: values are those given times the mask.
+    (values, advantages, returns), of the shape and type of ``values``. The values are multiplied by the mask.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``; ValueError where the mask has less than two tokens (at one, TRL gives NaN).
+        As in ``fastgae.gae``; ValueError if the mask has less than two tokens (with one, TRL gives NaN).
 
     Notes
     -----
@@ -60,14 +61,14 @@ def compute_advantages(
 def get_advantages_and_returns(
     values: Any, rewards: Any, action_mask: Any, gamma: float, lambd: float
 ) -> tuple[Any, Any]:
-    r"""Advantages and returns of responses as OpenRLHF computes them, the same bits in float32.
+    r"""Compute advantages and returns of responses like OpenRLHF, the same bits in float32.
 
     ::
 
         A_t = (m_t r_t + gamma m_{t+1} V_{t+1}) - m_t V_t + gamma lambda A_{t+1}     0 after the last token
         R_t = A_t + m_t V_t
 
-    The rule of ``compute_advantages``, not whitened.
+    The advantages are those of ``compute_advantages`` before whitening.
 
     Parameters
     ----------
@@ -80,12 +81,12 @@ def get_advantages_and_returns(
 
     Returns
     -------
-    (advantages, returns), of the shape and kind of ``values``.
+    (advantages, returns), of the shape and type of ``values``.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``.
+        As in ``fastgae.gae``.
 
     Notes
     -----
@@ -97,7 +98,7 @@ def get_advantages_and_returns(
 
 
 def _zeroed(array: Any, exists: Array | None) -> Array:
-    """Times the mask, as the peers do it: -0 where a negative number was."""
+    """Multiply by the mask, as TRL and OpenRLHF do, so that a negative number outside the mask becomes -0."""
     given = numbers_of(array)
     return given if exists is None else given * exists.astype(given.dtype)
 

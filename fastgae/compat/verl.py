@@ -1,6 +1,6 @@
-"""verl: ``compute_gae_advantage_return`` of single tokens, the mask carried over, and its place in verl's trainers.
+"""verl: ``compute_gae_advantage_return`` of single tokens, with masked tokens skipped, and a hook for its trainers.
 
-One line before the trainer is made, in the process that it runs in::
+Add one line before you make the trainer, in the process that the trainer runs in::
 
     fastgae.compat.verl.install()
 """
@@ -22,18 +22,19 @@ from fastgae.estimators.reverse_scan import reverse_scan
 def compute_gae_advantage_return(
     token_level_rewards: Any, values: Any, response_mask: Any, gamma: float, lam: float
 ) -> tuple[Any, Any]:
-    r"""Whitened advantages and returns of responses as verl computes them.
+    r"""Compute whitened advantages and returns of responses like verl.
 
     ::
 
         A_t = (r_t + gamma V') - V_t + gamma lambda A'     V', A': of the next token in the mask; 0 after the last
-        A_t = A'                                           at tokens out of the mask, which are skipped
+        A_t = A'                                           at tokens outside the mask, which are skipped
         R_t = A_t + V_t                                    at every token
-        advantages = (A - mean) / sqrt(variance + 1e-8)    at every token; moments of those in the mask, Bessel's
+        advantages = (A - mean) / sqrt(variance + 1e-8)    at every token; moments over the mask, Bessel's variance
 
-    No flags: a response ends for good. The returns are the same bits in float32. The advantages differ by the rounding
-    of verl's moments, which are float32 sums in an order of torch's; here they are of float64. 16-bit inputs are
-    computed in float32. What is behind the mask is left out, verl multiplies it by 0.
+    There are no flags, because a response ends for good. The returns are the same bits in float32. The advantages
+    differ by the rounding of the moments, for which torch adds up float32 numbers in an order of its own, and fastgae
+    float64 numbers. 16-bit inputs are computed in float32. fastgae leaves masked terms out, and verl multiplies them
+    by 0.
 
     Parameters
     ----------
@@ -46,12 +47,12 @@ def compute_gae_advantage_return(
 
     Returns
     -------
-    (advantages, returns), of the shape and kind of ``token_level_rewards``.
+    (advantages, returns), of the shape and type of ``token_level_rewards``.
 
     Raises
     ------
     ValueError, TypeError
-        As ``fastgae.gae``; ValueError where the mask has less than two tokens, as in verl.
+        As in ``fastgae.gae``; ValueError if the mask has less than two tokens, as in verl.
 
     Notes
     -----
@@ -64,15 +65,15 @@ def compute_gae_advantage_return(
 
 
 def install() -> ExitStack:
-    """``verl.trainer.ppo.core_algos.compute_gae_advantage_return`` becomes the one of this module.
+    """Replace ``verl.trainer.ppo.core_algos.compute_gae_advantage_return`` by a function that calls fastgae.
 
-    verl's own whitening stays, so that the advantages are the same bits in float32 as well. With values of 16 bits, the
-    recursion is in float32 where verl rounds gamma V' to 16 bits: the same bits for a gamma of 1, verl's default.
+    verl's own whitening stays, so that the advantages, too, are the same bits in float32. With 16-bit values, fastgae
+    computes in float32, but verl rounds gamma V' to 16 bits: the bits are the same if gamma is 1, verl's default.
 
     Returns
     -------
     contextlib.ExitStack
-        For good, or ``with install(): ...``; its ``close()`` puts verl's own function back.
+        Its ``close()``, or the end of ``with install(): ...``, puts verl's own function back.
     """
     core_algos = importlib.import_module("verl.trainer.ppo.core_algos")
     return replace(core_algos, compute_gae_advantage_return=_whitened_by_verl)
@@ -90,7 +91,7 @@ def _whitened_by_verl(
 
 
 def _carried(rewards: Array, values: Array, mask: Array, gamma: float, lam: float) -> tuple[Array, Array]:
-    """Advantages, carried over the tokens out of the mask, and returns."""
+    """Return advantages and returns; a token outside the mask gets the advantage of the next token inside it."""
     written = gae(
         rewards,
         values,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fastgae
-from conftest import BACKENDS
+from support.backends import BACKENDS
 
 PACKAGE = Path(fastgae.__file__).parent
 CSRC = Path(__file__).parents[1] / "csrc"

@@ -7,7 +7,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import fastgae
-from cases import assert_same_bits, make_case
+from support.cases import assert_same_bits, make_case
 
 SHAPE = (4, 3)
 ONES = np.ones(SHAPE)

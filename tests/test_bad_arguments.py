@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fastgae
-from bad_arguments import CONFLICTS, GOOD, KINDS, VALUES, kind_of
-from conftest import BACKENDS
+from support.backends import BACKENDS
+from support.bad_arguments import CONFLICTS, GOOD, KINDS, VALUES, kind_of
 
 
 def bytes_of(given):

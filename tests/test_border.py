@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from conftest import BACKENDS
+from support.backends import BACKENDS
 
 _core = pytest.importorskip("fastgae._core", exc_type=ImportError)
 

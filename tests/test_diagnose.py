@@ -10,7 +10,7 @@ import fastgae
 
 pytest.importorskip("gymnasium")
 
-from real_rollouts import MODES, fitted_value, random_value, record
+from support.real_rollouts import MODES, fitted_value, random_value, record
 
 GIVES_FINAL = ("same_step", "disabled")
 FORMS = ("arguments", "arguments_with_next_values")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import assert_same_bits
+from support.cases import assert_same_bits
 
 STEPS, ENVS = 4, 3
 SHAPE = (STEPS, ENVS)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import FEW_SIZES, LARGE_SIZES, SIZES, assert_same_bits, cases_of, make_case, numbers
-from conftest import BACKENDS, Variant, reference
-from layouts import IN_PLACE, LAYOUTS, SOME
-from oracle import gae_oracle
+from support.backends import BACKENDS
+from support.cases import FEW_SIZES, LARGE_SIZES, SIZES, assert_same_bits, cases_of, make_case, numbers
+from support.exactness import Variant, reference
+from support.layouts import IN_PLACE, LAYOUTS, SOME
+from support.oracle import gae_oracle
 
 COEFFICIENTS = [(0.99, 0.95), (1.0, 1.0), (0.0, 0.95), (0.9, 0.0), (0.7, 1.0), (1e-3, 1e-3)]
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}

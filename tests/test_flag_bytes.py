@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import assert_same_bits, make_case
-from options import NEXT_STEP, OPTIONS, mask, pick, together
+from support.cases import assert_same_bits, make_case
+from support.options import NEXT_STEP, OPTIONS, mask, pick, together
 
 SIZE = (33, 17)
 FLAGS = ("terminated", "truncated", "mask", "prev_done")

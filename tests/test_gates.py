@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import BOOTSTRAPS, SIZES, assert_same_bits, make_case
-from layouts import SOME
+from support.cases import BOOTSTRAPS, SIZES, assert_same_bits, make_case
+from support.layouts import SOME
 
 SPECIAL = [np.nan, np.inf, -np.inf]
 

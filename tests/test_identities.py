@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import BOOTSTRAPS, Case, assert_same_bits, make_case
+from support.cases import BOOTSTRAPS, Case, assert_same_bits, make_case
 
 pytestmark = pytest.mark.parametrize("layout", ["c", "sliced", "env_major", "cube_time_1"], indirect=True)
 SIZE = (33, 31)

@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cases import BOOTSTRAPS, LONG_SIZES, make_case
+from support.cases import BOOTSTRAPS, LONG_SIZES, make_case
 
 pytestmark = pytest.mark.parametrize("layout", ["env_major", "vector"], indirect=True)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import SIZES, assert_same_bits
+from support.cases import SIZES, assert_same_bits
 
 COEFFICIENTS = [(0.99, 0.95), (0.98, 0.8), (1.0, 1.0), (0.999, 0.9)]
 

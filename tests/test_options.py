@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import LARGE_SIZES, assert_same_bits, make_case
-from conftest import BACKENDS, reference
-from layouts import LAYOUTS, SOME
-from options import (
+from support.backends import BACKENDS
+from support.cases import LARGE_SIZES, assert_same_bits, make_case
+from support.exactness import reference
+from support.layouts import LAYOUTS, SOME
+from support.options import (
     NEXT_STEP,
     OPTIONS,
     always,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, make_case
-from conftest import reference
-from layouts import poisoned
+from support.cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, make_case
+from support.exactness import reference
+from support.layouts import poisoned
 
 MEMORIES = {
     "c": (np.s_[:, :], lambda a: a),

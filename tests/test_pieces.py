@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import assert_same_bits
+from support.cases import assert_same_bits
 
 _core = pytest.importorskip("fastgae._core", exc_type=ImportError)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import assert_same_bits
+from support.cases import assert_same_bits
 
 gymnasium = pytest.importorskip("gymnasium")
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import FEW_SIZES, assert_same_bits, make_case
-from conftest import reference
-from layouts import SOME
-from options import call, check, coefficients, pick, some_mask
+from support.cases import FEW_SIZES, assert_same_bits, make_case
+from support.exactness import reference
+from support.layouts import SOME
+from support.options import call, check, coefficients, pick, some_mask
 
 SIZE = (33, 9)
 

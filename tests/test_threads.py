@@ -6,8 +6,8 @@ import threading
 import pytest
 
 import fastgae
-from cases import LARGE_SIZES, THREADS_SIZE, assert_same_bits
-from conftest import BACKENDS
+from support.backends import BACKENDS
+from support.cases import LARGE_SIZES, THREADS_SIZE, assert_same_bits
 
 NUM_THREADS = [1, 2, 3, 7]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fastgae.compat.brax import compute_gae
-from trajectories import COEFFICIENTS, SIZES, assert_close, steps
+from support.trajectories import COEFFICIENTS, SIZES, assert_close, steps
 
 
 def the_loops(truncation, termination, rewards, values, bootstrap_value, lambda_, discount):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.cleanrl import compute_gae
-from trajectories import COEFFICIENTS, SIZES, steps
+from support.cases import assert_same_bits
+from support.trajectories import COEFFICIENTS, SIZES, steps
 
 
 def the_loop(rewards, values, dones, next_value, next_done, gamma, gae_lambda):

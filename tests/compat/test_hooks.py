@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat import _hooks, skrl
+from support.cases import assert_same_bits
 
 # compat module -> where its install() puts something: (library's module, path of the function there)
 PLACES = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from compat_calls import CALLS, NUMPY_CALLS, given_as
 from fastgae.compat.gymnasium import Rollout
+from support.compat_calls import CALLS, NUMPY_CALLS, given_as
 
 # Which dtypes the numbers have, by turns, the dtype of the results in NumPy, and in torch.
 MIXES = {

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.labml import GAE
-from trajectories import COEFFICIENTS, SIZES, steps
+from support.cases import assert_same_bits
+from support.trajectories import COEFFICIENTS, SIZES, steps
 
 
 def the_loop(done, rewards, values, gamma, lambda_):

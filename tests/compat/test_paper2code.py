@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.paper2code import compute_gae
-from trajectories import COEFFICIENTS, SIZES, assert_close, steps
+from support.cases import assert_same_bits
+from support.trajectories import COEFFICIENTS, SIZES, assert_close, steps
 
 
 def the_loop(rewards, values, terminated, truncated, gamma, lam):

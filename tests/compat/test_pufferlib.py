@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.pufferlib import compute_puff_advantage
-from trajectories import COEFFICIENTS, SIZES, steps
+from support.cases import assert_same_bits
+from support.trajectories import COEFFICIENTS, SIZES, steps
 
 
 def the_loop(values, rewards, terminals, ratio, advantages, *coefficients):

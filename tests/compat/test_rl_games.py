@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat import rl_games
-from kinds import KINDS, SHAPES, called
+from support.cases import assert_same_bits
+from support.kinds import KINDS, SHAPES, called
 
 COEFFICIENTS = {"gamma": 0.99, "tau": 0.95}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastgae.compat import rlax
-from trajectories import COEFFICIENTS, assert_close, steps
+from support.trajectories import COEFFICIENTS, assert_close, steps
 
 pytestmark = [
     pytest.mark.parametrize("length", [1, 2, 7, 100]),

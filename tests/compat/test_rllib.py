@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.rllib import compute_value_targets
+from support.cases import assert_same_bits
 
 
 def rollout(steps, dtype):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.rsl_rl import compute_returns
-from kinds import KINDS, SHAPES, called
+from support.cases import assert_same_bits
+from support.kinds import KINDS, SHAPES, called
 
 # Of the first two, the product rounded once to float32 is not the product of the rounded numbers.
 COEFFICIENTS = [(0.98, 0.9), (0.9, 0.95), (1.0, 1.0), (0.0, 1.0)]

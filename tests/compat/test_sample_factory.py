@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.sample_factory import gae_advantages
-from kinds import KINDS, SHAPES, called
+from support.cases import assert_same_bits
+from support.kinds import KINDS, SHAPES, called
 
 
 def rollout(shape, dtype, flags):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastgae.compat.skrl import compute_gae
-from kinds import KINDS, SHAPES, called
+from support.kinds import KINDS, SHAPES, called
 
 
 def rollout(shape, dtype):

@@ -3,9 +3,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.spinningup import discount_cumsum, finish_path
-from trajectories import COEFFICIENTS, steps
+from support.cases import assert_same_bits
+from support.trajectories import COEFFICIENTS, steps
 
 
 def the_sum(x, discount):

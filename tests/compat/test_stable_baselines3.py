@@ -3,9 +3,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.stable_baselines3 import compute_returns_and_advantage
-from trajectories import COEFFICIENTS, SIZES, steps
+from support.cases import assert_same_bits
+from support.trajectories import COEFFICIENTS, SIZES, steps
 
 
 def the_loop(buffer, last_values, dones):

@@ -3,9 +3,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.tianshou import _gae, compute_episodic_return
-from trajectories import COEFFICIENTS, steps
+from support.cases import assert_same_bits
+from support.trajectories import COEFFICIENTS, steps
 
 LENGTHS = pytest.mark.parametrize("length", [1, 2, 7, 100])
 

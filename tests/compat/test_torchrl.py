@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat import torchrl
-from trajectories import COEFFICIENTS, SIZES, assert_close, steps
+from support.cases import assert_same_bits
+from support.trajectories import COEFFICIENTS, SIZES, assert_close, steps
 
 pytestmark = pytest.mark.parametrize("coefficients", COEFFICIENTS, ids=str)
 sizes = pytest.mark.parametrize("size", SIZES, ids=str)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cases import assert_same_bits
 from fastgae.compat.trl import compute_advantages, get_advantages_and_returns
-from kinds import KINDS, called
+from support.cases import assert_same_bits
+from support.kinds import KINDS, called
 
 SHAPES = [(1, 2), (3, 5), (8, 40), (5, 300)]  # responses, tokens
 

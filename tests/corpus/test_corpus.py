@@ -3,9 +3,10 @@
 from collections import Counter
 
 import pytest
-from mutants import SOURCES, check, mutant, said_of
 
 from fastgae.cli import archive
+
+from .mutants import SOURCES, check, mutant, said_of
 
 
 def test_the_files_that_are_broken_later_are_well_formed(tmp_path):

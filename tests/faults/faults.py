@@ -1,4 +1,7 @@
-"""Make every allocation and every thread of some calls fail. ``python tests/faults/faults.py`` says how many failed."""
+"""Make every allocation and every thread of some calls fail.
+
+``python -m faults.faults``, in the folder ``tests``, counts the failures.
+"""
 
 import os
 import shutil
@@ -8,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 import fastgae
+
+from .every_fault import CALLS
 
 HERE = Path(__file__).parent
 COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++")), None)
@@ -38,8 +43,6 @@ def met(library, name, num_threads):
 
 
 def main():
-    from every_fault import CALLS
-
     with tempfile.TemporaryDirectory() as folder:
         library = compiled(folder)
         calls = [met(library, name, num_threads) for name in CALLS for num_threads in (1, 4)]

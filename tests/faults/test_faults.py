@@ -4,9 +4,10 @@ import sys
 
 import pytest
 
-from conftest import BACKENDS
-from every_fault import CALLS
-from faults import COMPILER, compiled, met
+from support.backends import BACKENDS
+
+from .every_fault import CALLS
+from .faults import COMPILER, compiled, met
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults are made with the preloading of glibc"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from oracle import gae_oracle
+from support.oracle import gae_oracle
 
 from .calls import Call, handed_over
 from .check import DifferenceError, check, variants

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import torch
 from rl_games.algos_torch.a2c_continuous import A2CAgent
 
-from compare import Hooked
 from fastgae.compat.rl_games import install
+
+from .compare import Hooked
 
 
 def hooks(rng):

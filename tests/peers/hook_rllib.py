@@ -6,8 +6,9 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.postprocessing.value_predictions import compute_value_targets
 
-from compare import Hooked
 from fastgae.compat import rllib
+
+from .compare import Hooked
 
 
 def hooks(rng):

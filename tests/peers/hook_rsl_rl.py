@@ -7,7 +7,7 @@ import torch
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
-from compare import Hooked
+from .compare import Hooked
 
 CLASSES = ("PPO", "fastgae.compat.rsl_rl:PPO")
 

@@ -4,8 +4,9 @@ import importlib
 
 import torch
 
-from compare import Hooked
 from fastgae.compat.skrl import AGENTS, RECURRENT_AGENTS, install
+
+from .compare import Hooked
 
 
 def hooks(rng):

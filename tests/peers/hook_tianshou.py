@@ -4,8 +4,9 @@ import numpy as np
 from tianshou.algorithm import algorithm_base
 from tianshou.data import Batch, VectorReplayBuffer
 
-from compare import Hooked
 from fastgae.compat.tianshou import install
+
+from .compare import Hooked
 
 
 def hooks(rng):

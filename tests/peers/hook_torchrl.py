@@ -7,8 +7,9 @@ from torchrl.modules import OneHotCategorical, ProbabilisticActor
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
-from compare import Hooked
 from fastgae.compat import torchrl as ours
+
+from .compare import Hooked
 
 
 def rollout(rng, envs, steps):

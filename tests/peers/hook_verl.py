@@ -3,8 +3,9 @@
 import torch
 from verl.trainer.ppo import core_algos
 
-from compare import Hooked
 from fastgae.compat.verl import install
+
+from .compare import Hooked
 
 
 def hooks(rng):

@@ -5,8 +5,9 @@ from importlib.metadata import version
 
 import numpy as np
 
-from compare import Comparison
 from fastgae.compat import brax as ours
+
+from .compare import Comparison
 
 PACKAGE = "brax==0.14.2"
 VERSION = partial(version, "brax")

@@ -6,8 +6,9 @@ from importlib.metadata import distribution, version
 
 import numpy as np
 
-from compare import Comparison
 from fastgae.compat.labml import GAE
+
+from .compare import Comparison
 
 PACKAGE = "labml-nn==0.5.1"
 VERSION = partial(version, "labml-nn")

@@ -5,9 +5,10 @@ from importlib.metadata import version
 
 import torch
 
-from compare import Comparison
 from fastgae.compat import trl
-from installed import function
+
+from .compare import Comparison
+from .installed import function
 
 PACKAGE = "openrlhf==0.11.2"
 VERSION = partial(version, "openrlhf")

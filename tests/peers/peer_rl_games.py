@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import torch
 
-from compare import Comparison
 from fastgae.compat import rl_games
-from installed import function
+
+from .compare import Comparison
+from .installed import function
 
 PACKAGE = "rl-games==1.6.5"
 VERSION = partial(version, "rl-games")

@@ -5,8 +5,9 @@ from importlib.metadata import version
 
 import numpy as np
 
-from compare import Comparison
 from fastgae.compat import rlax as ours
+
+from .compare import Comparison
 
 PACKAGE = "rlax==0.1.9"
 VERSION = partial(version, "rlax")

@@ -5,9 +5,10 @@ from importlib.metadata import version
 
 import numpy as np
 
-from compare import Comparison
 from fastgae.compat import rllib
-from installed import function
+
+from .compare import Comparison
+from .installed import function
 
 PACKAGE = "ray==2.60.0"
 VERSION = partial(version, "ray")

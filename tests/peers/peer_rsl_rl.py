@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import torch
 
-from compare import Comparison
 from fastgae.compat import rsl_rl
-from installed import function
+
+from .compare import Comparison
+from .installed import function
 
 PACKAGE = "rsl-rl-lib==5.5.1"
 VERSION = partial(version, "rsl-rl-lib")

@@ -5,9 +5,10 @@ from importlib.metadata import version
 
 import torch
 
-from compare import Comparison
 from fastgae.compat import sample_factory
-from installed import function
+
+from .compare import Comparison
+from .installed import function
 
 PACKAGE = "sample-factory==2.1.1"
 VERSION = partial(version, "sample-factory")

@@ -5,9 +5,10 @@ from importlib.metadata import version
 
 import torch
 
-from compare import Comparison
 from fastgae.compat import skrl
-from installed import function
+
+from .compare import Comparison
+from .installed import function
 
 PACKAGE = "skrl==2.1.1"
 VERSION = partial(version, "skrl")

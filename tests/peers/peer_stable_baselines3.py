@@ -6,8 +6,9 @@ from importlib.metadata import version
 
 import numpy as np
 
-from compare import Comparison
 from fastgae.compat.stable_baselines3 import compute_returns_and_advantage
+
+from .compare import Comparison
 
 PACKAGE = "stable-baselines3==2.9.2"
 VERSION = partial(version, "stable-baselines3")

@@ -5,8 +5,9 @@ from importlib.metadata import version
 
 import numpy as np
 
-from compare import Comparison
 from fastgae.compat.tianshou import _gae, compute_episodic_return
+
+from .compare import Comparison
 
 PACKAGE = "tianshou==2.0.1"
 VERSION = partial(version, "tianshou")

@@ -5,8 +5,9 @@ from importlib.metadata import version
 
 import numpy as np
 
-from compare import Comparison
 from fastgae.compat import torchrl as ours
+
+from .compare import Comparison
 
 PACKAGE = "torchrl==0.14.1"
 VERSION = partial(version, "torchrl")

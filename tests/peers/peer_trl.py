@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import torch
 
-from compare import Comparison
 from fastgae.compat import trl
-from installed import function
+
+from .compare import Comparison
+from .installed import function
 
 PACKAGE = "trl==0.11.4"
 VERSION = partial(version, "trl")

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import torch
 
-from compare import Comparison
 from fastgae.compat import verl
-from installed import function
+
+from .compare import Comparison
+from .installed import function
 
 PACKAGE = "verl==0.9.1"
 VERSION = partial(version, "verl")

@@ -1,4 +1,4 @@
-"""`python tests/peers/table.py` writes docs/peers.md: what peers compute, and how far fastgae.compat is from it."""
+"""`python -m peers.table`, in the folder `tests`, compares fastgae.compat with its peers and writes docs/peers.md."""
 
 import importlib
 import warnings
@@ -13,8 +13,9 @@ TABLE = Path(__file__).parents[2] / "docs" / "peers.md"
 HEAD = """# fastgae.compat beside the libraries themselves
 
 Each line is one call of a library's own function and of the one in `fastgae.compat`, on the same random rollouts.
-Written by `python tests/peers/table.py`; `pytest tests/peers` asserts the claims. Differences are absolute; a claimed
-one is relative to the largest number of the result. Unequal bits with a difference of 0 are a zero of another sign.
+`python -m peers.table`, in the folder `tests`, writes this page; `pytest tests/peers` asserts the claims. Differences
+are absolute; a claimed one is relative to the largest number of the result. Unequal bits with a difference of 0 are a
+zero of another sign.
 
 CleanRL, Spinning Up and GAE-Paper2Code are no packages, and PufferLib does not build without its own downloads and
 CUDA's headers: for them, the recursions written out in `tests/compat` are what there is.
@@ -26,7 +27,7 @@ CUDA's headers: for them, the recursions written out in `tests/compat` are what 
 
 def load(name: str) -> ModuleType:
     """The module, if its package is installed: PackageNotFoundError or ModuleNotFoundError if not."""
-    peer = importlib.import_module(name)
+    peer = importlib.import_module(f".{name}", __package__)
     peer.VERSION()
     return peer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compare import Comparison
+from .compare import Comparison
 
 LIBRARIES = sorted(path.stem.removeprefix("hook_") for path in Path(__file__).parent.glob("hook_*.py"))
 
@@ -21,7 +21,7 @@ def test_hook(library, monkeypatch):
     # What a library warns of is not ours to mend.
     with warnings.catch_warnings(action="ignore"):
         try:
-            hooks = list(importlib.import_module(f"hook_{library}").hooks(np.random.default_rng(0)))
+            hooks = list(importlib.import_module(f".hook_{library}", __package__).hooks(np.random.default_rng(0)))
         except ImportError as missing:
             if missing.name is not None and missing.name.startswith("fastgae"):
                 raise

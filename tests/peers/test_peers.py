@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError
 import numpy as np
 import pytest
 
-from table import PEERS, load
+from .table import PEERS, load
 
 
 @pytest.mark.parametrize("name", PEERS)

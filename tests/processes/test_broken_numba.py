@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fastgae
-from test_dispatch import CALL, NO_CORE
+from support.programs import CALL, NO_CORE
 
 # The package's __init__.py, the type of the error and a word of it.
 BROKEN = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import BACKENDS
+from support.backends import BACKENDS
 
 # The main thread leaves while the others are in calls of ten milliseconds and more.
 EXIT = """

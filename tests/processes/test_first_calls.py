@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import BACKENDS
+from support.backends import BACKENDS
 
 FIRST_CALLS = """
 import sys, threading

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from conftest import BACKENDS
+from support.backends import BACKENDS
 
 FORK = """
 import os, sys, threading, warnings

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fastgae
-from cases import assert_same_bits, make_case
-from conftest import BACKENDS
+from support.backends import BACKENDS
+from support.cases import assert_same_bits, make_case
 
 needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 

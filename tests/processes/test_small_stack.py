@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from conftest import BACKENDS
+from support.backends import BACKENDS
 
 CALLS = """
 import sys, threading

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import BACKENDS
+from support.backends import BACKENDS
 
 # Flags of any byte, most of them 0 and 1; cu_seqlens that are right, wrong, and absurd by turns.
 WRITER = """

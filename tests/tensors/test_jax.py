@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fastgae
-from calls import CALLS, FEW, arrays_of, converted
-from cases import assert_same_bits, make_case
+from support.cases import assert_same_bits, make_case
+from support.tensor_calls import CALLS, FEW, arrays_of, converted
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compat_calls import CALLS, given_as
+from support.compat_calls import CALLS, given_as
 
 jax = pytest.importorskip("jax")
 # By turns, and the dtype of the results; float64 is off.

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import fastgae
-from calls import CALLS, FEW, arrays_of, calls, converted
-from cases import assert_same_bits, make_case
 from fastgae._calls import FUNCTIONS
+from support.cases import assert_same_bits, make_case
+from support.tensor_calls import CALLS, FEW, arrays_of, calls, converted
 
 torch = pytest.importorskip("torch")
 from fastgae._kinds.torch import from_numpy, to_numpy  # noqa: E402

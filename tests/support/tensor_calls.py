@@ -3,8 +3,9 @@
 import numpy as np
 
 import fastgae
-from cases import BOOTSTRAPS, make_case
-from options import OPTIONS, pick
+
+from .cases import BOOTSTRAPS, make_case
+from .options import OPTIONS, pick
 
 SIZE = (17, 6)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cases import Case
+from .cases import Case
 
 
 def poisoned(shape, dtype):

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 import fastgae
-from cases import make_case
+
+from .cases import make_case
 
 SIZE = (5, 3)
 HUGE = 10**5000  # beyond float64, and longer than what Python writes out

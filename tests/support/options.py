@@ -3,9 +3,10 @@
 import numpy as np
 
 import fastgae
-from cases import assert_same_bits
-from conftest import no_short_cut
-from layouts import poisoned
+
+from .backends import no_short_cut
+from .cases import assert_same_bits
+from .layouts import poisoned
 
 
 def pick(case, name, seed=0):

@@ -1,0 +1,30 @@
+"""Every way to run that this machine has, and how to run without a backend's short cut."""
+
+import contextlib
+import importlib
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae import _dispatch
+
+# Every way to run that this machine has: "numpy", "numba", "cpp:avx2", "cpp:baseline" ...
+BACKENDS = [
+    f"{info.name}:{target}" if target else info.name
+    for info in fastgae.backends()
+    if info.available
+    for target in (info.targets or [None])
+]
+DTYPES = [np.dtype(np.float32), np.dtype(np.float64)]
+
+
+@contextlib.contextmanager
+def no_short_cut(backend):
+    """Hide the backend's short cut, so that its kernel is given a Rollout."""
+    module = importlib.import_module("fastgae._backends." + backend.partition(":")[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(module, "short_cut", raising=False)
+        _dispatch.resolve.cache_clear()
+        yield
+    _dispatch.resolve.cache_clear()

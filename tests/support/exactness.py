@@ -1,0 +1,68 @@
+"""The bits that the reference gives, and one way to compute that must give them too."""
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+import fastgae
+
+from .backends import no_short_cut
+from .cases import Case, assert_same_bits
+from .layouts import Layout, poisoned
+
+_answers: dict[bytes, fastgae.GAEResult] = {}
+
+
+def reference(case: Case):
+    """What the numpy backend answers for plain arrays: the bits that everything else must give. Slow, so done once."""
+    key = hashlib.blake2b(digest_size=16)
+    for name, given in case.arguments().items():
+        array = np.asarray(given)
+        key.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    if key.digest() not in _answers:
+        _answers[key.digest()] = fastgae.gae(**case.arguments(), backend="numpy", num_threads=1)
+    return _answers[key.digest()]
+
+
+def memory_order(array):
+    """Shape, dtype and strides; the stride of an axis that holds one element says nothing."""
+    return array.shape, array.dtype, [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute: a backend on a CPU target, a dtype and a layout."""
+
+    backend: str
+    dtype: np.dtype
+    layout: Layout
+
+    def run(self, case: Case, **options):
+        """The plain (T, N) results, and the plain case that was computed; the call must warn of nothing."""
+        arguments, plain = self.layout.arguments(case)
+        arrays = {name: a for name, a in arguments.items() if isinstance(a, np.ndarray)}
+        before = {name: a.tobytes() for name, a in arrays.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = fastgae.gae(**arguments, backend=self.backend, **options)
+        for name, a in arrays.items():
+            assert a.tobytes() == before[name], f"{name} was written to"
+        if "out" not in options and 0 not in arguments["rewards"].strides:
+            like_rewards = memory_order(np.empty_like(arguments["rewards"], self.dtype))
+            assert [memory_order(array) for array in result] == [like_rewards] * 2
+        return tuple(None if a is None else self.layout.plain("advantages", a) for a in result), plain
+
+    def check(self, case: Case, **options):
+        """The results are those of the reference, bit for bit: in fresh memory, in out, and without any short cut."""
+        got, plain = self.run(case, **options)
+        expected = reference(plain)
+        out = tuple(poisoned(self.layout.shape(case.rewards).shape, self.dtype) for _ in range(2))
+        filled, _ = self.run(case, out=out, **options)
+        with no_short_cut(self.backend):
+            the_long_way, _ = self.run(case, **options)
+        for what, pair in (("fresh", got), ("in out", filled), ("the long way", the_long_way)):
+            assert_same_bits(pair[0], expected.advantages, f"advantages, {what}:")
+            assert_same_bits(pair[1], expected.returns, f"returns, {what}:")
+        return got

@@ -1,0 +1,38 @@
+"""Programs for fresh interpreters: calls, failing calls, and imports that fail."""
+
+# A plain call may take a backend's short cut at once, any other only after its conversion.
+CALL = """
+import json, sys, warnings
+import numpy as np
+import fastgae
+
+def call(plain=True, **options):
+    ones = np.ones((2, 2))
+    if not plain:
+        options["gamma"] = np.float32(0.9)
+    got = fastgae.gae(ones, ones, ones.astype(bool), last_values=ones[0], **options)
+    assert (got.returns == 1).all()
+
+def failing(**options):
+    try:
+        call(**options)
+    except Exception as error:
+        return [type(error).__name__, str(error), type(error.__cause__).__name__, str(error.__cause__)]
+    raise SystemExit("no error")
+"""
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    \"\"\"Importing {name} fails with {error}.\"\"\"
+
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            raise {error}
+
+sys.meta_path.insert(0, Blocked())
+"""
+NO_NUMBA = BLOCKED.format(name="numba", error="ModuleNotFoundError('no numba', name='numba')")
+NO_CORE = BLOCKED.format(name="fastgae._core", error="ModuleNotFoundError('no core', name='fastgae._core')")
+BROKEN_CORE = BLOCKED.format(name="fastgae._core", error="ImportError('undefined symbol: nowhere')")

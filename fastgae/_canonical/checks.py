@@ -98,15 +98,21 @@ def steps_without_resets(done: Array, prev_done: Array | None, axis: int, mask: 
     return exists
 
 
-def next_existing_values(values: Array, last_values: Array | None, mask: Array, axis: int) -> Array:
+def next_existing_values(values: Array, last_values: Array | None, mask: Array | None, axis: int) -> Array:
     """Return for every step the value of the next step in the mask, or ``last_values`` if there is none.
 
     Without ``last_values``, ``values`` is one longer along time and ends with them.
     """
-    following = np.empty(mask.shape, values.dtype)
-    steps, rows = np.moveaxis(values, axis, 0), np.moveaxis(following, axis, 0)
+    steps = np.moveaxis(values, axis, 0)
+    if last_values is None:
+        steps, last_values = steps[:-1], steps[-1]
+    following = np.empty_like(np.moveaxis(steps, 0, axis))
+    rows = np.moveaxis(following, axis, 0)
+    if mask is None:
+        rows[:-1], rows[-1:] = steps[1:], last_values
+        return following
     exists = np.moveaxis(mask, axis, 0)
-    upcoming = steps[-1] if last_values is None else last_values
+    upcoming = last_values
     for t in reversed(range(len(rows))):
         rows[t] = upcoming
         upcoming = np.where(exists[t], steps[t], upcoming)

@@ -49,6 +49,12 @@ class Rollout(NamedTuple):
             np.copyto(next_values, self.final_values, where=self.truncated)
         return next_values
 
+    def one_step_returns(self) -> Array:
+        """Return r + gamma V' of every step, and r where it terminated."""
+        returns = self.rewards.copy()
+        np.add(returns, self.gamma * self.all_next_values(), out=returns, where=~self.terminated)
+        return returns
+
     @property
     def is_plain(self) -> bool:
         """Whether there are no options, and the coefficients are numbers."""

@@ -12,13 +12,13 @@ PEERS = sorted(path.stem for path in Path(__file__).parent.glob("peer_*.py"))
 TABLE = Path(__file__).parents[2] / "docs" / "peers.md"
 HEAD = """# fastgae.compat beside the libraries themselves
 
-Each line is one call of a library's own function and of the one in `fastgae.compat`, on the same random rollouts.
-`python -m peers.table`, in the folder `tests`, writes this page; `pytest tests/peers` asserts the claims. Differences
-are absolute; a claimed one is relative to the largest number of the result. Unequal bits with a difference of 0 are a
-zero of another sign.
+Each line compares one call of a library's own function with the one in `fastgae.compat`, on the same random rollouts.
+`python -m peers.table`, in the folder `tests`, writes the table, and `pytest tests/peers` asserts the claims.
+Differences are absolute; a claimed one is relative to the largest number of the result. Unequal bits with a difference
+of 0 are a zero of the other sign.
 
 CleanRL, Spinning Up and GAE-Paper2Code are no packages, and PufferLib does not build without its own downloads and
-CUDA's headers: for them, the recursions written out in `tests/compat` are what there is.
+CUDA's headers. They are compared only with their recursions, which `tests/compat` writes out.
 
 | package | function | largest difference | equal bits | claimed |
 |---|---|---|---|---|

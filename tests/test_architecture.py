@@ -27,6 +27,8 @@ LAYERS = [
     "_backends",
     "_canonical",
     "_kinds",
+    "_threads",
+    "_call",
     "_core",
 ]
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py"))

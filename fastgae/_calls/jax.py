@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fastgae import _dispatch
+from fastgae import _threads
 from fastgae._calls import FUNCTIONS, dtype_of_results, gives_two
 from fastgae._calls.batches import Batch
 from fastgae._canonical import Array, GAEResult
@@ -65,7 +65,7 @@ def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
 def _waited_for(array: jax.Array) -> Array:
     """An argument of a callback. JAX copies large ones in a thread of its own; on one CPU, that is this one."""
-    if not array.is_ready() and _dispatch.affinity() == 1 and jax.default_backend() == "cpu":
+    if not array.is_ready() and _threads.affinity() == 1 and jax.default_backend() == "cpu":
         raise RuntimeError(
             "JAX has one thread on one CPU, and would wait in it for ever for what it has to do there: call fastgae "
             "outside of jax.jit, or let the process run on two CPUs"

@@ -207,12 +207,12 @@ def test_gradients_end(jit):
 def test_an_error_where_jax_would_wait_for_ever(monkeypatch):
     """On one CPU the thread that makes the callback is that which copies its arguments, unless they are small."""
     array = jnp.ones(3)
-    monkeypatch.setattr("fastgae._dispatch.affinity", lambda: 1)
+    monkeypatch.setattr("fastgae._threads.affinity", lambda: 1)
     assert_same_bits(_waited_for(array), np.ones(3, np.float32))
     monkeypatch.setattr(type(array), "is_ready", lambda self: False)
     with pytest.raises(RuntimeError, match=r"one thread on one CPU.*outside of jax\.jit"):
         _waited_for(array)
-    monkeypatch.setattr("fastgae._dispatch.affinity", lambda: 2)
+    monkeypatch.setattr("fastgae._threads.affinity", lambda: 2)
     assert_same_bits(_waited_for(array), np.ones(3, np.float32))
 
 

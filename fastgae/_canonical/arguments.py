@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastgae._canonical.contract import Array, Output
-from fastgae._kinds import kind_of, module_of
+from fastgae._interop import as_array as as_array
+from fastgae._interop import as_numbers as as_numbers
+from fastgae._interop import is_weak
 
 WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
@@ -26,7 +28,7 @@ def of_one_dtype(**given: object) -> list[Any]:
     strong = [
         array.dtype
         for array, raw in zip(arrays, given.values(), strict=True)
-        if array is not None and (raw is array or not _is_weak(raw))
+        if array is not None and (raw is array or not is_weak(raw))
     ]
     dtype = _working_dtype(*strong)
     return [None if array is None else _cast(array, dtype) for array in arrays]
@@ -36,37 +38,6 @@ def working_dtype(**given: object) -> np.dtype[Any]:
     """The dtype in which a call with these numbers is computed."""
     dtype: np.dtype[Any] = of_one_dtype(**given)[0].dtype
     return dtype
-
-
-def as_array(name: str, given: object) -> Array:
-    if type(given) is np.ndarray:
-        return given
-    if given is None:
-        raise TypeError(f"{name} must be an array, got None")
-    if isinstance(given, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
-    if kind := kind_of(given):
-        array: Array = module_of(kind).to_numpy(name, given)
-        return array
-    try:
-        return np.asarray(given)
-    except MemoryError:
-        raise
-    except Exception as error:  # of whatever kind, from an object's own __array__ or __len__
-        same = ValueError if isinstance(error, ValueError) else TypeError
-        raise same(f"{name} cannot be read as an array: {error}") from error
-
-
-def as_numbers(name: str, given: object) -> Array:
-    array = as_array(name, given)
-    if array.dtype in WORKING_DTYPES or array.dtype.kind in "biu" or array.dtype.newbyteorder("=") in WORKING_DTYPES:
-        return array
-    raise TypeError(f"{name} has dtype {array.dtype}; expected float32, float64 or integers: convert it first")
-
-
-def _is_weak(given: object) -> bool:
-    """A Python number promotes nothing, as in NumPy, and neither does an empty list of final values."""
-    return type(given) in (int, float) or (isinstance(given, list | tuple) and not given)
 
 
 @functools.lru_cache  # NumPy takes a microsecond to promote

@@ -3,21 +3,15 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from fastgae._call import Array as Array
+from fastgae._call import GAEResult as GAEResult
+from fastgae._call import Output as Output
+
 Scalar = np.floating[Any]
-Output = tuple[Array | None, Array | None]
 
 # Steps that normalize adds up one after the other. Its bits depend on this number: it is no tuning.
 BLOCK = 128
-
-
-class GAEResult(NamedTuple):
-    """Advantages and returns (value targets); None where ``out`` asked for only the other."""
-
-    advantages: Array
-    returns: Array
 
 
 class Clips(NamedTuple):

@@ -6,11 +6,11 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._calls import is_tensor, with_tensors
 from fastgae._canonical import check_normalize, checked_arguments
 from fastgae._diagnose import bootstrap, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
+from fastgae._interop import is_tensor, with_tensors
 
 # In this order they speak: what is wrong everywhere, then what is at some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {

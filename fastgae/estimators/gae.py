@@ -6,8 +6,8 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import GAEResult, Output
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run_with_options
 
 

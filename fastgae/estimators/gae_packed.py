@@ -6,8 +6,8 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, GAEResult, Output, as_array, as_unit_interval, checked_sequences
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae.estimators.gae import gae
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, canonical_rollout, checked_arguments, in_one_layout, integer_of, shown
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 
 
 @takes_tensors

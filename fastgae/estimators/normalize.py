@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_advantages, in_place
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._moments import EPS, center_and_scale
 
 

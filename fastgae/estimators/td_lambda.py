@@ -5,8 +5,8 @@ from enum import Enum
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_arguments
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 

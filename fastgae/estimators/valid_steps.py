@@ -3,8 +3,8 @@
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Array, checked_valid_steps
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 
 
 @takes_tensors

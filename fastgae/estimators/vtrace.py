@@ -5,8 +5,8 @@ from enum import Enum
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import Clips, GAEResult, Output, as_clip
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run_with_options
 
 

@@ -5,12 +5,9 @@ The variables are read once, when fastgae is imported; ENVIRONMENT lists them.
 
 import functools
 import importlib
-import math
 import os
-import sys
 import threading
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, ShortCut
@@ -170,26 +167,3 @@ def _positive(name: str, given: object) -> int:
     if number is None or number < 1:
         raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
     return min(number, MOST_THREADS)
-
-
-def usable_cpus() -> int:
-    """The CPUs this process may use: its affinity, and the quota of its control group."""
-    return max(1, min(affinity(), _cgroup_cpus()))
-
-
-def affinity() -> int:
-    """The CPUs on which this process may run, whatever share of them it has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@functools.cache
-def _cgroup_cpus() -> int:
-    # Quota and period, in one file (version 2) or in two; "max" and -1 are no limit.
-    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
-        try:
-            quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
-        except (OSError, ValueError):
-            continue
-        if quota.isdecimal():
-            return math.ceil(int(quota) / int(period))
-    return sys.maxsize

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fastgae import _dispatch
+from fastgae import _dispatch, _threads
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import canonical_rollout, checked, has_options, in_one_layout
 from fastgae._moments import center_and_scale
@@ -37,7 +37,7 @@ def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResu
             own = tuple(None if array is None else layout.empty(array.dtype) for array in matrices.out)
             matrices = matrices._replace(out=own)
         rollout = canonical_rollout(matrices, layout)
-        on = (threads or _dispatch.usable_cpus(), target)
+        on = (threads or _threads.usable_cpus(), target)
         if rollout.rewards.size:
             module.gae(rollout, *on)
             if call.normalize is not None:

@@ -20,13 +20,14 @@ LAYERS = [
     "compat",
     "_diagnose",
     "estimators",
-    "_calls",
     "_run",
     "_moments",
     "_dispatch",
     "_backends",
     "_canonical",
-    "_kinds",
+    "_interop",
+    "_threads",
+    "_call",
     "_core",
 ]
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py"))

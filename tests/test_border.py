@@ -132,14 +132,14 @@ import numpy as np, fastgae
 from fastgae import _dispatch
 
 rewards, values, terminated = np.ones((2000, 2000)), np.ones((2001, 2000)), np.zeros((2000, 2000), bool)
-count = _dispatch.usable_cpus
+count = _threads.usable_cpus
 
 def usable_cpus():
     if rewards.size > 1:
         rewards.resize((1, 1), refcheck=False)
     return 2
 
-_dispatch.usable_cpus = usable_cpus
+_threads.usable_cpus = usable_cpus
 for options in ({}, {"returns_lambda": 0.5}):
     rewards.resize((2000, 2000), refcheck=False)
     try:

@@ -25,7 +25,7 @@ def targets() -> tuple[str, ...]:
 
 
 def short_cut(call, num_threads, target):
-    from fastgae import _dispatch
+    from fastgae import _threads
     from fastgae._call import EPS, NEW, Call, GAEResult
 
     c = Call(*call)
@@ -48,7 +48,7 @@ def short_cut(call, num_threads, target):
         num_threads,
         target,
         GAEResult,
-        _dispatch.usable_cpus,
+        _threads.usable_cpus,
     )
     clips = None if c.ratios is None else (c.rho_clip, c.c_clip, c.advantage_clip)
     if (

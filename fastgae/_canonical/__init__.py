@@ -5,10 +5,8 @@ as a whole (checks). Then its arrays become matrices of one layout, and a Rollou
 """
 
 from fastgae._canonical.arguments import (
-    as_array,
     as_boundaries,
     as_number,
-    as_numbers,
     check_shape,
     integer_of,
     of_one_dtype,
@@ -33,11 +31,9 @@ __all__ = [
     "Layout",
     "Rollout",
     "Scalar",
-    "as_array",
     "as_boundaries",
     "as_flags",
     "as_number",
-    "as_numbers",
     "as_unit_interval",
     "canonical_rollout",
     "check_final_values",

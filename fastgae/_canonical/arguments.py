@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._call import WORKING_DTYPES, Array, working_dtype
-from fastgae._kinds import kind_of, module_of
+from fastgae._call import Array, working_dtype
+from fastgae._interop import as_array, as_numbers, is_weak
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 200  # characters of an argument in a message
@@ -22,41 +22,10 @@ def of_one_dtype(**given: object) -> list[Any]:
     strong = [
         array.dtype
         for array, raw in zip(arrays, given.values(), strict=True)
-        if array is not None and (raw is array or not _is_weak(raw))
+        if array is not None and (raw is array or not is_weak(raw))
     ]
     dtype = working_dtype(strong)
     return [None if array is None else _cast(array, dtype) for array in arrays]
-
-
-def as_array(name: str, given: object) -> Array:
-    if type(given) is np.ndarray:
-        return given
-    if given is None:
-        raise TypeError(f"{name} must be an array, got None")
-    if isinstance(given, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
-    if kind := kind_of(given):
-        array: Array = module_of(kind).to_numpy(name, given)
-        return array
-    try:
-        return np.asarray(given)
-    except MemoryError:
-        raise
-    except Exception as error:  # an object's own __array__ or __len__ may raise anything
-        same = ValueError if isinstance(error, ValueError) else TypeError
-        raise same(f"{name} cannot be read as an array: {error}") from error
-
-
-def as_numbers(name: str, given: object) -> Array:
-    array = as_array(name, given)
-    if array.dtype in WORKING_DTYPES or array.dtype.kind in "biu" or array.dtype.newbyteorder("=") in WORKING_DTYPES:
-        return array
-    raise TypeError(f"{name} has dtype {array.dtype}; expected float32, float64 or integers: convert it first")
-
-
-def _is_weak(given: object) -> bool:
-    """Whether the dtype does not count: that of a Python number, as in NumPy, and of an empty list of final values."""
-    return type(given) in (int, float) or (isinstance(given, list | tuple) and not given)
 
 
 def _cast(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae._call import NEW, Array, Output
-from fastgae._canonical.arguments import as_array, as_number, as_numbers, check_shape, integer_of, shown
+from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
+from fastgae._interop import as_array, as_numbers
 
 
 class Frame(NamedTuple):

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import Call
-from fastgae._calls import is_tensor, with_tensors
 from fastgae._canonical import checked
 from fastgae._diagnose import bootstrap, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
+from fastgae._interop import is_tensor, with_tensors
 
 # Mistakes that affect the whole call are reported before those that affect some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {

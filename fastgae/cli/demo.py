@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fastgae
-from fastgae import _dispatch
+from fastgae import _dispatch, _threads
 from fastgae.cli.options import CommandError, Formatter, non_negative, plot_file, positive, unit_interval
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from fastgae.cli import rollout
 
     try:
-        num_threads = _dispatch.resolve_threads(None) or _dispatch.usable_cpus()
+        num_threads = _dispatch.resolve_threads(None) or _threads.usable_cpus()
     except ValueError as error:
         raise CommandError(str(error)) from error
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 import fastgae
-from fastgae import _dispatch
+from fastgae import _dispatch, _threads
 from fastgae.cli.options import Formatter
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def gather() -> dict[str, Any]:
         "numpy": np.__version__,
         "numba": _installed("numba"),
         "default_backend": attempt(partial(_resolved, None)),
-        "num_threads": attempt(lambda: _dispatch.resolve_threads(None) or _dispatch.usable_cpus()),
+        "num_threads": attempt(lambda: _dispatch.resolve_threads(None) or _threads.usable_cpus()),
         "backends": [
             {**backend._asdict(), "target": attempt(partial(_chosen_target, backend.name)) if backend.targets else None}
             for backend in fastgae.backends()

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae.compat._tensors import like, numbers_of, numpy_of
+from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae.compat._tensors import numbers_of, numpy_of
+from fastgae._interop import numbers_of, numpy_of
 from fastgae.estimators.valid_steps import valid_steps
 
 if TYPE_CHECKING:

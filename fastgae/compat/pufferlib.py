@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae.compat._tensors import library_of, like, numbers_of, numpy_of
+from fastgae._interop import library_of, like, numbers_of, numpy_of
 from fastgae.estimators.reverse_scan import reverse_scan
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
+from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._hooks import replace
-from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
 
 

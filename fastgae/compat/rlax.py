@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae._call import Array
-from fastgae.compat._tensors import like, numbers_of, numpy_of
+from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
 

@@ -11,8 +11,8 @@ Change one line of the runner's configuration, and a seeded run gives the same w
 import importlib
 from typing import Any
 
+from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._hooks import made_once
-from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
 

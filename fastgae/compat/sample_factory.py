@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastgae.compat._tensors import like, numbers_of, numpy_of
+from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.estimators.reverse_scan import reverse_scan
 
 

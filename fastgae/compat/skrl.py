@@ -9,8 +9,8 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
+from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._hooks import replace
-from fastgae.compat._tensors import like, numbers_of, numpy_of
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
 

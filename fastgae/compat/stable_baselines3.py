@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae.compat._tensors import numpy_of
+from fastgae._interop import numpy_of
 from fastgae.estimators.gae import gae
 
 

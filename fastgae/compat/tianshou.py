@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import Array
+from fastgae._interop import numpy_of
 from fastgae.compat._hooks import replace
-from fastgae.compat._tensors import numpy_of
 from fastgae.estimators.gae import gae
 
 

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
+from fastgae._interop import library_of, like, numbers_of, numpy_of
 from fastgae.compat._hooks import made_once, replace
-from fastgae.compat._tensors import library_of, like, numbers_of, numpy_of
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan

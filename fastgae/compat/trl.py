@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array, GAEResult
-from fastgae.compat._tensors import like, numbers_of, numpy_of
+from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 

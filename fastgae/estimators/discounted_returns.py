@@ -7,8 +7,8 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import Array, Call
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import check_final_values, frame_of, of_one_dtype
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import compute
 
 

@@ -6,7 +6,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import GAEResult, Output
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 

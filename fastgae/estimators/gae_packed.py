@@ -7,8 +7,8 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import Array, GAEResult, Output
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
-from fastgae._canonical import as_array, as_boundaries, as_numbers, as_unit_interval, check_shape, frame_of, shown
+from fastgae._canonical import as_boundaries, as_unit_interval, check_shape, frame_of, shown
+from fastgae._interop import as_array, as_numbers, is_tensor, takes_tensors, with_tensors
 from fastgae.estimators.gae import gae
 
 

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import NEW, Array, Call, GAEResult
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import canonical_rollout, checked, in_one_layout, integer_of, shown
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 
 
 @takes_tensors

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae import _dispatch
+from fastgae import _dispatch, _threads
 from fastgae._call import EPS, Array
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import NORMALIZE, as_number, frame_of, in_place, of_one_dtype, shown
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._moments import center_and_scale
 
 
@@ -78,7 +78,7 @@ def normalize(
         exists = exists.copy()
     if not numbers.size:
         return result
-    on = (threads or _dispatch.usable_cpus(), target)
+    on = (threads or _threads.usable_cpus(), target)
     matrix, existing, layout = in_place(numbers, exists, frame.axis)
     moments = center_and_scale(matrix, existing, by, layout, module, *on, added)
     skipped = None if existing is None else ~existing

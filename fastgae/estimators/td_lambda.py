@@ -7,8 +7,8 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import NEW, Array, Call
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import checked
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 

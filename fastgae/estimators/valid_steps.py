@@ -4,8 +4,8 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import Array
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import as_flags, frame_of, steps_without_resets
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 
 
 @takes_tensors

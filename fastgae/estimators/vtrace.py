@@ -9,8 +9,8 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import Call, GAEResult, Output
-from fastgae._calls import is_tensor, takes_tensors, with_tensors
 from fastgae._canonical import as_number, checked
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 

@@ -9,9 +9,8 @@ from support.tensor_calls import CALLS, FEW, arrays_of, converted
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-from fastgae._calls import batches  # noqa: E402
-from fastgae._calls.jax import _waited_for  # noqa: E402
-from fastgae._kinds.jax import from_numpy, to_numpy  # noqa: E402
+from fastgae._interop import batches  # noqa: E402
+from fastgae._interop.jax import _waited_for, from_numpy, to_numpy  # noqa: E402
 
 CASE = make_case((17, 6), np.float32, bootstrap="last_values")
 ROLLOUT = CASE.arguments()
@@ -58,7 +57,7 @@ def test_memory_is_shared(monkeypatch):
     given = jnp.ones((4, 6))
     assert to_numpy("rewards", given).ctypes.data == given.unsafe_buffer_pointer()
     filled = []
-    monkeypatch.setattr("fastgae._calls.jax.from_numpy", lambda array: filled.append(array) or from_numpy(array))
+    monkeypatch.setattr("fastgae._interop.jax.from_numpy", lambda array: filled.append(array) or from_numpy(array))
     for function, arguments in (CALLS["gae-last_values"], CALLS["reverse_scan"]):
         filled.clear()
         results = arrays_of(function(**jax_arrays(arguments)))
@@ -207,12 +206,12 @@ def test_gradients_end(jit):
 def test_an_error_where_jax_would_wait_for_ever(monkeypatch):
     """On one CPU the thread that makes the callback is that which copies its arguments, unless they are small."""
     array = jnp.ones(3)
-    monkeypatch.setattr("fastgae._dispatch.affinity", lambda: 1)
+    monkeypatch.setattr("fastgae._threads.affinity", lambda: 1)
     assert_same_bits(_waited_for(array), np.ones(3, np.float32))
     monkeypatch.setattr(type(array), "is_ready", lambda self: False)
     with pytest.raises(RuntimeError, match=r"one thread on one CPU.*outside of jax\.jit"):
         _waited_for(array)
-    monkeypatch.setattr("fastgae._dispatch.affinity", lambda: 2)
+    monkeypatch.setattr("fastgae._threads.affinity", lambda: 2)
     assert_same_bits(_waited_for(array), np.ones(3, np.float32))
 
 

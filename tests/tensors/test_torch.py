@@ -5,14 +5,14 @@ import warnings
 
 import numpy as np
 import pytest
+from cases import assert_same_bits, make_case
 
 import fastgae
-from fastgae._calls import FUNCTIONS
-from support.cases import assert_same_bits, make_case
-from support.tensor_calls import CALLS, FEW, arrays_of, calls, converted
+from calls import CALLS, FEW, arrays_of, calls, converted
+from fastgae._interop import FUNCTIONS
 
 torch = pytest.importorskip("torch")
-from fastgae._kinds.torch import from_numpy, to_numpy  # noqa: E402
+from fastgae._interop.torch import from_numpy, to_numpy  # noqa: E402
 
 CASE = make_case((17, 6), np.float32, bootstrap="last_values")
 ROLLOUT = CASE.arguments()
@@ -240,7 +240,7 @@ def test_compiled_errors(compiled):
 
 @pytest.mark.parametrize("name", FEW)
 def test_opcheck(name):
-    from fastgae._calls.torch_ops import OPERATIONS, operands
+    from fastgae._interop.torch_ops import OPERATIONS, operands
 
     function, arguments = CALLS[name]
     defaults = {parameter.name: parameter.default for parameter in inspect.signature(function).parameters.values()}

@@ -1,4 +1,4 @@
-"""Calls with arrays of JAX."""
+"""Arrays of JAX, which cannot be written to: their conversion, and calls with them."""
 
 import math
 from collections.abc import Callable
@@ -7,17 +7,33 @@ from typing import Any
 import jax
 import numpy as np
 
-from fastgae import _dispatch
+from fastgae import _threads
 from fastgae._call import Array, GAEResult
-from fastgae._calls import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._calls.batches import Batch
-from fastgae._kinds import widened
-from fastgae._kinds.jax import from_numpy, to_numpy
+from fastgae._interop.arrays import widened
+from fastgae._interop.batches import Batch
+from fastgae._interop.calls import FUNCTIONS, dtype_of_results, gives_two
 
-ALIGNMENT = 64  # bytes: JAX copies what begins elsewhere
+ALIGNMENT = 64  # bytes; JAX copies memory that begins at any other address
+
+
+def to_numpy(name: str, array: jax.Array) -> Array:
+    """Return NumPy's array of the same memory; 16-bit floats are copied to float32."""
+    if isinstance(array, jax.core.Tracer):
+        raise TypeError(
+            f"{name} is traced by JAX, and the first argument is no array of JAX: pass jax.numpy.asarray of it"
+        )
+    if elsewhere := [device for device in array.devices() if device.platform != "cpu"]:
+        raise TypeError(f"{name} is on {elsewhere[0]}, and fastgae computes on the CPU: pass jax.device_get({name})")
+    return widened(np.asarray(array))
+
+
+def from_numpy(array: Array) -> jax.Array:
+    """Return an array of JAX, of the same memory if it is aligned; float64 becomes float32 unless JAX enables it."""
+    return jax.dlpack.from_dlpack(array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False))
 
 
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function with arrays of JAX and return its results as arrays of JAX."""
     if arguments.get("out") is not None:
         raise TypeError("out cannot be filled: arrays of JAX never change; leave it out")
     if any(isinstance(given, jax.core.Tracer) for given in arguments.values()):
@@ -36,6 +52,7 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return a new array whose memory JAX takes without a copy."""
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % ALIGNMENT
@@ -43,14 +60,14 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """A callback in place of the call. Gradients end before it."""
+    """Return the results of a callback that makes the call when the traced code runs. They have no gradient."""
     if function.__name__ not in FUNCTIONS:
         raise TypeError(f"{function.__name__} needs the numbers themselves: call it outside of jax.jit")
     traced = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
     others = {name: given for name, given in arguments.items() if name not in traced}
     ranks, (first, *_) = {name: array.ndim for name, array in traced.items()}, traced
-    dtypes = {name: widened(np.empty(0, array.dtype)) for name, array in traced.items()}
-    dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, {**arguments, **dtypes}))
+    dtypes_alone = {name: widened(np.empty(0, array.dtype)) for name, array in traced.items()}
+    dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, others | dtypes_alone))
 
     def computed(*given: Any) -> list[Array]:
         arrays = {name: _waited_for(array) for name, array in zip(ranks, given, strict=True)}
@@ -58,14 +75,17 @@ def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         return [result.astype(dtype, copy=False) for result in results]
 
     like = [jax.ShapeDtypeStruct(traced[first].shape, dtype)] * (1 + gives_two(function))
-    # stop_gradient: a callback has no derivative, and what is computed here are constants to a loss.
+    # A callback has no derivative, and a loss takes these results for constants: stop_gradient says so to JAX.
     results = jax.pure_callback(computed, like, *map(jax.lax.stop_gradient, traced.values()), vmap_method="expand_dims")
     return GAEResult(*results) if gives_two(function) else results[0]
 
 
 def _waited_for(array: jax.Array) -> Array:
-    """An argument of a callback. JAX copies large ones in a thread of its own; on one CPU, that is this one."""
-    if not array.is_ready() and _dispatch.affinity() == 1 and jax.default_backend() == "cpu":
+    """Return an argument of a callback as NumPy's array, or raise an error if that would never end.
+
+    JAX copies large arguments in a thread of its own. On one CPU it has a single thread, and the callback occupies it.
+    """
+    if not array.is_ready() and _threads.affinity() == 1 and jax.default_backend() == "cpu":
         raise RuntimeError(
             "JAX has one thread on one CPU, and would wait in it for ever for what it has to do there: call fastgae "
             "outside of jax.jit, or let the process run on two CPUs"

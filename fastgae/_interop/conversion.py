@@ -1,4 +1,4 @@
-"""Tensors of torch and arrays of JAX -> NumPy, and results back to the kind of the input. Imports neither by itself."""
+"""Converts arrays of any library to NumPy's, and results to the library of the arguments, for ``fastgae.compat``."""
 
 import importlib
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._kinds import kind_of, module_of, widened
+from fastgae._interop.arrays import kind_of, module_of, widened
 
 
 def library_of(array: object) -> str:
-    """ "torch", "jax", or "numpy" for all else."""
+    """Return "torch", "jax", or "numpy" for anything else."""
     return kind_of(array) or "numpy"
 
 
 def numpy_of(array: Any) -> Array:
-    """A NumPy array, of the same memory where the CPU holds it; gradients end here."""
+    """Return a NumPy array without gradients, of the same memory if the CPU holds it."""
     if kind_of(array) == "torch":
         given: Array = module_of("torch").to_numpy("the tensor", array.cpu())
         return given
@@ -24,15 +24,15 @@ def numpy_of(array: Any) -> Array:
 
 
 def numbers_of(array: Any) -> Array:
-    """The same for what is computed with: integers become float64, so that no coefficient is rounded to one of them."""
+    """Return a NumPy array of floats. Integers become float64, so that no coefficient is rounded to an integer."""
     numbers = numpy_of(array)
     return numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
 
 
 def like(result: Array, *given: Any) -> Any:
-    """Return the result as the first input's kind of array, on its device.
+    """Return the result as an array of the first input's library, on the first input's device.
 
-    Its dtype is the one to which the library promotes all inputs, or its default float where all are integers.
+    Its dtype is the one to which the library promotes all inputs, or its default float if all are integers.
     """
     library = library_of(given[0])
     if library == "torch":

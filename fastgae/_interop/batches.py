@@ -1,21 +1,26 @@
-"""What jax.vmap makes of a call: the same one for every index of axes in front of the arrays' own."""
+"""The calls that jax.vmap batches. The axes of the batch come before the axes that an array has in one call."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fastgae._call import Array
+from fastgae._call import Array, Role, names_of
 
-COEFFICIENTS = ("gamma", "gae_lambda", "lambda_", "returns_lambda", "decay")  # they broadcast to the first argument
-WITHOUT_TIME = ("last_values", "last_advantages", "prev_done", "initial")
-CLIPS = ("rho_clip", "c_clip", "advantage_clip")
-# Where steps of several environments are mixed, or where there are none.
-NOT_OF_ENVS = ("gae_packed", "normalize")
+BROADCAST = names_of(Role.COEFFICIENT, Role.FACTORS)
+WITHOUT_TIME = names_of(Role.ENVS, Role.ENV_FLAGS)
+# The arguments whose arrays may get more environments. Any other argument is one value for a whole call.
+OF_ENVS = (*names_of(Role.STEPS, Role.STEP_FLAGS), *WITHOUT_TIME, *BROADCAST)
+BOUNDARIES = names_of(Role.BOUNDARIES)
+SETTINGS = names_of(Role.SETTING)
 
 
 class Batch:
-    """Arguments; ``ranks`` says how many axes an array has of its own, and ``first`` is the first of them."""
+    """The arguments of a batch of calls.
+
+    ``ranks`` maps an array's name to its number of axes without those of the batch; an array that is not in it is the
+    same for all calls. ``first`` names the array whose shape the results have.
+    """
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], ranks: dict[str, int], first: str):
         self.function = function
@@ -26,38 +31,45 @@ class Batch:
         self.rank, self.first_shape = self.ranks[first], self.own(first)
 
     def front(self, name: str) -> tuple[int, ...]:
-        """The axes of the batch: 1 where an array is the same for all."""
+        """Return the lengths of an array's axes of the batch: 1 if the array is the same for all calls."""
         shape: tuple[int, ...] = self.arrays[name].shape
         return shape[: len(shape) - self.ranks[name]]
 
     def own(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array in one call."""
         shape: tuple[int, ...] = self.arrays[name].shape
         return shape[len(shape) - self.ranks[name] :]
 
     def results(self) -> tuple[Array, ...]:
+        """Return the results of all calls, with the axes of the batch first."""
         if not self.shape:
             return self.call(self.arrays)
         return self.as_environments() if self.are_environments() else self.one_by_one()
 
     def call(self, arrays: dict[str, Array], **changed: Any) -> tuple[Array, ...]:
+        """Return the results of one call."""
         results = self.function(**{**self.others, **arrays, **changed})
         return results if isinstance(results, tuple) else (results,)
 
     def are_environments(self) -> bool:
-        """Whether the batch may be more environments of one call, which is much faster than many calls."""
+        """Return whether the batch may become more environments of one call, which is much faster than many calls."""
         given = self.others
         return (
-            self.function.__name__ not in NOT_OF_ENVS
-            and given.get("normalize") != "global"
-            and not any(name in self.arrays for name in CLIPS)
+            # The steps of a packed call are one axis of sequences, so it has no axis for environments.
+            not any(name in BOUNDARIES for name in (*given, *self.arrays))
+            and all(name in OF_ENVS for name in self.arrays)
+            # Global moments are taken over all environments of a call, and would mix those of different calls.
+            and not any(given.get(name) == "global" for name in SETTINGS)
             and all(given.get(name) is None for name in WITHOUT_TIME)
             and not any(isinstance(each, list | tuple) for each in given.values())
             and ("final_values" not in self.arrays or self.own("final_values") == self.first_shape)
-            and all(self.ranks[name] <= self.rank for name in COEFFICIENTS if name in self.arrays)
+            and all(self.ranks[name] <= self.rank for name in BROADCAST if name in self.arrays)
+            and "time_axis" in given
             and -self.rank <= given["time_axis"] < self.rank
         )
 
     def as_environments(self) -> tuple[Array, ...]:
+        """Return the results of one call in which every index of the batch is an environment."""
         time_axis = self.others["time_axis"]
         return self.call(
             {name: self.in_front(name) for name in self.arrays},
@@ -65,15 +77,19 @@ class Batch:
         )
 
     def in_front(self, name: str) -> Array:
-        if name not in COEFFICIENTS:
+        """Return an array with the axes of the batch before those that it has in one call."""
+        if name not in BROADCAST:
             return self.everywhere(name)
+        # These arrays may have fewer axes than the first argument: axes of length 1 keep the batch in front.
         front = self.front(name) or (1,) * len(self.shape)
         return self.arrays[name].reshape(*front, *(1,) * (self.rank - self.ranks[name]), *self.own(name))
 
     def everywhere(self, name: str) -> Array:
+        """Return an array broadcast to the whole batch."""
         return np.broadcast_to(self.arrays[name], self.shape + self.own(name))
 
     def one_by_one(self) -> tuple[Array, ...]:
+        """Return the results of a call for every index of the batch."""
         arrays = {name: self.everywhere(name) for name in self.arrays}
         calls = [self.call({name: array[index] for name, array in arrays.items()}) for index in np.ndindex(*self.shape)]
         return tuple(np.reshape(results, self.shape + self.first_shape) for results in zip(*calls, strict=True))

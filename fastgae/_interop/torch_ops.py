@@ -1,33 +1,24 @@
-"""What torch compiles: for each function an operation of torch's, ``fastgae::<its name>``."""
+"""The operations that stand for calls in code that torch compiles: ``fastgae::<name>`` for each public function."""
 
 import inspect
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
-from fastgae._call import GAEResult
-from fastgae._calls import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._calls.torch import call
-from fastgae._kinds.torch import NARROW
+from fastgae._call import GAEResult, Role, names_of
+from fastgae._interop.calls import FUNCTIONS, dtype_of_results, gives_two
+from fastgae._interop.torch import NARROW_DTYPES, call
 
-# The arguments that are no arrays, and what they are to torch.
-TYPES = {
-    **dict.fromkeys(("autoreset", "normalize", "backend"), "str?"),
-    **dict.fromkeys(("rho_clip", "c_clip", "advantage_clip"), "float?"),
-    "by": "str",
-    "eps": "float",
-    "n": "int",
-    "num_threads": "int?",
-    "tail_normalized": "bool",
-    "time_axis": "int",
-}
+# Arguments that are never tensors. Every other argument is a tensor, None, or a number in place of a tensor.
+NO_TENSORS = names_of(Role.SETTING, Role.CONSTANT)
 
 
 def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """The operation in place of the call. Gradients end before it; ``out`` is filled after it."""
+    """Call the operation that stands for a function, and then fill ``out``. Its results have no gradient."""
     name, out = function.__name__, arguments.get("out")
     if name not in FUNCTIONS:
         raise TypeError(f"{name} needs the numbers themselves: call it outside of torch.compile")
@@ -38,7 +29,10 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
 
 def operands(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments as the operation takes them: numbers in place of arrays apart, for a tensor would promote."""
+    """Return the arguments of the operation.
+
+    Numbers in place of tensors get arguments of their own, because as tensors they would promote dtypes.
+    """
     given: dict[str, Any] = {}
     names: list[str] = []
     numbers: list[float] = []
@@ -47,7 +41,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
             continue
         if isinstance(value, torch.Tensor):
             given[name] = value.detach()
-        elif value is None or name in TYPES:
+        elif value is None or name in NO_TENSORS:
             given[name] = value.name if isinstance(value, Enum) else value
         else:
             given[name] = None
@@ -57,6 +51,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filled(out: Any, result: torch.Tensor) -> Any:
+    """Copy a result to a tensor of ``out`` and return that tensor; return None if there is none."""
     if out is None:
         return None
     if out.shape != result.shape or out.dtype != result.dtype:
@@ -65,14 +60,19 @@ def _filled(out: Any, result: torch.Tensor) -> Any:
 
 
 def _registered(name: str, function: Callable[..., Any]) -> Any:
-    parameters = [parameter for parameter in inspect.signature(function).parameters if parameter != "out"]
-    first, *others = parameters
-    types = [f"Tensor {first}", *(f"{TYPES.get(other, 'Tensor?')} {other}" for other in others)]
+    """Register the operation that stands for a function, and return it."""
+    annotations = {
+        parameter.name: parameter.annotation
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "out"
+    }
+    first, *others = annotations
+    types = [f"Tensor {first}", *(f"{_type_in_torch(other, annotations[other])} {other}" for other in others)]
     results = "(Tensor, Tensor)" if gives_two(function) else "Tensor"
 
     def bound(given: tuple[Any, ...]) -> dict[str, Any]:
         *arguments, names, numbers = given
-        return dict(zip(parameters, arguments, strict=True)) | dict(zip(names, numbers, strict=True))
+        return dict(zip(annotations, arguments, strict=True)) | dict(zip(names, numbers, strict=True))
 
     def run(*given: Any) -> Any:
         result = call(function, bound(given))
@@ -94,10 +94,20 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
     return operation
 
 
+def _type_in_torch(name: str, annotation: Any) -> str:
+    """Return torch's name for the type of an argument, which for a setting is the type in its annotation."""
+    if name not in NO_TENSORS:
+        return "Tensor?"
+    types = {*(get_args(annotation) or [annotation])} - {Enum}  # The name of an Enum's member is passed, a str.
+    (required,) = types - {NoneType}
+    return f"{required.__name__}{'?' if NoneType in types else ''}"
+
+
 def _dtype_alone(given: Any) -> Any:
+    """Return an empty array in place of a tensor, because only its dtype counts, and anything else as it is."""
     if not isinstance(given, torch.Tensor):
         return given
-    return np.empty(0, np.float32 if given.dtype in NARROW else str(given.dtype).removeprefix("torch."))
+    return np.empty(0, np.float32 if given.dtype in NARROW_DTYPES else str(given.dtype).removeprefix("torch."))
 
 
 OPERATIONS = {name: _registered(name, function) for name, function in FUNCTIONS.items()}

@@ -1,0 +1,77 @@
+"""Tensors of torch: their conversion, and calls with them."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastgae._call import Array, GAEResult
+from fastgae._interop.arrays import NARROW_FLOATS
+
+NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
+
+
+def to_numpy(name: str, tensor: torch.Tensor) -> Array:
+    """Return NumPy's array of the same memory, without gradients; 16-bit floats are copied to float32."""
+    if not tensor.is_cpu:
+        raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on the CPU: pass {name}.cpu()")
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"{name} has layout {tensor.layout}: pass {name}.to_dense()")
+    constant = tensor.detach() if tensor.requires_grad else tensor
+    try:
+        array: Array = (constant.float() if tensor.dtype in NARROW_DTYPES else constant).numpy()
+    except (RuntimeError, TypeError) as error:
+        raise TypeError(f"{name} cannot be read as an array: {error}") from error
+    return array
+
+
+def from_numpy(array: Array) -> torch.Tensor:
+    """Return a tensor of the same memory."""
+    return torch.from_numpy(array)
+
+
+def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function with tensors and return its results as tensors."""
+    if torch.compiler.is_compiling():
+        # Imported here because the import registers torch's operations, which takes longer than a call.
+        from fastgae._interop.torch_ops import traced
+
+        return traced(function, arguments)
+    taken = {
+        # Most arguments are None, and isinstance takes long to find out.
+        name: given if given is None or not isinstance(given, torch.Tensor) else to_numpy(name, given)
+        for name, given in arguments.items()
+    }
+    out = arguments.get("out")
+    if out is not None:
+        taken["out"] = tuple(map(_to_fill, out)) if isinstance(out, tuple | list) else _to_fill(out)
+    result = function(**taken)
+    if out is not None:
+        pair = isinstance(result, GAEResult)
+        _tell_autograd(out if pair else [out])
+        return GAEResult(*out) if pair else out
+    if isinstance(result, GAEResult):
+        return GAEResult(*map(from_numpy, result))
+    return from_numpy(result) if isinstance(result, np.ndarray) else result
+
+
+def _to_fill(tensor: Any) -> Any:
+    """Return the array that shares its memory with a tensor of ``out``."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
+    if tensor.requires_grad:
+        raise ValueError("out requires grad, and results have none: pass out.detach()")
+    if tensor.dtype in NARROW_DTYPES:
+        raise TypeError(f"out has dtype {tensor.dtype}, and what 16-bit numbers give is float32")
+    return to_numpy("out", tensor)
+
+
+def _tell_autograd(filled: Iterable[Any]) -> None:
+    """Mark the tensors of ``out`` as changed.
+
+    A backward pass that needs what they held before is then an error, and not a wrong gradient.
+    """
+    for tensor in filled:
+        if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)

@@ -1,0 +1,31 @@
+"""How many CPUs this process may use."""
+
+import functools
+import math
+import os
+import sys
+from pathlib import Path
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may use: the smaller of its affinity and its control group's quota."""
+    return max(1, min(affinity(), _cgroup_cpus()))
+
+
+def affinity() -> int:
+    """Return on how many CPUs this process may run, whatever share of their time it has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _cgroup_cpus() -> int:
+    """Return the CPUs that the quota of the control group is worth, rounded up; sys.maxsize without a quota."""
+    # Version 2 of control groups has quota and period in one file, version 1 in two; "max" and -1 mean no limit.
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
+        except (OSError, ValueError):
+            continue
+        if quota.isdecimal():
+            return math.ceil(int(quota) / int(period))
+    return sys.maxsize

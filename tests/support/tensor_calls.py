@@ -1,13 +1,24 @@
-"""Every public function with every kind of argument, in NumPy's arrays: what tensors must give the bits of."""
+"""Calls of every public function with every array argument, in NumPy's arrays: tensors must give the same bits."""
+
+import inspect
 
 import numpy as np
 
 import fastgae
+from fastgae._call import ROLES, Role
+from fastgae._interop import FUNCTIONS
 
 from .cases import BOOTSTRAPS, make_case
 from .options import OPTIONS, pick
 
 SIZE = (17, 6)
+BOUNDARIES = np.array([0, 5, 5, 17])
+# Some arguments exclude others. A call that passes one of these leaves others out, and needs a setting.
+WAYS = {
+    "last_values": ({"next_values", "prev_done", "last_advantages"}, {}),
+    "next_values": ({"last_values", "final_values", "prev_done", "returns_lambda"}, {}),
+    "prev_done": ({"next_values", "final_values", "returns_lambda"}, {"autoreset": "next_step"}),
+}
 
 
 def bootstraps(dtype):
@@ -43,7 +54,7 @@ def siblings(dtype):
     yield "reverse_scan-array", fastgae.reverse_scan, {"x": case.rewards.T, "decay": case.values.T, "time_axis": 1}
     yield "normalize", fastgae.normalize, {"advantages": case.rewards, "mask": mask, "by": "per_env"}
     yield "valid_steps", fastgae.valid_steps, {"terminated": case.terminated, "truncated": case.truncated}
-    sequences = {**env, "cu_seqlens": np.array([0, 5, 5, 17]), "gae_lambda": np.array([0.9, 0.5, 0.7], dtype)}
+    sequences = {**env, "cu_seqlens": BOUNDARIES, "gae_lambda": np.array([0.9, 0.5, 0.7], dtype)}
     yield "gae_packed", fastgae.gae_packed, {**sequences, "last_values": case.last_values[:3]}
     yield "gae-number", fastgae.gae, {**env, "last_values": 0.25, "autoreset": "next_step", "prev_done": True}
     yield "gae-env_major", fastgae.gae, {**{name: given.T for name, given in three(case).items()}, "time_axis": -1}
@@ -59,8 +70,50 @@ def three(case):
     }
 
 
+def derived(dtype):
+    """Call each registered function with arrays that are made from the roles of its arguments."""
+    for function in FUNCTIONS.values():
+        parameters = inspect.signature(function).parameters
+        required = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
+        ways = {way: WAYS[way] for way in WAYS if way in parameters} or {"everything": (set(), {})}
+        for way, (left_out, settings) in ways.items():
+            given = {
+                name: settings[name] if name in settings else made(parameter, "cu_seqlens" in parameters, dtype)
+                for name, parameter in parameters.items()
+                if name in (array_arguments(function) | required) - left_out or name in settings
+            }
+            yield f"{function.__name__}-every-{way}", function, given
+
+
+def array_arguments(function):
+    """Return the names of a function's arguments that may be arrays."""
+    return {name for name in inspect.signature(function).parameters if ROLES[name] not in (Role.SETTING, Role.CONSTANT)}
+
+
+def made(parameter, packed, dtype):
+    """Return an argument made from its role. A packed call has sequences in place of envs."""
+    steps, envs = (SIZE[:1], len(BOUNDARIES) - 1) if packed else (SIZE, SIZE[1])
+    rng = np.random.default_rng(list(parameter.name.encode()))
+    match ROLES[parameter.name]:
+        case Role.STEPS:
+            return rng.normal(size=steps).astype(dtype)
+        case Role.STEP_FLAGS:
+            return rng.random(steps) < 0.3
+        case Role.ENVS:
+            return rng.normal(size=envs).astype(dtype)
+        case Role.ENV_FLAGS:
+            return rng.random(envs) < 0.3
+        case Role.COEFFICIENT | Role.FACTORS:
+            return rng.random(envs).astype(dtype)
+        case Role.BOUNDARIES:
+            return BOUNDARIES
+        case Role.SETTING | Role.CONSTANT:
+            return parameter.annotation(3)
+
+
 def calls(dtype=np.float32):
     """(name, function, arguments)"""
+    yield from derived(dtype)
     yield from bootstraps(dtype)
     yield from options(dtype)
     yield from siblings(dtype)
@@ -72,7 +125,7 @@ FEW = [
     "gae-final_sparse",
     "gae-normalize_global",
     "gae-all",
-    *[name for name, *_ in siblings(np.float32)],
+    *[name for name, *_ in (*siblings(np.float32), *derived(np.float32))],
 ]
 
 

@@ -113,9 +113,6 @@ def test_another_device(monkeypatch):
         fastgae.gae(**given)
 
 
-# --- traced -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", FEW)
 def test_jit(name):
     function, arguments = CALLS[name]

@@ -8,8 +8,9 @@ import pytest
 from cases import assert_same_bits, make_case
 
 import fastgae
-from calls import CALLS, FEW, arrays_of, calls, converted
 from fastgae._interop import FUNCTIONS
+from support.cases import assert_same_bits, make_case
+from support.tensor_calls import CALLS, FEW, array_arguments, arrays_of, calls, converted
 
 torch = pytest.importorskip("torch")
 from fastgae._interop.torch import from_numpy, to_numpy  # noqa: E402
@@ -43,9 +44,15 @@ def test_the_bits_of_numpy(name):
     assert_answers(function(**tensors(arguments)), function(**arguments))
 
 
-def test_every_function_is_called():
-    assert set(FUNCTIONS) == {function.__name__ for function, _ in CALLS.values()}
+def test_every_function_takes_tensors():
     assert set(FUNCTIONS) == {name for name in fastgae.__all__ if name[0].islower()} - {"backends", "diagnose"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_array_argument_is_passed(name):
+    passed = [arguments for function, arguments in CALLS.values() if function is FUNCTIONS[name]]
+    arrays = {name for arguments in passed for name, given in arguments.items() if isinstance(given, np.ndarray)}
+    assert arrays == array_arguments(FUNCTIONS[name])
 
 
 @pytest.mark.parametrize("name", ["gae-final_dense", "gae-all"])
@@ -172,9 +179,6 @@ def test_what_is_refused(place, what):
 def test_errors_name_the_argument():
     with pytest.raises(ValueError, match=r"last_values has shape \(2,\)"):
         fastgae.gae(**tensors({**ROLLOUT, "last_values": np.ones(2, np.float32)}))
-
-
-# --- torch.compile ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import assert_same_bits, make_case
 
 import fastgae
 from fastgae._interop import FUNCTIONS

@@ -117,7 +117,7 @@ def diagnose(
     )
     if not steps.rewards.size:
         return Diagnosis([], steps.shape)
-    with np.errstate(all="ignore"):  # NaN and infinity are data here, not accidents
+    with np.errstate(all="ignore"):  # NaN and infinity in the data need no warning
         found: list[Finding] = []
         for name, detect in DETECTORS.items():
             found += [finding._replace(detector=name) for finding in detect(steps)]

@@ -33,7 +33,7 @@ def reset_rows_without_rewards(steps: Steps) -> Array | None:
     if count < 2 or (steps.rewards[after] != 0).any() or steps.done[after].any():
         return None
     elsewhere = steps.rewards[~after & steps.unmasked] == 0
-    # First steps of episodes may all have reward 0. In a NEXT_STEP rollout they are one row later and have rewards.
+    # A first step may have reward 0 too. If these are reset rows, the rows after them are first steps with rewards.
     second = shifted(after, 1) & steps.unmasked
     rewarded = number_of(steps.rewards[second])
     return after if by_chance(elsewhere, count) < 1e-3 and rewarded > 0.5 * number_of(second) else None

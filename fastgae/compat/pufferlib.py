@@ -51,7 +51,7 @@ def compute_puff_advantage(
     going_on = 1 - numpy_of(terminals)[:, 1:]
     # PufferLib's kernel has all numbers in float32, the product of gamma and lambda included.
     discount, trace, rho_clip, c_clip = np.array([gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip], np.float32)
-    # fastgae.vtrace returns the policy's advantages; PufferLib's are the value targets minus V.
+    # Not by fastgae.vtrace, because it returns the policy's advantages, and PufferLib's are the value targets minus V.
     targets = numbers_of(rewards)[:, 1:] + discount * value[:, 1:] * going_on
     deltas = np.minimum(ratios, rho_clip) * (targets - value[:, :-1])
     decay = discount * trace * np.minimum(ratios, c_clip) * going_on

@@ -128,7 +128,7 @@ def vtrace_td_error_and_advantage(
 def _errors(
     v_tm1: Any, v_t: Any, r_t: Any, discount_t: Any, rho_tm1: Any, lambda_: Any, clip: float, sample_mask: Any
 ) -> Array:
-    # fastgae.vtrace writes 0 at a masked step; RLax carries the next step's error over.
+    # Not by fastgae.vtrace, because it writes 0 at a masked step, and RLax carries the next step's error over.
     values, discounts, ratios = numbers_of(v_tm1), numbers_of(discount_t), numbers_of(rho_tm1)
     learnable = True if sample_mask is None else numpy_of(sample_mask)
     deltas = np.minimum(ratios, ratios.dtype.type(clip)) * (numbers_of(r_t) + discounts * numbers_of(v_t) - values)

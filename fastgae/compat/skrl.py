@@ -14,7 +14,7 @@ from fastgae.compat._hooks import replace
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
 
-# The modules with a ``compute_gae`` of skrl, and those with the one of its recurrent agents.
+# The modules in which skrl's agents find ``compute_gae``; recurrent agents call theirs with other arguments.
 AGENTS = (
     "skrl.agents.torch.a2c.a2c",
     "skrl.agents.torch.amp.amp",

@@ -5,21 +5,19 @@ The variables are read once, when fastgae is imported; ENVIRONMENT is the table 
 
 import functools
 import importlib
-import math
 import os
-import sys
 import threading
 import warnings
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from fastgae._backends import BackendUnavailableError
+from fastgae._backends import CPU_TARGETS, BackendUnavailableError
 from fastgae._canonical import integer_of, shown
+from fastgae._threads import affinity as affinity
+from fastgae._threads import usable_cpus as usable_cpus
 
 BACKENDS = ("cpp", "numba", "numpy")  # best first
 NEEDS = {"cpp": "fastgae._core", "numba": "numba"}  # modules that may be missing, because they are optional
-CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, best first
 MOST_THREADS = 1024  # more are taken as this many
 CHOICES = (*BACKENDS, *(f"cpp:{target}" for target in CPU_TARGETS))
 
@@ -161,26 +159,3 @@ def _positive(name: str, given: object) -> int:
     if number is None or number < 1:
         raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
     return min(number, MOST_THREADS)
-
-
-def usable_cpus() -> int:
-    """The CPUs this process may use: its affinity, and the quota of its control group."""
-    return max(1, min(affinity(), _cgroup_cpus()))
-
-
-def affinity() -> int:
-    """The CPUs on which this process may run, whatever share of them it has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@functools.cache
-def _cgroup_cpus() -> int:
-    # Quota and period, in one file (version 2) or in two; "max" and -1 are no limit.
-    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
-        try:
-            quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
-        except (OSError, ValueError):
-            continue
-        if quota.isdecimal():
-            return math.ceil(int(quota) / int(period))
-    return sys.maxsize

@@ -25,7 +25,9 @@ LAYERS = [
     "_moments",
     "_dispatch",
     "_backends",
+    "_threads",
     "_canonical",
+    "_call",
     "_kinds",
     "_core",
 ]

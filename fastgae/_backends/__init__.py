@@ -22,6 +22,9 @@ Importing a backend module raises where the backend cannot run: ModuleNotFoundEr
 installed, any other exception where something is broken.
 """
 
+# The CPU targets of the compiled backend in order of preference. It may have been built with fewer.
+CPU_TARGETS = ("avx512", "avx2", "baseline")
+
 
 class BackendUnavailableError(RuntimeError):
     """The backend that was asked for cannot run here; its cause is chained."""

@@ -34,11 +34,12 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
         if rollout.returns_gamma_lambda is not None:
             traced = _scan(rollout, deltas, rollout.returns_gamma_lambda, trace)
         returns = traced + rollout.values
-        if rollout.clips is not None:
+        if rollout.constants is not None:
+            _, _, advantage_clip = rollout.constants
             following = _following(advantages, rollout.last_advantages)
             advantages = deltas
             np.add(advantages, rollout.gamma_lambda * following, out=advantages, where=trace)
-            advantages *= _clipped(rollout.ratios, rollout.clips.advantages)
+            advantages *= _clipped(rollout.ratios, advantage_clip)
         _write(rollout, rollout.advantages, advantages, 0)
         _write(rollout, rollout.returns, returns, rollout.values)
 
@@ -48,9 +49,10 @@ def _advantages(rollout: Rollout, deltas: Array, trace: Array) -> Array:
     if rollout.tail_lambda is not None:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
         steps_left = _scan(rollout, np.ones_like(deltas), rollout.tail_lambda, trace)
         return _scan(rollout, steps_left * deltas, rollout.gamma_lambda, trace) / steps_left
-    if rollout.clips is not None:  # A = rho delta + gamma lambda c A_next
-        weighted = _clipped(rollout.ratios, rollout.clips.deltas) * deltas
-        decay = _clipped(rollout.ratios, rollout.clips.traces) * rollout.gamma_lambda
+    if rollout.constants is not None:  # A = rho delta + gamma lambda c A_next
+        rho_clip, c_clip, _ = rollout.constants
+        weighted = _clipped(rollout.ratios, rho_clip) * deltas
+        decay = _clipped(rollout.ratios, c_clip) * rollout.gamma_lambda
         return _scan(rollout, weighted, decay, trace, rollout.last_advantages)
     return _scan(rollout, deltas, rollout.gamma_lambda, trace, rollout.last_advantages)
 

@@ -5,19 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgae._call import GAEResult as GAEResult
+
 Array = NDArray[Any]
 Scalar = np.floating[Any]
 Output = tuple[Array | None, Array | None]
 
 # Steps that normalize adds up one after the other. Its bits depend on this number: it is no tuning.
 BLOCK = 128
-
-
-class GAEResult(NamedTuple):
-    """Advantages and returns (value targets); None where ``out`` asked for only the other."""
-
-    advantages: Array
-    returns: Array
 
 
 class Clips(NamedTuple):
@@ -86,8 +81,8 @@ class Rollout(NamedTuple):
     mask: Array | None = None  # the steps that exist; the recursion skips the others, where A = 0 and R = V
     mask_passes_values: bool = False  # V' of a step before skipped ones is V of the next that exists
     last_advantages: Array | None = None  # (N,): A_T
-    ratios: Any = None  # V-trace: importance ratios, an array where there are clips
-    clips: Clips | None = None
+    ratios: Any = None  # V-trace: importance ratios, an array where there are constants
+    constants: tuple[Scalar, ...] | None = None  # those of fastgae._call.CONSTANTS, in that order
 
     def all_next_values(self) -> Array:
         """V' of every step, in one array."""

@@ -3,12 +3,12 @@
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae._canonical.contract import Arguments, Array, Clips, GAEResult, Options, Rollout
+from fastgae._canonical.contract import Arguments, Array, GAEResult, Options, Rollout, Scalar
 
 
 def in_one_layout(given: Arguments) -> tuple[Arguments, "Layout"]:
@@ -95,13 +95,13 @@ def _with_options(rollout: Rollout, given: Options) -> Rollout:
         mask_passes_values=given.mask_passes_values,
         last_advantages=given.last_advantages,
         ratios=given.ratios,
-        clips=None if given.clips is None else _rounded_clips(given.clips, rounded),
+        constants=None if given.clips is None else _rounded_constants(given.clips, rounded),
     )
 
 
-def _rounded_clips(clips: Clips, rounded: Any) -> Clips:
-    with np.errstate(over="ignore"):  # beyond the working dtype, nothing is clipped
-        return Clips(*map(rounded, clips))
+def _rounded_constants(given: Iterable[float], rounded: Any) -> tuple[Scalar, ...]:
+    with np.errstate(over="ignore"):  # a number beyond the working dtype becomes infinity, which clips nothing
+        return tuple(map(rounded, given))
 
 
 class Layout(NamedTuple):

@@ -137,7 +137,7 @@ def _general(rollout: Rollout) -> tuple[Any, ...]:
         _present(rollout.mask, _BOOL), coefficients(rollout.gamma), coefficients(rollout.gamma_lambda),
         coefficients(rollout.returns_gamma_lambda), coefficients(rollout.tail_lambda),
         np.zeros(shape[1], dtype) if rollout.last_advantages is None else rollout.last_advantages,
-        present(None if rollout.clips is None else rollout.ratios), np.array(rollout.clips or (0, 0, 0), dtype),
+        present(None if rollout.constants is None else rollout.ratios), np.array(rollout.constants or (0, 0, 0), dtype),
         rollout.mask is not None and rollout.mask_passes_values, present(rollout.advantages), present(rollout.returns),
     )  # fmt: skip
 

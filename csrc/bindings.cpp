@@ -5,22 +5,23 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
-#include <initializer_list>
+#include <iterator>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <tuple>
-#include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "arguments.hpp"
+#include "canonical.hpp"
 #include "kernels.hpp"
 #include "normalize.hpp"
-#include "optional.hpp"
 #include "parallel.hpp"
-#include "plain.hpp"
+#include "short_cut.hpp"
 #include "tuning.hpp"
 
 namespace py = pybind11;
@@ -55,419 +56,314 @@ private:
     PyThreadState* thread_;
 };
 
-py::tuple supported_targets() {
-    py::list names;
+// The module looks these up when it is loaded. If the first call did it, for a static variable, its thread would drop
+// the GIL on the way, and a second thread could wait for the variable with the GIL held: a deadlock. Nothing here is
+// ever destroyed, because a thread may still run when the process exits.
+struct Registered {
+    PyObject *f32, *f64, *flag;  // NumPy's dtypes of plain arrays
+    PyTypeObject* array_type;
+    std::vector<std::pair<PyObject*, const Target*>> targets;  // that can run here, after their interned names
+    PyTypeObject* result_type;                                 // this and the rest come from connect()
+    PyObject *new_output, *usable_cpus;
+    double eps;
+};
+
+Registered& registered = *new Registered();
+
+void register_types() {
+    registered.f32 = py::dtype::of<float>().release().ptr();
+    registered.f64 = py::dtype::of<double>().release().ptr();
+    registered.flag = py::dtype::of<bool>().release().ptr();
+    registered.array_type = py::detail::npy_api::get().PyArray_Type_;
     for (const Target* const* target = targets; *target; ++target)
-        if ((*target)->supported()) names.append((*target)->name);
-    return py::tuple(names);
+        if ((*target)->supported())
+            registered.targets.emplace_back(PyUnicode_InternFromString((*target)->name), *target);
 }
 
-const Target& choose(const std::optional<std::string>& name) {
-    for (const Target* const* target = targets; *target; ++target)
-        if ((!name || *name == (*target)->name) && (*target)->supported()) return **target;
-    throw std::invalid_argument("no CPU target " + *name + " here");
+void connect(const py::type& result_type, const py::object& new_output, const py::function& usable_cpus, double eps) {
+    const auto type = reinterpret_cast<PyTypeObject*>(result_type.ptr());
+    if (!PyType_IsSubtype(type, &PyTuple_Type)) throw py::type_error("result_type must be a subclass of tuple");
+    registered.result_type = reinterpret_cast<PyTypeObject*>(result_type.inc_ref().ptr());
+    registered.new_output = new_output.inc_ref().ptr();
+    registered.usable_cpus = usable_cpus.inc_ref().ptr();
+    registered.eps = eps;
 }
 
-// What _canonical promises is checked once more: a broken promise here would be memory corruption.
-template <class Element>
-py::array checked(const py::object& object, const char* name, std::initializer_list<Index> shape) {
-    using Number = std::remove_const_t<Element>;
-    using Stored = std::conditional_t<std::is_same_v<Number, std::uint8_t>, bool, Number>;
-    if (py::isinstance<py::array_t<Stored>>(object)) {
-        const auto array = py::reinterpret_borrow<py::array>(object);
-        const bool fits = std::equal(shape.begin(), shape.end(), array.shape(), array.shape() + array.ndim());
-        if (fits && (std::is_const_v<Element> || array.writeable())) return array;
-    }
-    throw std::invalid_argument(std::string(name) + " is read-only, or has another dtype or shape than the rollout");
+bool is_text(PyObject* object, const char* text) {
+    return PyUnicode_CheckExact(object) && PyUnicode_CompareWithASCIIString(object, text) == 0;
 }
 
-template <class Element>
-Element* start(const py::array& array) {
-    return static_cast<Element*>(const_cast<void*>(array.data()));
+// Return a null pointer where no such target can run. Nearly every name is the interned one, which is found faster.
+const Target* find_target(PyObject* name) {
+    for (const auto& [interned, target] : registered.targets)
+        if (interned == name) return target;
+    for (const auto& [interned, target] : registered.targets)
+        if (is_text(name, target->name)) return target;
+    return nullptr;
 }
 
-template <class Element>
-View<Element> matrix(const py::object& object, const char* name, Index steps, Index envs) {
-    const py::array array = checked<Element>(object, name, {steps, envs});
-    // What lies behind an axis of one element is nobody's.
-    const auto stride = [&](int axis) { return array.shape(axis) == 1 ? 1 : array.strides(axis) / array.itemsize(); };
-    return {start<Element>(array), stride(0), stride(1)};
+bool supports(const py::str& name) { return find_target(name.ptr()) != nullptr; }
+
+const Target& choose(const py::handle& name) {
+    if (const Target* const target = find_target(name.ptr())) return *target;
+    throw std::invalid_argument("no CPU target " + std::string(py::str(name)) + " here");
 }
 
-template <class Element>
-View<Element> matrix_or_none(const py::object& object, const char* name, Index steps, Index envs) {
-    return object.is_none() ? View<Element>() : matrix<Element>(object, name, steps, envs);
+double number_from(const py::handle& object) {
+    const double number = PyFloat_AsDouble(object.ptr());
+    if (number == -1.0 && PyErr_Occurred()) throw py::error_already_set();
+    return number;
 }
 
-template <class Element>
-View<Element> row(const py::object& object, const char* name, Index envs) {
-    const py::array array = checked<Element>(object, name, {envs});
-    return {start<Element>(array), 0, array.strides(0) / array.itemsize()};
+Index index_from(const py::handle& object) {
+    const Index number = PyNumber_AsSsize_t(object.ptr(), PyExc_OverflowError);
+    if (number == -1 && PyErr_Occurred()) throw py::error_already_set();
+    return number;
 }
 
-// Where the kernels expect neighbours, there must be some.
-template <class Element>
-void check_stride(const View<Element>& view, const char* name, bool env_major, Index steps, Index envs,
-                  bool or_zero = false) {
-    const Index stride = env_major ? view.step : view.env, length = env_major ? steps : envs;
-    if (!view || length < 2 || stride == 1 || (or_zero && stride == 0)) return;
-    throw std::invalid_argument(std::string(name) + " has another layout than the rollout");
+// Unaligned arrays get no type, so that they are refused or declined.
+Operand array_operand(PyObject* object, Type type) {
+    const auto* const array = py::detail::array_proxy(object);
+    const auto has = [&](int flag) { return (array->flags & flag) != 0; };
+    Operand result;
+    result.given = true;
+    result.writeable = has(py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
+    result.type = has(py::detail::npy_api::NPY_ARRAY_ALIGNED_) ? type : Type::other;
+    result.rank = array->nd;
+    result.data = array->data;
+    result.shape = array->dimensions;
+    result.strides = array->strides;
+    return result;
 }
 
-// The arrays that every rollout has.
+// Read an array that _canonical has made. It may be of a subclass, or its dtype only equivalent to NumPy's own.
+Operand canonical_array(const py::handle& object) {
+    Operand result;
+    result.given = !object.is_none();
+    if (!py::isinstance<py::array>(object)) return result;
+    const Type type = py::isinstance<py::array_t<float>>(object)    ? Type::f32
+                      : py::isinstance<py::array_t<double>>(object) ? Type::f64
+                      : py::isinstance<py::array_t<bool>>(object)   ? Type::flag
+                                                                    : Type::other;
+    return array_operand(object.ptr(), type);
+}
+
+// Run the kernels without options where no option is given.
 template <class Real>
-void take_arrays(Rollout<Real>& rollout, const py::object& rewards, const py::object& values, const py::object& next_values,
-                 const py::object& last_values, const py::object& final_values, const py::object& terminated,
-                 const py::object& truncated, const py::object& advantages, const py::object& returns) {
-    rollout.steps = py::len(rewards);
-    rollout.envs = py::len(last_values);
-    const Index steps = rollout.steps, envs = rollout.envs;
-    rollout.rewards = matrix<const Real>(rewards, "rewards", steps, envs);
-    rollout.values = matrix<const Real>(values, "values", steps, envs);
-    rollout.next_values = matrix<const Real>(next_values, "next_values", steps - 1, envs);
-    rollout.last_values = row<const Real>(last_values, "last_values", envs);
-    rollout.final_values = matrix_or_none<const Real>(final_values, "final_values", steps, envs);
-    rollout.terminated = matrix<const std::uint8_t>(terminated, "terminated", steps, envs);
-    rollout.truncated = matrix_or_none<const std::uint8_t>(truncated, "truncated", steps, envs);
-    rollout.advantages = matrix_or_none<Real>(advantages, "advantages", steps, envs);
-    rollout.returns = matrix_or_none<Real>(returns, "returns", steps, envs);
-    if (!rollout.advantages && !rollout.returns) throw std::invalid_argument("advantages and returns are both None");
-    rollout.env_major = envs == 1 || rollout.rewards.env != 1;
-    const auto check = [&](const auto& view, const char* name) {
-        check_stride(view, name, rollout.env_major, steps, envs);
-    };
-    check(rollout.rewards, "rewards");
-    check(rollout.values, "values");
-    check_stride(rollout.next_values, "next_values", rollout.env_major, steps - 1, envs);
-    check_stride(rollout.last_values, "last_values", rollout.env_major, 1, envs);
-    check(rollout.final_values, "final_values");
-    check(rollout.terminated, "terminated");
-    check(rollout.truncated, "truncated");
-    check(rollout.advantages, "advantages");
-    check(rollout.returns, "returns");
+Index run(const Target& target, RolloutWithOptions<Real>& rollout, Index num_threads) {
+    if (!rollout.is_plain()) return gae(target, rollout, num_threads);
+    rollout.gamma = *rollout.gammas.data;
+    rollout.gamma_lambda = *rollout.gamma_lambdas.data;
+    return gae<Real>(target, static_cast<const Rollout<Real>&>(rollout), num_threads);
 }
 
 template <class Real>
-Index gae_of(const py::object& rewards, const py::object& values, const py::object& next_values, const py::object& last_values,
-             const py::object& final_values, const py::object& terminated, const py::object& truncated, double gamma,
-             double gamma_lambda, const py::object& advantages, const py::object& returns, Index num_threads,
-             const Target& target) {
-    Rollout<Real> rollout;
-    take_arrays(rollout, rewards, values, next_values, last_values, final_values, terminated, truncated, advantages, returns);
-    rollout.gamma = static_cast<Real>(gamma);
-    rollout.gamma_lambda = static_cast<Real>(gamma_lambda);
-
+Index gae_of(const typename CanonicalRollout<Real>::Fields& fields, Index num_threads, const Target& target) {
+    CanonicalRollout<Real> canonical(fields);
+    if (canonical.rollout().envs == 0) return 0;
     const WithoutGil released;
-    return gae(target, rollout, num_threads);
+    return run(target, canonical.rollout(), num_threads);
 }
 
-Index gae_any(const py::object& rewards, const py::object& values, const py::object& next_values, const py::object& last_values,
-             const py::object& final_values, const py::object& terminated, const py::object& truncated, double gamma,
-             double gamma_lambda, const py::object& advantages, const py::object& returns, Index num_threads,
-             const std::optional<std::string>& target) {
-    const auto run = py::isinstance<py::array_t<float>>(rewards) ? gae_of<float> : gae_of<double>;
-    return run(rewards, values, next_values, last_values, final_values, terminated, truncated, gamma, gamma_lambda,
-               advantages, returns, num_threads, choose(target));
-}
+Index gae_of_fields(const py::tuple& rollout, Index num_threads, const py::str& target) {
+    if (rollout.size() != kFields) throw std::invalid_argument("rollout has another number of fields than a Rollout");
+    PyObject* given[kFields + kConstants];
+    std::fill(std::copy_n(&PyTuple_GET_ITEM(rollout.ptr(), 0), kFields, given), std::end(given), Py_None);
+    PyObject* const constants = std::exchange(given[kFieldConstants], Py_None);
+    if (PyTuple_Check(constants) && PyTuple_GET_SIZE(constants) == kConstants)
+        std::copy_n(&PyTuple_GET_ITEM(constants, 0), kConstants, given + kFields);
+    else if (constants != Py_None || given[kFieldRatios] != Py_None)
+        throw std::invalid_argument("constants must be a tuple with a number for each, or None where ratios is None");
 
-// A number becomes a view without strides.
-template <class Real>
-View<const Real> coefficients(const py::object& object, const char* name, const Rollout<Real>& rollout, Real& number) {
-    if (!PyFloat_Check(object.ptr())) return matrix_or_none<const Real>(object, name, rollout.steps, rollout.envs);
-    number = static_cast<Real>(PyFloat_AS_DOUBLE(object.ptr()));
-    return {&number, 0, 0};
-}
-
-template <class Real>
-Index gae_general_of(const py::object& rewards, const py::object& values, const py::object& next_values,
-                     const py::object& last_values, const py::object& final_values, const py::object& terminated,
-                     const py::object& truncated, const py::object& gamma, const py::object& gamma_lambda,
-                     const py::object& advantages, const py::object& returns, const py::object& returns_gamma_lambda,
-                     const py::object& tail_lambda, const py::object& mask, bool mask_passes_values,
-                     const py::object& last_advantages, const py::object& ratios, const py::object& clips, Index num_threads,
-                     const Target& target) {
-    General<Real> rollout;
-    Real numbers[4];
-    if (!ratios.is_none()) {  // what may run Python code comes before what points into arrays
-        const auto [deltas, traces, results] = clips.cast<std::tuple<Real, Real, Real>>();
-        rollout.clips = {deltas, traces, results};
-    }
-    take_arrays(rollout, rewards, values, next_values, last_values, final_values, terminated, truncated, advantages, returns);
-    const Index steps = rollout.steps, envs = rollout.envs;
-    rollout.gammas = coefficients(gamma, "gamma", rollout, numbers[0]);
-    rollout.gamma_lambdas = coefficients(gamma_lambda, "gamma_lambda", rollout, numbers[1]);
-    rollout.returns_gamma_lambdas = coefficients(returns_gamma_lambda, "returns_gamma_lambda", rollout, numbers[2]);
-    rollout.tail_lambdas = coefficients(tail_lambda, "tail_lambda", rollout, numbers[3]);
-    rollout.mask = matrix_or_none<const std::uint8_t>(mask, "mask", steps, envs);
-    rollout.mask_passes_values = mask_passes_values;
-    if (!last_advantages.is_none()) rollout.last_advantages = row<const Real>(last_advantages, "last_advantages", envs);
-    rollout.ratios = matrix_or_none<const Real>(ratios, "ratios", steps, envs);
-    if (!rollout.gammas || !rollout.gamma_lambdas) throw std::invalid_argument("gamma or gamma_lambda is None");
-    const auto check = [&](const auto& view, const char* name, bool or_zero = false) {
-        check_stride(view, name, rollout.env_major, steps, envs, or_zero);
-    };
-    check(rollout.gammas, "gamma", true);
-    check(rollout.gamma_lambdas, "gamma_lambda", true);
-    check(rollout.returns_gamma_lambdas, "returns_gamma_lambda", true);
-    check(rollout.tail_lambdas, "tail_lambda", true);
-    check(rollout.mask, "mask");
-    check(rollout.ratios, "ratios");
-
-    const WithoutGil released;
-    return gae(target, rollout, num_threads);
-}
-
-Index gae_general(const py::object& rewards, const py::object& values, const py::object& next_values,
-                  const py::object& last_values, const py::object& final_values, const py::object& terminated,
-                  const py::object& truncated, const py::object& gamma, const py::object& gamma_lambda,
-                  const py::object& advantages, const py::object& returns, const py::object& returns_gamma_lambda,
-                  const py::object& tail_lambda, const py::object& mask, bool mask_passes_values,
-                  const py::object& last_advantages, const py::object& ratios, const py::object& clips, Index num_threads,
-                  const std::optional<std::string>& target) {
-    const auto run = py::isinstance<py::array_t<float>>(rewards) ? gae_general_of<float> : gae_general_of<double>;
-    return run(rewards, values, next_values, last_values, final_values, terminated, truncated, gamma, gamma_lambda, advantages,
-               returns, returns_gamma_lambda, tail_lambda, mask, mask_passes_values, last_advantages, ratios, clips, num_threads,
-               choose(target));
-}
-
-// The matrix of moments, which also says which they are, and its mask.
-template <class Element>
-Moments<Element> moments_of(const py::object& object, const py::object& mask) {
-    const py::array array = py::reinterpret_borrow<py::array>(object);
-    Moments<Element> moments;
-    moments.steps = array.shape(0);
-    moments.envs = array.shape(1);
-    moments.matrix = matrix<Element>(object, "matrix", moments.steps, moments.envs);
-    moments.mask = matrix_or_none<const std::uint8_t>(mask, "mask", moments.steps, moments.envs);
-    moments.env_major = moments.envs == 1 || moments.matrix.env != 1;
-    check_stride(moments.matrix, "matrix", moments.env_major, moments.steps, moments.envs);
-    check_stride(moments.mask, "mask", moments.env_major, moments.steps, moments.envs);
-    return moments;
-}
-
-const double* numbers_of_envs(const py::object& object, const char* name, Index envs) {
-    const View<const double> view = row<const double>(object, name, envs);
-    check_stride(view, name, false, 1, envs);
-    return view.data;
-}
-
-void check_matrix(const py::object& object) {
-    if (!py::isinstance<py::array>(object) || py::reinterpret_borrow<py::array>(object).ndim() != 2)
-        throw std::invalid_argument("matrix must be an array of steps and envs");
+    // Conversions to numbers may run Python code, so they come before anything that points into arrays.
+    Operand fields[kFields + kConstants];
+    for (Index i = 0; i < kFields + kConstants; ++i)
+        if (given[i] != Py_None && !py::isinstance<py::array>(given[i])) {
+            fields[i].number = number_from(given[i]);
+            fields[i].given = true;
+        }
+    for (Index i = 0; i < kFields + kConstants; ++i)
+        if (py::isinstance<py::array>(given[i])) fields[i] = canonical_array(given[i]);
+    const auto run = fields[kFieldRewards].type == Type::f32 ? gae_of<float> : gae_of<double>;
+    return run(fields, num_threads, choose(target));
 }
 
 py::array block_sums_of(const py::object& matrix, const py::object& mask, const py::object& center, Index num_threads,
-                        const std::optional<std::string>& target) {
-    check_matrix(matrix);
+                        const py::str& target) {
+    const Target& chosen = choose(target);
     const auto sums_of = [&](auto moments) {
-        if (!center.is_none()) moments.center = numbers_of_envs(center, "center", moments.envs);
         py::array_t<double> sums({(moments.steps + kMomentSteps - 1) / kMomentSteps, moments.envs});
         double* const to = sums.mutable_data();
-        const Target& chosen = choose(target);
         const WithoutGil released;
         block_sums(chosen, moments, num_threads, to);
         return sums;
     };
-    if (py::isinstance<py::array_t<float>>(matrix)) return sums_of(moments_of<const float>(matrix, mask));
-    return sums_of(moments_of<const double>(matrix, mask));
+    const Operand numbers = canonical_array(matrix), exists = canonical_array(mask), centers = canonical_array(center);
+    if (numbers.type == Type::f32) return sums_of(canonical_moments<const float>(numbers, exists, centers, {}));
+    return sums_of(canonical_moments<const double>(numbers, exists, centers, {}));
 }
 
 void rescale_of(const py::object& matrix, const py::object& mask, const py::object& center, const py::object& scale,
-                Index num_threads, const std::optional<std::string>& target) {
-    check_matrix(matrix);
+                Index num_threads, const py::str& target) {
+    const Target& chosen = choose(target);
     const auto run = [&](auto moments) {
-        moments.center = numbers_of_envs(center, "center", moments.envs);
-        moments.scale = numbers_of_envs(scale, "scale", moments.envs);
-        const Target& chosen = choose(target);
         const WithoutGil released;
         rescale(chosen, moments, num_threads);
     };
-    if (py::isinstance<py::array_t<float>>(matrix))
-        run(moments_of<float>(matrix, mask));
+    const Operand numbers = canonical_array(matrix), exists = canonical_array(mask);
+    const Operand centers = canonical_array(center), scales = canonical_array(scale);
+    if (numbers.type == Type::f32)
+        run(canonical_moments<float>(numbers, exists, centers, scales));
     else
-        run(moments_of<double>(matrix, mask));
+        run(canonical_moments<double>(numbers, exists, centers, scales));
 }
 
-// NumPy's dtypes of plain arrays, looked up when the module is loaded. If the first call did it, for a static variable,
-// its thread would drop the GIL on the way, and a second one could wait for the variable with the GIL held: a deadlock.
-PyObject *f32, *f64, *flag;
-
-void find_dtypes() {
-    f32 = py::dtype::of<float>().release().ptr();
-    f64 = py::dtype::of<double>().release().ptr();
-    flag = py::dtype::of<bool>().release().ptr();
+// Return NaN, which nothing accepts, for anything but a Python int.
+double integer_of(PyObject* object) {
+    if (!PyLong_CheckExact(object)) return kNaN;
+    int overflow;  // not an exception: making one may start the garbage collector, which runs Python code
+    const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    return overflow ? kNaN : static_cast<double>(number);
 }
 
-// Plain arrays: NumPy's own type, native and aligned. Anything else has no type and is declined.
-Array array_of(const py::object& object) {
-    Array result;
-    result.given = !object.is_none();
-    if (Py_TYPE(object.ptr()) != py::detail::npy_api::get().PyArray_Type_) return result;
-    const auto* array = py::detail::array_proxy(object.ptr());
-    if (!(array->flags & py::detail::npy_api::NPY_ARRAY_ALIGNED_)) return result;
-    result.type = array->descr == f32 ? Type::f32 : array->descr == f64 ? Type::f64 : array->descr == flag ? Type::flag : Type::other;
-    result.data = array->data;
-    result.rank = array->nd;
-    result.shape = array->dimensions;
-    result.strides = array->strides;
-    result.writeable = array->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+// Arrays of NumPy's own type, native and aligned, are plain. Others get no type, so they are declined.
+Operand operand_of(PyObject* object) {
+    if (Py_TYPE(object) == registered.array_type) {
+        const auto* const dtype = reinterpret_cast<const PyObject*>(py::detail::array_proxy(object)->descr);
+        return array_operand(object, dtype == registered.f32    ? Type::f32
+                                     : dtype == registered.f64  ? Type::f64
+                                     : dtype == registered.flag ? Type::flag
+                                                                : Type::other);
+    }
+    Operand result;
+    if (object == Py_None) return result;
+    result.given = true;
+    result.number = PyFloat_Check(object) ? PyFloat_AS_DOUBLE(object) : integer_of(object);
     return result;
 }
 
-// NaN, which no one accepts, for what is not simply a number.
-double integer_of(const py::object& object) {
-    if (!PyLong_CheckExact(object.ptr())) return std::nan("");
-    int overflow;  // not an exception: making one may start the garbage collector, which runs Python code
-    const long long number = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
-    return overflow ? std::nan("") : static_cast<double>(number);
+// The arguments of a call. Those that a shorter tuple leaves out are None.
+struct Arguments {
+    PyObject* tuple;
+    Index count;
+    PyObject* operator[](Argument place) const { return place < count ? PyTuple_GET_ITEM(tuple, place) : Py_None; }
+};
+
+// Read the arguments that are no operands; false: declined.
+bool read_settings(const Arguments& given, Call& call) {
+    PyObject *const autoreset = given[kAutoreset], *const normalize = given[kNormalize];
+    PyObject* const tail_normalized = given[kTailNormalized];
+    call.time_axis = integer_of(given[kTimeAxis]);
+    call.next_step = is_text(autoreset, "next_step");
+    call.tail_normalized = tail_normalized == Py_True;
+    if (is_text(normalize, "global")) call.normalize = Normalize::all;
+    if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
+    const bool known_mode =
+        autoreset == Py_None || call.next_step || is_text(autoreset, "same_step") || is_text(autoreset, "disabled");
+    return known_mode && (normalize == Py_None || call.normalize != Normalize::nothing) &&
+           (tail_normalized == Py_False || tail_normalized == Py_True);
 }
 
-double number_of(const py::object& object) {
-    return PyFloat_Check(object.ptr()) ? PyFloat_AS_DOUBLE(object.ptr()) : integer_of(object);
+// Read which two results to fill; false: declined.
+bool read_out(PyObject* given, PyObject* (&out)[2]) {
+    if (given == Py_None) {
+        out[0] = out[1] = registered.new_output;
+        return true;
+    }
+    if (!(PyTuple_CheckExact(given) || PyList_CheckExact(given)) || PySequence_Fast_GET_SIZE(given) != 2) return false;
+    for (int i = 0; i < 2; ++i) out[i] = PySequence_Fast_GET_ITEM(given, i);
+    return true;
 }
 
-// numpy.empty(like.shape, order="F" if fortran else "C"), without the shape becoming a Python object on the way.
-template <class Real>
-py::object empty(const Array& like, bool fortran) {
+// Return numpy.empty(like.shape, like.dtype, "F" if fortran else "C") without making the shape a Python object.
+py::object empty_like(const Operand& like, bool fortran) {
     const auto& numpy = py::detail::npy_api::get();
     const int flags = fortran ? py::detail::npy_api::NPY_ARRAY_F_CONTIGUOUS_ : 0;
-    PyObject* array = numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, py::dtype::of<Real>().release().ptr(),
-                                                  static_cast<int>(like.rank), like.shape, nullptr, nullptr, flags, nullptr);
+    const py::handle dtype = like.type == Type::f32 ? registered.f32 : registered.f64;
+    const int rank = static_cast<int>(like.rank);
+    PyObject* const array = numpy.PyArray_NewFromDescr_(registered.array_type, dtype.inc_ref().ptr(), rank, like.shape,
+                                                        nullptr, nullptr, flags, nullptr);
     if (!array) throw py::error_already_set();
     return py::reinterpret_steal<py::object>(array);
 }
 
-// Counting CPUs takes longer than a small rollout. It calls Python, so it comes before anything points into arrays.
-Index threads_for(const py::object& rewards, Index num_threads, const py::object& usable_cpus) {
+// Count CPUs only for a large rollout, because counting takes longer than a small one. It runs Python code, so it comes
+// before anything points into arrays.
+Index threads_for(PyObject* rewards, Index num_threads) {
     if (num_threads != 0) return num_threads;
-    const Array array = array_of(rewards);
+    const Operand array = operand_of(rewards);
     const Index steps = std::accumulate(array.shape, array.shape + array.rank, Index(1), std::multiplies<Index>());
-    return worth_threads(steps) ? usable_cpus().cast<Index>() : 1;
+    return worth_threads(steps) ? index_from(py::handle(registered.usable_cpus)()) : 1;
 }
 
-// How a short cut is asked to run, and what it is to return.
-struct Call {
-    const py::object& out;
-    Index num_threads;
-    const Target& target;
-    const py::object& result_type;
-};
-
-// What fastgae.gae returns, or None where the rollout declines. compute(rollout) fills it. The arguments point into
-// arrays, so from here to the results nothing may run that could change one: no Python code, and no garbage collector.
-template <class Real, class Taken, class Arguments, class Compute>
-py::object short_cut(Taken& rollout, const Arguments& arguments, const Call& call, const Compute& compute) {
-    if (!rollout.take(arguments)) return py::none();
-
+// Operands point into arrays, so from reading them to the results nothing may run that could change an array: no Python
+// code, and no garbage collector.
+template <class Real>
+py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threads, const Target& target) {
+    ShortCut<Real> short_cut(call);
+    if (!short_cut.read()) return py::none();
     py::object results[2];
-    Array arrays[2];
-    for (int i = 0; i < 2; ++i) {
-        results[i] = call.out.is_none() ? empty<Real>(rollout.rewards_array(), rollout.fortran_ordered())
-                                        : py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(call.out.ptr(), i));
-        arrays[i] = array_of(results[i]);
-    }
-    if (!rollout.take_outputs(arrays[0], arrays[1])) return py::none();
+    for (int i = 0; i < 2; ++i)
+        results[i] = out[i] == registered.new_output ? empty_like(call[kRewards], short_cut.fortran_ordered())
+                                                     : py::reinterpret_borrow<py::object>(out[i]);
+    if (!short_cut.read_outputs(operand_of(results[0].ptr()), operand_of(results[1].ptr()))) return py::none();
     {
         const WithoutGil released;
-        compute(rollout);
+        std::optional<Normalization<Real>> normalization;
+        if (call.normalize != Normalize::nothing)
+            normalization.emplace(short_cut.rollout(), call.normalize == Normalize::per_env);
+        run(target, short_cut.rollout(), num_threads);
+        if (normalization) normalization->run(target, registered.eps, num_threads);
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
-    const auto type = reinterpret_cast<PyTypeObject*>(call.result_type.ptr());
-    PyObject* tuple = type->tp_alloc(type, 2);
-    if (!tuple) throw py::error_already_set();
-    for (int i = 0; i < 2; ++i) PyTuple_SET_ITEM(tuple, i, results[i].release().ptr());
-    return py::reinterpret_steal<py::object>(tuple);
+    PyObject* const pair = registered.result_type->tp_alloc(registered.result_type, 2);
+    if (!pair) throw py::error_already_set();
+    for (int i = 0; i < 2; ++i) PyTuple_SET_ITEM(pair, i, results[i].release().ptr());
+    return py::reinterpret_steal<py::object>(pair);
 }
 
-bool none_or_pair(const py::object& out) {
-    const bool sequence = PyTuple_CheckExact(out.ptr()) || PyList_CheckExact(out.ptr());
-    return out.is_none() || (sequence && PySequence_Fast_GET_SIZE(out.ptr()) == 2);
-}
+py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* target) {
+    if (!registered.result_type) throw std::logic_error("connect was not called");
+    if (!PyTuple_Check(arguments)) throw py::type_error("call must be a tuple");
+    const Target& chosen = choose(target);
+    const Arguments given = {arguments, PyTuple_GET_SIZE(arguments)};
+    if (given.count > kArguments) return py::none();
+    const Index threads = threads_for(given[kRewards], index_from(num_threads));
 
-py::object gae_plain(const py::object& rewards, const py::object& values, const py::object& terminated,
-                     const py::object& truncated, const py::object& last_values, const py::object& next_values,
-                     const py::object& final_values, const py::object& gamma, const py::object& gae_lambda,
-                     const py::object& time_axis, const py::object& out, Index num_threads,
-                     const std::optional<std::string>& target, const py::object& result_type,
-                     const py::object& usable_cpus) {
-    if (!none_or_pair(out)) return py::none();
-    const Call call = {out, threads_for(rewards, num_threads, usable_cpus), choose(target), result_type};
-    const PlainArguments arguments = {array_of(rewards),     array_of(values),       array_of(terminated),
-                                      array_of(truncated),   array_of(last_values),  array_of(next_values),
-                                      array_of(final_values), number_of(last_values), number_of(gamma),
-                                      number_of(gae_lambda), integer_of(time_axis)};
-    const auto run = [&](auto real) {
-        using Real = decltype(real);
-        PlainRollout<Real> rollout;
-        return short_cut<Real>(rollout, arguments, call,
-                               [&](const Rollout<Real>& rollout) { gae(call.target, rollout, call.num_threads); });
-    };
-    if (arguments.rewards.type == Type::f32) return run(float());
-    if (arguments.rewards.type == Type::f64) return run(double());
+    Call call;
+    PyObject* out[2];
+    if (!read_settings(given, call) || !read_out(given[kOut], out)) return py::none();
+    for (Index i = 0; i < given.count; ++i)
+        if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None)
+            call.operands[i] = operand_of(object);
+    if (call[kRewards].type == Type::f32) return computed<float>(call, out, threads, chosen);
+    if (call[kRewards].type == Type::f64) return computed<double>(call, out, threads, chosen);
     return py::none();
 }
 
-Coefficient coefficient_of(const py::object& object) {
-    const double number = number_of(object);
-    return number == number ? Coefficient{{}, number} : Coefficient{array_of(object), number};
-}
-
-bool is_text(const py::object& object, const char* text) {
-    return PyUnicode_CheckExact(object.ptr()) && PyUnicode_CompareWithASCIIString(object.ptr(), text) == 0;
-}
-
-py::object gae_optional(const py::object& rewards, const py::object& values, const py::object& terminated,
-                        const py::object& truncated, const py::object& last_values, const py::object& next_values,
-                        const py::object& final_values, const py::object& gamma, const py::object& gae_lambda,
-                        const py::object& time_axis, const py::object& out, Index num_threads,
-                        const std::optional<std::string>& target, const py::object& result_type,
-                        const py::object& usable_cpus, const py::object& autoreset, const py::object& prev_done,
-                        const py::object& mask, const py::object& last_advantages, const py::object& returns_lambda,
-                        const py::object& tail_normalized, const py::object& normalize_by, double eps, const py::object& ratios,
-                        const py::object& clips) {
-    const bool known_mode = autoreset.is_none() || is_text(autoreset, "next_step") || is_text(autoreset, "same_step") ||
-                            is_text(autoreset, "disabled");
-    const bool per_env = is_text(normalize_by, "per_env"), all = is_text(normalize_by, "global");
-    if (!none_or_pair(out) || !known_mode || !(per_env || all || normalize_by.is_none())) return py::none();
-    if (ratios.is_none() != clips.is_none()) return py::none();
-    if (tail_normalized.ptr() != Py_True && tail_normalized.ptr() != Py_False) return py::none();
-    const Call call = {out, threads_for(rewards, num_threads, usable_cpus), choose(target), result_type};
-    OptionalArguments arguments;
-    if (!clips.is_none()) {
-        const auto [deltas, traces, advantages] = clips.cast<std::tuple<py::object, py::object, py::object>>();
-        arguments.clips = {number_of(deltas), number_of(traces), number_of(advantages)};
+// A function as Python calls it. pybind11's dispatcher in between would cost as much as the kernel on a small rollout.
+PyObject* short_cut_called(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    try {
+        if (count == 3) return short_cut(given[0], given[1], given[2]).release().ptr();
+        PyErr_Format(PyExc_TypeError, "short_cut takes 3 arguments, got %zd", count);
+    } catch (py::error_already_set& error) {
+        error.restore();
+    } catch (const py::builtin_exception& error) {
+        error.set_error();
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_ValueError, error.what());
     }
-    arguments.plain = {array_of(rewards),      array_of(values),       array_of(terminated),  array_of(truncated),
-                       array_of(last_values),  array_of(next_values),  array_of(final_values), number_of(last_values),
-                       std::nan(""),           std::nan(""),           integer_of(time_axis)};
-    arguments.gamma = coefficient_of(gamma);
-    arguments.gae_lambda = coefficient_of(gae_lambda);
-    arguments.mask = array_of(mask);
-    arguments.prev_done = array_of(prev_done);
-    arguments.last_advantages = array_of(last_advantages);
-    arguments.second = !returns_lambda.is_none();
-    if (arguments.second) arguments.returns_lambda = coefficient_of(returns_lambda);
-    arguments.tail_normalized = tail_normalized.ptr() == Py_True;
-    arguments.next_step = is_text(autoreset, "next_step");
-    arguments.normalized = per_env || all;
-    arguments.ratios = array_of(ratios);
-    const auto run = [&](auto real) {
-        using Real = decltype(real);
-        OptionalRollout<Real> rollout;
-        return short_cut<Real>(rollout, arguments, call, [&](const General<Real>& rollout) {
-            std::optional<Normalization<Real>> normalization;
-            if (arguments.normalized) normalization.emplace(rollout, per_env);
-            if (rollout.is_plain())
-                gae<Real>(call.target, static_cast<const Rollout<Real>&>(rollout), call.num_threads);
-            else
-                gae(call.target, rollout, call.num_threads);
-            if (normalization) normalization->run(call.target, eps, call.num_threads);
-        });
-    };
-    if (arguments.plain.rewards.type == Type::f32) return run(float());
-    if (arguments.plain.rewards.type == Type::f64) return run(double());
-    return py::none();
+    return nullptr;
 }
+
+PyMethodDef raw_functions[] = {
+    {"short_cut", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(short_cut_called)), METH_FASTCALL,
+     "short_cut($module, call, num_threads, target, /)\n--\n\n"
+     "Return the result of a call, or None where the call must be checked and converted first."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 }  // namespace
 }  // namespace fastgae
@@ -475,27 +371,28 @@ py::object gae_optional(const py::object& rewards, const py::object& values, con
 PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     using namespace fastgae;
     module.doc() = "The compiled kernels of fastgae. Internal: call fastgae.gae.";
+    register_types();
+    using Names = std::vector<std::string>;
+    Names arguments(std::begin(kArgumentNames), std::end(kArgumentNames)), compiled_targets;
+    arguments.insert(arguments.end(), std::begin(kConstantNames), std::end(kConstantNames));
+    const Names fields(std::begin(kFieldNames), std::end(kFieldNames));
+    for (const Target* const* target = targets; *target; ++target) compiled_targets.push_back((*target)->name);
     module.attr("compiler") = kCompiler;
-    find_dtypes();
-    module.def("targets", supported_targets, "The CPU targets that this build can run here, best first.");
-    module.def("gae", gae_any, py::arg("rewards"), py::arg("values"), py::arg("next_values"), py::arg("last_values"),
-               py::arg("final_values").none(true), py::arg("terminated"), py::arg("truncated").none(true), py::arg("gamma"),
-               py::arg("gamma_lambda"), py::arg("advantages").none(true), py::arg("returns").none(true), py::arg("num_threads"),
-               py::arg("target").none(true), "Fill advantages and returns of one canonical rollout. Returns how many steps of a long trajectory, cut into pieces "
-               "to run side by side, had to be redone to get the sequential bits.");
-    module.def("gae_general", gae_general, "The same of one with options, in the order in which a Rollout has them.",
-               py::arg("rewards"), py::arg("values"), py::arg("next_values"), py::arg("last_values"),
-               py::arg("final_values").none(true), py::arg("terminated"), py::arg("truncated").none(true), py::arg("gamma"),
-               py::arg("gamma_lambda"), py::arg("advantages").none(true), py::arg("returns").none(true),
-               py::arg("returns_gamma_lambda").none(true), py::arg("tail_lambda").none(true), py::arg("mask").none(true),
-               py::arg("mask_passes_values"), py::arg("last_advantages").none(true), py::arg("ratios").none(true),
-               py::arg("clips").none(true), py::arg("num_threads"), py::arg("target").none(true));
-    module.def("block_sums", block_sums_of, "(blocks, N), float64: sums of the existing steps, or of (x - center)^2.",
-               py::arg("matrix"), py::arg("mask").none(true), py::arg("center").none(true), py::arg("num_threads"),
-               py::arg("target").none(true));
-    module.def("rescale", rescale_of, "x = (x - center) scale, in place.", py::arg("matrix"), py::arg("mask").none(true),
-               py::arg("center"), py::arg("scale"), py::arg("num_threads"), py::arg("target").none(true));
-    module.def("gae_plain", gae_plain,
-               "The short cut for plain arrays: what fastgae.gae returns, or None where only the long way will do.");
-    module.def("gae_optional", gae_optional, "The same with options.");
+    module.attr("arguments") = py::tuple(py::cast(arguments));
+    module.attr("rollout_fields") = py::tuple(py::cast(fields));
+    module.attr("compiled_targets") = py::tuple(py::cast(compiled_targets));
+    module.attr("moment_steps") = kMomentSteps;
+    module.def("connect", connect, "Say what results are made of and how CPUs are counted, before the first call.",
+               py::arg("result_type"), py::arg("new_output"), py::arg("usable_cpus"), py::arg("eps"));
+    module.def("supports", supports, "Return whether this build has the CPU target, and this CPU can run it.",
+               py::arg("name"));
+    module.def("gae", gae_of_fields,
+               "Fill advantages and returns of a Rollout. Return how many steps were redone to get the sequential bits,\n"
+               "where pieces of a long trajectory ran side by side.",
+               py::arg("rollout"), py::arg("num_threads"), py::arg("target"));
+    module.def("block_sums", block_sums_of, "Return float64 sums, (blocks, N), of existing steps or of (x - center)^2.",
+               py::arg("matrix"), py::arg("mask"), py::arg("center"), py::arg("num_threads"), py::arg("target"));
+    module.def("rescale", rescale_of, "Set x = (x - center) scale, in place.", py::arg("matrix"), py::arg("mask"),
+               py::arg("center").none(false), py::arg("scale").none(false), py::arg("num_threads"), py::arg("target"));
+    if (PyModule_AddFunctions(module.ptr(), raw_functions) != 0) throw py::error_already_set();
 }

@@ -54,7 +54,7 @@ FASTGAE_INLINE typename V::Type clipped(typename V::Real clip, typename V::Type 
 
 // One step. Weights are asked for by name, where they are needed.
 template <class V, class Options, class Weights>
-FASTGAE_INLINE Step<V> step(const Options& options, const Clips<typename V::Real>& clips, typename V::Type delta,
+FASTGAE_INLINE Step<V> step(const Options& options, const typename V::Real* constants, typename V::Type delta,
                             typename V::Mask open, typename V::Mask skipped, const Weights& weight, Traces<V>& following) {
     const auto unless_skipped = [&](auto y, auto next) FASTGAE_INLINE_LAMBDA {
         return options.masked ? V::select(skipped, next, y) : y;
@@ -68,9 +68,9 @@ FASTGAE_INLINE Step<V> step(const Options& options, const Clips<typename V::Real
         results.advantages = results.traced = following.trace / following.steps_left;
     } else if (options.clipped) {
         const auto ratio = weight(kRatio);
-        results.advantages = advantage<V>(delta, open, decay, following.trace) * clipped<V>(clips.advantages, ratio);
-        const auto weighted = clipped<V>(clips.deltas, ratio) * delta;
-        const auto traced = advantage<V>(weighted, open, clipped<V>(clips.traces, ratio) * decay, following.trace);
+        results.advantages = advantage<V>(delta, open, decay, following.trace) * clipped<V>(constants[kAdvantageClip], ratio);
+        const auto weighted = clipped<V>(constants[kRhoClip], ratio) * delta;
+        const auto traced = advantage<V>(weighted, open, clipped<V>(constants[kCClip], ratio) * decay, following.trace);
         results.traced = following.trace = unless_skipped(traced, following.trace);
     } else {
         following.trace = unless_skipped(advantage<V>(delta, open, decay, following.trace), following.trace);
@@ -201,7 +201,7 @@ void general_rows_of(const General<Real>& rollout, const Options options, Index 
                 const auto skipped = V::zero_flags(mask + i);
                 Traces<V> traces = {V::load(trace + i), options.tail ? V::load(steps_left + i) : V::all(0),
                                     options.second ? V::load(second + i) : V::all(0)};
-                const Step<V> results = step<V>(options, rollout.clips, d.delta, d.trace, skipped, weight, traces);
+                const Step<V> results = step<V>(options, rollout.constants, d.delta, d.trace, skipped, weight, traces);
                 V::store(trace + i, traces.trace);
                 if (options.tail) V::store(steps_left + i, traces.steps_left);
                 if (options.second) V::store(second + i, traces.second);
@@ -407,7 +407,7 @@ private:
                 constexpr int i = V::width - 1 - r;
                 const auto weight = [&](Weight which) FASTGAE_INLINE_LAMBDA { return weights[which][varies ? i : 0]; };
                 const Step<V> results =
-                    step<V>(options, rollout.clips, a[i], V::bit(open_bits, i), V::bit(skipped_bits, i), weight, traces);
+                    step<V>(options, rollout.constants, a[i], V::bit(open_bits, i), V::bit(skipped_bits, i), weight, traces);
                 a[i] = results.advantages;
                 b[i] = results.traced;
             });

@@ -49,11 +49,10 @@ struct Rollout {
     View<Real> advantages, returns;                  // either may be missing
 };
 
-// What V-trace clips importance ratios to: in deltas, in traces and in its advantages.
-template <class Real>
-struct Clips {
-    Real deltas, traces, advantages;
-};
+// The numbers that the step with options reads: V-trace clips importance ratios to them in deltas, in traces and in its
+// advantages.
+enum Constant { kRhoClip, kCClip, kAdvantageClip, kConstants };
+constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip"};
 
 // A rollout with options. Its coefficients are views in place of the numbers of Rollout: without strides where they are
 // numbers after all, and with a stride of 1 or 0 where other views have 1.
@@ -66,7 +65,7 @@ struct General : Rollout<Real> {
     bool mask_passes_values = false;         // V' of a step before skipped ones is V of the next that exists
     View<const Real> last_advantages;        // optional: A_T, one row
     View<const Real> ratios;                 // optional: V-trace,
-    Clips<Real> clips{};                     // with these
+    Real constants[kConstants]{};            // with these
 
     // Whether nothing is given of what is optional here, and the coefficients are numbers.
     bool is_plain() const {
@@ -75,6 +74,9 @@ struct General : Rollout<Real> {
                !(returns_gamma_lambdas || tail_lambdas || mask || last_advantages || ratios);
     }
 };
+
+template <class Real>
+using RolloutWithOptions = General<Real>;
 
 // What the recursion with options takes from one step to the one before it: V', A (or, tail-normalized, G), D, and A of the
 // second recursion.

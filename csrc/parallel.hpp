@@ -233,7 +233,7 @@ Index warm_up_steps(const General<Real>& rollout) {
     const auto of = [&](const View<const Real>& decays, Real clip) {
         return decays ? warm_up_steps(std::min(Real(1), clip * largest(decays, rollout.steps, rollout.envs))) : 0;
     };
-    const Index first = of(rollout.gamma_lambdas, rollout.ratios ? rollout.clips.traces : 1);
+    const Index first = of(rollout.gamma_lambdas, rollout.ratios ? rollout.constants[kCClip] : 1);
     // G is right some steps after D is.
     return std::max(first + of(rollout.tail_lambdas, 1), of(rollout.returns_gamma_lambdas, 1));
 }

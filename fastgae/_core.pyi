@@ -3,54 +3,25 @@ from collections.abc import Callable
 from numpy import bool_, float64, floating
 from numpy.typing import NDArray
 
-from fastgae._canonical import Clips, GAEResult
+from fastgae._call import GAEResult
+from fastgae._canonical import Rollout
 
 compiler: str
+arguments: tuple[str, ...]
+rollout_fields: tuple[str, ...]
+compiled_targets: tuple[str, ...]
+moment_steps: int
 
-def targets() -> tuple[str, ...]: ...
-def gae(
-    rewards: NDArray[floating],
-    values: NDArray[floating],
-    next_values: NDArray[floating],
-    last_values: NDArray[floating],
-    final_values: NDArray[floating] | None,
-    terminated: NDArray[bool_],
-    truncated: NDArray[bool_] | None,
-    gamma: float,
-    gamma_lambda: float,
-    advantages: NDArray[floating] | None,
-    returns: NDArray[floating] | None,
-    num_threads: int,
-    target: str | None,
-) -> int: ...
-def gae_general(
-    rewards: NDArray[floating],
-    values: NDArray[floating],
-    next_values: NDArray[floating],
-    last_values: NDArray[floating],
-    final_values: NDArray[floating] | None,
-    terminated: NDArray[bool_],
-    truncated: NDArray[bool_] | None,
-    gamma: float | NDArray[floating],
-    gamma_lambda: float | NDArray[floating],
-    advantages: NDArray[floating] | None,
-    returns: NDArray[floating] | None,
-    returns_gamma_lambda: float | NDArray[floating] | None,
-    tail_lambda: float | NDArray[floating] | None,
-    mask: NDArray[bool_] | None,
-    mask_passes_values: bool,
-    last_advantages: NDArray[floating] | None,
-    ratios: NDArray[floating] | None,
-    clips: Clips | None,
-    num_threads: int,
-    target: str | None,
-) -> int: ...
+def connect(result_type: type[GAEResult], new_output: object, usable_cpus: Callable[[], int], eps: float) -> None: ...
+def supports(name: str) -> bool: ...
+def gae(rollout: Rollout, num_threads: int, target: str) -> int: ...
+def short_cut(call: tuple[object, ...], num_threads: int, target: str, /) -> GAEResult | None: ...
 def block_sums(
     matrix: NDArray[floating],
     mask: NDArray[bool_] | None,
     center: NDArray[float64] | None,
     num_threads: int,
-    target: str | None,
+    target: str,
 ) -> NDArray[float64]: ...
 def rescale(
     matrix: NDArray[floating],
@@ -58,51 +29,5 @@ def rescale(
     center: NDArray[float64],
     scale: NDArray[float64],
     num_threads: int,
-    target: str | None,
+    target: str,
 ) -> None: ...
-def gae_plain(
-    rewards: object,
-    values: object,
-    terminated: object,
-    truncated: object,
-    last_values: object,
-    next_values: object,
-    final_values: object,
-    gamma: object,
-    gae_lambda: object,
-    time_axis: object,
-    out: object,
-    num_threads: int,
-    target: str | None,
-    result_type: type[GAEResult],
-    usable_cpus: Callable[[], int],
-    /,
-) -> GAEResult | None: ...
-def gae_optional(
-    rewards: object,
-    values: object,
-    terminated: object,
-    truncated: object,
-    last_values: object,
-    next_values: object,
-    final_values: object,
-    gamma: object,
-    gae_lambda: object,
-    time_axis: object,
-    out: object,
-    num_threads: int,
-    target: str | None,
-    result_type: type[GAEResult],
-    usable_cpus: Callable[[], int],
-    autoreset: object,
-    prev_done: object,
-    mask: object,
-    last_advantages: object,
-    returns_lambda: object,
-    tail_normalized: object,
-    normalize: object,
-    eps: float,
-    ratios: object,
-    clips: Clips | None,
-    /,
-) -> GAEResult | None: ...

@@ -24,6 +24,7 @@ LAYERS = [
     "_moments",
     "_dispatch",
     "_backends",
+    "_threads",
     "_canonical",
     "_interop",
     "_threads",

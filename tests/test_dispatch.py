@@ -142,34 +142,28 @@ def test_fastgae_cpu_asks_for_cpp(python, block, cause, code):
 def test_the_compiled_module_is_given_the_target(python, target):
     """Below the backend module the name reaches the compiled table by all ways, and an unknown one is refused."""
     code = f"""
+import types
+
 import fastgae._backends.cpp as cpp
 
 core, seen = cpp._core, []
 
 def watching(function):
-    def watched(*arguments):
-        seen.append(arguments[12])
+    def watched(given, num_threads, target):
+        seen.append(target)
         try:
-            function(*arguments[:12], "nonsense", *arguments[13:])
+            function(given, num_threads, "nonsense")
         except ValueError as error:
             seen.append("nonsense" in str(error))
-        return function(*arguments)
+        return function(given, num_threads, target)
     return watched
 
-class Core:
-    targets, gae = core.targets, staticmethod(watching(core.gae))
-
-declined = lambda *arguments: None
-cpp._core = Core
-for cpp.gae_plain, cpp.gae_optional in (
-    (watching(core.gae_plain), declined),
-    (declined, watching(core.gae_optional)),
-    (declined, declined),
-):
+for short_cut in (watching(core.short_cut), lambda *arguments: None):
+    cpp._core = types.SimpleNamespace(short_cut=short_cut, gae=watching(core.gae), supports=core.supports)
     call(backend="cpp:{target}")
 print(json.dumps(seen))
 """
-    assert json.loads(python(CALL + code)) == [target, True] * 3
+    assert json.loads(python(CALL + code)) == [target, True] * 2
 
 
 @pytest.mark.parametrize("name", ["cuda", "CPP", "cpp:", "cpp:avx9", "numba:avx2", " numpy"])

@@ -123,11 +123,13 @@ def test_stub_is_the_module():
     variables = {node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)}
     assert {*functions, *variables} == {name for name in dir(core) if not name.startswith("_")}
     for name, node in functions.items():
-        signature = inspect.getdoc(getattr(core, name)).splitlines()[0]
-        # pybind11 calls a positional-only argument arg0, arg1, ...
-        names = re.findall(r"(\w+): ", signature)
-        positional = [f"arg{i}" for i in range(len(node.args.posonlyargs))]
-        assert names == positional + [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)], name
+        function = getattr(core, name)
+        if function.__text_signature__:
+            names = [*inspect.signature(function).parameters]
+        else:  # pybind11 writes the signature into the first line of the documentation
+            names = re.findall(r"(\w+): ", inspect.getdoc(function).splitlines()[0])
+        given = node.args
+        assert names == [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)], name
 
 
 def test_a_missing_extension_says_why():

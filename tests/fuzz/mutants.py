@@ -55,9 +55,9 @@ MUTANTS = (
     Mutant("V' not passed on over two skipped steps", "csrc/*.inl", "V::store(next_value + i, next);", ""),
     Mutant(
         "sparse final values in the wrong order",
-        "csrc/plain.hpp",
-        "this->env_major == (time_axis_ == 1)",
-        "this->env_major != (time_axis_ == 1)",
+        "csrc/short_cut.hpp",
+        "rollout_.env_major == (time_axis_ == 1)",
+        "rollout_.env_major != (time_axis_ == 1)",
     ),
     Mutant(
         "the end of a streamed run not written",

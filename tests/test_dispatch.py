@@ -76,7 +76,7 @@ def test_argument_then_environment_then_the_best(python, variable):
     calls = [call[:2] for call in json.loads(python(code + REPORT, **environment))]
     expected = [split(name) for name in BACKENDS for _ in range(2)]
     if without_argument:
-        expected += [split(variable or AVAILABLE[0])] * 2
+        expected += [split(variable or BACKENDS[0])] * 2
     assert calls == expected
 
 
@@ -142,8 +142,6 @@ def test_fastgae_cpu_asks_for_cpp(python, block, cause, code):
 def test_the_compiled_module_is_given_the_target(python, target):
     """Below the backend module the name reaches the compiled table by all ways, and an unknown one is refused."""
     code = f"""
-import types
-
 import fastgae._backends.cpp as cpp
 
 core, seen = cpp._core, []
@@ -158,8 +156,9 @@ def watching(function):
         return function(given, num_threads, target)
     return watched
 
-for short_cut in (watching(core.short_cut), lambda *arguments: None):
-    cpp._core = types.SimpleNamespace(short_cut=short_cut, gae=watching(core.gae), supports=core.supports)
+cpp.gae = watching(core.gae)
+for cpp.short_cut in (watching(core.short_cut), lambda *arguments: None):
+    fastgae._dispatch.resolve.cache_clear()
     call(backend="cpp:{target}")
 print(json.dumps(seen))
 """

@@ -1,7 +1,7 @@
 """Mean 0 and standard deviation 1, the same bits on every backend, number of threads and memory layout.
 
-Sums are of float64, one for each env and block of BLOCK steps, in the order of time. The sums of the blocks, and then
-those of the envs, are added up in a fixed tree.
+Sums are of float64, one for each env and block of MOMENT_STEPS steps, in the order of time. The sums of the blocks, and
+then those of the envs, are added up in a fixed tree.
 """
 
 from types import ModuleType

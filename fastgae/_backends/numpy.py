@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastgae._canonical import BLOCK, Array, Rollout, Scalar
+from fastgae._canonical import MOMENT_STEPS, Array, Rollout, Scalar
 
 
 def version() -> str:
@@ -83,16 +83,16 @@ def _write(rollout: Rollout, output: Array | None, result: Array, skipped: Array
 
 
 def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:
-    """(blocks, N), float64: the sum of x, or of (x - center)^2, over each BLOCK steps that exist, in order of time."""
+    """Return (blocks, N) sums in float64: of x, or of (x - center)^2, over each MOMENT_STEPS steps that exist."""
     steps, envs = matrix.shape
-    sums = np.zeros((-(-steps // BLOCK), envs))
-    for i in range(min(BLOCK, steps)):
-        terms = matrix[i::BLOCK].astype(np.float64)
+    sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
+    for i in range(min(MOMENT_STEPS, steps)):
+        terms = matrix[i::MOMENT_STEPS].astype(np.float64)
         if center is not None:
             terms -= center
             terms *= terms
         total = sums[: len(terms)]
-        np.add(total, terms, out=total, where=True if mask is None else mask[i::BLOCK])
+        np.add(total, terms, out=total, where=True if mask is None else mask[i::MOMENT_STEPS])
     return sums
 
 

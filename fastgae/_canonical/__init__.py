@@ -13,7 +13,17 @@ from fastgae._canonical.arguments import (
     shown,
     working_dtype,
 )
-from fastgae._canonical.contract import BLOCK, Arguments, Array, Clips, GAEResult, Options, Output, Rollout, Scalar
+from fastgae._canonical.contract import (
+    MOMENT_STEPS,
+    Arguments,
+    Array,
+    Clips,
+    GAEResult,
+    Options,
+    Output,
+    Rollout,
+    Scalar,
+)
 from fastgae._canonical.meaning import (
     check_normalize,
     checked_advantages,
@@ -26,7 +36,7 @@ from fastgae._canonical.meaning import (
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 
 __all__ = [
-    "BLOCK",
+    "MOMENT_STEPS",
     "Arguments",
     "Array",
     "Clips",

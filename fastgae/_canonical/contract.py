@@ -10,7 +10,7 @@ Scalar = np.floating[Any]
 Output = tuple[Array | None, Array | None]
 
 # Steps that normalize adds up one after the other. Its bits depend on this number: it is no tuning.
-BLOCK = 128
+MOMENT_STEPS = 128
 
 
 class GAEResult(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 import fastgae
 from fastgae._backends import CPU_TARGETS
 from fastgae._call import NEW, Call, GAEResult
-from fastgae._canonical import BLOCK, Rollout
+from fastgae._canonical import MOMENT_STEPS, Rollout
 from support.backends import BACKENDS
 
 _core = pytest.importorskip("fastgae._core", exc_type=ImportError)
@@ -49,7 +49,7 @@ def poisoned():
 def test_the_records_are_the_same_on_both_sides():
     assert _core.arguments == Call._fields
     assert _core.rollout_fields == Rollout._fields
-    assert _core.moment_steps == BLOCK
+    assert _core.moment_steps == MOMENT_STEPS
 
 
 def test_every_compiled_target_has_a_place_in_the_order_of_preference():

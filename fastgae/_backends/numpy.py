@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import BLOCK, Rollout, Scalar
+from fastgae._canonical import MOMENT_STEPS, Rollout, Scalar
 
 
 def version() -> str:
@@ -77,16 +77,16 @@ def _write(rollout: Rollout, output: Array | None, result: Array, skipped: Array
 
 
 def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:
-    """Sum x, or (x - center)^2, over each BLOCK steps."""
+    """Sum x, or (x - center)^2, over each MOMENT_STEPS steps."""
     steps, envs = matrix.shape
-    sums = np.zeros((-(-steps // BLOCK), envs))
-    for i in range(min(BLOCK, steps)):
-        terms = matrix[i::BLOCK].astype(np.float64)
+    sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
+    for i in range(min(MOMENT_STEPS, steps)):
+        terms = matrix[i::MOMENT_STEPS].astype(np.float64)
         if center is not None:
             terms -= center
             terms *= terms
         total = sums[: len(terms)]
-        np.add(total, terms, out=total, where=True if mask is None else mask[i::BLOCK])
+        np.add(total, terms, out=total, where=True if mask is None else mask[i::MOMENT_STEPS])
     return sums
 
 

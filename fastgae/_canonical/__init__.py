@@ -20,12 +20,12 @@ from fastgae._canonical.checks import (
     next_existing_values,
     steps_without_resets,
 )
-from fastgae._canonical.contract import BLOCK, Rollout, Scalar
+from fastgae._canonical.contract import MOMENT_STEPS, Rollout, Scalar
 from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 
 __all__ = [
-    "BLOCK",
+    "MOMENT_STEPS",
     "NORMALIZE",
     "Frame",
     "Layout",

@@ -9,7 +9,7 @@ from fastgae._call import Array
 Scalar = np.floating[Any]
 
 # The number of steps that normalize adds up one after the other. The bits of a sum depend on it: it is no tuning.
-BLOCK = 128
+MOMENT_STEPS = 128
 
 
 class Rollout(NamedTuple):

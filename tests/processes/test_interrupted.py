@@ -28,8 +28,8 @@ small = fastgae.gae(rewards[:64], values[:65], done[:64], backend=backend)  # wh
 parallel = []
 if backend == "numba":
     from fastgae._backends import numba as module
-    of_kernel = module._parallel
-    module._parallel = lambda *given: parallel.append(threading.get_ident()) or of_kernel(*given)
+    of_kernel = module.parallel
+    module.parallel = lambda *given: parallel.append(threading.get_ident()) or of_kernel(*given)
 expected = fastgae.gae(rewards, values, done, backend=backend, num_threads=2)
 out = np.full((2, *rewards.shape), np.nan, np.float32)
 
@@ -96,8 +96,8 @@ def test_ctrl_c_between_any_two_instructions_leaves_later_calls_parallel(monkeyp
     case = make_case((33, 130), np.float32, bootstrap="last_values")
     expected = fastgae.gae(**case.arguments(), backend="numpy")
     monkeypatch.setattr(module, "STEPS_PER_THREAD", 1)
-    parallel, of_kernel = [], module._parallel
-    monkeypatch.setattr(module, "_parallel", lambda *given: parallel.append(given) or of_kernel(*given))
+    parallel, of_kernel = [], module.parallel
+    monkeypatch.setattr(module, "parallel", lambda *given: parallel.append(given) or of_kernel(*given))
 
     def runs_in_parallel():
         parallel.clear()

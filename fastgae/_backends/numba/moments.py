@@ -1,15 +1,27 @@
 """What normalisation adds up, and what it then writes: in float64, in the order of the reference.
 
-A step that does not exist adds 0: that is no different from leaving it out, for no sum that begins with 0 is ever -0.
+A step that does not exist adds 0. That changes no bit, because a sum that begins with 0 is never -0.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
-from numba import njit, prange, types
+from numba import njit
 
-from fastgae._backends.numba.language import LANES, array_of, at, restrict
-from fastgae._canonical import BLOCK
+from fastgae._backends.numba.lanes import LANES, RUN
+from fastgae._backends.numba.language import at, at_view, at_view_or, restrict, views
+from fastgae._canonical import MOMENT_STEPS
 
-RUN = 512  # elements
+
+class Moments(NamedTuple):
+    """What the kernels here take: the same for all of them, so that they share one parallel loop."""
+
+    matrix: Any  # rescaled in place
+    mask: Any
+    center: Any  # float64, a row
+    scale: Any  # float64, a row; only to rescale
+    squared: Any  # whether to add up (x - center)^2
+    sums: Any  # float64, (blocks, N); only to add up
 
 
 @njit
@@ -17,15 +29,6 @@ def _term(number, exists, center, squared):
     term = number - center
     term = term * term if squared else term
     return term if exists != 0 else 0.0
-
-
-@njit
-def _exists(mask, t, n, all_exist):
-    """The mask has no elements where all steps exist."""
-    return at(mask, t, n) if len(mask) else at(all_exist, 0, 0)
-
-
-# --- time-major ------------------------------------------------------------------------------------------------------
 
 
 @njit
@@ -44,27 +47,28 @@ def _rescale_row(size, exists, center, scale, numbers):
         numbers[n] = scaled if exists[n] != 0 else number
 
 
-def block_sums_time_major(first, last, matrix, mask, center, scale, squared, sums, filled):
-    all_exist = np.ones((1, RUN), np.uint8)
-    for t in range(len(matrix)):
+def block_sums_time_major(first, last, arguments):
+    """Add up MOMENT_STEPS steps of each env, row by row."""
+    given = views(Moments, arguments)
+    all_exist = np.ones(RUN, np.uint8)
+    for t in range(given.matrix.steps):
         for n in range(first, last, RUN):
             _add_row(
-                min(RUN, last - n), at(matrix, t, n), _exists(mask, t, n, all_exist), at(center, 0, n),
-                squared, at(sums, t // BLOCK, n),
+                min(RUN, last - n), at_view(given.matrix, t, n), at_view_or(given.mask, t, n, at(all_exist, 0)),
+                at_view(given.center, 0, n), given.squared, at_view(given.sums, t // MOMENT_STEPS, n),
             )  # fmt: skip
 
 
-def rescale_time_major(first, last, matrix, mask, center, scale, squared, sums, filled):
-    all_exist = np.ones((1, RUN), np.uint8)
-    for t in range(len(filled)):
+def rescale_time_major(first, last, arguments):
+    """Rescale row by row."""
+    given = views(Moments, arguments)
+    all_exist = np.ones(RUN, np.uint8)
+    for t in range(given.matrix.steps):
         for n in range(first, last, RUN):
             _rescale_row(
-                min(RUN, last - n), _exists(mask, t, n, all_exist), at(center, 0, n), at(scale, 0, n),
-                at(filled, t, n),
+                min(RUN, last - n), at_view_or(given.mask, t, n, at(all_exist, 0)), at_view(given.center, 0, n),
+                at_view(given.scale, 0, n), at_view(given.matrix, t, n),
             )  # fmt: skip
-
-
-# --- env-major -------------------------------------------------------------------------------------------------------
 
 
 @njit
@@ -76,13 +80,13 @@ def _terms(size, numbers, exists, center, squared, terms):
 
 @njit
 def _add_lines(size, lines, totals):
-    """Envs side by side: in one alone each addition waits for the one before."""
+    """Add up LANES lines side by side, because in a single sum each addition waits for the one before."""
     restrict()
     for lane in range(LANES):
         totals[lane] = 0
     for t in range(size):
         for lane in range(LANES):
-            totals[lane] += lines[lane * BLOCK + t]
+            totals[lane] += lines[lane * MOMENT_STEPS + t]
 
 
 @njit
@@ -94,47 +98,33 @@ def _rescale_line(size, exists, center, scale, numbers):
         numbers[t] = scaled if exists[t] != 0 else number
 
 
-def block_sums_env_major(first, last, matrix, mask, center, scale, squared, sums, filled):
-    steps = len(matrix)
-    all_exist = np.ones((1, BLOCK), np.uint8)
-    lines, totals = np.zeros((LANES, BLOCK)), np.empty((1, LANES))
+def block_sums_env_major(first, last, arguments):
+    """Add up MOMENT_STEPS steps of each env, for LANES envs at a time."""
+    given = views(Moments, arguments)
+    steps, all_exist = given.matrix.steps, np.ones(MOMENT_STEPS, np.uint8)
+    lines, totals = np.zeros((LANES, MOMENT_STEPS)), np.empty(LANES)
     for left in range(first, last, LANES):
         envs = min(LANES, last - left)
-        for start in range(0, steps, BLOCK):
-            size = min(BLOCK, steps - start)
+        for start in range(0, steps, MOMENT_STEPS):
+            size = min(MOMENT_STEPS, steps - start)
             for lane in range(envs):
                 n = left + lane
                 _terms(
-                    size, at(matrix, start, n), _exists(mask, start, n, all_exist), center[0, n],
-                    squared, at(lines, lane, 0),
+                    size, at_view(given.matrix, start, n), at_view_or(given.mask, start, n, at(all_exist, 0)),
+                    at_view(given.center, 0, n)[0], given.squared, at(lines, lane, 0),
                 )  # fmt: skip
-            _add_lines(size, at(lines, 0, 0), at(totals, 0, 0))
+            _add_lines(size, at(lines, 0, 0), at(totals, 0))
             for lane in range(envs):
-                sums[start // BLOCK, left + lane] = totals[0, lane]
+                at_view(given.sums, start // MOMENT_STEPS, left + lane)[0] = totals[lane]
 
 
-def rescale_env_major(first, last, matrix, mask, center, scale, squared, sums, filled):
-    steps = len(filled)
-    all_exist = np.ones((1, RUN), np.uint8)
+def rescale_env_major(first, last, arguments):
+    """Rescale one env after the other."""
+    given = views(Moments, arguments)
+    steps, all_exist = given.matrix.steps, np.ones(RUN, np.uint8)
     for n in range(first, last):
         for t in range(0, steps, RUN):
             _rescale_line(
-                min(RUN, steps - t), _exists(mask, t, n, all_exist), center[0, n], scale[0, n],
-                at(filled, t, n),
+                min(RUN, steps - t), at_view_or(given.mask, t, n, at(all_exist, 0)), at_view(given.center, 0, n)[0],
+                at_view(given.scale, 0, n)[0], at_view(given.matrix, t, n),
             )  # fmt: skip
-
-
-# --- how they are called ---------------------------------------------------------------------------------------------
-
-
-def arguments(real):
-    """The types that follow ``first, last``. Sums are of ``matrix``; what is rescaled, in place, is ``filled``."""
-    rows, sums, filled = (
-        array_of(types.float64, 2), array_of(types.float64, 2, readonly=False), array_of(real, 2, readonly=False),
-    )  # fmt: skip
-    return array_of(real, 2), array_of(types.boolean, 2), rows, rows, types.boolean, sums, filled
-
-
-def in_parallel(kernel, bounds, matrix, mask, center, scale, squared, sums, filled):
-    for i in prange(len(bounds) - 1):
-        kernel(bounds[i], bounds[i + 1], matrix, mask, center, scale, squared, sums, filled)

@@ -1,0 +1,84 @@
+"""From a kernel's Python function to machine code: compiled, cached on disk, and run on spans of envs side by side.
+
+Every kernel is called as ``kernel(first, last, arguments)``. It computes the envs from ``first`` to before ``last``;
+``arguments`` is a tuple of arrays and numbers. Python passes a tuple of 18 as fast as 18 arguments, and a call of the
+parallel loop takes 0.05 ms with the tuple and 0.12 with the arguments.
+"""
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import config, from_dtype, njit, prange, typeof, types
+from numba.core.caching import FunctionCache
+
+from fastgae._backends import BackendUnavailableError
+
+if config.DISABLE_JIT:
+    raise ImportError("NUMBA_DISABLE_JIT is set, and these kernels run only when compiled: unset it to use them")
+
+# A hash of all files that kernels are made from, as they were when they were imported.
+_SOURCE = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Add the sources to the cache's key.
+
+    Numba's own key holds the CPU, its features, Numba's version and the kernel's file, but not what that file imports.
+    """
+
+    def _index_key(self, signature: Any, codegen: Any) -> Any:
+        return super()._index_key(signature, codegen), _SOURCE
+
+
+def signature(arguments: tuple[Any, ...]) -> Any:
+    """Return the signature of a kernel for these arguments, and for the same ones of any size and any strides.
+
+    Arrays are declared read-only because a caller's input may be. The kernels write results through addresses.
+    """
+    return types.void(types.intp, types.intp, types.BaseTuple.from_types([_type(each) for each in arguments]))
+
+
+def _type(argument: Any) -> Any:
+    if isinstance(argument, np.ndarray):
+        return types.Array(from_dtype(argument.dtype), argument.ndim, "A", readonly=True)
+    return typeof(argument)
+
+
+def compiled(function: Callable[..., None], signature: Any, **options: bool) -> Any:
+    """Compile a function for one signature, or load it from the disk.
+
+    The cache's key does not hold the options, so no function may be compiled with two sets of them.
+    """
+    kernel = njit(nogil=True, **options)(function)
+    with contextlib.suppress(RuntimeError):  # Numba raises it where there is no directory to cache in.
+        kernel._cache = _Cache(function)
+    try:
+        kernel.compile(signature)
+    except Exception as error:
+        raise BackendUnavailableError(
+            f"the numba backend cannot compile its kernels here ({type(error).__name__}: {error}): reinstall numba, or "
+            'choose another backend, such as backend="numpy"'
+        ) from error
+    kernel.disable_compile()
+    return kernel
+
+
+def _in_parallel(kernel, bounds, arguments):
+    for i in prange(len(bounds) - 1):
+        kernel(bounds[i], bounds[i + 1], arguments)
+
+
+@functools.cache
+def parallel(signature: Any) -> Any:
+    """Return the function that runs any kernel of this signature on spans of envs side by side.
+
+    It takes the kernel as an argument, by address. Its copy on disk therefore holds only the loop, and the spans are
+    computed by the same machine code as in a serial call: the bits cannot depend on the number of threads.
+    """
+    bounds = types.Array(types.intp, 1, "C")
+    return compiled(_in_parallel, types.void(types.FunctionType(signature), bounds, signature.args[2]), parallel=True)

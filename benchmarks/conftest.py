@@ -1,6 +1,6 @@
-"""What pytest collects here, how it reports, and the one way in which every benchmark is run.
+"""The suite's settings of pytest-benchmark, and the fixture that runs every benchmark.
 
-pytest never comes here unless it is told to: ``pytest benchmarks``.
+``pytest benchmarks`` runs the suite; ``pytest`` alone does not collect it.
 """
 
 from collections.abc import Callable
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from calls import prepared
-from rows import Contender, Row
+from speed.calls import prepared
+from speed.contenders import Contender
+from speed.rows import Row
 
-COLUMNS = ["min", "median", "ops", "rounds"]  # the mean and the deviation are those of the noise
-SECONDS, ROUNDS = 0.1, 3  # of a benchmark
-SLOW_ROUNDS = 2  # of the reference, one call each
+COLUMNS = ["min", "median", "ops", "rounds"]  # noise decides the mean and the deviation
+SECONDS, ROUNDS = 0.1, 3  # for each benchmark
+SLOW_ROUNDS = 2  # of one call each, for the reference
 MEMORY = pytest.StashKey[list[tuple[str, str, int, int | None]]]()
 
 
@@ -26,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every contender of a module on every of its rows."""
+    """Pair every contender of a module with every row of it."""
     if {"row", "contender"} <= set(metafunc.fixturenames):
         pairs = [(row, contender) for row in metafunc.module.ROWS for contender in metafunc.module.CONTENDERS]
         names = [f"{row.name}, {contender.name}".replace("×", "x") for row, contender in pairs]
@@ -35,7 +36,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def bench(benchmark: Any) -> Callable[[Row, Contender], None]:
-    """Times a contender on a row, after its answer was found to have the bits of the numpy backend."""
+    """Return a function that checks a contender's answer against the numpy backend and then times it."""
 
     def run(row: Row, contender: Contender) -> None:
         ready = prepared(row)
@@ -46,14 +47,14 @@ def bench(benchmark: Any) -> Callable[[Row, Contender], None]:
         else:
             benchmark(ready.call(contender))
         if benchmark.stats:  # not with --benchmark-disable
-            benchmark.extra_info["steps_per_second"] = row.steps * row.envs / benchmark.stats.stats.min
+            benchmark.extra_info["steps_per_second"] = row.size / benchmark.stats.stats.min
 
     return run
 
 
 @pytest.fixture
 def report_memory(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Keeps a line of the table of memory, which comes after those of time."""
+    """Return a function that keeps a line for the table of memory at the end of the report."""
     return lambda *line: request.config.stash.setdefault(MEMORY, []).append(line)
 
 

@@ -2,10 +2,13 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
+
+from speed.figures.charts import digest
+from speed.figures.command import CHARTS
+from speed.figures.tables import TABLES, filled
 
 ROOT = Path(__file__).parents[1]
 DRAWN = ROOT / "docs" / "figures"
@@ -14,51 +17,36 @@ MARKER = re.compile(r"<!-- (begin|end) ([\w-]+) -->")
 
 
 @pytest.fixture(scope="module")
-def figures():
-    """benchmarks/figures.py, which imports its neighbours by name."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import figures
-        import tables
-
-        yield figures, tables
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-
-
-@pytest.fixture(scope="module")
 def results():
     return json.loads((DRAWN / "results.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_tables_are_those_of_the_results(page, figures, results):
+def test_tables_are_those_of_the_results(page, results):
     text = page.read_text(encoding="utf-8")
-    assert figures[1].filled(text, results) == text, "run: python benchmarks/figures.py --redraw"
+    assert filled(text, results) == text, "run: python benchmarks/figures.py --redraw"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_markers_come_in_pairs_and_have_a_source(page, figures, results):
+def test_markers_come_in_pairs_and_have_a_source(page, results):
     markers = MARKER.findall(page.read_text(encoding="utf-8"))
     assert [(first, second) for (first, _), (second, _) in zip(markers[::2], markers[1::2], strict=True)] == [
         ("begin", "end")
     ] * (len(markers) // 2)
     for (_, begun), (_, ended) in zip(markers[::2], markers[1::2], strict=True):
         assert begun == ended
-        assert begun in figures[1].TABLES
+        assert begun in TABLES
 
 
-def test_charts_are_drawn_from_the_results(figures, results):
-    from charts import digest
-
+def test_charts_are_drawn_from_the_results(results):
     drawn = {path.stem for path in DRAWN.glob("*.svg")}
-    assert drawn == set(figures[0].CHARTS)
+    assert drawn == set(CHARTS)
     for name in drawn:
         text = (DRAWN / f"{name}.svg").read_text(encoding="utf-8")
         assert digest(results[name]) in text, f"{name}.svg is of other numbers"
 
 
-def test_every_picture_of_a_page_is_there_and_made_by_the_command(figures):
+def test_every_picture_of_a_page_is_there_and_made_by_the_command():
     shown = {
         (page.parent / target).resolve()
         for page in PAGES
@@ -66,12 +54,12 @@ def test_every_picture_of_a_page_is_there_and_made_by_the_command(figures):
         if "://" not in target
     }
     assert shown
-    assert {path for path in shown if path.parent == DRAWN} == {DRAWN / f"{name}.svg" for name in figures[0].CHARTS}
+    assert {path for path in shown if path.parent == DRAWN} == {DRAWN / f"{name}.svg" for name in CHARTS}
     assert all(path.is_file() for path in shown)
 
 
-def test_the_same_results_draw_the_same_bytes(figures, results):
+def test_the_same_results_draw_the_same_bytes(results):
     pytest.importorskip("matplotlib")
-    for name, draw in figures[0].CHARTS.items():
+    for name, draw in CHARTS.items():
         first = draw(results[name])
         assert draw(results[name]) == first

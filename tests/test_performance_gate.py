@@ -1,35 +1,23 @@
-"""What the performance gate calls red, on numbers that are given: it is never timed here."""
+"""The performance gate calls the right rows red. These tests give it numbers and time nothing."""
 
-import sys
-from pathlib import Path
+import json
 
 import pytest
 
 import fastgae
-
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def neighbours():
-    """The modules of benchmarks/ import each other by name."""
-    sys.path.insert(0, str(BENCHMARKS))
-    yield
-    sys.path.remove(str(BENCHMARKS))
+from speed import table, timing
+from speed.contenders import one_thread
+from speed.gate import ab, command, floors, instructions
+from speed.gate.verdicts import RED, Line, Report
+from speed.measured import Measured, Result
 
 
 @pytest.mark.parametrize(("ratio", "floor", "red"), [(0.9, 1.0, True), (1.0, 1.0, False), (0.1, None, False)])
 def test_a_ratio_below_its_floor_is_red(ratio, floor, red):
-    import floors
-
     assert floors.line("row", "cpp over numpy", ratio, floor).red == red
 
 
 def test_a_row_below_its_floor_is_measured_again_and_its_best_sample_counts(monkeypatch):
-    import floors
-    from calls import one_thread
-    from timing import Measured, Result
-
     row, times = floors.SHORT[0], [4.0, 3.0, 1.0, 2.0, 3.0, 4.0]
 
     def once(row, others=()):
@@ -52,8 +40,6 @@ def test_a_row_below_its_floor_is_measured_again_and_its_best_sample_counts(monk
     ],
 )
 def test_a_target_that_is_not_the_best_of_the_cpu_is_red(monkeypatch, flags, best):
-    import floors
-
     monkeypatch.setattr(floors.Path, "read_text", lambda path, **_: f"model name : x\nflags : {flags}\n")
     assert floors.target_of_cpu() == best
     for target in ("avx512", "avx2", "baseline"):
@@ -67,14 +53,10 @@ def test_a_target_that_is_not_the_best_of_the_cpu_is_red(monkeypatch, flags, bes
     [(1000, 1020, ""), (1000, 1021, "RED"), (1000, 900, "fewer: accept them"), (None, 5, "")],
 )
 def test_two_per_cent_more_instructions_are_red(before, now, verdict):
-    import instructions
-
     assert instructions.compare("row", "cpp:avx2", before, now).verdict == verdict
 
 
 def test_calls_that_choose_another_target_than_the_best_are_red_without_accepted_counts():
-    import instructions
-
     counts = {"cpp": {"row": 828_000}, "cpp:avx2": {"row": 286_000}, "cpp:baseline": {"row": 828_000}}
     assert [line.red for line in instructions.dispatch(counts)] == [True]
     assert [line.red for line in instructions.dispatch({**counts, "cpp": {"row": 286_000}})] == [False]
@@ -91,20 +73,41 @@ def test_calls_that_choose_another_target_than_the_best_are_red_without_accepted
     ],
 )
 def test_ranges_that_do_not_overlap_are_red(base, head, verdict):
-    import ab
-
     assert ab.line("row", base, head).verdict == verdict
 
 
 def test_red_rows_stand_in_sight_and_give_exit_status_1(monkeypatch, capsys, tmp_path):
-    import gate
-    from verdicts import RED, Line, Report
-
     reports = [Report("floors", ("row", "floor"), [Line(("good", "1")), Line(("bad", "2"), RED)])]
-    monkeypatch.setattr(gate, "reports", lambda args: reports)
+    monkeypatch.setattr(command, "reports", lambda args: reports)
     tables = tmp_path / "tables.md"
-    assert gate.main(["floors", "--markdown", str(tables)]) == 1
+    assert command.main(["floors", "--markdown", str(tables)]) == 1
     assert "1 of 2 RED" in capsys.readouterr().out
     assert "| bad | 2 | RED |" in tables.read_text(encoding="utf-8").partition("<details>")[0]
     reports[0] = Report("floors", ("row", "floor"), [Line(("good", "1"))])
-    assert gate.main([]) == 0
+    assert command.main([]) == 0
+
+
+def test_every_accepted_number_has_its_row_and_every_row_its_number():
+    accepted = json.loads(floors.FILE.read_text(encoding="utf-8"))
+    assert set(accepted) == {row.name for row in [*table.SHORT, *table.LONGER, table.DISPATCH]}
+    counted = {row.name for row, _ in [*table.COUNTED, table.COUNTED_REFERENCE]}
+    for key, targets in instructions.read().items():
+        assert set().union(*targets.values()) == counted, key
+
+
+def test_calls_take_turns_until_each_has_used_its_seconds(monkeypatch):
+    now, order = [0.0], []
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+
+    class Fake:
+        def __init__(self, name, seconds):
+            self.name, self.seconds = name, seconds
+
+        def sample(self):
+            order.append(self.name)
+            now[0] += self.seconds
+            return self.seconds
+
+    add, call, slow = Fake("add", 1.0), Fake("call", 2.0), Fake("slow", 50.0)
+    assert timing.in_turn([(add, call), (slow,)], [5.0, 1.0]) == [[(1.0, 2.0)] * 2, [(50.0,)]]
+    assert order == ["add", "call", "slow", "add", "call"]

@@ -7,9 +7,12 @@ writes them down in docs/peers.md.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+LIBRARIES = sorted(path.stem.removeprefix("hook_") for path in Path(__file__).parent.glob("hook_*.py"))
 
 
 class Comparison(NamedTuple):
@@ -45,5 +48,5 @@ class Hooked(NamedTuple):
     after: Callable[[], tuple[Any, ...]]
     install: Callable[[], AbstractContextManager[Any]] = nullcontext  # what `after` is called in
     tolerance: float = 0.0
-    timed: bool = False  # of a size that is met in training: benchmarks/hooks.py measures it
+    timed: bool = False  # of the size of a training run: `benchmarks/figures.py hooks` measures it
     declined: bool = False  # the hook leaves this one to the library

@@ -2,14 +2,11 @@
 
 import importlib
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from .compare import Comparison
-
-LIBRARIES = sorted(path.stem.removeprefix("hook_") for path in Path(__file__).parent.glob("hook_*.py"))
+from .compare import LIBRARIES, Comparison
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

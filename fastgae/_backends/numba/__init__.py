@@ -33,8 +33,8 @@ from fastgae._canonical import MOMENT_STEPS, Rollout
 Function = Callable[..., None]
 
 # A parallel call costs 0.16 ms, in which Numba looks up the kernel, and then waits for the slower core. Best of many on
-# two shared cores with one and two threads: env-major, 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and
-# 32 for 16 M; time-major, which memory limits, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. A busy core adds up to 10 ms.
+# two shared cores with one and two threads: env-major, 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61
+# and 32 for 16 M; time-major, which memory limits, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. A busy core adds up to 10 ms.
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 

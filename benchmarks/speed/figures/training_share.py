@@ -1,20 +1,17 @@
-"""What share of training is GAE? Stable-Baselines3's PPO as it comes, timed as it learns; ours runs beside its own.
-
-Needs the extra ``peers``; ``python benchmarks/training_share.py`` prints the table.
-"""
+"""The share of GAE in training: Stable-Baselines3's own PPO, timed while it learns, with fastgae run beside its GAE."""
 
 import statistics
-import sys
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from report import describe_machine, duration
+from speed.machine import describe_machine
+from speed.shown import duration
 
 
 class Setting(NamedTuple):
-    """A run of PPO: Stable-Baselines3's defaults but for what is named."""
+    """A run of PPO with Stable-Baselines3's defaults and these settings."""
 
     name: str
     env: str
@@ -36,7 +33,7 @@ def measure() -> dict[str, Any]:
 
     names = ("stable-baselines3", "torch", "gymnasium")
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # small networks; two threads would wait for each other
+    torch.set_num_threads(1)  # two threads would wait for each other on such small networks
     try:
         rows = [learn(setting) for setting in SETTINGS]
     finally:
@@ -45,7 +42,7 @@ def measure() -> dict[str, Any]:
 
 
 def learn(setting: Setting) -> dict[str, Any]:
-    """Seconds of a rollout with its training but without GAE, and of GAE, theirs and ours on the same rollouts."""
+    """Return the seconds of a rollout and its training without GAE, and of their and our GAE on the same rollouts."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.buffers import RolloutBuffer
     from stable_baselines3.common.env_util import make_vec_env
@@ -82,7 +79,7 @@ def learn(setting: Setting) -> dict[str, Any]:
 
 
 def table(measured: Mapping[str, Any]) -> str:
-    """Seconds per rollout and its training; in Markdown, which reads as text too."""
+    """Write the seconds per rollout and its training as Markdown."""
     lines = [
         "| PPO of Stable-Baselines3 | rollout | all else per rollout | its own GAE | share | fastgae | share |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -94,12 +91,3 @@ def table(measured: Mapping[str, Any]) -> str:
             cells += [duration(seconds), f"{seconds / (seconds + row['rest_seconds']):.3%}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def main() -> int:
-    print(table(measure()))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

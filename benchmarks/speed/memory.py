@@ -1,7 +1,7 @@
-"""What a call takes beside its arguments and outputs, at its peak, in bytes: exactly, and as the process grows.
+"""The memory that a call needs at its peak beside its arguments and outputs, in bytes.
 
-NumPy and Python report what they allocate to tracemalloc; what C++ allocates shows only in the resident memory of the
-process, a page at a time and where the kernel of the system tells (Linux with glibc).
+NumPy and Python report their allocations to tracemalloc. The allocations of C++ show only in the resident memory of the
+process, in whole pages, and only on Linux with glibc.
 """
 
 import ctypes
@@ -11,19 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from calls import Prepared
-from rows import CASES, FRESH, Contender, case
-
-SIZE = (1024, 4096)
-ROWS = [
-    *(case(name, *SIZE) for name in CASES),
-    *(case(name, *SIZE, env_major=True) for name in ("plain", "mask")),
-    case("plain", *SIZE, outputs=FRESH),
-]
+from .calls import Prepared
+from .contenders import Contender
+from .rows import FRESH
 
 
 def peaks(ready: Prepared, contender: Contender) -> tuple[int, int | None]:
-    """What NumPy and Python allocate, and by how much the process grows, both without new outputs."""
+    """Return the bytes that NumPy and Python allocate, and those that the process grows by, new outputs left out."""
     call = ready.call(contender)
     outputs = sum(array.nbytes for array in ready.outputs) if ready.row.outputs == FRESH else 0
     traced, grown = traced_peak(call), resident_peak(call)
@@ -31,7 +25,7 @@ def peaks(ready: Prepared, contender: Contender) -> tuple[int, int | None]:
 
 
 def traced_peak(call: Callable[[], Any]) -> int:
-    """Bytes that Python and NumPy allocate in a call, outputs included."""
+    """Return the bytes that Python and NumPy allocate in a call, outputs included."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -43,12 +37,12 @@ def traced_peak(call: Callable[[], Any]) -> int:
 
 
 def resident_peak(call: Callable[[], Any]) -> int | None:
-    """Bytes by which the process grows in a call, whoever allocates them; None where the system does not tell."""
+    """Return the bytes that the process grows by in a call, or None where the system does not tell."""
     peak = Path("/proc/self/clear_refs")
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # or memory of earlier calls would be used again unseen
+        ctypes.CDLL(None).malloc_trim(0)  # else the call reuses freed memory, and the process does not grow
         before = resident("VmRSS")
-        peak.write_text("5")  # the highest is now
+        peak.write_text("5")  # restart the record of the highest use
     except (AttributeError, OSError, TypeError):
         return None
     result = call()

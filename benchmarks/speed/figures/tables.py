@@ -1,21 +1,20 @@
-"""The tables of the documentation, written between markers: <!-- begin NAME --> and <!-- end NAME -->."""
+"""Write the tables of the documentation between the markers <!-- begin NAME --> and <!-- end NAME -->."""
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import hooks
-import peers
-import training_share
-from charts import label_of, machine_line
-from report import duration
+from speed.shown import duration
+
+from . import hooks, peers, training_share
+from .charts import label_of, machine_line
 
 Results = Mapping[str, Any]
 MARKED = re.compile(r"(<!-- begin ([\w-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 
 def of_backends(measured: Results) -> str:
-    """The best time of every contender, and in parentheses how many np.add that is."""
+    """Write the best time of every contender, and in parentheses its ratio to np.add."""
     rows = measured["rows"]
     names = [result["name"] for result in rows[0]["results"]]
     lines = [f"| T×N | np.add | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
@@ -33,7 +32,7 @@ def of_peers(measured: Results) -> str:
 
 
 def of_memory(measured: Results) -> str:
-    """Bytes for each step of the rollout, of what Python and NumPy allocate or the process grows by, the larger."""
+    """Write the bytes per step that Python and NumPy allocate or the process grows by, whichever is more."""
     names = list(measured["rows"][0]["bytes_per_step"])
     lines = [f"| T×N | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
     for row in measured["rows"]:
@@ -51,7 +50,7 @@ def of_hooks(measured: Results) -> str:
 
 
 def in_short(measured: Results) -> str:
-    """One sentence for the README."""
+    """Write two sentences for the README."""
     rows = {(row["steps"], row["envs"]): row["results"] for row in measured["peers"]["rows"]}
     small, large = rows[128, 8], rows[2048, 64]
 
@@ -71,7 +70,7 @@ def in_short(measured: Results) -> str:
     )
 
 
-TABLES: dict[str, tuple[str | None, Callable[[Results], str]]] = {  # the section of the results that each shows
+TABLES: dict[str, tuple[str | None, Callable[[Results], str]]] = {  # its section of the results, None for all of them
     "throughput": ("throughput", of_backends),
     "overhead": ("overhead", of_backends),
     "threads": ("threads", of_backends),
@@ -89,7 +88,7 @@ def render(name: str, results: Results) -> str:
 
 
 def filled(text: str, results: Results) -> str:
-    """A page with what is between its markers written anew."""
+    """Return a page with the tables between its markers written anew."""
     return MARKED.sub(lambda found: f"{found[1]}{render(found[2], results)}\n{found[3]}", text)
 
 

@@ -1,9 +1,9 @@
 """The second check of the gate: instructions per call as cachegrind counts them, which no noise can change.
 
 counted.py runs every row in two processes that differ only in the number of calls; the difference of their counts
-belongs to the calls. It is the same in every run, and to one per cent wherever the package lies, but not for every
-compiler, Python, NumPy and C library: each of these has its own accepted counts. Valgrind has no AVX-512: it counts the
-AVX2 kernels where there would be those.
+belongs to the calls. It is the same in every run, and to one per cent wherever the package lies. It depends on the
+compiler, Python, NumPy and the C library, so each combination of these has its own accepted counts. Valgrind does not
+know AVX-512 and counts the AVX2 kernels instead.
 """
 
 import json
@@ -19,19 +19,21 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from verdicts import RED, Line, Report
+from speed import places
+
+from .verdicts import RED, Line, Report
 
 FILE = Path(__file__).with_name("instructions.json")
 ALLOWED = 1.02
-LARGE = 100_000  # smaller counts differ a little by where the arrays of one of them lie
+LARGE = 100_000  # smaller counts vary a little with the place of their arrays
 HEADINGS = ("row", "target", "before", "now", "change")
-Counts = dict[str, dict[str, int]]  # of each target and row
+Counts = dict[str, dict[str, int]]  # target -> row -> instructions
 SETTINGS = {
     "PATH": os.defpath,
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # What a call frees is there for the next, or a count would depend on what else lies in the heap.
+    # A call reuses what the one before it freed. Without this, a count depends on what else lies in the heap.
     "GLIBC_TUNABLES": "glibc.malloc.tcache_max=1048576",
 }
 
@@ -47,7 +49,7 @@ def check() -> Report:
 
 
 def accept() -> str:
-    """Writes what is counted now; returns what it was before and is now, where that differs."""
+    """Write the present counts; return the old and the new number of each row that changed."""
     if why := why_not():
         sys.exit(f"nothing to accept: {why}")
     before, counts = read(), count()
@@ -71,23 +73,23 @@ def why_not() -> str | None:
 
 
 def key() -> str:
-    """Everything that a count depends on beside the code of this repository."""
+    """Return everything outside this repository that a count depends on."""
     library = "".join(platform.libc_ver())
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}, {library}"
     return f"{fastgae.backends()[0].version} for {platform.machine()}, {versions}"
 
 
 def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
-    """Of the fastgae that is there."""
+    """Return the counts of the fastgae in that place."""
     counts: Counts = {}
     with tempfile.TemporaryDirectory() as directory:
         command = [
             *("setarch", "-R", "valgrind", "--tool=cachegrind", "--cache-sim=no"),
             *(f"--cachegrind-out-file={directory}/%p", f"--log-file={directory}/log"),
-            *(sys.executable, str(Path(__file__).with_name("counted.py"))),
+            *(sys.executable, "-m", "speed.gate.counted"),
         ]
-        # From elsewhere, so that what is installed or named is counted and not what lies around.
-        variables = {**SETTINGS, "PYTHONPATH": str(place)}
+        # The working directory is empty, so that nothing in it is imported instead.
+        variables = places.importing(place, environment=SETTINGS)
         run = subprocess.run(command, cwd=directory, env=variables, stdout=subprocess.PIPE, text=True)
         if run.returncode:
             sys.exit("counted.py failed under valgrind")
@@ -97,13 +99,8 @@ def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
     return counts
 
 
-def clean() -> dict[str, str]:
-    """The environment without what would choose another backend or number of threads."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("FASTGAE_", "OMP_"))}
-
-
 def total(file: Path) -> int:
-    """The last line is "summary:" and the instructions of the whole process."""
+    """Return the instructions of a whole process; the last line of the file is "summary:" and that number."""
     return int(file.read_text(errors="replace").splitlines()[-1].split()[1])
 
 
@@ -124,7 +121,7 @@ def compare(row: str, target: str, before: int | None, now: int) -> Line:
 
 
 def dispatch(counts: Counts) -> list[Line]:
-    """What a call takes by itself is what it takes with the best target: this needs no accepted counts."""
+    """Compare a call that names no target with one that names the best target; this needs no accepted counts."""
     best = next((target for target in counts if target.startswith("cpp:")), None)
     chosen: dict[str, Any] = counts.get("cpp", {})
     return [

@@ -1,4 +1,4 @@
-"""Rollouts to time: random arrays as keyword arguments of fastgae.gae, and how two answers compare."""
+"""Rollouts to time: random arrays as keyword arguments of fastgae.gae, and the comparison of two answers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def make_rollout(
     extras: Sequence[str] = (),
     seed: int = 0,
 ) -> dict[str, Any]:
-    """A rollout of ``steps × envs``; one env gives arrays of shape (T,).
+    """Return a rollout of ``steps × envs``; one env gives arrays of shape (T,).
 
     ``ends`` is the share of steps with each flag. ``bootstrap`` is "last_values", with ``terminated`` alone, or
     "next_values" or sparse "final_values", with ``truncated`` too. "cu_seqlens" gives packed sequences in place of an
@@ -75,7 +75,7 @@ def outputs_like(rewards: Array) -> tuple[Array, Array]:
 
 
 def same_bits(result: fastgae.GAEResult, expected: fastgae.GAEResult) -> bool:
-    """Of the outputs that were computed; as integers, for NaN equals itself then and 0.0 is not -0.0."""
+    """Compare the outputs that were computed, as integers: NaN then equals itself, and 0.0 differs from -0.0."""
     return all(
         got is None or np.array_equal(got.view(f"i{got.itemsize}"), right.view(f"i{right.itemsize}"))
         for got, right in zip(result, expected, strict=True)

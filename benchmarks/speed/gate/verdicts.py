@@ -1,4 +1,4 @@
-"""What a check of the gate says: a table for people, in text and in Markdown, and whether it is red."""
+"""The report of a check: a table in text and in Markdown, and whether it is red."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ RED = "RED"
 
 
 class Line(NamedTuple):
-    """A row of the table: cells, the last of which is the verdict."""
+    """A line of the table: its cells, and the verdict that follows them."""
 
     cells: tuple[str, ...]
     verdict: str = ""
@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
 
 class Report(NamedTuple):
-    """One check: what it is, the names of its columns, its rows, and what else there is to say."""
+    """The outcome of a check: its title, the headings of its columns, its lines, and notes below them."""
 
     title: str
     headings: tuple[str, ...]
@@ -49,7 +49,7 @@ def as_text(report: Report) -> str:
 
 
 def as_markdown(report: Report) -> str:
-    """The red rows in sight, all of them folded away."""
+    """Write the red rows in sight, and all rows folded away."""
 
     def table(lines: Sequence[Line]) -> Iterator[str]:
         yield _row((*report.headings, ""))

@@ -1,9 +1,9 @@
 """The first check of the gate: ratios inside one run, each against a floor that no noise can reach.
 
 A ratio is speed over speed, best sample over best sample, of calls that take turns. Disturbances only ever add time, so
-a row below its floor is measured again, and the best of all its samples counts. The floors stand far below what is
-typical, for CPUs differ: they notice a collapse, in the smallest calls a microsecond. What is smaller is for
-the counts of instructions and for two commits side by side.
+a row below its floor is measured again, and the best of all its samples counts. CPUs differ, so the floors stand far
+below the typical ratios: they notice a collapse, or a microsecond more on the smallest calls. The other two checks
+notice smaller losses.
 """
 
 import json
@@ -11,33 +11,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import fastgae
-from calls import one_thread, runs_here
-from rows import ADVANTAGES, FRESH, Row, case
-from timing import Measured, measure
-from verdicts import RED, Line, Report
+from speed.contenders import one_thread, runs_here
+from speed.measured import Measured, measure
+from speed.rows import Row
+from speed.table import DISPATCH, LONGER, SHORT
+
+from .verdicts import RED, Line, Report
 
 FILE = Path(__file__).with_name("floors.json")
-SECONDS, RETRIES = 0.2, 5  # of a row and contender; of a row that is below a floor
-# Calls of a microsecond or two: what they take beside np.add of as little varies less from one CPU to another.
-SHORT = [
-    *(case("plain", *size, outputs=FRESH) for size in ((1, 1), (128, 8))),
-    case("next_values", 8, 1, outputs=FRESH),
-]
-LONGER = [
-    *(case(name, 8, 1, outputs=FRESH) for name in ("mask", "normalize", "packed")),
-    *(case("plain", 128, 1024, env_major=env_major) for env_major in (False, True)),
-    *(case(name, 128, 1024) for name in ("final_values", "mask", "V-trace", "normalize", "packed")),
-    case("plain", 65536, 1, ends=0.0),
-    case("plain", 1024, 4096),
-]
-# In the caches and with one output, where wide vectors count most.
-DISPATCH = case("plain", 128, 256, env_major=True, outputs=ADVANTAGES)
+SECONDS, RETRIES = 0.2, 5  # for each contender of a row; for each row below a floor
 
-# Floors are this part of the typical ratio. On arrays that fill a cache, np.add alone varies by a factor of two.
+# A floor is this part of the typical ratio. On arrays that fill a cache, np.add alone varies by a factor of two.
 MARGIN_SHORT = {"np.add": 0.7, "numpy": 0.4}
 MARGIN = {"np.add": 0.3, "numpy": 0.3, "cpp:baseline": 0.72}
 
-# What /proc/cpuinfo says of a CPU that can run a target, best first.
+# The flags in /proc/cpuinfo of a CPU that can run a target, best target first.
 CPU_FLAGS = {"avx512": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}, "avx2": {"avx2"}}
 
 
@@ -52,7 +40,10 @@ def check() -> Report:
 
 
 def accept() -> str:
-    """Floors below what is typical here, or on the slower of the wide CPU targets; how they were before is shown."""
+    """Write floors for this machine; return the old and the new ones.
+
+    The slowest of the wide CPU targets sets a floor, so that it also holds on a CPU without the widest one.
+    """
     old: dict[str, dict[str, float]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     new, changes = {}, []
     wide = [name for name in runs_here(every_target=True) if name.startswith("cpp:") and name != "cpp:baseline"]
@@ -73,13 +64,13 @@ def floor_of(row: Row, name: str, ratio: float) -> float:
 
 
 def rows_here() -> list[Row]:
-    """Where cpp has nothing wider than its baseline, there is nothing to choose from."""
+    """Leave out DISPATCH where cpp has no target to choose but its baseline."""
     cpp = fastgae.backends()[0]
     return [*SHORT, *LONGER, *([DISPATCH] if len(cpp.targets) > 1 else [])]
 
 
 def best_target() -> Line:
-    """The target that calls use by themselves, against what this CPU can run by another account."""
+    """Compare the target that calls use by themselves with the best one that /proc/cpuinfo allows."""
     chosen = (*fastgae.backends()[0].targets, "none")[0]
     expected = target_of_cpu()
     cells = ("CPU target of cpp", "", chosen, expected or "unknown")
@@ -87,7 +78,7 @@ def best_target() -> Line:
 
 
 def target_of_cpu() -> str | None:
-    """As Linux on x86-64 tells."""
+    """Return the best target by /proc/cpuinfo, or None elsewhere than on Linux with x86-64."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -99,7 +90,7 @@ def target_of_cpu() -> str | None:
 
 
 def measured_once(row: Row, others: Sequence[str] = ()) -> Measured:
-    """With the baseline instead of the slow backends where the choice of a target is what matters."""
+    """Measure a row; DISPATCH is compared with the baseline target, the others with the slow backends."""
     names = ["cpp", "cpp:baseline", *others] if row == DISPATCH else [*runs_here(), *others]
     measured = measure(row, one_thread(names), SECONDS)
     wrong = [result.contender.name for result in measured.results if not result.right]
@@ -108,7 +99,7 @@ def measured_once(row: Row, others: Sequence[str] = ()) -> Measured:
 
 
 def best_ratios(row: Row, floors: Mapping[str, float]) -> dict[str, float]:
-    """Of one measurement, or of many where that does not reach all floors."""
+    """Return the ratios of one measurement, or of several where one does not reach all floors."""
     once = measured_once(row)
     found = ratios(once)
     if all(found[name] >= floor for name, floor in floors.items() if name in found):
@@ -117,7 +108,7 @@ def best_ratios(row: Row, floors: Mapping[str, float]) -> dict[str, float]:
 
 
 def again(row: Row, others: Sequence[str], times: int, before: Measured | None = None) -> Measured:
-    """All samples of so many measurements."""
+    """Measure so many times more; return all samples together."""
     measured = before or measured_once(row, others)
     for _ in range(times):
         for result, more in zip(measured.results, measured_once(row, others).results, strict=True):
@@ -126,7 +117,7 @@ def again(row: Row, others: Sequence[str], times: int, before: Measured | None =
 
 
 def ratios(measured: Measured, cpp: str = "cpp") -> dict[str, float]:
-    """Speed over speed by "one over other"; that of another CPU target in place of cpp's if asked for."""
+    """Return speed over speed under "one over other"; ``cpp`` names the CPU target that stands for cpp."""
     best = {result.contender.name: min(result.seconds) for result in measured.results}
     best |= {"np.add": min(measured.add_seconds), "cpp": best.get(cpp, 0)}
     if measured.row == DISPATCH:

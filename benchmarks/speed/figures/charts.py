@@ -1,4 +1,4 @@
-"""The charts: SVG that reads on white and on dark, and the same bytes for the same numbers."""
+"""Draw the charts: SVG that reads on white and on dark, and the same bytes for the same numbers."""
 
 import hashlib
 import io
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-GREY = "#7d8590"  # text and lines: as far from white as from black
+GREY = "#7d8590"  # text and lines; as far from white as from black
 COLOURS = ("#2f81f7", "#3fa34d", "#d1822b", "#b05fd6", "#d9534f")
 STYLE = {
     "svg.fonttype": "none",
@@ -25,7 +25,7 @@ STYLE = {
 
 
 def digest(measured: Any) -> str:
-    """What a chart says of itself, by which a test finds out whether it was drawn from these numbers."""
+    """Return the digest that a chart carries, so that a test sees whether it was drawn from these numbers."""
     return hashlib.sha256(json.dumps(measured, sort_keys=True).encode()).hexdigest()
 
 
@@ -35,7 +35,7 @@ def machine_line(machine: Mapping[str, Any]) -> str:
 
 
 def throughput_chart(measured: Mapping[str, Any]) -> bytes:
-    """How fast each backend is on plain rollouts, np.add being 1."""
+    """Draw the speed of each backend on plain rollouts, with np.add as 1."""
     rows = [row for row in measured["rows"] if row["group"] == "plain"]
     names = [result["name"] for result in rows[0]["results"]]
     bars = {
@@ -69,7 +69,7 @@ def overhead_chart(measured: Mapping[str, Any]) -> bytes:
 
 
 def threads_chart(measured: Mapping[str, Any]) -> bytes:
-    """How many times as fast as one thread of the same backend."""
+    """Draw how many times as fast each number of threads is as one thread of the same backend."""
     rows = measured["rows"]
     bars: dict[str, list[float]] = {}
     for row in rows:
@@ -86,7 +86,7 @@ def threads_chart(measured: Mapping[str, Any]) -> bytes:
 
 
 def peers_chart(measured: Mapping[str, Any]) -> bytes:
-    """Times as long as fastgae's cpp, a panel for each shape."""
+    """Draw how many times as long as fastgae's cpp each peer takes, one panel per shape."""
     rows = measured["rows"]
     names = [name for name in measured["peers"] if "best_seconds" in rows[0]["results"][name]]
     figure, panels = _figure(len(names) * 0.28 + 1.1, len(rows))

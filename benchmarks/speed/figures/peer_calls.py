@@ -1,7 +1,7 @@
-"""Other libraries' own functions on one rollout: each in the layout and the types that it wants, ready to be called.
+"""Other libraries' own functions on one rollout, each with its data in the layout and the types that it wants.
 
-A peer is a function from a rollout to a call and to what reads the advantages out of its answer as (T, N). What has to
-be converted is converted before the call, so that nobody pays for it.
+A peer is a function from a rollout to its call and a function that reads the advantages out of its answer as (T, N).
+Data are converted before the call, so that no library pays for that.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Rollout(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A call, and how its answer is read."""
+    """A call, and a function that reads the advantages out of its answer."""
 
     call: Callable[[], Any]
     advantages: Callable[[Any], Array]
@@ -71,7 +71,7 @@ def torchrl(name: str, rollout: Rollout) -> Ready:
 
 
 def tianshou(rollout: Rollout) -> Ready:
-    """One array, env after env, in float64; the last step of each env ends its trace."""
+    """Prepare one float64 array, env after env; the last step of each env ends its trace."""
     from tianshou.algorithm.algorithm_base import _gae
 
     ends = rollout.terminated.copy()
@@ -97,7 +97,7 @@ def rlax(rollout: Rollout) -> Ready:
 
 
 def jax_scan(rollout: Rollout) -> Ready:
-    """The loop that JAX programs write themselves."""
+    """Prepare the loop that JAX programs write themselves."""
     import jax
     import jax.numpy as jnp
 
@@ -120,7 +120,7 @@ def jax_scan(rollout: Rollout) -> Ready:
 
 
 def numba_loop(rollout: Rollout) -> Ready:
-    """By hand and tuned: a row at a time, so that it vectorises, with fast-math and outputs that are there already."""
+    """Prepare a tuned loop written by hand: row by row, so that it vectorises, with fast-math and allocated outputs."""
     import numba
 
     @numba.njit(fastmath=True, boundscheck=False)
@@ -144,7 +144,7 @@ def numba_loop(rollout: Rollout) -> Ready:
 
 
 def rlox(rollout: Rollout) -> Ready:
-    """One float32 array, env after env."""
+    """Prepare one float32 array, env after env."""
     from rlox import compute_gae_batched_f32
 
     steps, envs = rollout.rewards.shape
@@ -177,7 +177,7 @@ def ours(backend: str, rollout: Rollout) -> Ready:
     return Ready(call, lambda answer: answer.advantages)
 
 
-# What is shown, the distribution whose version counts, and how it is made ready.
+# name in the tables -> (distribution that has the version, function that prepares it)
 PEERS: dict[str, tuple[str, Callable[[Rollout], Ready]]] = {
     "fastgae, cpp": ("fastgae-rl", partial(ours, "cpp")),
     "fastgae, numba": ("fastgae-rl", partial(ours, "numba")),

@@ -1,8 +1,8 @@
-"""The third check of the gate: two commits built side by side and timed in turn, by the same benchmark files.
+"""The third check of the gate: two commits built side by side and timed in turn, by these files and not their own.
 
-Each process gives the best time of every row. A row is red only where every process of HEAD was slower than every one
-of BASE, by more than ALLOWED, and still is after as many processes again. Where there is valgrind, instructions are
-compared too, which needs no accepted counts.
+Each process gives the best time of every row. A row is red where every process of HEAD was slower than every one of
+BASE by more than ALLOWED, in each of ROUNDS rounds. Where valgrind is installed, instructions are compared too; that
+needs no accepted counts.
 """
 
 import json
@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import instructions
-from verdicts import RED, Line, Report
+from speed import places
 
-REPOSITORY = Path(__file__).parents[1]
+from . import instructions
+from .verdicts import RED, Line, Report
+
 PROCESSES, ROUNDS = 6, 3  # of each commit in a round; rounds that a red row must survive
 ALLOWED = 1.05
 Samples = dict[str, list[float]]
@@ -34,7 +35,7 @@ def check(base: str, head: str) -> list[Report]:
 
 @contextmanager
 def built(base: str, head: str, directory: Path) -> Iterator[tuple[Path, Path]]:
-    """An installation of each revision, which differ in nothing but fastgae."""
+    """Install each revision; the two places differ in nothing but fastgae."""
     places = directory / "base", directory / "head"
     builds = [build(revision, place) for revision, place in zip((base, head), places, strict=True)]
     for revision, process in zip((base, head), builds, strict=True):
@@ -44,14 +45,14 @@ def built(base: str, head: str, directory: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def build(revision: str, place: Path) -> subprocess.Popen[bytes]:
-    """pip, installing a copy of the revision's files; both build at the same time."""
+    """Start pip on a copy of the revision's files, so that both revisions build at the same time."""
     source = place.with_name(f"{place.name}-source")
     source.mkdir()
-    archive = subprocess.run(["git", "archive", revision], cwd=REPOSITORY, stdout=subprocess.PIPE, check=True)
+    archive = subprocess.run(["git", "archive", revision], cwd=places.ROOT, stdout=subprocess.PIPE, check=True)
     subprocess.run(["tar", "-x", "-C", str(source)], input=archive.stdout, check=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
     return subprocess.Popen(
-        [*pip, "--target", str(place), str(source)], env={**instructions.clean(), "FASTGAE_BUILD_EXT": "require"}
+        [*pip, "--target", str(place), str(source)], env={**places.clean(), "FASTGAE_BUILD_EXT": "require"}
     )
 
 
@@ -72,14 +73,14 @@ def times(base: str, head: str, old: Path, new: Path) -> Report:
 
 
 def sampled(place: Path, names: Sequence[str]) -> dict[str, float | None]:
-    command = [sys.executable, str(Path(__file__).with_name("ab_sample.py")), str(place), *names]
-    environment = {**instructions.clean(), "PYTHONPATH": str(place)}
+    command = [sys.executable, "-m", "speed.gate.ab_sample", str(place), *names]
+    environment = places.importing(place, environment=places.clean())
     run = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.PIPE, check=True)
     return dict(json.loads(run.stdout))
 
 
 def line(name: str, base: Sequence[float], head: Sequence[float]) -> Line:
-    """By ranges, and by more than what the place of code in memory can do."""
+    """Compare the ranges; ALLOWED is more than the place of code in memory can change."""
     if not base or not head:
         return Line((name, shown(base), shown(head), ""), "only one of them has it")
     slower, faster = min(head) > ALLOWED * max(base), ALLOWED * max(head) < min(base)

@@ -1,29 +1,25 @@
-"""How a row is timed: every answer checked, samples of np.add and of every contender in turn, and what they say."""
+"""A row measured: every answer checked, then np.add and every contender timed in turn."""
 
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from timeit import Timer
 
-import numpy as np
+from .calls import Prepared
+from .contenders import Contender
+from .rows import Row
+from .timing import Clock, in_turn, np_add
 
-from calls import Prepared
-from rollouts import Array
-from rows import Contender, Row
-
-SAMPLE_SECONDS = 0.005
-NUMPY_SHARE = 0.2  # of the seconds of the others: the reference has no goal
+NUMPY_SHARE = 0.2  # the reference gets this part of the seconds of the others, because it has no goal
 
 
 @dataclass
 class Result:
-    """What a contender did."""
+    """The samples of a contender, and whether its answer is right."""
 
     contender: Contender
     right: bool
-    # (np.add, this), seconds per call; neighbours in time.
-    samples: list[tuple[float, float]] = field(default_factory=list)
+    # Seconds per call of np.add and of the contender, sampled one right after the other.
+    samples: list[tuple[float, ...]] = field(default_factory=list)
 
     @property
     def seconds(self) -> list[float]:
@@ -54,22 +50,22 @@ class Measured:
         return self._speeds(result.seconds, self.call_bytes)
 
     def _speeds(self, seconds: Sequence[float], size: int) -> dict[str, float]:
-        """Of the best sample, and the median."""
+        """Return the rates of the best sample, and the median time."""
         best = min(seconds)
         return {
             "best_seconds": best,
             "median_seconds": statistics.median(seconds),
             "samples": len(seconds),
-            "steps_per_second": self.row.steps * self.row.envs / best,
+            "steps_per_second": self.row.size / best,
             "bytes_per_second": size / best,
         }
 
     def ratio(self, result: Result) -> float:
-        """To np.add, best over best."""
+        """Return the best time over the best time of np.add."""
         return min(result.seconds) / min(self.add_seconds)
 
     def judged(self, result: Result) -> float | None:
-        """The same ratio to what its goal speaks of; None without a goal, or where that has no right answer."""
+        """Return the ratio that the goal limits, or None where there is no goal or a wrong answer."""
         goal = result.contender.goal
         if goal is None or not result.right:
             return None
@@ -84,41 +80,14 @@ class Measured:
 
 
 def measure(row: Row, contenders: Sequence[Contender], seconds: float) -> Measured:
+    """Time the contenders for so many seconds each; wrong ones are not timed."""
     prepared = {called: Prepared(called) for called in {row, *(each.row for each in contenders if each.row)}}
     results = [Result(each, prepared[each.row or row].right(each)) for each in contenders]
-    right = [(each, prepared[each.contender.row or row].timer(each.contender)) for each in results if each.right]
+    right = [result for result in results if result.right]
     rewards = prepared[row].arguments["rewards"]
-    take_turns(np_add(rewards), right, seconds)
+    add = Clock(np_add(rewards))
+    groups = [(add, Clock(prepared[result.contender.row or row].timer(result.contender))) for result in right]
+    shares = [seconds * (NUMPY_SHARE if result.contender.backend == "numpy" else 1) for result in right]
+    for result, samples in zip(right, in_turn(groups, shares), strict=True):
+        result.samples = samples
     return Measured(row, 3 * rewards.nbytes, prepared[row].bytes_moved(), results)
-
-
-def np_add(rewards: Array) -> Timer:
-    """On arrays of its own, so that neither finds in the cache what the other has left there."""
-    a, b, c = (rewards.copy() for _ in range(3))
-    return Timer("add(a, b, out=c)", globals={"add": np.add, "a": a, "b": b, "c": c})
-
-
-def take_turns(add: Timer, calls: Sequence[tuple[Result, Timer]], seconds: float) -> None:
-    """Samples of each in turn until each has used its time; one that takes longer than that gives one sample."""
-    add_number, numbers = calls_per_sample(add), [calls_per_sample(call) for _, call in calls]
-    left = [seconds * (NUMPY_SHARE if result.contender.backend == "numpy" else 1) for result, _ in calls]
-    while any(time_left > 0 for time_left in left):
-        for i, (result, call) in enumerate(calls):
-            if left[i] > 0:
-                start = time.perf_counter()
-                result.samples.append((sample(add, add_number), sample(call, numbers[i])))
-                left[i] -= time.perf_counter() - start
-
-
-def calls_per_sample(call: Timer) -> int:
-    seconds = call.timeit(1)
-    if seconds < SAMPLE_SECONDS:
-        seconds = min(call.repeat(5, 1))
-    return 1 + int(SAMPLE_SECONDS / seconds)
-
-
-def sample(call: Timer, number: int) -> float:
-    """Seconds per call."""
-    if number > 1:
-        call.timeit(1)  # what fits into the cache should be there
-    return call.timeit(number) / number

@@ -1,0 +1,32 @@
+"""The hooks of fastgae.compat: each library's own call, as it is and with the hook in place."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from speed import places
+from speed.shown import duration
+
+
+def measure() -> dict[str, Any]:
+    """Measure every hook with one thread, in a process of its own; ImportError names the libraries that are missing."""
+    environment = places.importing(places.ROOT / "tests", environment={**os.environ, "OMP_NUM_THREADS": "1"})
+    command = [sys.executable, "-P", "-m", "speed.figures.hooks_sample"]
+    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(run.stdout)
+    if missing := found.pop("missing"):
+        raise ImportError(f"without {', '.join(missing)} the table would not be whole")
+    return found
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Write the times as Markdown, the largest gain first."""
+    rows = [
+        f"| {row['library']}: {row['call']} | {duration(row['before_seconds'])} | {duration(row['after_seconds'])} | "
+        f"{row['times_faster']:.2g} |"
+        for row in sorted(found["rows"], key=lambda row: -row["times_faster"])
+    ]
+    return "\n".join(["| the library's call | before | after | times faster |", "|---|---:|---:|---:|", *rows])

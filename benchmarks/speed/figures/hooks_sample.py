@@ -1,0 +1,61 @@
+"""Print the times of every library's call with and without its hook, as JSON.
+
+The package ``peers`` is tests/peers. Of the calls in its hook_*.py, those of the size of a training run are timed.
+Their results are compared first. Then both are sampled in turn, and the best sample of each counts.
+"""
+
+import importlib
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from timeit import Timer
+from typing import Any
+
+import numpy as np
+
+from peers.compare import LIBRARIES, Comparison, Hooked
+from speed.machine import describe_machine
+from speed.timing import Clock, in_turn
+
+SECONDS = 2.0  # of samples for each call
+
+
+def measure(library: str) -> Iterator[dict[str, Any]]:
+    for hooked in importlib.import_module(f"peers.hook_{library}").hooks(np.random.default_rng(0)):
+        if hooked.timed:
+            check(hooked)
+            clocks = Clock(Timer(hooked.before)), Clock(Timer(hooked.after), hooked.install)
+            (samples,) = in_turn([clocks], [SECONDS])
+            before, after = map(min, zip(*samples, strict=True))
+            yield {
+                "library": library,
+                "call": hooked.name,
+                "before_seconds": before,
+                "after_seconds": after,
+                "times_faster": before / after,
+            }
+
+
+def check(hooked: Hooked) -> None:
+    before = hooked.before()
+    with hooked.install():
+        compared = Comparison(hooked.name, before, hooked.after(), hooked.tolerance)
+    assert compared.holds(), f"{hooked.name}: wrong results"
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")  # the warnings of a library are not ours to mend
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for library in LIBRARIES:
+        try:
+            rows += measure(library)
+        except ImportError as error:
+            missing.append(library)
+            print(f"{library} is not installed: {error}", file=sys.stderr)
+    print(json.dumps({"machine": describe_machine(), "rows": rows, "missing": missing}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What a row is: one call to time and the rollout it is made on. ``table.py`` lists them all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .rollouts import make_rollout
+
+BOTH, ADVANTAGES, FRESH = "both outputs", "advantages only", "fresh outputs"
+# How each case differs from the plain one, which has one flag, last_values, and scalars for gamma and lambda.
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "next_values": {"bootstrap": "next_values"},
+    "final_values": {"bootstrap": "final_values"},
+    "mask": {"extras": ("mask",)},
+    "gamma per step": {"extras": ("gamma",)},
+    "V-trace": {"extras": ("ratios",), "function": "vtrace"},
+    "normalize": {"options": {"normalize": "global"}},
+    "packed": {"function": "gae_packed", "bootstrap": "cu_seqlens"},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One call to time, and its rollout. A size is T×N in either layout."""
+
+    group: str
+    steps: int
+    envs: int
+    detail: str = ""
+    function: str = "gae"  # the name of a public function of fastgae
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)  # its arguments that are not arrays
+    env_major: bool = False
+    outputs: str = BOTH
+    bootstrap: str = "last_values"
+    extras: Sequence[str] = ()  # its arrays beyond those of the plain case
+    dtype: str = "float32"
+    ends: float = 0.01
+
+    @property
+    def label(self) -> str:
+        return f"{self.steps}×{self.envs} {self.detail}".strip()
+
+    @property
+    def name(self) -> str:
+        """Return the row's key in floors.json and instructions.json."""
+        return f"{self.group}: {self.label}"
+
+    @property
+    def size(self) -> int:
+        return self.steps * self.envs
+
+    def matches(self, text: str) -> bool:
+        return text.replace("×", "x").lower() in self.name.replace("×", "x").lower()
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the function by name: new arrays, and the options."""
+        rollout = make_rollout(
+            self.steps,
+            self.envs,
+            env_major=self.env_major,
+            dtype=self.dtype,
+            bootstrap=self.bootstrap,
+            ends=self.ends,
+            extras=self.extras,
+        )
+        return {**rollout, **self.options}
+
+
+def case(name: str, steps: int, envs: int, **settings: Any) -> Row:
+    """Return the row of a case; its name mentions every setting that is not the usual one.
+
+    Packed sequences hold the same number of steps end to end.
+    """
+    size = (steps * envs, 1) if name == "packed" else (steps, envs)
+    unusual = ("env-major" if settings.get("env_major") else "", settings.get("dtype", ""), settings.get("outputs", ""))
+    return Row(name, *size, detail=" ".join(filter(None, unusual)), **CASES[name], **settings)

@@ -140,6 +140,40 @@ def stacked(results):
     return fastgae.GAEResult(*map(np.stack, zip(*results, strict=True)))
 
 
+@pytest.mark.parametrize("name", [name for name in FEW if "-every-" in name and not name.startswith("gae_packed")])
+def test_vmap_is_one_call(name, monkeypatch):
+    """The batch becomes environments of one call, except in a packed call and where normalisation mixes them."""
+    monkeypatch.setattr(batches.Batch, "one_by_one", None)
+    function, arguments = CALLS[name]
+    (_, given), *others = arguments.items()
+    by = {"by": "per_env"} if function is fastgae.normalize else {}
+    got = jax.vmap(lambda given: function(given, **by, **dict(others)))(jnp.asarray(np.stack([given, given[::-1]])))
+    assert_answers(got, stacked([function(each, **by, **dict(others)) for each in (given, given[::-1])]))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"),
+    [
+        (fastgae.vtrace, CALLS["vtrace"][1], "rho_clip"),
+        (fastgae.normalize, {"advantages": CASE.rewards, "by": "per_env"}, "eps"),
+    ],
+)
+def test_vmap_over_a_number_of_the_whole_call(function, arguments, name):
+    numbers = np.array([0.25, 0.5], np.float32)
+    arrays, others = split({**arguments, name: None})
+    got = jax.vmap(lambda number: function(**arrays, **{**others, name: number}))(jnp.asarray(numbers))
+    assert_answers(got, stacked([function(**{**arguments, name: number}) for number in numbers]))
+
+
+def test_vmap_beside_a_flag_in_place_of_an_array():
+    arguments = {**CALLS["gae-next_values"][1], "autoreset": "next_step", "prev_done": True}
+    arguments = {name: given[:, 0] if np.ndim(given) == 2 else given for name, given in arguments.items()}
+    rewards = arguments.pop("rewards")
+    batch = np.stack([rewards, rewards[::-1]])
+    got = jax.vmap(lambda rewards: fastgae.gae(rewards, **arguments))(jnp.asarray(batch))
+    assert_answers(got, stacked([fastgae.gae(rewards, **arguments) for rewards in batch]))
+
+
 def test_vmap_over_every_argument(monkeypatch):
     """The batch becomes environments of one call, whatever its axis, with coefficients that broadcast, and twice."""
     monkeypatch.setattr(batches.Batch, "one_by_one", None)
@@ -210,6 +244,19 @@ def test_an_error_where_jax_would_wait_for_ever(monkeypatch):
         _waited_for(array)
     monkeypatch.setattr("fastgae._threads.affinity", lambda: 2)
     assert_same_bits(_waited_for(array), np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (None, "values must be an array, got None"),
+        (np.ones((17, 6), complex), "values has dtype complex128"),
+        (np.ma.ones((17, 6)), "values is a masked array"),
+    ],
+)
+def test_no_array_of_numbers_is_an_error_before_the_callback(given, what):
+    with pytest.raises(TypeError, match=what):
+        jax.jit(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "values": given}))(CASE.rewards)
 
 
 def test_errors_name_the_argument():

@@ -61,7 +61,7 @@ class Batch:
             and not any(isinstance(each, list | tuple) for each in given.values())
             and ("final_values" not in self.arrays or self.own("final_values") == self.first_shape)
             and all(self.ranks[name] <= self.rank for name in BROADCAST if name in self.arrays)
-            and "time_axis" in given  # A packed call has no axis for environments.
+            and "time_axis" in given  # Functions without it have no axis for environments.
             and -self.rank <= given["time_axis"] < self.rank
         )
 

@@ -174,6 +174,11 @@ def test_vmap_beside_a_flag_in_place_of_an_array():
     assert_answers(got, stacked([fastgae.gae(rewards, **arguments) for rewards in batch]))
 
 
+def test_vmap_of_a_function_without_a_time_axis():
+    batch = batches.Batch(lambda rewards: 2 * rewards, {"rewards": np.ones((5, 3))}, {"rewards": 1}, "rewards")
+    assert_same_bits(batch.results()[0], np.full((5, 3), 2.0))
+
+
 def test_vmap_over_every_argument(monkeypatch):
     """The batch becomes environments of one call, whatever its axis, with coefficients that broadcast, and twice."""
     monkeypatch.setattr(batches.Batch, "one_by_one", None)

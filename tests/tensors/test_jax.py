@@ -202,6 +202,23 @@ def test_vmap_over_every_argument(monkeypatch):
     assert_answers(got, fastgae.GAEResult(*(np.moveaxis(array, 0, -1) for array in expected)))
 
 
+def test_vmap_beside_a_tensor_of_torch():
+    torch = pytest.importorskip("torch")
+    arguments = {**ROLLOUT, "values": torch.from_numpy(CASE.values)}
+    rewards = arguments.pop("rewards")
+    batch = np.stack([rewards, rewards[::-1]])
+    got = jax.vmap(lambda rewards: fastgae.gae(rewards, **arguments))(jnp.asarray(batch))
+    assert_answers(got, stacked([fastgae.gae(rewards, **arguments) for rewards in batch]))
+
+
+def test_vmap_beside_a_masked_array():
+    ended = np.ma.masked_array(CASE.terminated, CASE.terminated)
+    with pytest.raises(TypeError, match="terminated is a masked array"):
+        jax.vmap(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "terminated": ended}))(
+            jnp.asarray(CASE.rewards[np.newaxis])
+        )
+
+
 def test_vmap_over_environments():
     """One trajectory per call, as in libraries that map over everything."""
     arrays, others = split(ROLLOUT)

@@ -11,7 +11,6 @@ BROADCAST = names_of(Role.COEFFICIENT, Role.FACTORS)
 WITHOUT_TIME = names_of(Role.ENVS, Role.ENV_FLAGS)
 # The arguments whose arrays may get more environments. Any other argument is one value for a whole call.
 OF_ENVS = (*names_of(Role.STEPS, Role.STEP_FLAGS), *WITHOUT_TIME, *BROADCAST)
-BOUNDARIES = names_of(Role.BOUNDARIES)
 SETTINGS = names_of(Role.SETTING)
 
 
@@ -55,16 +54,14 @@ class Batch:
         """Return whether the batch may become more environments of one call, which is much faster than many calls."""
         given = self.others
         return (
-            # The steps of a packed call are one axis of sequences, so it has no axis for environments.
-            not any(name in BOUNDARIES for name in (*given, *self.arrays))
-            and all(name in OF_ENVS for name in self.arrays)
+            all(name in OF_ENVS for name in self.arrays)
             # Global moments are taken over all environments of a call, and would mix those of different calls.
             and not any(given.get(name) == "global" for name in SETTINGS)
             and all(given.get(name) is None for name in WITHOUT_TIME)
             and not any(isinstance(each, list | tuple) for each in given.values())
             and ("final_values" not in self.arrays or self.own("final_values") == self.first_shape)
             and all(self.ranks[name] <= self.rank for name in BROADCAST if name in self.arrays)
-            and "time_axis" in given
+            and "time_axis" in given  # Functions without it have no axis for environments.
             and -self.rank <= given["time_axis"] < self.rank
         )
 

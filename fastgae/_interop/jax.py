@@ -9,9 +9,9 @@ import numpy as np
 
 from fastgae import _threads
 from fastgae._call import Array, GAEResult
-from fastgae._interop.arrays import widened
+from fastgae._interop.arrays import as_array, widened
 from fastgae._interop.batches import Batch
-from fastgae._interop.calls import FUNCTIONS, dtype_of_results, gives_two
+from fastgae._interop.calls import FUNCTIONS, dtype_of_results, gives_two, is_tensor
 
 ALIGNMENT = 64  # bytes; JAX copies memory that begins at any other address
 
@@ -64,7 +64,12 @@ def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if function.__name__ not in FUNCTIONS:
         raise TypeError(f"{function.__name__} needs the numbers themselves: call it outside of jax.jit")
     traced = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
-    others = {name: given for name, given in arguments.items() if name not in traced}
+    # A batch splits arrays, so each of them has to be NumPy's, and a masked array would lose its mask.
+    others = {
+        name: as_array(name, given) if isinstance(given, np.ndarray) or is_tensor(given) else given
+        for name, given in arguments.items()
+        if name not in traced
+    }
     ranks, (first, *_) = {name: array.ndim for name, array in traced.items()}, traced
     dtypes_alone = {name: widened(np.empty(0, array.dtype)) for name, array in traced.items()}
     dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, others | dtypes_alone))

@@ -140,6 +140,45 @@ def stacked(results):
     return fastgae.GAEResult(*map(np.stack, zip(*results, strict=True)))
 
 
+@pytest.mark.parametrize("name", [name for name in FEW if "-every-" in name and not name.startswith("gae_packed")])
+def test_vmap_is_one_call(name, monkeypatch):
+    """The batch becomes environments of one call, except in a packed call and where normalisation mixes them."""
+    monkeypatch.setattr(batches.Batch, "one_by_one", None)
+    function, arguments = CALLS[name]
+    (_, given), *others = arguments.items()
+    by = {"by": "per_env"} if function is fastgae.normalize else {}
+    got = jax.vmap(lambda given: function(given, **by, **dict(others)))(jnp.asarray(np.stack([given, given[::-1]])))
+    assert_answers(got, stacked([function(each, **by, **dict(others)) for each in (given, given[::-1])]))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"),
+    [
+        (fastgae.vtrace, CALLS["vtrace"][1], "rho_clip"),
+        (fastgae.normalize, {"advantages": CASE.rewards, "by": "per_env"}, "eps"),
+    ],
+)
+def test_vmap_over_a_number_of_the_whole_call(function, arguments, name):
+    numbers = np.array([0.25, 0.5], np.float32)
+    arrays, others = split({**arguments, name: None})
+    got = jax.vmap(lambda number: function(**arrays, **{**others, name: number}))(jnp.asarray(numbers))
+    assert_answers(got, stacked([function(**{**arguments, name: number}) for number in numbers]))
+
+
+def test_vmap_beside_a_flag_in_place_of_an_array():
+    arguments = {**CALLS["gae-next_values"][1], "autoreset": "next_step", "prev_done": True}
+    arguments = {name: given[:, 0] if np.ndim(given) == 2 else given for name, given in arguments.items()}
+    rewards = arguments.pop("rewards")
+    batch = np.stack([rewards, rewards[::-1]])
+    got = jax.vmap(lambda rewards: fastgae.gae(rewards, **arguments))(jnp.asarray(batch))
+    assert_answers(got, stacked([fastgae.gae(rewards, **arguments) for rewards in batch]))
+
+
+def test_vmap_of_a_function_without_a_time_axis():
+    batch = batches.Batch(lambda rewards: 2 * rewards, {"rewards": np.ones((5, 3))}, {"rewards": 1}, "rewards")
+    assert_same_bits(batch.results()[0], np.full((5, 3), 2.0))
+
+
 def test_vmap_over_every_argument(monkeypatch):
     """The batch becomes environments of one call, whatever its axis, with coefficients that broadcast, and twice."""
     monkeypatch.setattr(batches.Batch, "one_by_one", None)
@@ -161,6 +200,23 @@ def test_vmap_over_every_argument(monkeypatch):
     moved = {name: jnp.moveaxis(array, 0, -1) for name, array in batch.items()}
     got = jax.vmap(function, in_axes=-1, out_axes=-1)(moved)
     assert_answers(got, fastgae.GAEResult(*(np.moveaxis(array, 0, -1) for array in expected)))
+
+
+def test_vmap_beside_a_tensor_of_torch():
+    torch = pytest.importorskip("torch")
+    arguments = {**ROLLOUT, "values": torch.from_numpy(CASE.values)}
+    rewards = arguments.pop("rewards")
+    batch = np.stack([rewards, rewards[::-1]])
+    got = jax.vmap(lambda rewards: fastgae.gae(rewards, **arguments))(jnp.asarray(batch))
+    assert_answers(got, stacked([fastgae.gae(rewards, **arguments) for rewards in batch]))
+
+
+def test_vmap_beside_a_masked_array():
+    ended = np.ma.masked_array(CASE.terminated, CASE.terminated)
+    with pytest.raises(TypeError, match="terminated is a masked array"):
+        jax.vmap(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "terminated": ended}))(
+            jnp.asarray(CASE.rewards[np.newaxis])
+        )
 
 
 def test_vmap_over_environments():
@@ -210,6 +266,19 @@ def test_an_error_where_jax_would_wait_for_ever(monkeypatch):
         _waited_for(array)
     monkeypatch.setattr("fastgae._threads.affinity", lambda: 2)
     assert_same_bits(_waited_for(array), np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (None, "values must be an array, got None"),
+        (np.ones((17, 6), complex), "values has dtype complex128"),
+        (np.ma.ones((17, 6)), "values is a masked array"),
+    ],
+)
+def test_no_array_of_numbers_is_an_error_before_the_callback(given, what):
+    with pytest.raises(TypeError, match=what):
+        jax.jit(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "values": given}))(CASE.rewards)
 
 
 def test_errors_name_the_argument():

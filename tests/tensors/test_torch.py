@@ -251,3 +251,13 @@ def test_opcheck(name):
         given = operands({**defaults, **converted(arguments, place)})
         with warnings.catch_warnings(action="ignore"):
             torch.library.opcheck(OPERATIONS[function.__name__], (), given)
+
+
+def test_settings_have_the_types_of_their_annotations():
+    from fastgae._interop.torch_ops import OPERATIONS
+
+    schemas = {name: str(operation._opoverload._schema) for name, operation in OPERATIONS.items()}
+    for typed in ("float? rho_clip", "str? autoreset", "str? normalize", "int time_axis", "int? num_threads"):
+        assert f", {typed}," in schemas["vtrace"]
+    assert ", int n," in schemas["n_step_returns"]
+    assert ", bool tail_normalized," in schemas["gae"]

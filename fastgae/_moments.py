@@ -1,7 +1,7 @@
 """Compute mean and standard deviation with the same bits on every backend, number of threads and memory layout.
 
-Each env is summed in float64 over blocks of MOMENT_STEPS steps, in the order of time. Then the sums of the blocks, and after
-them those of the envs, are added up in a fixed tree.
+Each env is summed in float64 over blocks of MOMENT_STEPS steps, in the order of time. Then the sums of the blocks, and
+after them those of the envs, are added up in a fixed tree.
 """
 
 import numpy as np

@@ -35,7 +35,7 @@ class Backend(Protocol):
     def block_sums(
         self, matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None
     ) -> Array:
-        """Return (blocks, N) float64 sums of x, or of (x - center)^2, each over MOMENT_STEPS steps in the order of time.
+        """Return (blocks, N) float64 sums of x, or of (x - center)^2, each over MOMENT_STEPS steps in order of time.
 
         Only the steps in the mask count.
         """

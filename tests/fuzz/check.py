@@ -14,8 +14,9 @@ import numpy as np
 import fastgae
 
 from .calls import Alias, Call, Given
+from .invariance import halves, in_plain_memory
 from .memory import Arena, Pages
-from .oracle import answers
+from .oracle import ANSWERS, answers
 
 PAGES = Pages()
 
@@ -36,11 +37,10 @@ def variants(names: Sequence[str] = ()) -> list[str]:
 
 def check(call: Call, backends: Sequence[str]) -> str:
     """Make the call everywhere; return "right" or "refused", or raise DifferenceError."""
-    takes = call.parameters()
     outcomes = {}
-    for backend in backends if "backend" in takes else backends[:1]:
+    for backend in backends if "backend" in call.parameters() else backends[:1]:
         try:
-            outcomes[backend] = _run(call, {"backend": backend} if "backend" in takes else {})
+            outcomes[backend] = _run(call, backend)
         except DifferenceError as error:
             raise DifferenceError(f"{backend}: {error}") from None
     first, expected = next(iter(outcomes.items()))
@@ -55,12 +55,15 @@ def check(call: Call, backends: Sequence[str]) -> str:
             got = expected["arrays"].get(name, expected["arrays"].get("result"))
             if got is not None:
                 _same_bits(f"{first} and the oracle, {name}{list(index)}", got[index], numbers)
+        if call.function not in ANSWERS:
+            _check_invariance(call, expected, first)
         _check_normalized(call, expected["arrays"], first)
     return "right"
 
 
-def _run(call: Call, how: dict[str, Any]) -> dict[str, Any]:
+def _run(call: Call, backend: str) -> dict[str, Any]:
     """Return copies of the results and their strides, or the error."""
+    how = {"backend": backend} if "backend" in call.parameters() else {}
     with contextlib.closing(Arena(PAGES)) as arena:
         given = {name: a.made(arena) if isinstance(a, Given) else a for name, a in call.arguments.items()}
         arguments = {**given, **call.how, **how}
@@ -90,7 +93,7 @@ def _run(call: Call, how: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outcome(call: Call, result: Any, pair: list[Any]) -> dict[str, Any]:
-    if call.function == "diagnose":
+    if isinstance(result, fastgae.Diagnosis):
         return {"arrays": {}, "strides": {}, "report": result.to_json()}
     named = result._asdict() if isinstance(result, fastgae.GAEResult) else {"result": result}
     if call.out is not None:
@@ -136,6 +139,18 @@ def _same_bits(what: str, got: np.ndarray, expected: np.ndarray) -> None:
         )
 
 
+def _check_invariance(call: Call, expected: dict[str, Any], backend: str) -> None:
+    """Compare with the same call in plain memory, and with a call for each half of the envs."""
+    everything = (slice(None),) * call.first.plain.ndim
+    parts = halves(call) if expected["arrays"] else ()
+    for index, other in ((everything, in_plain_memory(call)), *parts):
+        got, what = _run(other, backend), f"{list(index)} in other memory or in a call of its own"
+        if "error" in got or got.get("report") != expected.get("report"):
+            raise DifferenceError(f"{what}: {got.get('error', got.get('report'))}")
+        for name, numbers in expected["arrays"].items():
+            _same_bits(f"{name}{what}", got["arrays"][name], numbers[index])
+
+
 def _check_normalized(call: Call, arrays: dict[str, np.ndarray], backend: str) -> None:
     """``normalize`` is as its definition says, and of other functions the same as ``normalize`` of their advantages."""
     if call.function == "normalize":
@@ -147,9 +162,9 @@ def _check_normalized(call: Call, arrays: dict[str, np.ndarray], backend: str) -
             _check_group(given[group][exists[group]], arrays["result"][group][exists[group]], eps)
         if arrays["result"][~exists].any():
             raise DifferenceError("steps that do not exist were not 0 after normalize")
-    elif call.arguments.get("normalize") is not None and call.function != "diagnose":
+    elif call.arguments.get("normalize") is not None and "advantages" in arrays:
         plain = {name: given for name, given in call.arguments.items() if name != "normalize"}
-        raw = _run(replace(call, arguments=plain, out=None), {"backend": backend})["arrays"]["advantages"]
+        raw = _run(replace(call, arguments=plain, out=None), backend)["arrays"]["advantages"]
         mask = call.plain("mask")
         if str(plain.get("autoreset")).lower() == "next_step":
             if mask is not None:

@@ -33,8 +33,9 @@ class Env:
 
 def answers(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
     """Yield (output, index, expected numbers): of some environments, all their steps."""
-    with np.errstate(all="ignore"):
-        yield from ANSWERS[call.function](call)
+    if call.function in ANSWERS:
+        with np.errstate(all="ignore"):
+            yield from ANSWERS[call.function](call)
 
 
 def _columns(call: Call, reserve: int = 1) -> Iterator[tuple[Any, ...]]:
@@ -317,11 +318,7 @@ def _valid_steps(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]
         yield "result", column, np.array([first, *(not d for d in done[:-1])][: len(done)], bool)
 
 
-def _none(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
-    """``normalize`` is compared with exact sums, within a tolerance, and ``diagnose`` with itself (check.py)."""
-    return iter(())
-
-
+# Of any other function, invariance.py says what must hold.
 ANSWERS = {
     "gae": _gae,
     "vtrace": _gae,
@@ -331,6 +328,4 @@ ANSWERS = {
     "reverse_scan": _reverse_scan,
     "n_step_returns": _n_step_returns,
     "valid_steps": _valid_steps,
-    "normalize": _none,
-    "diagnose": _none,
 }

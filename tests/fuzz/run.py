@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from support.functions import FUNCTIONS
+
 from .check import DifferenceError, check, variants
 from .choices import Choices, parse, smallest, written
-from .siblings import GENERATORS, random_call
+from .draw import random_call
 
 EXAMPLES = """\
 examples, from the folder tests:
@@ -32,12 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--seconds", type=float, default=60.0, help="how long to go on (default: %(default)s)")
     add("--seed", type=int, help="where the cases begin (default: one that nobody knows)")
     add("--workers", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
-    add("--function", action="append", choices=[*GENERATORS], help="only calls of this function; may be repeated")
+    add("--function", action="append", choices=FUNCTIONS, help="only calls of this function; may be repeated")
     add("--backend", action="append", default=[], help="only this backend; may be repeated")
     add("--most", type=int, default=3, help="stop after so many findings (default: %(default)s)")
     add("--replay", metavar="CASE", type=parse, help="make one case again, and then ever smaller ones that fail too")
     args = parser.parse_args(argv)
-    functions = tuple(args.function or GENERATORS)
+    functions = tuple(args.function or FUNCTIONS)
     if args.replay is not None:
         return replay(args.replay, functions, args.backend)
     return fuzz(args, functions)

@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-import fastgae
+from fastgae._call import NUMBERS as NAMES_OF_NUMBERS
+from fastgae._call import ROLES, Role
 
-from .cases import make_case
+from .functions import allows_none, gives_two, parameters, required
 
-SIZE = (5, 3)
 HUGE = 10**5000  # beyond float64, and longer than what Python writes out
 UNREADABLE = TypeError  # of another kind than the argument's
 WRONG = ValueError  # of the right kind, but no such argument
@@ -176,7 +176,6 @@ AMOUNTS = {
     "0": (always(0), None),
     "a number of NumPy": (always(np.float32(0.5)), None),
     "an array without axes": (always(np.array(0.5)), None),
-    "1e300": (always(1e300), None),
 }
 NO_INTEGERS = {
     **NO_NUMBERS,
@@ -231,7 +230,7 @@ VALUES = {
     "required flags": {**NONE, **FLAGS, **SHAPES},
     # Numbers that broadcast.
     "factors": {**NONE, **NUMBERS, "another shape": (always(np.ones(7)), WRONG), "a number": (always(2.0), None)},
-    "starts": {
+    "boundaries": {
         **NONE,
         **NO_ARRAYS,
         "floats": (lambda good: good.astype(float), UNREADABLE),
@@ -246,8 +245,20 @@ VALUES = {
     },
     "coefficient": {**NONE, **COEFFICIENTS},
     "coefficient or None": COEFFICIENTS,
-    "clip": {**AMOUNTS, "None": (always(None), None), "infinity": (always(np.inf), None)},
-    "amount": {**AMOUNTS, "None": (always(None), WRONG), "infinity": (always(np.inf), WRONG)},
+    "constant": {**AMOUNTS, "None": (always(None), WRONG)},
+    # A limit, which None and large numbers lift.
+    "constant or None": {
+        **AMOUNTS,
+        "None": (always(None), None),
+        "1e300": (always(1e300), None),
+        "infinity": (always(np.inf), None),
+    },
+    "amount": {
+        **AMOUNTS,
+        "None": (always(None), WRONG),
+        "1e300": (always(1e300), None),
+        "infinity": (always(np.inf), WRONG),
+    },
     "count": {
         **{name: (always(given), WRONG) for name, given in {**NO_INTEGERS, "None": None, "0": 0, "-1": -1}.items()},
         "more than there are steps": (always(HUGE), None),
@@ -299,84 +310,41 @@ VALUES = {
     },
 }
 
-# --- arguments --------------------------------------------------------------------------------------------------------
+# --- kinds ------------------------------------------------------------------------------------------------------------
 
 KINDS = {
-    **dict.fromkeys(("rewards", "x"), "first numbers"),
-    "advantages": "only numbers",
-    "values": "required numbers",
-    **dict.fromkeys(("last_values", "next_values", "final_values", "last_advantages", "initial"), "numbers"),
-    "ratios": "required numbers",
-    "decay": "factors",
-    "terminated": "required flags",
-    **dict.fromkeys(("truncated", "mask", "prev_done"), "flags"),
-    "cu_seqlens": "starts",
-    **dict.fromkeys(("gamma", "gae_lambda", "lambda_"), "coefficient"),
-    "returns_lambda": "coefficient or None",
-    **dict.fromkeys(("rho_clip", "c_clip", "advantage_clip"), "clip"),
-    "eps": "amount",
-    "n": "count",
-    "num_threads": "threads",
-    "time_axis": "axis",
-    "backend": "backend",
+    **dict.fromkeys((Role.STEPS, Role.ENVS), "numbers"),
+    **dict.fromkeys((Role.STEP_FLAGS, Role.ENV_FLAGS), "flags"),
+    Role.FACTORS: "factors",
+    Role.COEFFICIENT: "coefficient",
+    Role.CONSTANT: "constant",
+    Role.BOUNDARIES: "boundaries",
+}
+SETTINGS = {
     **dict.fromkeys(("autoreset", "normalize", "by"), "choice"),
     "tail_normalized": "switch",
+    "time_axis": "axis",
+    "n": "count",
+    "eps": "amount",
+    "num_threads": "threads",
+    "backend": "backend",
 }
-# What cannot be beside another argument, whatever its value.
+# An argument that cannot be beside others, whatever their values.
 CONFLICTS = {"last_advantages": ("returns_lambda", "tail_normalized")}
-# Where a function has another rule for an argument.
-EXCEPTIONS = {
-    ("valid_steps", "terminated"): "first flags",
-    ("gae_packed", "terminated"): "flags",
-}
 
 
 def kind_of(function, name):
+    """Return the key in VALUES for an argument of a public function."""
+    takes, role = parameters(function), ROLES[name]
     if name == "out":
-        return "pair" if function.__annotations__["return"] is fastgae.GAEResult else "array"
-    return EXCEPTIONS.get((function.__name__, name)) or KINDS[name]
-
-
-# --- good calls -------------------------------------------------------------------------------------------------------
-
-
-def without(arguments, *names):
-    return {name: given for name, given in arguments.items() if name not in names}
-
-
-def good_calls():
-    """(function, arguments): each argument of each function is in one of its calls, or has its default there."""
-    dense = make_case(SIZE, np.float64, bootstrap="final_dense")
-    base = without(dense.arguments(), "gamma", "gae_lambda")
-    mask = {"mask": np.arange(15).reshape(SIZE) % 4 != 1}
-    row = np.ones(SIZE[1], np.float64)
-    out = {"out": (np.full(SIZE, 7, np.float64), np.full(SIZE, 7, np.float64))}
-    single = {"out": out["out"][0]}
-    finals = {**base, **mask}
-    following = {**without(base, "last_values", "final_values"), "next_values": dense.values}
-    reset = {**without(base, "final_values"), "autoreset": "next_step", "prev_done": row > 2}
-    yield fastgae.gae, {**finals, **out}
-    yield fastgae.gae, {**following, **out, "last_advantages": row}
-    yield fastgae.gae, {**reset, **out}
-    yield fastgae.gae, {**without(base, "truncated", "final_values"), **out}
-    for function, more in (
-        (fastgae.vtrace, {"ratios": np.ones(SIZE, np.float64), **out}),
-        (fastgae.td_lambda, single),
-        (fastgae.diagnose, {}),
-    ):
-        for arguments in (finals, following, reset):
-            yield function, {**arguments, **more}
-    yield fastgae.n_step_returns, {**base, **single, "n": 2}
-    yield fastgae.n_step_returns, {**following, **single, "n": 2}
-    yield fastgae.discounted_returns, {**without(base, "values"), **mask, **single}
-    yield fastgae.reverse_scan, {"x": dense.rewards, "decay": np.full(SIZE, 0.5, np.float64), "initial": row, **single}
-    yield fastgae.normalize, {"advantages": dense.rewards, **mask, **single}
-    yield fastgae.valid_steps, {"terminated": dense.terminated, "truncated": dense.truncated, "prev_done": row > 2}
-    column = {name: base[name][:, 0].copy() for name in ("rewards", "values", "terminated")}
-    filled = {"out": (np.full(5, 7, np.float64), np.full(5, 7, np.float64))}
-    packed = {**column, **filled, "cu_seqlens": np.array([0, 2, 5]), "mask": mask["mask"][:, 0].copy()}
-    yield fastgae.gae_packed, packed
-    yield fastgae.gae_packed, {**packed, "last_values": row[:2]}
-
-
-GOOD = [(f"{function.__name__}-{number}", function, given) for number, (function, given) in enumerate(good_calls())]
+        return "pair" if gives_two(function) else "array"
+    if role is Role.SETTING:
+        return SETTINGS[name]
+    kind = KINDS[role]
+    if kind not in ("numbers", "flags"):
+        return f"{kind} or None" if allows_none(takes[name]) else kind
+    if [each for each in takes if each in NAMES_OF_NUMBERS] == [name]:
+        return "only numbers"
+    if name == next(iter(takes)):
+        return f"first {kind}"
+    return f"required {kind}" if required(takes[name]) else kind

@@ -1,0 +1,61 @@
+"""What a call has in common with the same call in other memory, and with calls of some of its envs: the bits.
+
+These checks need no equation, so they hold for functions that the oracle does not know.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fastgae._call import ROLES, Role
+
+from .calls import Call, Given
+from .memory import Place
+
+PER_ENV = (Role.ENVS, Role.ENV_FLAGS)
+
+
+def in_plain_memory(call: Call) -> Call:
+    """Return the call with every array contiguous, in C order, without outputs, and on one thread."""
+    arguments = {name: _plain(given) for name, given in call.arguments.items()}
+    return replace(call, arguments=arguments, out=None, how=dict.fromkeys(call.how, 1))
+
+
+def halves(call: Call) -> Iterator[tuple[tuple[slice, ...], Call]]:
+    """Yield the index of two halves of the envs, and the call of each; nothing where envs depend on each other."""
+    shape = call.first.plain.shape
+    others = [axis for axis, n in enumerate(shape) if axis != call.time_axis and n > 1]
+    if not others or "normalize" in call.arguments or "by" in call.parameters():
+        return
+    axis = others[-1]
+    for part in (slice(0, shape[axis] // 2), slice(shape[axis] // 2, None)):
+        index = tuple(part if each == axis else slice(None) for each in range(len(shape)))
+        yield index, replace(call, arguments={name: _part(call, name, index) for name in call.arguments}, out=None)
+
+
+def _plain(given: Any) -> Any:
+    if not isinstance(given, Given):
+        return given
+    axes = given.plain.ndim
+    array = np.array(given.plain, given.dtype, order="C")
+    return Given(array, Place(tuple(range(axes)), (0,) * axes, (False,) * axes, 0, True))
+
+
+def _part(call: Call, name: str, index: tuple[slice, ...]) -> Any:
+    """Return the part of an argument that belongs to these envs."""
+    given = call.arguments[name]
+    if not isinstance(given, Given):
+        return given
+    array = given.plain
+    if name == "final_values" and array.shape != call.first.plain.shape:
+        cut = call.plain("truncated") != 0
+        chosen = np.zeros(cut.shape, bool)
+        chosen[index] = True
+        return replace(_plain(given), plain=array[chosen[cut]])
+    if ROLES[name] in PER_ENV:
+        index = index[: call.time_axis] + index[call.time_axis + 1 :]
+    aligned = index[len(index) - array.ndim :]  # an array that broadcasts has fewer axes, or axes of length 1
+    picked = tuple(slice(None) if n == 1 else part for part, n in zip(aligned, array.shape, strict=True))
+    return replace(given, plain=array[picked])

@@ -1,0 +1,35 @@
+"""The public functions that take arrays, and what their signatures and the record of a call say of their parameters."""
+
+import inspect
+from typing import get_args
+
+import fastgae
+from fastgae._call import ROLES, Role
+
+NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
+
+
+def parameters(name):
+    """Return the parameters of a public function, by name."""
+    return inspect.signature(getattr(fastgae, name)).parameters
+
+
+# A parameter without a role counts too, so that the test of the record sees it.
+FUNCTIONS = tuple(
+    name
+    for name in fastgae.__all__
+    if inspect.isfunction(getattr(fastgae, name)) and any(ROLES.get(each) not in NO_ARRAYS for each in parameters(name))
+)
+
+
+def required(parameter):
+    return parameter.default is inspect.Parameter.empty
+
+
+def allows_none(parameter):
+    return type(None) in get_args(parameter.annotation)
+
+
+def gives_two(name):
+    """Whether a function returns advantages and returns, and not one array."""
+    return inspect.signature(getattr(fastgae, name)).return_annotation is fastgae.GAEResult

@@ -186,11 +186,12 @@ Index gae_general_of(const py::object& rewards, const py::object& values, const 
                      const py::object& tail_lambda, const py::object& mask, bool mask_passes_values,
                      const py::object& last_advantages, const py::object& ratios, const py::object& clips, Index num_threads,
                      const Target& target) {
-    General<Real> rollout;
+    RolloutWithOptions<Real> rollout;
     Real numbers[4];
     if (!ratios.is_none()) {  // what may run Python code comes before what points into arrays
         const auto [deltas, traces, results] = clips.cast<std::tuple<Real, Real, Real>>();
-        rollout.clips = {deltas, traces, results};
+        const Real constants[kConstants] = {deltas, traces, results};
+        std::copy_n(constants, kConstants, rollout.constants);
     }
     take_arrays(rollout, rewards, values, next_values, last_values, final_values, terminated, truncated, advantages, returns);
     const Index steps = rollout.steps, envs = rollout.envs;
@@ -435,7 +436,8 @@ py::object gae_optional(const py::object& rewards, const py::object& values, con
     OptionalArguments arguments;
     if (!clips.is_none()) {
         const auto [deltas, traces, advantages] = clips.cast<std::tuple<py::object, py::object, py::object>>();
-        arguments.clips = {number_of(deltas), number_of(traces), number_of(advantages)};
+        const double constants[kConstants] = {number_of(deltas), number_of(traces), number_of(advantages)};
+        std::copy_n(constants, kConstants, arguments.constants);
     }
     arguments.plain = {array_of(rewards),      array_of(values),       array_of(terminated),  array_of(truncated),
                        array_of(last_values),  array_of(next_values),  array_of(final_values), number_of(last_values),
@@ -454,7 +456,7 @@ py::object gae_optional(const py::object& rewards, const py::object& values, con
     const auto run = [&](auto real) {
         using Real = decltype(real);
         OptionalRollout<Real> rollout;
-        return short_cut<Real>(rollout, arguments, call, [&](const General<Real>& rollout) {
+        return short_cut<Real>(rollout, arguments, call, [&](const RolloutWithOptions<Real>& rollout) {
             std::optional<Normalization<Real>> normalization;
             if (arguments.normalized) normalization.emplace(rollout, per_env);
             if (rollout.is_plain())

@@ -1,8 +1,9 @@
 // Env-major: lanes (envs, or pieces of envs) that run side by side, tile by tile.
 //
-// A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous; blocks of
-// width x width are transposed in registers, so that the chain runs with lanes side by side, and transposed back; then the
-// results are written along time. The trace gates need no transposing: a lane's gates of one block are bits of one number.
+// A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous; blocks
+// of width x width are transposed in registers, so that the chain runs with lanes side by side, and transposed back;
+// then the results are written along time. The trace gates need no transposing: a lane's gates of one block are bits of
+// one number.
 
 template <class Real>
 struct Tile {
@@ -46,7 +47,7 @@ FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Ind
     const auto following = [&](auto next) { return V::select(last, V::all(*last_value), next); };
     const auto d = deltas<V, In>(at, k, gamma, following);
     V::store(numbers, V::select(inside, d.delta, V::all(0)));
-    return V::bits(d.trace);
+    return V::bits(d.trace_open);
 }
 
 // The same from a copy that is padded, for rows that no other row follows in memory.
@@ -96,7 +97,7 @@ void fill(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
         for (; k < steps && k + V::width <= whole; k += V::width, gates += Tile<Real>::lanes) {
             const Deltas<V> d = deltas<V, In>(at, k, gamma);
             V::store(numbers + k, d.delta);
-            *gates = V::bits(d.trace);
+            *gates = V::bits(d.trace_open);
         }
         if (k < steps && k < real) {
             const Real* last_value = rollout.last_values.at(0, env);
@@ -196,4 +197,15 @@ void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
     }
     V::store(carry, low);
     V::store(carry + V::width, high);
+}
+
+template <class Real>
+void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
+           Real* scratch, Store store) {
+    const Fill<Real> fill_in = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill<decltype(in), Real>; });
+    const Write<Real> write_out = with_outputs(rollout, [&](auto out) -> Write<Real> {
+        using Out = decltype(out);
+        return store == Store::nothing ? nullptr : store == Store::streamed ? write<Out, true, Real> : write<Out, false, Real>;
+    });
+    run_lanes(rollout, lanes, count, bottom, top, carry, *new (scratch) Tile<Real>, fill_in, write_out);
 }

@@ -21,7 +21,7 @@ inline void add_rows(double* rows, Index count, Index width) {
 
 // The steps that exist, of all envs, or of each.
 template <class Real>
-std::vector<double> existing_steps(const General<Real>& rollout, bool per_env) {
+std::vector<double> existing_steps(const RolloutWithOptions<Real>& rollout, bool per_env) {
     const Index rows = rollout.env_major ? rollout.envs : rollout.steps, width = rollout.env_major ? rollout.steps : rollout.envs;
     std::vector<double> counts(rollout.envs, static_cast<double>(per_env ? rollout.steps : rollout.steps * rollout.envs));
     if (!rollout.mask) return counts;
@@ -45,7 +45,7 @@ std::vector<double> existing_steps(const General<Real>& rollout, bool per_env) {
 template <class Real>
 class Normalization {
 public:
-    Normalization(const General<Real>& rollout, bool per_env)
+    Normalization(const RolloutWithOptions<Real>& rollout, bool per_env)
         : rollout_(rollout), per_env_(per_env), blocks_((rollout.steps + kMomentSteps - 1) / kMomentSteps),
           counts_(existing_steps(rollout, per_env)), sums_(blocks_ * rollout.envs), center_(rollout.envs),
           scale_(rollout.envs) {}
@@ -72,7 +72,7 @@ private:
         for (Index n = 0; n < rollout_.envs; ++n) means[n] = sums_[per_env_ ? n : 0] / counts_[n];
     }
 
-    const General<Real>& rollout_;
+    const RolloutWithOptions<Real>& rollout_;
     bool per_env_;
     Index blocks_;
     std::vector<double> counts_, sums_, center_, scale_;

@@ -25,15 +25,15 @@ struct OptionalArguments {
     PlainArguments plain;  // but its gamma and gae_lambda, which are these
     Coefficient gamma, gae_lambda, returns_lambda;
     Array mask, prev_done, last_advantages, ratios;
-    Clips<double> clips;
+    double constants[kConstants];
     bool next_step, tail_normalized;
     bool second;      // there is a returns_lambda
     bool normalized;  // the advantages will be
 };
 
 template <class Real>
-class OptionalRollout : public PlainRollout<Real, General<Real>> {
-    using Base = PlainRollout<Real, General<Real>>;
+class OptionalRollout : public PlainRollout<Real, RolloutWithOptions<Real>> {
+    using Base = PlainRollout<Real, RolloutWithOptions<Real>>;
 
 public:
     // All arguments but the outputs; false: declined.
@@ -154,10 +154,12 @@ private:
 
     bool take_ratios(const OptionalArguments& given) {
         if (!given.ratios.given) return true;
-        const auto [deltas, traces, advantages] = given.clips;
-        this->clips = {static_cast<Real>(deltas), static_cast<Real>(traces), static_cast<Real>(advantages)};
-        return deltas >= 0 && traces >= 0 && advantages >= 0 &&
-               this->take_like_rewards(given.ratios, Base::kReal, this->ratios);
+        bool positive = true;
+        for (Index i = 0; i < kConstants; ++i) {
+            this->constants[i] = static_cast<Real>(given.constants[i]);
+            positive = positive && given.constants[i] >= 0;
+        }
+        return positive && this->take_like_rewards(given.ratios, Base::kReal, this->ratios);
     }
 
     OptionalArguments optional_;

@@ -1,5 +1,5 @@
-// Time-major: whole rows, from the last step to the first and, for the sake of the memory, each from its right end to its
-// left, so that the sweep walks strictly down. A_{t+1} waits in carry; V_{t+1} is still in a cache.
+// Time-major: whole rows, from the last step to the first and, for the sake of the memory, each from its right end to
+// its left, so that the sweep walks strictly down. A_{t+1} waits in carry; V_{t+1} is still in a cache.
 
 // `count` vectors of one row from env n on.
 template <class V, class In, class Out, int count, class Real>
@@ -10,7 +10,7 @@ FASTGAE_INLINE void row_at(const Pointers<Real>& row, Real* advantages, Real* re
         const Index at = n + k * V::width;
         const Deltas<V> d = deltas<V, In>(row, at, V::all(gamma));
         values[k] = d.values;
-        a[k] = advantage<V>(d.delta, d.trace, V::all(gamma_lambda), V::load(carry + at));
+        a[k] = advantage<V>(d.delta, d.trace_open, V::all(gamma_lambda), V::load(carry + at));
         V::store(carry + at, a[k]);
     });
     store<V, Out>(advantages, returns, n, a, values);
@@ -60,9 +60,9 @@ bool narrow(const Rollout<Real>& rollout) {
            dense(rollout.advantages) && dense(rollout.returns);
 }
 
-// Rows of few envs, from row `top` - 1 down: their carry stays in registers, for what a wider row hides, the time from one
-// row to the next, is all there is. Vectors reach into the rows above, whose lanes are computed in vain. Results wait in
-// padded rows, and are then written upwards, so that what is in vain is overwritten.
+// Rows of few envs, from row `top` - 1 down: their carry stays in registers, for what a wider row hides, the time from
+// one row to the next, is all there is. Vectors reach into the rows above, whose lanes are computed in vain. Results
+// wait in padded rows, and are then written upwards, so that what is in vain is overwritten.
 template <class V, class In, class Out, int count, class Real>
 void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
     constexpr Index padded = count * V::width;
@@ -80,7 +80,7 @@ void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
             unrolled<count>([&](auto k) {
                 const Index here = (t - bottom) * padded + k * V::width;
                 const Deltas<V> d = deltas<V, In>(at, t * envs + k * V::width, gamma);
-                a[k] = advantage<V>(d.delta, d.trace, gamma_lambda, a[k]);
+                a[k] = advantage<V>(d.delta, d.trace_open, gamma_lambda, a[k]);
                 if constexpr (Out::advantages) V::store(advantages + here, a[k]);
                 if constexpr (Out::returns) V::store(returns + here, a[k] + d.values);
             });
@@ -130,4 +130,16 @@ void rows_of(const Rollout<Real>& rollout, Index first, Index last, Real* carry,
             row_of<In, Out, false>(row, advantages, returns, 0, width, carry, gamma, gamma_lambda);
         }
     }
+}
+
+template <class Real>
+void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals, Store store) {
+    with_inputs(rollout, [&](auto in) {
+        with_outputs(rollout, [&](auto out) {
+            using In = decltype(in);
+            using Out = decltype(out);
+            store == Store::streamed ? rows_of<In, Out, true>(rollout, first, last, carry, finals)
+                                     : rows_of<In, Out, false>(rollout, first, last, carry, finals);
+        });
+    });
 }

@@ -31,7 +31,9 @@ class Mutant:
 
 MUTANTS = (
     Mutant("off by one at the end of a rollout", "csrc/lanes.inl", "whole = real - apart;", "whole = real;"),
-    Mutant("a gate that ignores truncation", "csrc/recursion.inl", "V::both(bootstrap, continues)", "bootstrap"),
+    Mutant(
+        "a gate that ignores truncation", "csrc/recursion.inl", "V::both(bootstrap_open, continues)", "bootstrap_open"
+    ),
     Mutant(
         "final values the wrong way round",
         "csrc/recursion.inl",
@@ -52,7 +54,7 @@ MUTANTS = (
         "for (; k + 1 < end; ++k) write_at<Single<Real>",
     ),
     Mutant("a read past the end of narrow rows", "csrc/rows.inl", "rollout.steps - reach", "rollout.steps - 1"),
-    Mutant("V' not passed on over two skipped steps", "csrc/*.inl", "V::store(next_value + i, next);", ""),
+    Mutant("V' not passed on over two skipped steps", "csrc/rows_options.inl", "V::store(next_value + i, next);", ""),
     Mutant(
         "sparse final values in the wrong order",
         "csrc/plain.hpp",
@@ -61,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "the end of a streamed run not written",
-        "csrc/recursion.inl",
+        "csrc/memory.inl",
         "for (; first < last; ++first) single(first);\n}",
         "}",
     ),

@@ -183,7 +183,7 @@ void check(const fastgae::Target& target, const Problem& problem) {
 
 // A rollout with options, drawn at random, against a scalar loop over each env.
 template <class Real>
-void check_general(const fastgae::Target& target, const Problem& problem) {
+void check_with_options(const fastgae::Target& target, const Problem& problem) {
     const Index steps = problem.steps, envs = problem.envs;
     const bool env_major = problem.env_major;
     special_numbers = below(2) == 0;
@@ -217,7 +217,7 @@ void check_general(const fastgae::Target& target, const Problem& problem) {
         if (kind == 2) return {all.view.data, 0, all.view.env};   // one for each env
         return all.read();
     };
-    fastgae::General<Real> rollout;
+    fastgae::RolloutWithOptions<Real> rollout;
     rollout.steps = steps;
     rollout.envs = envs;
     rollout.env_major = env_major;
@@ -235,7 +235,12 @@ void check_general(const fastgae::Target& target, const Problem& problem) {
     const Index form = below(4);
     if (form == 1 || below(8) == 0) rollout.returns_gamma_lambdas = weights(seconds);
     if (form == 2) rollout.tail_lambdas = weights(tails);
-    if (form == 3) rollout.ratios = ratios.read(), rollout.clips = {Real(1), Real(0.9), Real(1.5)};
+    if (form == 3) {
+        rollout.ratios = ratios.read();
+        rollout.constants[fastgae::kRhoClip] = Real(1);
+        rollout.constants[fastgae::kCClip] = Real(0.9);
+        rollout.constants[fastgae::kAdvantageClip] = Real(1.5);
+    }
     if (below(2)) rollout.mask = mask.read(), rollout.mask_passes_values = below(2);
     if (form != 2 && below(2)) rollout.last_advantages = later.read();
     fastgae::gae(target, rollout, problem.num_threads, below(2) ? fastgae::Store::cached : fastgae::Store::streamed);
@@ -262,8 +267,9 @@ void check_general(const fastgae::Target& target, const Problem& problem) {
                 a = r = trace / left;
             } else if (exists && form == 3) {
                 const Real ratio = *ratios.view.at(t, n);
-                a = a * clipped(ratio, rollout.clips.advantages);
-                const Real rho = clipped(ratio, rollout.clips.deltas), c = clipped(ratio, rollout.clips.traces);
+                a = a * clipped(ratio, rollout.constants[fastgae::kAdvantageClip]);
+                const Real rho = clipped(ratio, rollout.constants[fastgae::kRhoClip]);
+                const Real c = clipped(ratio, rollout.constants[fastgae::kCClip]);
                 r = trace = traced(rho * delta, c * gl, trace);
             } else if (exists) {
                 trace = a;
@@ -327,7 +333,7 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
 template <class Real>
 void check_all(const fastgae::Target& target, const Problem& problem) {
     check<Real>(target, problem);
-    check_general<Real>(target, problem);
+    check_with_options<Real>(target, problem);
     check_moments<Real>(target, problem);
 }
 

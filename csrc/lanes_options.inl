@@ -1,12 +1,5 @@
 // Env-major with options: lanes that run side by side, tile by tile, as in lanes.inl.
 
-template <class V, bool has_truncated>
-FASTGAE_INLINE typename V::Mask trace_gate(const std::uint8_t* terminated, const std::uint8_t* truncated, Index i) {
-    auto open = V::zero_flags(terminated + i);
-    if constexpr (has_truncated) open = V::both(open, V::zero_flags(truncated + i));
-    return open;
-}
-
 // Some steps of some lanes. Deltas are computed, and results written, along time, where memory is contiguous. In
 // between, blocks are transposed in registers, so that each step is computed for all lanes side by side.
 template <class Real>
@@ -36,15 +29,12 @@ public:
         if (rollout.mask && rollout.mask_passes_values) pass_values();
         with_inputs(rollout, [&](auto in) { fill_deltas<decltype(in)>(); });
         with_options(rollout, [&](auto options) {
-            const auto scan_all = [&](auto truncated, auto varies) {
-                for (Index lane = 0; lane < count; lane += V::width) scan<truncated.value, varies.value>(options, lane);
-            };
-            const auto scan_varying = [&](auto varies) {
-                rollout.truncated ? scan_all(std::true_type(), varies) : scan_all(std::false_type(), varies);
+            const auto scan_all = [&](auto varies) {
+                for (Index lane = 0; lane < count; lane += V::width) scan<varies.value>(options, lane);
             };
             if constexpr (!std::is_same_v<decltype(options), AllOptions>)
-                if (rollout.gamma_lambdas.step == 0) return scan_varying(std::false_type());
-            scan_varying(std::true_type());
+                if (rollout.gamma_lambdas.step == 0) return scan_all(std::false_type());
+            scan_all(std::true_type());
         });
         if (store != Store::nothing) write(store == Store::streamed);
     }
@@ -119,22 +109,29 @@ private:
     static FASTGAE_INLINE Type load_at(const Real* from, Index k, const Span& span, bool whole) {
         if (whole) return V::load(from + k);
         Real padded[V::width] = {};
-        for (Index i = std::max(k, span.first); i < std::min(k + V::width, span.last); ++i) padded[i - k] = from[i];
+        copy_inside(from, k, span, padded);
         return V::load(padded);
     }
 
-    // Return the flags of the vector at element k as bits: bit i is flag(vector, k + i), or 0 outside the span.
-    template <class Flag>
-    static FASTGAE_INLINE typename V::Bits bits_at(Index k, const Span& span, bool whole, const Flag& flag) {
-        if (whole) return V::bits(flag(V(), k));
+    // The edges of a span are rare, so they are handled out of line: inlined at every use, they were a third of the code.
+    static void copy_inside(const Real* from, Index k, const Span& span, Real* to) {
+        for (Index i = std::max(k, span.first); i < std::min(k + V::width, span.last); ++i) to[i - k] = from[i];
+    }
+
+    // Return which flags of the vector at element k are 0: bit i says it of element k + i. Outside the span it is 0.
+    static FASTGAE_INLINE typename V::Bits zero_bits_at(const std::uint8_t* flags, Index k, const Span& span, bool whole) {
+        return whole ? V::bits(V::zero_flags(flags + k)) : zero_bits_inside(flags, k, span);
+    }
+
+    static typename V::Bits zero_bits_inside(const std::uint8_t* flags, Index k, const Span& span) {
         typename V::Bits bits = 0;
         for (Index i = std::max(k, span.first); i < std::min(k + V::width, span.last); ++i)
-            bits |= typename V::Bits(flag(Single<Real>(), i)) << (i - k);
+            bits |= typename V::Bits(flags[i] == 0) << (i - k);
         return bits;
     }
 
     // Turn deltas into advantages, in place, and compute R - V, for as many lanes as a vector has.
-    template <bool truncated, bool varies, class Options>
+    template <bool varies, class Options>
     void scan(const Options& options, Index lane) {
         const Span* const at = spans + lane;
         const std::uint8_t *terminated_at[V::width], *truncated_at[V::width], *mask_at[V::width];
@@ -144,7 +141,7 @@ private:
         Index low = 0, high = steps;  // all lanes have elements in [low, high)
         for (Index r = 0; r < V::width; ++r) {
             terminated_at[r] = rollout.terminated.at(at[r].t, at[r].env);
-            truncated_at[r] = truncated ? rollout.truncated.at(at[r].t, at[r].env) : nullptr;
+            truncated_at[r] = rollout.truncated ? rollout.truncated.at(at[r].t, at[r].env) : nullptr;
             mask_at[r] = options.mask ? rollout.mask.at(at[r].t, at[r].env) : nullptr;
             if (lane + r < count) low = std::max(low, at[r].first), high = std::min(high, at[r].last);
         }
@@ -170,14 +167,13 @@ private:
             Type a[V::width], b[V::width];
             unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
                 a[r] = V::load(x + r * kPitch + k);
-                open[r] = bits_at(k, at[r], whole, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
-                    return trace_gate<decltype(v), truncated>(terminated_at[r], truncated_at[r], i);
-                });
-                if (options.mask)
-                    skipped[r] = bits_at(k, at[r], whole, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
-                        return decltype(v)::zero_flags(mask_at[r] + i);
-                    });
+                open[r] = zero_bits_at(terminated_at[r], k, at[r], whole);
+                if (options.mask) skipped[r] = zero_bits_at(mask_at[r], k, at[r], whole);
             });
+            if (rollout.truncated)
+                unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
+                    open[r] &= zero_bits_at(truncated_at[r], k, at[r], whole);
+                });
             V::transpose(a);
             for (Index which = kGammaLambda; varies && which < kFactors; ++which) {
                 if (!given[which]) continue;

@@ -28,7 +28,8 @@ FASTGAE_INLINE void for_each_vector(Index first, Index last, const Body& body) {
         n -= kLine<Real>;
         unrolled<kLine<Real> / V::width>([&](auto k) FASTGAE_INLINE_LAMBDA { body(V(), n + k * V::width); });
     }
-    while (n - first >= V::width) body(V(), n -= V::width);
+    if constexpr (V::width < kLine<Real>)
+        while (n - first >= V::width) body(V(), n -= V::width);
     while (n > first) body(Single<Real>(), --n);
 }
 
@@ -47,7 +48,7 @@ struct ConstantOrRun {
 // result only, in a long run: stores that alternate between two results can meet in one bank of the memory, which then
 // opens another page for every line (8 times slower).
 template <bool add_values, class Real>
-void stream(Real* to, const Real* a, const Real* values, Index first, Index last) {
+FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index first, Index last) {
     using V = Vector<Real>;
     const auto single = [&](Index i) { to[i] = add_values ? a[i] + values[i] : a[i]; };
     for (const Index line = first + to_line(to + first); first < last && first < line; ++first) single(first);
@@ -60,4 +61,11 @@ void stream(Real* to, const Real* a, const Real* values, Index first, Index last
         });
     }
     for (; first < last; ++first) single(first);
+}
+
+// Stream the wanted results, of advantages a.
+template <class Real>
+FASTGAE_INLINE void stream_results(Real* advantages, Real* returns, const Real* a, const Real* values, Index first, Index last) {
+    if (advantages) stream<false>(advantages, a, values, first, last);
+    if (returns) stream<true>(returns, a, values, first, last);
 }

@@ -80,25 +80,23 @@ FASTGAE_INLINE void sum_blocks(const Moments<const Real>& of, Index block, doubl
     }
 }
 
+// Call work with std::true_type or std::false_type.
 template <class Work>
-void with_moments(bool masked, bool centered, const Work& work) {
-    using Yes = std::true_type;
-    using No = std::false_type;
-    if (masked)
-        centered ? work(Yes(), Yes()) : work(Yes(), No());
-    else
-        centered ? work(No(), Yes()) : work(No(), No());
+void with_constant(bool condition, const Work& work) {
+    condition ? work(std::true_type()) : work(std::false_type());
 }
 
 template <class Real>
 void block_sums(const Moments<const Real>& of, Index first, Index last, double* sums) {
-    with_moments(bool(of.mask), of.center != nullptr, [&](auto masked, auto centered) {
-        if (!of.env_major) return sum_rows<masked.value, centered.value>(of, first, last, sums);
-        using V = Vector<double>;
-        constexpr int groups = 4;
-        for (; first + groups * V::width <= last; first += groups * V::width)
-            sum_blocks<V, groups, masked.value, centered.value>(of, first, sums);
-        for (; first < last; ++first) sum_blocks<Single<double>, 1, masked.value, centered.value>(of, first, sums);
+    with_constant(bool(of.mask), [&](auto masked) {
+        with_constant(of.center != nullptr, [&](auto centered) {
+            if (!of.env_major) return sum_rows<masked.value, centered.value>(of, first, last, sums);
+            using V = Vector<double>;
+            constexpr int groups = 4;
+            for (; first + groups * V::width <= last; first += groups * V::width)
+                sum_blocks<V, groups, masked.value, centered.value>(of, first, sums);
+            for (; first < last; ++first) sum_blocks<Single<double>, 1, masked.value, centered.value>(of, first, sums);
+        });
     });
 }
 
@@ -116,7 +114,7 @@ FASTGAE_INLINE void rescale_run(Real* x, const std::uint8_t* mask, Center center
 
 template <class Real>
 void rescale(const Moments<Real>& of, Index first, Index last) {
-    with_moments(bool(of.mask), true, [&](auto masked, auto) {
+    with_constant(bool(of.mask), [&](auto masked) {
         const auto mask_at = [&](Index t, Index n) { return masked.value ? of.mask.at(t, n) : nullptr; };
         if (!of.env_major) {
             using Each = ConstantOrRun<double, true>;

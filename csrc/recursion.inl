@@ -92,9 +92,3 @@ FASTGAE_INLINE void store(typename V::Real* advantages, typename V::Real* return
     if constexpr (Out::returns)
         unrolled<count>([&](auto k) { V::store(returns + i + k * V::width, a[k] + values[k]); });
 }
-
-template <class Out, class Real>
-void stream(Real* advantages, Real* returns, const Real* a, const Real* values, Index first, Index last) {
-    if constexpr (Out::advantages) stream<false>(advantages, a, values, first, last);
-    if constexpr (Out::returns) stream<true>(returns, a, values, first, last);
-}

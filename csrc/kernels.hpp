@@ -1,4 +1,5 @@
-// What the kernels take and which of them exist. Nothing here or below knows Python.
+// The views that kernels read and write, and the table of kernels that every CPU target fills.
+// Neither this file nor anything that it includes needs Python.
 #pragma once
 
 #include <algorithm>
@@ -9,25 +10,27 @@ namespace fastgae {
 
 using Index = std::ptrdiff_t;
 
-// A (T, N) view; strides in elements, of any sign.
+// A (T, N) matrix in someone else's memory. Strides count elements and may be negative or 0.
 template <class Element>
 struct View {
     Element* data = nullptr;
-    Index step = 0;  // from t to t + 1
-    Index env = 0;   // from one env to the next
+    Index step = 0;  // the distance from step t to t + 1
+    Index env = 0;   // the distance from env n to n + 1
     explicit operator bool() const { return data != nullptr; }
     Element* at(Index t, Index n) const { return data + t * step + n * env; }
 };
 
-// Final values that are given one by one, sorted as they lie in memory: a row is a step in time-major, an env in env-major.
+// Final values, one for each truncated step, in the order in which the rollout lies in memory. A row is one step of a
+// time-major rollout, or one env of an env-major rollout. Row i owns the elements starts[i] ... starts[i + 1] - 1.
 template <class Real>
 struct SparseFinals {
-    const Index* starts = nullptr;  // of the rows, and the end, in the two arrays below
-    const Index* columns = nullptr;
+    const Index* starts = nullptr;   // one more than there are rows
+    const Index* columns = nullptr;  // the place within the row, ascending
     const Real* values = nullptr;
     explicit operator bool() const { return starts != nullptr; }
 
-    // Those of the columns [first, last) of a row, to where they belong among as many numbers.
+    // Write each final value of the columns [first, last) of a row to to[column - first]; leave all other numbers
+    // alone.
     void scatter(Index row, Index first, Index last, Real* to) const {
         const Index* const end = columns + starts[row + 1];
         for (const Index* at = std::lower_bound(columns + starts[row], end, first); at < end && *at < last; ++at)
@@ -38,36 +41,36 @@ struct SparseFinals {
 template <class Real>
 struct Rollout {
     Index steps = 0, envs = 0;
-    bool env_major = false;  // step strides are 1; otherwise env strides are 1
+    bool env_major = false;  // true: every step stride is 1; false: every env stride is 1
     View<const Real> rewards, values;
-    View<const Real> next_values;                    // V' of all steps but the last
-    View<const Real> last_values;                    // V' of the last step: one row
-    View<const Real> final_values;                   // optional: V' where truncated,
-    SparseFinals<Real> sparse_finals;                // or these in its place
-    View<const std::uint8_t> terminated, truncated;  // truncated: optional
+    View<const Real> next_values;                    // V' of the steps 0 ... T - 2
+    View<const Real> last_values;                    // V' of step T - 1: one row
+    View<const Real> final_values;                   // optional: V' of truncated steps
+    SparseFinals<Real> sparse_finals;                // optional: the same, in place of final_values
+    View<const std::uint8_t> terminated, truncated;  // truncated is optional
     Real gamma{}, gamma_lambda{};
-    View<Real> advantages, returns;                  // either may be missing
+    View<Real> advantages, returns;                  // the results; one of the two may be missing
 };
 
-// The numbers that the step with options reads: V-trace clips importance ratios to them in deltas, in traces and in its
-// advantages.
+// Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
 enum Constant { kRhoClip, kCClip, kAdvantageClip, kConstants };
-constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip"};
+inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip"};
 
-// A rollout with options. Its coefficients are views in place of the numbers of Rollout: without strides where they are
-// numbers after all, and with a stride of 1 or 0 where other views have 1.
+// A rollout with options. Its coefficients are views, which replace gamma and gamma_lambda of Rollout. The view of one
+// number for all steps has two strides of 0. Along the axis where other views have stride 1, a coefficient has 1 or 0.
 template <class Real>
-struct General : Rollout<Real> {
+struct RolloutWithOptions : Rollout<Real> {
     View<const Real> gammas, gamma_lambdas;
-    View<const Real> returns_gamma_lambdas;  // optional: of a second recursion, for returns
-    View<const Real> tail_lambdas;           // optional: tail-normalized
-    View<const std::uint8_t> mask;           // optional: the steps that exist
-    bool mask_passes_values = false;         // V' of a step before skipped ones is V of the next that exists
+    View<const Real> returns_gamma_lambdas;  // optional: the decay of a second recursion, which computes the returns
+    View<const Real> tail_lambdas;           // optional: lambda of the tail-normalized estimator
+    View<const std::uint8_t> mask;           // optional: true where the step exists
+    bool mask_passes_values = false;         // true: V' of a step is V of the next step that exists
     View<const Real> last_advantages;        // optional: A_T, one row
-    View<const Real> ratios;                 // optional: V-trace,
-    Real constants[kConstants]{};            // with these
+    View<const Real> ratios;                 // optional: importance ratios; given, the estimator is V-trace
+    Real constants[kConstants]{};            // kRhoClip, kCClip and kAdvantageClip are set where ratios are
 
-    // Whether nothing is given of what is optional here, and the coefficients are numbers.
+    // Return whether no option is given and both coefficients are one number: then a kernel without options computes
+    // the same.
     bool is_plain() const {
         const auto number = [](const View<const Real>& view) { return view.step == 0 && view.env == 0; };
         return number(gammas) && number(gamma_lambdas) &&
@@ -75,63 +78,68 @@ struct General : Rollout<Real> {
     }
 };
 
-template <class Real>
-using RolloutWithOptions = General<Real>;
+// The numbers that a recursion with options carries from step t + 1 to step t. step.inl has the equations.
+enum State {
+    kNextValue,     // V of the next step that exists
+    kTrace,         // A; or G of the tail-normalized estimator
+    kStepsLeft,     // D of the tail-normalized estimator
+    kReturnsTrace,  // A of the second recursion
+    kStates
+};
 
-// What the recursion with options takes from one step to the one before it: V', A (or, tail-normalized, G), D, and A of the
-// second recursion.
-enum State { kNextValue, kTrace, kStepsLeft, kReturnsTrace, kStates };
-
-// Steps whose sum is one number: part of what is computed, and the same as in the contract of the backends.
+// Moments are sums of blocks of this many steps. Rounding depends on the number, so all backends use the same one.
 constexpr Index kMomentSteps = 128;
 
-// What is normalized: T x N numbers, the steps that exist, and a number of each env.
+// A matrix to normalize. The kernels that sum it read center or ignore it if null; the one that rescales reads both.
 template <class Element>
 struct Moments {
     Index steps = 0, envs = 0;
     bool env_major = false;
     View<Element> matrix;
-    View<const std::uint8_t> mask;    // optional
-    const double* center = nullptr;  // optional for sums
-    const double* scale = nullptr;   // for rescaling only
+    View<const std::uint8_t> mask;   // optional: true where the step exists
+    const double* center = nullptr;  // one number per env
+    const double* scale = nullptr;   // one number per env
 };
 
-// Steps are cut at multiples of this, and no target runs more lanes at once than that.
+// Env-major rollouts are cut at multiples of kBlockSteps, and no target runs more than kMaxLanes lanes at once.
 constexpr Index kBlockSteps = 16;
 constexpr Index kMaxLanes = 32;
 
-// One recursion that runs beside others: steps of one env, counted from origin. Past the end of the rollout A is 0.
+// A run of steps of one env, whose recursion runs beside those of other lanes. Its step 0 is the step `origin` of the
+// env. Steps at or after the end of the rollout give A = 0.
 struct Lane {
     Index env, origin;
 };
 
+// How results are written: not at all, with ordinary stores, or with streaming stores, which bypass the caches.
 enum class Store { nothing, cached, streamed };
 
-// The kernels compiled for one CPU target and one type.
+// The kernels of one CPU target and one type. They allocate nothing and throw nothing.
 template <class Real>
 struct Kernels {
-    // Lanes that one call of `lanes` runs at most.
+    // The most lanes that one call of `lanes` or `lanes_with_options` takes.
     Index width;
-    // Scratch per thread, in numbers, of `lanes` and of the kernels for options. Kernels allocate nothing.
-    Index lanes_scratch, general_scratch;
-    // Time-major: all steps of the envs [first, last). carry: one number per env of the span; finals: as many, where the
-    // final values are sparse.
+    // How many numbers of scratch memory each thread needs: for `lanes`, and for the two kernels with options.
+    Index lanes_scratch, options_scratch;
+    // Time-major: compute all steps of the envs [first, last). `carry` has room for one number per env of that span,
+    // and so has `finals` if the final values are sparse.
     void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
-    // Env-major: the steps [bottom, top) of up to `width` lanes, from A_top in carry to A_bottom in carry.
-    // bottom and top are multiples of kBlockSteps; carry and scratch are aligned to 64 bytes, and carry has room for
-    // `width` lanes.
+    // Env-major: compute the steps [bottom, top) of `count` lanes. `carry` holds A_top of each lane before the call and
+    // A_bottom after it. Both limits are multiples of kBlockSteps. `carry` and `scratch` are aligned to 64 bytes, and
+    // `carry` has room for `width` numbers even if there are fewer lanes.
     void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
                   Real* scratch, Store);
-    // The same with options. states: kStates rows of one number per env of the rollout, from that of `first` on, or of
-    // kMaxLanes numbers. An origin may be negative: there is nothing before 0.
-    void (*general_rows)(const General<Real>&, Index first, Index last, Real* states, Real* scratch, Store);
-    void (*general_lanes)(const General<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
-                          Real* scratch, Store);
-    // Sums of kMomentSteps steps to (blocks, N) numbers, and x = (x - center) scale. Of the envs [first, last), or, where
-    // env-major, of the blocks, counted from 0.
+    // The same two for a rollout with options. `states` holds kStates rows. In rows_with_options a row is as long as
+    // the rollout has envs, and `states` points at the number of env `first`; in lanes_with_options a row has kMaxLanes
+    // numbers. The origin of a lane may be negative: the kernel skips the steps before step 0.
+    void (*rows_with_options)(const RolloutWithOptions<Real>&, Index first, Index last, Real* states, Real* scratch, Store);
+    void (*lanes_with_options)(const RolloutWithOptions<Real>&, const Lane* lanes, Index count, Index bottom, Index top,
+                               Real* states, Real* scratch, Store);
+    // Write the sum of every kMomentSteps steps of an env to `sums`, a (blocks, N) matrix; and x = (x - center) scale.
+    // Both take the envs [first, last) of a time-major matrix, or the blocks [first, last) of an env-major one.
     void (*block_sums)(const Moments<const Real>&, Index first, Index last, double* sums);
     void (*rescale)(const Moments<Real>&, Index first, Index last);
-    // After the last of them in a thread: what was streamed is there for all to see.
+    // Make streamed results visible to all threads. Each thread calls this after its last kernel.
     void (*finish)(Store);
 };
 
@@ -145,7 +153,7 @@ struct Target {
 inline const Kernels<float>& kernels(const Target& target, float) { return target.f32; }
 inline const Kernels<double>& kernels(const Target& target, double) { return target.f64; }
 
-// All targets of this build, best first, closed by a null pointer. The last one runs everywhere.
+// All targets of this build, best first; a null pointer ends the list. The last target runs on every CPU.
 extern const Target* const targets[];
 
 }  // namespace fastgae

@@ -1,14 +1,15 @@
 // Env-major: lanes (envs, or pieces of envs) that run side by side, tile by tile.
 //
-// A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous; blocks of
-// width x width are transposed in registers, so that the chain runs with lanes side by side, and transposed back; then the
-// results are written along time. The trace gates need no transposing: a lane's gates of one block are bits of one number.
+// A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous. Then blocks
+// of width x width deltas are transposed in registers, so that one vector holds the same step of `width` lanes; the chain of
+// steps runs over them, and the advantages are transposed back. At last the results are written along time. The trace gates
+// need no transposing, because the gates of one lane in one block are the bits of one number.
 
 template <class Real>
 struct Tile {
     using V = Vector<Real>;
     using Bits = typename V::Bits;
-    static constexpr Index lanes = 2 * V::width;  // two chains hide each other's latency
+    static constexpr Index lanes = 2 * V::width;  // two chains, each of which runs while the other waits
     static constexpr Index steps = kTileBytes / (lanes * sizeof(Real));
     static_assert(steps >= kBlockSteps && steps % kBlockSteps == 0, "rollouts are cut between blocks");
     static constexpr Index pitch = steps + kTilePadding / sizeof(Real);
@@ -16,10 +17,11 @@ struct Tile {
 
     alignas(64) Real numbers[lanes * pitch];  // (lanes, pitch): deltas, then advantages
     alignas(64) Bits gates[blocks * lanes];   // (blocks, lanes): bit k is the trace gate of step k of the block
-    Real finals[steps];                       // of one lane, where they are sparse
+    Real finals[steps];                       // the sparse final values of one lane
 };
 
-// Flags whose zeros, seen from the right place on, are the one step, or the steps, that a block is about.
+// Flags for every block with the end of a rollout in it: loaded from element width - i on, `other` is zero at step i only,
+// and `past` at the steps before i only.
 template <int width>
 struct EdgeFlags {
     std::uint8_t other[2 * width], past[2 * width];
@@ -34,8 +36,9 @@ constexpr EdgeFlags<width> kEdgeFlags = [] {
     return flags;
 }();
 
-// Deltas and gates of one block at the end of the rollout, of whose `real` steps the last has its next value elsewhere.
-// What makes A = 0 past the end is a delta of 0. Reads whole vectors, past the end of the row. Returns the gates.
+// Compute the deltas of one block with the end of a rollout in it, and return its gates. The first `real` steps belong to the
+// rollout; V' of the last of them is *last_value. Steps past the end get a delta of 0, so that A = 0 there. Reads whole
+// vectors, also past the end of the row.
 template <class In, class Real>
 FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
                                                      typename Vector<Real>::Type gamma, Real* numbers) {
@@ -43,13 +46,13 @@ FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Ind
     constexpr const EdgeFlags<V::width>& flags = kEdgeFlags<V::width>;
     const auto last = V::zero_flags(flags.other + V::width - (real - 1));
     const auto inside = V::zero_flags(flags.past + V::width - real);
-    const auto following = [&](auto next) { return V::select(last, V::all(*last_value), next); };
-    const auto d = deltas<V, In>(at, k, gamma, following);
+    const auto to_next_values = [&](auto next) { return V::select(last, V::all(*last_value), next); };
+    const auto d = deltas<V, In>(at, k, gamma, to_next_values);
     V::store(numbers, V::select(inside, d.delta, V::all(0)));
-    return V::bits(d.trace);
+    return V::bits(d.trace_open);
 }
 
-// The same from a copy that is padded, for rows that no other row follows in memory.
+// The same from a padded copy, for rows that no other row follows in memory.
 template <class In, class Real>
 typename Tile<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
                                          typename Vector<Real>::Type gamma, Real* numbers) {
@@ -64,22 +67,25 @@ typename Tile<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Inde
         if constexpr (In::truncated) truncated[i] = at.truncated[k + i];
         if constexpr (In::final_values) final_values[i] = at.final_values[k + i];
     }
-    return fill_edge<In>({rewards, values, next_values, final_values, terminated, truncated}, 0, real, last_value, gamma, numbers);
+    const Pointers<Real> copies = {rewards, values, next_values, final_values, terminated, truncated};
+    return fill_edge<In>(copies, 0, real, last_value, gamma, numbers);
 }
 
-// Deltas and gates of a tile: the `steps` steps from s on of every lane. Steps past the end get what makes A = 0 there.
+// Compute the deltas and gates of the steps [s, s + steps) of every lane. Steps past the end get a delta of 0.
 template <class In, class Real>
-void fill(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
+void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
     using V = Vector<Real>;
     const auto gamma = V::all(rollout.gamma);
-    // Only the last step of a rollout may have its next value elsewhere.
-    const bool apart = rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
+    // Whether V' of the last step lies elsewhere than after the other next values.
+    const bool last_elsewhere = rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
                        (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env);
+    // Whether later envs lie at higher addresses, so that a vector at the end of one env may reach into the next ones.
     const auto ascending = [](const auto& view) { return !view || view.env > 0; };
-    const bool followed = rollout.steps > 1 && ascending(rollout.rewards) && ascending(rollout.values) && ascending(rollout.next_values) &&
-                          ascending(rollout.final_values) && ascending(rollout.terminated) && ascending(rollout.truncated);
+    const bool followed = rollout.steps > 1 && ascending(rollout.rewards) && ascending(rollout.values) &&
+                          ascending(rollout.next_values) && ascending(rollout.final_values) &&
+                          ascending(rollout.terminated) && ascending(rollout.truncated);
     for (Index i = 0; i < count; ++i) {
-        const Index env = lanes[i].env, t = lanes[i].origin + s, real = rollout.steps - t, whole = real - apart;
+        const Index env = lanes[i].env, t = lanes[i].origin + s, real = rollout.steps - t, whole = real - last_elsewhere;
         Pointers<Real> at = {rollout.rewards.at(t, env),
                                    rollout.values.at(t, env),
                                    rollout.next_values.at(t, env),
@@ -96,7 +102,7 @@ void fill(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
         for (; k < steps && k + V::width <= whole; k += V::width, gates += Tile<Real>::lanes) {
             const Deltas<V> d = deltas<V, In>(at, k, gamma);
             V::store(numbers + k, d.delta);
-            *gates = V::bits(d.trace);
+            *gates = V::bits(d.trace_open);
         }
         if (k < steps && k < real) {
             const Real* last_value = rollout.last_values.at(0, env);
@@ -110,13 +116,13 @@ void fill(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
             *gates = 0;
         }
     }
-    for (Index i = count; i < Tile<Real>::lanes; ++i) {  // the lanes that there are not
+    for (Index i = count; i < Tile<Real>::lanes; ++i) {  // lanes without an env
         for (Index k = 0; k < steps; ++k) tile.numbers[i * Tile<Real>::pitch + k] = 0;
         for (Index block = 0; block < steps / V::width; ++block) tile.gates[block * Tile<Real>::lanes + i] = 0;
     }
 }
 
-// Deltas -> advantages, in place, for `width` lanes and one block of steps.
+// Turn the deltas of `width` lanes and one block of steps into advantages, in place. Takes and returns A of each lane.
 template <class Real>
 FASTGAE_INLINE typename Vector<Real>::Type chain(Real* numbers, const typename Tile<Real>::Bits* gates,
                                          typename Vector<Real>::Type gamma_lambda, typename Vector<Real>::Type carry) {
@@ -134,8 +140,9 @@ FASTGAE_INLINE typename Vector<Real>::Type chain(Real* numbers, const typename T
     return carry;
 }
 
+// Write the results of `count` vectors of one lane, from element k on.
 template <class V, class Out, int count, class Real>
-FASTGAE_INLINE void write_at(const Real* numbers, const Real* values, Real* advantages, Real* returns, Index k) {
+FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, Real* advantages, Real* returns, Index k) {
     typename V::Type a[count], v[count];
     unrolled<count>([&](auto i) {
         a[i] = V::load(numbers + k + i * V::width);
@@ -144,24 +151,26 @@ FASTGAE_INLINE void write_at(const Real* numbers, const Real* values, Real* adva
     store<V, Out>(advantages, returns, k, a, v);
 }
 
-// The advantages of a tile, and the returns, to where they belong.
+// Write the results of a tile.
 template <class Out, bool streamed, class Real>
-void write(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, const Tile<Real>& tile) {
+void write_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps,
+                const Tile<Real>& tile) {
     using V = Vector<Real>;
     constexpr Index line = kLine<Real>;
     for (Index i = 0; i < count; ++i) {
         const Index env = lanes[i].env, t = lanes[i].origin + s;
-        const Index end = rollout.steps - t < steps ? rollout.steps - t : steps;
-        const Real* numbers = tile.numbers + i * Tile<Real>::pitch;
-        const Real* values = rollout.values.at(t, env);
-        Real* advantages = Out::advantages ? rollout.advantages.at(t, env) : nullptr;
-        Real* returns = Out::returns ? rollout.returns.at(t, env) : nullptr;
+        const Index end = std::min(steps, rollout.steps - t);
+        const Real* const numbers = tile.numbers + i * Tile<Real>::pitch;
+        const Real* const values = rollout.values.at(t, env);
+        Real* const advantages = Out::advantages ? rollout.advantages.at(t, env) : nullptr;
+        Real* const returns = Out::returns ? rollout.returns.at(t, env) : nullptr;
         if constexpr (streamed) {
-            stream<Out>(advantages, returns, numbers, values, Index(0), end);
+            stream_results(advantages, returns, numbers, values, Index(0), end);
         } else {
             Index k = 0;
-            for (; k + line <= end; k += line) write_at<V, Out, line / V::width>(numbers, values, advantages, returns, k);
-            for (; k < end; ++k) write_at<Single<Real>, Out, 1>(numbers, values, advantages, returns, k);
+            for (; k + line <= end; k += line)
+                write_vectors<V, Out, line / V::width>(numbers, values, advantages, returns, k);
+            for (; k < end; ++k) write_vectors<Single<Real>, Out, 1>(numbers, values, advantages, returns, k);
         }
     }
 }
@@ -196,4 +205,16 @@ void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
     }
     V::store(carry, low);
     V::store(carry + V::width, high);
+}
+
+template <class Real>
+void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
+           Real* scratch, Store store) {
+    const Fill<Real> fill = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill_tile<decltype(in), Real>; });
+    const Write<Real> write = with_outputs(rollout, [&](auto out) -> Write<Real> {
+        using Out = decltype(out);
+        if (store == Store::nothing) return nullptr;
+        return store == Store::streamed ? write_tile<Out, true, Real> : write_tile<Out, false, Real>;
+    });
+    run_lanes(rollout, lanes, count, bottom, top, carry, *new (scratch) Tile<Real>, fill, write);
 }

@@ -1,4 +1,5 @@
-// Sums over blocks of kMomentSteps steps, in float64 and in the order of time, and the numbers that they shift and scale.
+// Sums over blocks of kMomentSteps steps, in float64 and in the order of time, and the numbers that they shift and
+// scale.
 
 // Of the existing steps: x, or (x - center)^2; what does not exist adds nothing.
 template <class V, bool masked, bool centered, class Element>
@@ -19,7 +20,7 @@ void sum_rows(const Moments<const Real>& of, Index first, Index last, double* su
         for (Index t = bottom; t < std::min(of.steps, bottom + kMomentSteps); ++t) {
             const Real* row = of.matrix.at(t, 0);
             const std::uint8_t* mask = masked ? of.mask.at(t, 0) : nullptr;
-            each<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
+            for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
                 using V = decltype(v);
                 typename V::Type center{};
                 if constexpr (centered) center = V::load(of.center + n);
@@ -79,32 +80,30 @@ FASTGAE_INLINE void sum_blocks(const Moments<const Real>& of, Index block, doubl
     }
 }
 
+// Call work with std::true_type or std::false_type.
 template <class Work>
-void with_moments(bool masked, bool centered, const Work& work) {
-    using Yes = std::true_type;
-    using No = std::false_type;
-    if (masked)
-        centered ? work(Yes(), Yes()) : work(Yes(), No());
-    else
-        centered ? work(No(), Yes()) : work(No(), No());
+void with_constant(bool condition, const Work& work) {
+    condition ? work(std::true_type()) : work(std::false_type());
 }
 
 template <class Real>
 void block_sums(const Moments<const Real>& of, Index first, Index last, double* sums) {
-    with_moments(bool(of.mask), of.center != nullptr, [&](auto masked, auto centered) {
-        if (!of.env_major) return sum_rows<masked.value, centered.value>(of, first, last, sums);
-        using V = Vector<double>;
-        constexpr int groups = 4;
-        for (; first + groups * V::width <= last; first += groups * V::width)
-            sum_blocks<V, groups, masked.value, centered.value>(of, first, sums);
-        for (; first < last; ++first) sum_blocks<Single<double>, 1, masked.value, centered.value>(of, first, sums);
+    with_constant(bool(of.mask), [&](auto masked) {
+        with_constant(of.center != nullptr, [&](auto centered) {
+            if (!of.env_major) return sum_rows<masked.value, centered.value>(of, first, last, sums);
+            using V = Vector<double>;
+            constexpr int groups = 4;
+            for (; first + groups * V::width <= last; first += groups * V::width)
+                sum_blocks<V, groups, masked.value, centered.value>(of, first, sums);
+            for (; first < last; ++first) sum_blocks<Single<double>, 1, masked.value, centered.value>(of, first, sums);
+        });
     });
 }
 
 // Of one run, which has one center and scale or as many as it has elements. What does not exist stays.
 template <bool masked, class Center, class Real>
 FASTGAE_INLINE void rescale_run(Real* x, const std::uint8_t* mask, Center center, Center scale, Index first, Index last) {
-    each<double>(first, last, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
+    for_each_vector<double>(first, last, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         const auto old = V::load(x + i);
         auto scaled = (old - center.template get<V>(i)) * scale.template get<V>(i);
@@ -115,15 +114,15 @@ FASTGAE_INLINE void rescale_run(Real* x, const std::uint8_t* mask, Center center
 
 template <class Real>
 void rescale(const Moments<Real>& of, Index first, Index last) {
-    with_moments(bool(of.mask), true, [&](auto masked, auto) {
+    with_constant(bool(of.mask), [&](auto masked) {
         const auto mask_at = [&](Index t, Index n) { return masked.value ? of.mask.at(t, n) : nullptr; };
         if (!of.env_major) {
-            using Each = Weighed<double, true>;
+            using Each = ConstantOrRun<double, true>;
             for (Index t = 0; t < of.steps; ++t)
                 rescale_run<masked.value>(of.matrix.at(t, 0), mask_at(t, 0), Each{of.center}, Each{of.scale}, first, last);
             return;
         }
-        using One = Weighed<double, false>;
+        using One = ConstantOrRun<double, false>;
         for (; first < last; ++first) {
             const BlockPlace at = block_place(of, first);
             rescale_run<masked.value>(of.matrix.at(at.t, at.env), mask_at(at.t, at.env), One{of.center + at.env},

@@ -191,19 +191,19 @@ Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
 
 // The state before the last step of an env.
 template <class Real>
-void start(const General<Real>& rollout, Index env, Real* states, Index apart) {
+void start(const RolloutWithOptions<Real>& rollout, Index env, Real* states, Index apart) {
     for (Index state = 0; state < kStates; ++state) states[state * apart] = 0;
     if (rollout.last_advantages && !rollout.tail_lambdas) states[kTrace * apart] = *rollout.last_advantages.at(0, env);
 }
 
 template <class Real>
-void general_time_major(const Kernels<Real>& kernel, const General<Real>& rollout, Index num_threads, Store store) {
+void time_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout, Index num_threads, Store store) {
     const Spans spans(rollout.envs, 64, num_threads);
-    const Scratch<Real> states(kStates * rollout.envs), scratch(kernel.general_scratch, spans.number);
+    const Scratch<Real> states(kStates * rollout.envs), scratch(kernel.options_scratch, spans.number);
     for (Index n = 0; n < rollout.envs; ++n) start(rollout, n, states.of(0) + n, rollout.envs);
     spread(spans, [&](Index thread, Index first, Index last) {
         for (Index n = first; n < last; n += kSweepColumns)
-            kernel.general_rows(rollout, n, std::min(n + kSweepColumns, last), states.of(0) + n, scratch.of(thread),
+            kernel.rows_with_options(rollout, n, std::min(n + kSweepColumns, last), states.of(0) + n, scratch.of(thread),
                                 store);
         kernel.finish(store);
     });
@@ -229,7 +229,7 @@ Real largest(const View<const Real>& decays, Index steps, Index envs) {
 }
 
 template <class Real>
-Index warm_up_steps(const General<Real>& rollout) {
+Index warm_up_steps(const RolloutWithOptions<Real>& rollout) {
     const auto of = [&](const View<const Real>& decays, Real clip) {
         return decays ? warm_up_steps(std::min(Real(1), clip * largest(decays, rollout.steps, rollout.envs))) : 0;
     };
@@ -240,7 +240,7 @@ Index warm_up_steps(const General<Real>& rollout) {
 
 // As for plain rollouts, in pieces that are counted from the end, and redone whole where they began with another state.
 template <class Real>
-Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollout, Index num_threads, Store store) {
+Index env_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout, Index num_threads, Store store) {
     const bool few = rollout.envs < 2 * kernel.width * num_threads;
     const Cut cut = best_cut(kernel, rollout, few ? warm_up_steps(rollout) : rollout.steps, num_threads);
     const Index count = rollout.envs * cut.pieces;
@@ -248,7 +248,7 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
         Real started[kStates], ended[kStates];
     };
     const Spans spans(count, kernel.width, num_threads);
-    const Scratch<Real> scratch(kernel.general_scratch, spans.number);
+    const Scratch<Real> scratch(kernel.options_scratch, spans.number);
     std::vector<Ends> ends(cut.pieces > 1 ? count : 0);
     const auto lane_at = [&](Index i) {
         return Lane{i / cut.pieces, rollout.steps - (cut.pieces - i % cut.pieces) * cut.steps};
@@ -261,7 +261,7 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
             alignas(64) Real states[kStates * kMaxLanes] = {};
             for (Index i = 0; i < width; ++i) lanes[i] = lane_at(first + i);
             if (cut.warm_up)
-                kernel.general_lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states,
+                kernel.lanes_with_options(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states,
                                      scratch.of(thread), Store::nothing);
             for (Index i = 0; i < width; ++i)
                 if (lanes[i].origin + cut.steps == rollout.steps) start(rollout, lanes[i].env, states + i, kMaxLanes);
@@ -272,7 +272,7 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
                         (ends[first + i].*which)[state] = states[state * kMaxLanes + i];
             };
             keep(&Ends::started);
-            kernel.general_lanes(rollout, lanes, width, 0, cut.steps, states, scratch.of(thread), store);
+            kernel.lanes_with_options(rollout, lanes, width, 0, cut.steps, states, scratch.of(thread), store);
             keep(&Ends::ended);
         }
         kernel.finish(store);
@@ -285,7 +285,7 @@ Index general_env_major(const Kernels<Real>& kernel, const General<Real>& rollou
         const Lane lane = lane_at(i);
         alignas(64) Real states[kStates * kMaxLanes] = {};
         for (Index state = 0; state < kStates; ++state) states[state * kMaxLanes] = ends[i + 1].ended[state];
-        kernel.general_lanes(rollout, &lane, 1, 0, cut.steps, states, scratch.of(0), Store::cached);
+        kernel.lanes_with_options(rollout, &lane, 1, 0, cut.steps, states, scratch.of(0), Store::cached);
         for (Index state = 0; state < kStates; ++state) ends[i].ended[state] = states[state * kMaxLanes];
         redone += cut.steps;
     }
@@ -316,16 +316,16 @@ Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads)
 
 // The same with options.
 template <class Real>
-Index gae(const Target& target, const General<Real>& rollout, Index num_threads, Store store) {
+Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads, Store store) {
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
-    if (rollout.env_major) return general_env_major(kernel, rollout, threads, store);
-    general_time_major(kernel, rollout, threads, store);
+    if (rollout.env_major) return env_major_with_options(kernel, rollout, threads, store);
+    time_major_with_options(kernel, rollout, threads, store);
     return 0;
 }
 
 template <class Real>
-Index gae(const Target& target, const General<Real>& rollout, Index num_threads) {
+Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads) {
     return gae(target, rollout, num_threads, store_of(rollout));
 }
 

@@ -1,46 +1,49 @@
-// Time-major: whole rows, from the last step to the first and, for the sake of the memory, each from its right end to its
-// left, so that the sweep walks strictly down. A_{t+1} waits in carry; V_{t+1} is still in a cache.
+// Time-major: whole rows, from the last step to the first. Each row goes from its right end to its left, so that the sweep
+// walks memory strictly downwards, which is what prefetching likes best. A_{t+1} waits in `carry`; V_{t+1} is still in a
+// cache.
 
-// `count` vectors of one row from env n on.
+// Compute `count` vectors of one row, from env n on.
 template <class V, class In, class Out, int count, class Real>
-FASTGAE_INLINE void row_at(const Pointers<Real>& row, Real* advantages, Real* returns, Index n, Real* carry, Real gamma,
-                           Real gamma_lambda) {
+FASTGAE_INLINE void row_vectors(const Pointers<Real>& row, Real* advantages, Real* returns, Index n, Real* carry,
+                                Real gamma, Real gamma_lambda) {
     typename V::Type a[count], values[count];
     unrolled<count>([&](auto k) {
         const Index at = n + k * V::width;
         const Deltas<V> d = deltas<V, In>(row, at, V::all(gamma));
         values[k] = d.values;
-        a[k] = advantage<V>(d.delta, d.trace, V::all(gamma_lambda), V::load(carry + at));
+        a[k] = advantage<V>(d.delta, d.trace_open, V::all(gamma_lambda), V::load(carry + at));
         V::store(carry + at, a[k]);
     });
     store<V, Out>(advantages, returns, n, a, values);
 }
 
-// The envs [first, last) of one row, a cache line at a time.
-template <class In, class Out, bool ahead, class Real>
-FASTGAE_INLINE void row_of(const Pointers<Real>& row, Real* advantages, Real* returns, Index first, Index last, Real* carry,
-                           Real gamma, Real gamma_lambda) {
+// Compute the envs [first, last) of one row, a cache line at a time.
+template <class In, class Out, bool prefetches, class Real>
+FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* returns, Index first, Index last,
+                            Real* carry, Real gamma, Real gamma_lambda) {
     using V = Vector<Real>;
     constexpr Index line = kLine<Real>;
     Index n = last;
     while (n - first >= line) {
         n -= line;
-        if constexpr (ahead) {
+        if constexpr (prefetches) {
             prefetch_below(row.rewards + n, kPrefetchBytes);
             prefetch_below(row.values + n, kPrefetchBytes);
-            if (n / line % 4 == 0) {
+            if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
                 prefetch_below(row.terminated + n, kPrefetchBytes);
                 if constexpr (In::truncated) prefetch_below(row.truncated + n, kPrefetchBytes);
             }
         }
-        row_at<V, In, Out, line / V::width>(row, advantages, returns, n, carry, gamma, gamma_lambda);
+        row_vectors<V, In, Out, line / V::width>(row, advantages, returns, n, carry, gamma, gamma_lambda);
     }
-    while (n - first >= V::width)
-        row_at<V, In, Out, 1>(row, advantages, returns, n -= V::width, carry, gamma, gamma_lambda);
-    while (n > first) row_at<Single<Real>, In, Out, 1>(row, advantages, returns, --n, carry, gamma, gamma_lambda);
+    if constexpr (V::width < line)
+        while (n - first >= V::width)
+            row_vectors<V, In, Out, 1>(row, advantages, returns, n -= V::width, carry, gamma, gamma_lambda);
+    while (n > first)
+        row_vectors<Single<Real>, In, Out, 1>(row, advantages, returns, --n, carry, gamma, gamma_lambda);
 }
 
-// The arrays of row t, from env `first` on.
+// Return the inputs of row t, from env `first` on.
 template <class In, class Real>
 Pointers<Real> row_pointers(const Rollout<Real>& rollout, Index t, Index first) {
     return {rollout.rewards.at(t, first),
@@ -51,18 +54,58 @@ Pointers<Real> row_pointers(const Rollout<Real>& rollout, Index t, Index first) 
             In::truncated ? rollout.truncated.at(t, first) : nullptr};
 }
 
-// Whether a row is less than `vectors` vectors, and each row follows the one before it in memory.
-template <class V, int vectors, class Real>
-bool narrow(const Rollout<Real>& rollout) {
-    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
-    return rollout.envs < vectors * V::width && !rollout.sparse_finals && dense(rollout.rewards) && dense(rollout.values) &&
-           dense(rollout.next_values) && dense(rollout.final_values) && dense(rollout.terminated) && dense(rollout.truncated) &&
-           dense(rollout.advantages) && dense(rollout.returns);
+// Return the same for the envs [first, last). Sparse final values are first written to `finals`, where they belong in the row.
+template <class In, class Real>
+Pointers<Real> row_inputs(const Rollout<Real>& rollout, Index t, Index first, Index last, Real* finals) {
+    Pointers<Real> row = row_pointers<In>(rollout, t, first);
+    if (In::final_values && rollout.sparse_finals) {
+        rollout.sparse_finals.scatter(t, first, last, finals);
+        row.final_values = finals;
+    }
+    return row;
 }
 
-// Rows of few envs, from row `top` - 1 down: their carry stays in registers, for what a wider row hides, the time from one
-// row to the next, is all there is. Vectors reach into the rows above, whose lanes are computed in vain. Results wait in
-// padded rows, and are then written upwards, so that what is in vain is overwritten.
+// Compute the rows [bottom, T) of the envs [first, last) with ordinary stores.
+template <class In, class Out, class Real>
+void rows_cached(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
+    const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
+    for (Index t = rollout.steps - 1; t >= bottom; --t) {
+        const Pointers<Real> row = row_inputs<In>(rollout, t, first, last, finals);
+        Real* const advantages = Out::advantages ? rollout.advantages.at(t, first) : nullptr;
+        Real* const returns = Out::returns ? rollout.returns.at(t, first) : nullptr;
+        row_run<In, Out, false>(row, advantages, returns, 0, last - first, carry, gamma, gamma_lambda);
+    }
+}
+
+// Compute the same rows with streaming stores. The advantages of a run of envs wait in `carry`, from where they are streamed.
+template <class In, class Real>
+void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
+    const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
+    for (Index t = rollout.steps - 1; t >= bottom; --t) {
+        const Pointers<Real> row = row_inputs<In>(rollout, t, first, last, finals);
+        Real* const advantages = rollout.advantages ? rollout.advantages.at(t, first) : nullptr;
+        Real* const returns = rollout.returns ? rollout.returns.at(t, first) : nullptr;
+        for (Index end = last - first, begin; end > 0; end = begin) {
+            begin = end > kStreamRun ? end - kStreamRun : 0;
+            if (begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
+            row_run<In, Outputs<false, false>, true>(row, advantages, returns, begin, end, carry, gamma, gamma_lambda);
+            stream_results(advantages, returns, carry, row.values, begin, end);
+        }
+    }
+}
+
+// Return whether a row is shorter than `count` vectors, and rows follow each other in memory without gaps.
+template <class V, int count, class Real>
+bool is_narrow(const Rollout<Real>& rollout) {
+    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
+    return rollout.envs < count * V::width && !rollout.sparse_finals && dense(rollout.rewards) &&
+           dense(rollout.values) && dense(rollout.next_values) && dense(rollout.final_values) &&
+           dense(rollout.terminated) && dense(rollout.truncated) && dense(rollout.advantages) && dense(rollout.returns);
+}
+
+// Compute the rows [0, top) of a narrow rollout. Such a row is too short to hide the latency from one row to the next, so
+// the carry stays in registers. Vectors reach into the following rows, and what they compute there is useless. Results are
+// therefore collected in padded rows and written upwards, so that each row overwrites the useless end of the one before.
 template <class V, class In, class Out, int count, class Real>
 void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
     constexpr Index padded = count * V::width;
@@ -78,11 +121,11 @@ void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
         bottom = top > kNarrowRows ? top - kNarrowRows : 0;
         for (Index t = top - 1; t >= bottom; --t) {
             unrolled<count>([&](auto k) {
-                const Index here = (t - bottom) * padded + k * V::width;
+                const Index to = (t - bottom) * padded + k * V::width;
                 const Deltas<V> d = deltas<V, In>(at, t * envs + k * V::width, gamma);
-                a[k] = advantage<V>(d.delta, d.trace, gamma_lambda, a[k]);
-                if constexpr (Out::advantages) V::store(advantages + here, a[k]);
-                if constexpr (Out::returns) V::store(returns + here, a[k] + d.values);
+                a[k] = advantage<V>(d.delta, d.trace_open, gamma_lambda, a[k]);
+                if constexpr (Out::advantages) V::store(advantages + to, a[k]);
+                if constexpr (Out::returns) V::store(returns + to, a[k] + d.values);
             });
         }
         const auto write = [&](const Real* rows, const View<Real>& to) {
@@ -97,37 +140,23 @@ void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
     }
 }
 
-template <class In, class Out, bool streamed, class Real>
-void rows_of(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals) {
+template <class Real>
+void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals, Store store) {
     using V = Vector<Real>;
-    const Index width = last - first;
-    const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
-    for (Index n = 0; n < width; ++n) carry[n] = 0;
-
-    // Vectors must not reach past the last row, nor past that of the next values.
+    std::fill(carry, carry + (last - first), Real(0));
+    // The vectors of narrow_rows must not reach past the last row, nor past the last row of next_values.
     const Index reach = 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
-    const Index narrow_top = narrow<V, 2>(rollout) ? rollout.steps - reach : 0;
-    for (Index t = rollout.steps - 1; t >= 0; --t) {
-        if (t < narrow_top)
-            return rollout.envs <= V::width ? narrow_rows<V, In, Out, 1>(rollout, t + 1, carry)
-                                            : narrow_rows<V, In, Out, 2>(rollout, t + 1, carry);
-        Pointers<Real> row = row_pointers<In>(rollout, t, first);
-        if (rollout.sparse_finals) {
-            rollout.sparse_finals.scatter(t, first, last, finals);
-            row.final_values = finals;
-        }
-        Real* advantages = Out::advantages ? rollout.advantages.at(t, first) : nullptr;
-        Real* returns = Out::returns ? rollout.returns.at(t, first) : nullptr;
-        if constexpr (streamed) {
-            for (Index end = width; end > 0;) {
-                Index begin = end > kStreamRun ? end - kStreamRun : 0;
-                if (begin > 0) begin += to_line(Out::advantages ? advantages + begin : returns + begin);
-                row_of<In, Outputs<false, false>, true>(row, advantages, returns, begin, end, carry, gamma, gamma_lambda);
-                stream<Out>(advantages, returns, carry, row.values, begin, end);
-                end = begin;
-            }
-        } else {
-            row_of<In, Out, false>(row, advantages, returns, 0, width, carry, gamma, gamma_lambda);
-        }
-    }
+    const Index narrow_top = is_narrow<V, 2>(rollout) ? std::max<Index>(0, rollout.steps - reach) : 0;
+    with_inputs(rollout, [&](auto in) {
+        using In = decltype(in);
+        if (store == Store::streamed) rows_streamed<In>(rollout, narrow_top, first, last, carry, finals);
+        if (store == Store::cached || narrow_top)
+            with_outputs(rollout, [&](auto out) {
+                using Out = decltype(out);
+                if (store == Store::cached) rows_cached<In, Out>(rollout, narrow_top, first, last, carry, finals);
+                if (narrow_top)
+                    rollout.envs <= V::width ? narrow_rows<V, In, Out, 1>(rollout, narrow_top, carry)
+                                             : narrow_rows<V, In, Out, 2>(rollout, narrow_top, carry);
+            });
+    });
 }

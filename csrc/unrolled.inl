@@ -1,6 +1,6 @@
-// Loops that must not be loops, because their arrays are registers.
+// Unrolled loops over arrays of vectors. The indices are constants, so the arrays stay in registers even at -O2.
 
-// body(0), body(1), … body(count - 1), each with its own constant.
+// Call body(0), body(1), … body(count - 1), each with its own std::integral_constant.
 template <class Body, int... i>
 FASTGAE_INLINE void unrolled(std::integer_sequence<int, i...>, const Body& body) {
     (body(std::integral_constant<int, i>()), ...);

@@ -30,8 +30,10 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("off by one at the end of a rollout", "csrc/lanes.inl", "whole = real - apart;", "whole = real;"),
-    Mutant("a gate that ignores truncation", "csrc/recursion.inl", "V::both(bootstrap, continues)", "bootstrap"),
+    Mutant("off by one at the end of a rollout", "csrc/lanes.inl", "whole = real - last_elsewhere;", "whole = real;"),
+    Mutant(
+        "a gate that ignores truncation", "csrc/recursion.inl", "V::both(bootstrap_open, continues)", "bootstrap_open"
+    ),
     Mutant(
         "final values the wrong way round",
         "csrc/recursion.inl",
@@ -42,17 +44,17 @@ MUTANTS = (
     Mutant(
         "a vector remainder left out, time-major",
         "csrc/rows.inl",
-        "while (n > first) row_at<Single<Real>",
-        "while (n > first + 1) row_at<Single<Real>",
+        "while (n > first)\n        row_vectors<Single<Real>",
+        "while (n > first + 1)\n        row_vectors<Single<Real>",
     ),
     Mutant(
         "a vector remainder left out, env-major",
         "csrc/lanes.inl",
-        "for (; k < end; ++k) write_at<Single<Real>",
-        "for (; k + 1 < end; ++k) write_at<Single<Real>",
+        "k < end;",
+        "k + 1 < end;",
     ),
     Mutant("a read past the end of narrow rows", "csrc/rows.inl", "rollout.steps - reach", "rollout.steps - 1"),
-    Mutant("V' not passed on over two skipped steps", "csrc/*.inl", "V::store(next_value + i, next);", ""),
+    Mutant("V' not passed on over two skipped steps", "csrc/rows_options.inl", "V::store(next_value + i, next);", ""),
     Mutant(
         "sparse final values in the wrong order",
         "csrc/short_cut.hpp",
@@ -61,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "the end of a streamed run not written",
-        "csrc/recursion.inl",
+        "csrc/memory.inl",
         "for (; first < last; ++first) single(first);\n}",
         "}",
     ),

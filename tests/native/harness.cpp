@@ -183,7 +183,7 @@ void check(const fastgae::Target& target, const Problem& problem) {
 
 // A rollout with options, drawn at random, against a scalar loop over each env.
 template <class Real>
-void check_general(const fastgae::Target& target, const Problem& problem) {
+void check_with_options(const fastgae::Target& target, const Problem& problem) {
     const Index steps = problem.steps, envs = problem.envs;
     const bool env_major = problem.env_major;
     special_numbers = below(2) == 0;
@@ -217,7 +217,7 @@ void check_general(const fastgae::Target& target, const Problem& problem) {
         if (kind == 2) return {all.view.data, 0, all.view.env};   // one for each env
         return all.read();
     };
-    fastgae::General<Real> rollout;
+    fastgae::RolloutWithOptions<Real> rollout;
     rollout.steps = steps;
     rollout.envs = envs;
     rollout.env_major = env_major;
@@ -237,7 +237,7 @@ void check_general(const fastgae::Target& target, const Problem& problem) {
     if (form == 2) rollout.tail_lambdas = weights(tails);
     if (form == 3) {
         rollout.ratios = ratios.read();
-        rollout.constants[fastgae::kRhoClip] = 1;
+        rollout.constants[fastgae::kRhoClip] = Real(1);
         rollout.constants[fastgae::kCClip] = Real(0.9);
         rollout.constants[fastgae::kAdvantageClip] = Real(1.5);
     }
@@ -333,7 +333,7 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
 template <class Real>
 void check_all(const fastgae::Target& target, const Problem& problem) {
     check<Real>(target, problem);
-    check_general<Real>(target, problem);
+    check_with_options<Real>(target, problem);
     check_moments<Real>(target, problem);
 }
 

@@ -1,0 +1,71 @@
+// How the kernels walk contiguous memory: vector by vector, by cache lines, with prefetches and streaming stores.
+
+template <class Real>
+constexpr Index kLine = 64 / sizeof(Real);  // elements of a cache line
+
+// Return how many elements lie between a pointer and the next start of a cache line.
+template <class Real>
+FASTGAE_INLINE Index to_line(const Real* pointer) {
+    return -reinterpret_cast<std::uintptr_t>(pointer) % 64 / sizeof(Real);
+}
+
+// Prefetch the cache line `bytes` below a pointer. The address need not be mapped.
+FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
+#if defined(__GNUC__)
+    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
+#else
+    (void)pointer, (void)bytes;
+#endif
+}
+
+// Call body(V(), i) for the elements [first, last), from the last to the first. V is the type of the vector that begins
+// at element i: the target's vector, or Single where fewer elements are left.
+template <class Real, class Body>
+FASTGAE_INLINE void for_each_vector(Index first, Index last, const Body& body) {
+    using V = Vector<Real>;
+    Index n = last;
+    while (n - first >= kLine<Real>) {
+        n -= kLine<Real>;
+        unrolled<kLine<Real> / V::width>([&](auto k) FASTGAE_INLINE_LAMBDA { body(V(), n + k * V::width); });
+    }
+    if constexpr (V::width < kLine<Real>)
+        while (n - first >= V::width) body(V(), n -= V::width);
+    while (n > first) body(Single<Real>(), --n);
+}
+
+// Numbers along contiguous memory: one number for each element, or one constant for all of them.
+template <class Real, bool is_run>
+struct ConstantOrRun {
+    const Real* data;
+    template <class V>
+    FASTGAE_INLINE typename V::Type get(Index i) const {
+        if constexpr (is_run) return V::load(data + i);
+        return V::all(*data);
+    }
+};
+
+// Write a, or a + values, to the elements [first, last) of one result with streaming stores. Each call writes one
+// result only, in a long run: stores that alternate between two results can meet in one bank of the memory, which then
+// opens another page for every line (8 times slower).
+template <bool add_values, class Real>
+FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index first, Index last) {
+    using V = Vector<Real>;
+    const auto single = [&](Index i) { to[i] = add_values ? a[i] + values[i] : a[i]; };
+    for (const Index line = first + to_line(to + first); first < last && first < line; ++first) single(first);
+    for (; first + kLine<Real> <= last; first += kLine<Real>) {
+        unrolled<kLine<Real> / V::width>([&](auto k) {
+            const Index i = first + k * V::width;
+            auto x = V::load(a + i);
+            if constexpr (add_values) x = x + V::load(values + i);
+            V::stream(to + i, x);
+        });
+    }
+    for (; first < last; ++first) single(first);
+}
+
+// Stream the wanted results, of advantages a.
+template <class Real>
+FASTGAE_INLINE void stream_results(Real* advantages, Real* returns, const Real* a, const Real* values, Index first, Index last) {
+    if (advantages) stream<false>(advantages, a, values, first, last);
+    if (returns) stream<true>(returns, a, values, first, last);
+}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from fastgae._dispatch import usable_cpus
+from fastgae._threads import usable_cpus
 
 
 def describe_machine() -> dict[str, Any]:

@@ -24,7 +24,6 @@ LAYERS = [
     "_moments",
     "_dispatch",
     "_backends",
-    "_threads",
     "_canonical",
     "_interop",
     "_threads",

@@ -33,9 +33,10 @@ enum Argument {
     kArguments = kFirstConstant + kConstants
 };
 constexpr const char* kArgumentNames[] = {
-    "rewards",         "values",         "terminated",      "truncated", "last_values", "next_values", "final_values",
-    "autoreset",       "last_advantages", "prev_done",      "mask",      "gamma",       "gae_lambda",  "returns_lambda",
-    "normalize",       "tail_normalized", "time_axis",      "out",       "ratios",
+    "rewards",      "values",         "terminated",      "truncated",       "last_values", "next_values",
+    "final_values", "autoreset",      "last_advantages", "prev_done",       "mask",        "gamma",
+    "gae_lambda",   "returns_lambda", "normalize",       "tail_normalized", "time_axis",   "out",
+    "ratios",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 
@@ -62,9 +63,9 @@ enum Field {
     kFields
 };
 constexpr const char* kFieldNames[] = {
-    "rewards",      "values",   "next_values",        "last_values",     "final_values", "terminated",
-    "truncated",    "gamma",    "gamma_lambda",       "advantages",      "returns",      "returns_gamma_lambda",
-    "tail_lambda",  "mask",     "mask_passes_values", "last_advantages", "ratios",       "constants",
+    "rewards",     "values", "next_values",        "last_values",     "final_values", "terminated",
+    "truncated",   "gamma",  "gamma_lambda",       "advantages",      "returns",      "returns_gamma_lambda",
+    "tail_lambda", "mask",   "mask_passes_values", "last_advantages", "ratios",       "constants",
 };
 static_assert(sizeof kFieldNames / sizeof *kFieldNames == kFields, "one name for each field");
 

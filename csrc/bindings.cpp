@@ -37,9 +37,9 @@ constexpr const char* kCompiler = "gcc " __VERSION__ FASTGAE_THRESHOLDS;
 constexpr const char* kCompiler = "msvc" FASTGAE_THRESHOLDS;
 #endif
 
-// Drops the GIL while it lives. Until Python 3.14, a thread that wants the GIL back while the interpreter exits is
-// ended: its stack is unwound, and the process aborts where that meets a destructor, which must not throw, such as that
-// of py::gil_scoped_release. Here the unwinding stops: the thread waits for the end of the process, as in Python 3.14.
+// Drops the GIL during its lifetime. Until Python 3.14, a thread that wants the GIL back while the interpreter exits is
+// ended: its stack is unwound, and the process aborts if the unwinding meets a destructor that must not throw, such as
+// py::gil_scoped_release's. Here the unwinding stops: the thread waits for the end of the process, as in Python 3.14.
 class WithoutGil {
 public:
     WithoutGil() : thread_(PyEval_SaveThread()) {}
@@ -387,7 +387,7 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     module.def("supports", supports, "Return whether this build has the CPU target, and this CPU can run it.",
                py::arg("name"));
     module.def("gae", gae_of_fields,
-               "Fill advantages and returns of a Rollout. Return how many steps were redone to get the sequential bits,\n"
+               "Fill advantages and returns of a Rollout. Return how many steps were redone for the sequential bits,\n"
                "where pieces of a long trajectory ran side by side.",
                py::arg("rollout"), py::arg("num_threads"), py::arg("target"));
     module.def("block_sums", block_sums_of, "Return float64 sums, (blocks, N), of existing steps or of (x - center)^2.",

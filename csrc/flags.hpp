@@ -1,4 +1,4 @@
-// Flags eight at a time. Any byte but 0 is true, for bool arrays can be made to hold them.
+// Work on eight flags at a time. Every byte but 0 is true, because bool arrays can be made to hold other bytes than 1.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace fastgae {
 
 constexpr std::uint64_t kOnes = 0x0101010101010101;
 
-// 1 in every byte that is not 0.
+// Return 1 in every byte that is not 0.
 inline std::uint64_t trues(std::uint64_t eight) {
     constexpr std::uint64_t low = 0x7f * kOnes;
     return ((((eight & low) + low) | eight) >> 7) & kOnes;
@@ -22,7 +22,7 @@ inline std::uint64_t eight_flags(const std::uint8_t* at) {
     return eight;
 }
 
-// to[i] = neither a[i] nor b[i]; without b, not a[i].
+// Set to[i] to whether neither a[i] nor b[i] is true. Without b, only a counts.
 inline void neither(const std::uint8_t* a, const std::uint8_t* b, Index count, std::uint8_t* to) {
     Index i = 0;
     for (; i + 8 <= count; i += 8) {

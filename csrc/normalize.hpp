@@ -1,4 +1,4 @@
-// Mean 0 and standard deviation 1: the sums of the kernels, added up as every backend does it.
+// Normalize advantages to mean 0 and standard deviation 1. Every backend adds up in the same order.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace fastgae {
 
-// The rows of a matrix of `count` rows, added up in a tree of halves: into the first of them.
+// Add up `count` rows of `width` numbers in a tree of halves. The sum replaces the first row.
 inline void add_rows(double* rows, Index count, Index width) {
     for (; count > 1; count = (count + 1) / 2) {
         const Index half = count / 2 * width, odd = count % 2 * width;
@@ -19,7 +19,7 @@ inline void add_rows(double* rows, Index count, Index width) {
     }
 }
 
-// The steps that exist, of all envs, or of each.
+// Count the steps that exist, for every env: those of the env itself, or those of all envs together.
 template <class Real>
 std::vector<double> existing_steps(const RolloutWithOptions<Real>& rollout, bool per_env) {
     const Index rows = rollout.env_major ? rollout.envs : rollout.steps;
@@ -42,8 +42,8 @@ std::vector<double> existing_steps(const RolloutWithOptions<Real>& rollout, bool
     return counts;
 }
 
-// x = (x - mean) / (std + eps) of the advantages, over all steps that exist, or those of each env. All memory is taken
-// beforehand: once the advantages are written, nothing may fail.
+// Sets x = (x - mean) / (std + eps) for the advantages, with the mean and std of all steps that exist, or of each env.
+// The constructor allocates all memory, because nothing may fail once the advantages are written.
 template <class Real>
 class Normalization {
 public:

@@ -49,8 +49,6 @@ public:
 private:
     static constexpr Type kReal = type_of<Real>;
 
-    // --- arrays as views ---
-
     static bool c_ordered(const Operand& array) {
         Index stride = bytes_of(array.type);
         for (Index axis = array.rank - 1; axis >= 0; --axis) {
@@ -100,8 +98,6 @@ private:
         row = {reinterpret_cast<Element*>(array.data), 0, 1};
         return true;
     }
-
-    // --- numbers and flags of steps ---
 
     bool read_rewards() {
         const Index rank = rewards_.rank;
@@ -210,8 +206,6 @@ private:
         return starts_.back() == count && !(seen & ~kOnes);
     }
 
-    // --- options ---
-
     bool read_mask() {
         const Operand &mask = call_[kMask], &prev_done = call_[kPrevDone];
         if (call_.next_step) return !mask.given && find_reset_rows(prev_done);
@@ -274,8 +268,6 @@ private:
         }
         return !ratios.given || read_like_rewards(ratios, kReal, rollout_.ratios);
     }
-
-    // --- outputs ---
 
     bool read_output(const Operand& array, View<Real>& view) const {
         if (!array.given) return true;

@@ -1,4 +1,4 @@
-// The targets of this build, best first. target_*.cpp has the kernels of each.
+// The CPU targets of this build; target_*.cpp compiles the kernels of each. The order of preference is in Python.
 #include "target.hpp"
 
 namespace fastgae {

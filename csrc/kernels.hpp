@@ -29,8 +29,7 @@ struct SparseFinals {
     const Real* values = nullptr;
     explicit operator bool() const { return starts != nullptr; }
 
-    // Write each final value of the columns [first, last) of a row to to[column - first]; leave all other numbers
-    // alone.
+    // Write each final value of the columns [first, last) of a row to to[column - first].
     void scatter(Index row, Index first, Index last, Real* to) const {
         const Index* const end = columns + starts[row + 1];
         for (const Index* at = std::lower_bound(columns + starts[row], end, first); at < end && *at < last; ++at)
@@ -67,7 +66,7 @@ struct RolloutWithOptions : Rollout<Real> {
     bool mask_passes_values = false;         // true: V' of a step is V of the next step that exists
     View<const Real> last_advantages;        // optional: A_T, one row
     View<const Real> ratios;                 // optional: importance ratios; given, the estimator is V-trace
-    Real constants[kConstants]{};            // kRhoClip, kCClip and kAdvantageClip are set where ratios are
+    Real constants[kConstants]{};            // one number for each Constant
 
     // Return whether no option is given and both coefficients are one number: then a kernel without options computes
     // the same.

@@ -22,9 +22,14 @@ constexpr Index kOptionsScratch = std::max(3 * (kOptionsTileBytes / Index(sizeof
 
 template <class Real>
 constexpr Kernels<Real> kernels = {
-    Tile<Real>::lanes,       sizeof(Tile<Real>) / sizeof(Real),
-    kOptionsScratch<Real>,   rows<Real>,
-    lanes<Real>,             rows_with_options<Real>,
-    lanes_with_options<Real>, block_sums<Real>,
-    rescale<Real>,           finish<Real>,
+    Tile<Real>::lanes,  // width
+    sizeof(Tile<Real>) / sizeof(Real),  // lanes_scratch
+    kOptionsScratch<Real>,  // options_scratch
+    rows<Real>,
+    lanes<Real>,
+    rows_with_options<Real>,
+    lanes_with_options<Real>,
+    block_sums<Real>,
+    rescale<Real>,
+    finish<Real>,
 };

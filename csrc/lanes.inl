@@ -1,9 +1,9 @@
 // Env-major: lanes (envs, or pieces of envs) that run side by side, tile by tile.
 //
-// A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous. Then blocks
-// of width x width deltas are transposed in registers, so that one vector holds the same step of `width` lanes; the chain of
-// steps runs over them, and the advantages are transposed back. At last the results are written along time. The trace gates
-// need no transposing, because the gates of one lane in one block are the bits of one number.
+// A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous. Then
+// blocks of width x width deltas are transposed in registers, so that one vector holds the same step of `width` lanes;
+// the chain of steps runs over them, and the advantages are transposed back. At last the results are written along
+// time. The trace gates need no transposing, because the gates of one lane in one block are the bits of one number.
 
 template <class Real>
 struct Tile {
@@ -20,8 +20,8 @@ struct Tile {
     Real finals[steps];                       // the sparse final values of one lane
 };
 
-// Flags for every block with the end of a rollout in it: loaded from element width - i on, `other` is zero at step i only,
-// and `past` at the steps before i only.
+// Flags for every block with the end of a rollout in it: loaded from element width - i on, `other` is zero at step i
+// only, and `past` at the steps before i only.
 template <int width>
 struct EdgeFlags {
     std::uint8_t other[2 * width], past[2 * width];
@@ -36,9 +36,9 @@ constexpr EdgeFlags<width> kEdgeFlags = [] {
     return flags;
 }();
 
-// Compute the deltas of one block with the end of a rollout in it, and return its gates. The first `real` steps belong to the
-// rollout; V' of the last of them is *last_value. Steps past the end get a delta of 0, so that A = 0 there. Reads whole
-// vectors, also past the end of the row.
+// Compute the deltas of one block with the end of a rollout in it, and return its gates. The first `real` steps belong
+// to the rollout; V' of the last of them is *last_value. Steps past the end get a delta of 0, so that A = 0 there.
+// Reads whole vectors, also past the end of the row.
 template <class In, class Real>
 FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
                                                      typename Vector<Real>::Type gamma, Real* numbers) {
@@ -85,13 +85,9 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
                           ascending(rollout.next_values) && ascending(rollout.final_values) &&
                           ascending(rollout.terminated) && ascending(rollout.truncated);
     for (Index i = 0; i < count; ++i) {
-        const Index env = lanes[i].env, t = lanes[i].origin + s, real = rollout.steps - t, whole = real - last_elsewhere;
-        Pointers<Real> at = {rollout.rewards.at(t, env),
-                                   rollout.values.at(t, env),
-                                   rollout.next_values.at(t, env),
-                                   In::final_values ? rollout.final_values.at(t, env) : nullptr,
-                                   rollout.terminated.at(t, env),
-                                   In::truncated ? rollout.truncated.at(t, env) : nullptr};
+        const Index env = lanes[i].env, t = lanes[i].origin + s;
+        const Index real = rollout.steps - t, whole = real - last_elsewhere;
+        Pointers<Real> at = pointers_at<In>(rollout, t, env);
         if (rollout.sparse_finals) {
             rollout.sparse_finals.scatter(env, t, t + steps, tile.finals);
             at.final_values = tile.finals;

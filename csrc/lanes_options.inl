@@ -80,12 +80,8 @@ private:
         for (Index r = 0; r < count; ++r) {
             const Index t = spans[r].t, n = spans[r].env, first = spans[r].first, last = spans[r].last;
             if (first == last) continue;
-            Pointers<Real> at = {rollout.rewards.at(t, n),
-                                 rollout.values.at(t, n),
-                                 passes_values ? passed_values + r * kPitch : rollout.next_values.at(t, n),
-                                 In::final_values ? rollout.final_values.at(t, n) : nullptr,
-                                 rollout.terminated.at(t, n),
-                                 In::truncated ? rollout.truncated.at(t, n) : nullptr};
+            Pointers<Real> at = pointers_at<In>(rollout, t, n);
+            if (passes_values) at.next_values = passed_values + r * kPitch;
             const auto fill = [&](Index from, Index to, auto gamma) {
                 for_each_vector<Real>(from, to, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
                     using W = decltype(v);
@@ -109,21 +105,13 @@ private:
     static FASTGAE_INLINE Type load_at(const Real* from, Index k, const Span& span, bool whole) {
         if (whole) return V::load(from + k);
         Real padded[V::width] = {};
-        copy_inside(from, k, span, padded);
+        for (Index i = std::max(k, span.first); i < std::min(k + V::width, span.last); ++i) padded[i - k] = from[i];
         return V::load(padded);
-    }
-
-    // The edges of a span are rare, so they are handled out of line: inlined at every use, they were a third of the code.
-    static void copy_inside(const Real* from, Index k, const Span& span, Real* to) {
-        for (Index i = std::max(k, span.first); i < std::min(k + V::width, span.last); ++i) to[i - k] = from[i];
     }
 
     // Return which flags of the vector at element k are 0: bit i says it of element k + i. Outside the span it is 0.
     static FASTGAE_INLINE typename V::Bits zero_bits_at(const std::uint8_t* flags, Index k, const Span& span, bool whole) {
-        return whole ? V::bits(V::zero_flags(flags + k)) : zero_bits_inside(flags, k, span);
-    }
-
-    static typename V::Bits zero_bits_inside(const std::uint8_t* flags, Index k, const Span& span) {
+        if (whole) return V::bits(V::zero_flags(flags + k));
         typename V::Bits bits = 0;
         for (Index i = std::max(k, span.first); i < std::min(k + V::width, span.last); ++i)
             bits |= typename V::Bits(flags[i] == 0) << (i - k);
@@ -170,10 +158,8 @@ private:
                 open[r] = zero_bits_at(terminated_at[r], k, at[r], whole);
                 if (options.mask) skipped[r] = zero_bits_at(mask_at[r], k, at[r], whole);
             });
-            if (rollout.truncated)
-                unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
-                    open[r] &= zero_bits_at(truncated_at[r], k, at[r], whole);
-                });
+            for (Index r = 0; rollout.truncated && r < V::width; ++r)
+                open[r] &= zero_bits_at(truncated_at[r], k, at[r], whole);
             V::transpose(a);
             for (Index which = kGammaLambda; varies && which < kFactors; ++which) {
                 if (!given[which]) continue;

@@ -1,7 +1,7 @@
-// Sums over blocks of kMomentSteps steps, in float64 and in the order of time, and the numbers that they shift and
-// scale.
+// The sums from which moments are made, and the rescaling of a matrix by them. A sum covers kMomentSteps steps of one
+// env, in float64 and in the order of time.
 
-// Of the existing steps: x, or (x - center)^2; what does not exist adds nothing.
+// Return the terms of a sum: x, or (x - center)^2. A step that does not exist gives -0.0, which adds nothing.
 template <class V, bool masked, bool centered, class Element>
 FASTGAE_INLINE typename V::Type moment_term(const Element* x, const std::uint8_t* mask, typename V::Type center) {
     auto term = V::load(x);
@@ -30,7 +30,8 @@ void sum_rows(const Moments<const Real>& of, Index first, Index last, double* su
     }
 }
 
-// Block i of a matrix: first the whole ones of all envs, then those at their ends.
+// Where block i of an env-major matrix lies. The whole blocks of all envs come first, then the shorter last block of
+// each.
 struct BlockPlace {
     Index t, env, steps;
 };
@@ -41,7 +42,8 @@ BlockPlace block_place(const Moments<Element>& of, Index i) {
     return {whole * kMomentSteps, i - whole * of.envs, of.steps - whole * kMomentSteps};
 }
 
-// Blocks side by side, each transposed in registers: the sums of many are under way at once.
+// Sum groups * V::width blocks side by side, from `block` on. Terms are transposed in registers, so that one vector
+// adds to the sums of V::width blocks, and several groups hide the latency of the additions.
 template <class V, int groups, bool masked, bool centered, class Real>
 FASTGAE_INLINE void sum_blocks(const Moments<const Real>& of, Index block, double* sums) {
     constexpr int count = groups * V::width;
@@ -100,7 +102,8 @@ void block_sums(const Moments<const Real>& of, Index first, Index last, double* 
     });
 }
 
-// Of one run, which has one center and scale or as many as it has elements. What does not exist stays.
+// Rescale the elements [first, last) of one run of memory, with one center and scale for all of them or one for each. A
+// step that does not exist keeps its number.
 template <bool masked, class Center, class Real>
 FASTGAE_INLINE void rescale_run(Real* x, const std::uint8_t* mask, Center center, Center scale, Index first, Index last) {
     for_each_vector<double>(first, last, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
@@ -117,16 +120,16 @@ void rescale(const Moments<Real>& of, Index first, Index last) {
     with_constant(bool(of.mask), [&](auto masked) {
         const auto mask_at = [&](Index t, Index n) { return masked.value ? of.mask.at(t, n) : nullptr; };
         if (!of.env_major) {
-            using Each = ConstantOrRun<double, true>;
+            using Run = ConstantOrRun<double, true>;
             for (Index t = 0; t < of.steps; ++t)
-                rescale_run<masked.value>(of.matrix.at(t, 0), mask_at(t, 0), Each{of.center}, Each{of.scale}, first, last);
+                rescale_run<masked.value>(of.matrix.at(t, 0), mask_at(t, 0), Run{of.center}, Run{of.scale}, first, last);
             return;
         }
-        using One = ConstantOrRun<double, false>;
+        using Constant = ConstantOrRun<double, false>;
         for (; first < last; ++first) {
             const BlockPlace at = block_place(of, first);
-            rescale_run<masked.value>(of.matrix.at(at.t, at.env), mask_at(at.t, at.env), One{of.center + at.env},
-                                      One{of.scale + at.env}, Index(0), at.steps);
+            rescale_run<masked.value>(of.matrix.at(at.t, at.env), mask_at(at.t, at.env), Constant{of.center + at.env},
+                                      Constant{of.scale + at.env}, Index(0), at.steps);
         }
     });
 }

@@ -1,6 +1,6 @@
-// Time-major: whole rows, from the last step to the first. Each row goes from its right end to its left, so that the sweep
-// walks memory strictly downwards, which is what prefetching likes best. A_{t+1} waits in `carry`; V_{t+1} is still in a
-// cache.
+// Time-major: whole rows, from the last step to the first. Each row goes from its right end to its left, so that the
+// sweep walks memory strictly downwards, which is what prefetching likes best. A_{t+1} waits in `carry`; V_{t+1} is
+// still in a cache.
 
 // Compute `count` vectors of one row, from env n on.
 template <class V, class In, class Out, int count, class Real>
@@ -39,22 +39,19 @@ FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* r
     if constexpr (V::width < line)
         while (n - first >= V::width)
             row_vectors<V, In, Out, 1>(row, advantages, returns, n -= V::width, carry, gamma, gamma_lambda);
-    while (n > first)
-        row_vectors<Single<Real>, In, Out, 1>(row, advantages, returns, --n, carry, gamma, gamma_lambda);
+    while (n > first) row_vectors<Single<Real>, In, Out, 1>(row, advantages, returns, --n, carry, gamma, gamma_lambda);
 }
 
 // Return the inputs of row t, from env `first` on.
 template <class In, class Real>
 Pointers<Real> row_pointers(const Rollout<Real>& rollout, Index t, Index first) {
-    return {rollout.rewards.at(t, first),
-            rollout.values.at(t, first),
-            t == rollout.steps - 1 ? rollout.last_values.at(0, first) : rollout.next_values.at(t, first),
-            In::final_values ? rollout.final_values.at(t, first) : nullptr,
-            rollout.terminated.at(t, first),
-            In::truncated ? rollout.truncated.at(t, first) : nullptr};
+    Pointers<Real> row = pointers_at<In>(rollout, t, first);
+    if (t == rollout.steps - 1) row.next_values = rollout.last_values.at(0, first);
+    return row;
 }
 
-// Return the same for the envs [first, last). Sparse final values are first written to `finals`, where they belong in the row.
+// Return the same for the envs [first, last). Sparse final values are first written to `finals`, where they belong in
+// the row.
 template <class In, class Real>
 Pointers<Real> row_inputs(const Rollout<Real>& rollout, Index t, Index first, Index last, Real* finals) {
     Pointers<Real> row = row_pointers<In>(rollout, t, first);
@@ -77,7 +74,8 @@ void rows_cached(const Rollout<Real>& rollout, Index bottom, Index first, Index 
     }
 }
 
-// Compute the same rows with streaming stores. The advantages of a run of envs wait in `carry`, from where they are streamed.
+// Compute the same rows with streaming stores. The advantages of a run of envs wait in `carry`, from where they are
+// streamed.
 template <class In, class Real>
 void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
@@ -103,9 +101,10 @@ bool is_narrow(const Rollout<Real>& rollout) {
            dense(rollout.terminated) && dense(rollout.truncated) && dense(rollout.advantages) && dense(rollout.returns);
 }
 
-// Compute the rows [0, top) of a narrow rollout. Such a row is too short to hide the latency from one row to the next, so
-// the carry stays in registers. Vectors reach into the following rows, and what they compute there is useless. Results are
-// therefore collected in padded rows and written upwards, so that each row overwrites the useless end of the one before.
+// Compute the rows [0, top) of a narrow rollout. Such a row is too short to hide the latency from one row to the next,
+// so the carry stays in registers. Vectors reach into the following rows, and what they compute there is useless.
+// Results are therefore collected in padded rows and written upwards, so that each row overwrites the useless end of
+// the one before.
 template <class V, class In, class Out, int count, class Real>
 void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
     constexpr Index padded = count * V::width;

@@ -9,12 +9,13 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
     for (Index which = 0; which < kFactors; ++which) factors[which] = factor_of(rollout, Factor(which));
     // The step reads a vector of every factor. A factor that does not vary along a row is repeated in a row of
     // `scratch`.
+    const Index columns = std::min(last - first, kOptionsColumns);
     const auto repeat_factors = [&](Index t) {
         for (Index which = 0; which < kFactors; ++which) {
             const View<const Real>& factor = factors[which];
             if (!factor || factor.env != 0 || (factor.step == 0 && t + 1 < rollout.steps)) continue;
             Real* const row = scratch + which * kOptionsColumns;
-            for_each_vector<Real>(0, std::min(last - first, kOptionsColumns), [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
+            for_each_vector<Real>(0, columns, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
                 using V = decltype(v);
                 V::store(row + i, V::all(*factor.at(t, first)));
             });
@@ -35,10 +36,10 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
         for (Index end = last - first, begin; end > 0; end = begin) {
             begin = std::max<Index>(0, end - (streamed ? kStreamRun : kOptionsColumns));
             if (streamed && begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
-            const Real* run_of_factor[kFactors] = {};
+            const Real* runs[kFactors] = {};
             for (Index which = 0; which < kFactors; ++which)
                 if (const View<const Real>& factor = factors[which])
-                    run_of_factor[which] = factor.env ? factor.at(t, first) : scratch + which * kOptionsColumns - begin;
+                    runs[which] = factor.env ? factor.at(t, first) : scratch + which * kOptionsColumns - begin;
             Real* to_advantages = advantages;
             Real* to_returns = returns;
             if (streamed) {
@@ -54,11 +55,11 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
                 prefetch(row.truncated, rollout.truncated);
                 prefetch(mask, rollout.mask);
                 for (Index which = 0; which < kFactors; ++which)
-                    if (factors[which].env) prefetch(run_of_factor[which], factors[which]);
+                    if (factors[which].env) prefetch(runs[which], factors[which]);
             }
             for_each_vector<Real>(begin, end, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
                 using V = decltype(v);
-                const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA { return V::load(run_of_factor[which] + i); };
+                const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA { return V::load(runs[which] + i); };
                 const auto to_next_values = [&](auto next) FASTGAE_INLINE_LAMBDA {
                     if (!passes_values) return next;
                     if (mask_after) next = V::select(V::zero_flags(mask_after + i), V::load(next_value + i), next);

@@ -1,5 +1,5 @@
-// What every target_*.cpp begins with: one loop body is compiled once per CPU target, each in a file of its own, so that
-// they compile side by side. The compiler's flags are the same for all; a pragma says for which CPU.
+// Included first by every target_*.cpp. The same kernels are compiled once per CPU target, in one file each, so that
+// the compiler can work on all files at a time. All files get the same flags; a pragma in each selects the CPU.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@
 #define FASTGAE_TARGET_END _Pragma("GCC pop_options")
 #endif
 
-// Targets beside the baseline.
+// The targets of this build besides the baseline.
 #if FASTGAE_X86 && defined(FASTGAE_TARGET)
 #define FASTGAE_AVX2 1
-#if !defined(FASTGAE_WITHOUT_AVX512)  // left out where only what this CPU can run is to be compiled
+#if !defined(FASTGAE_WITHOUT_AVX512)  // for builds that only have to run on a CPU without it
 #define FASTGAE_AVX512 1
 #endif
 #endif
@@ -42,7 +42,7 @@
 #define FASTGAE_INLINE_LAMBDA
 #endif
 
-// GCC's own AVX-512 intrinsics start from a deliberately undefined register, and GCC warns of it.
+// GCC warns of its own AVX-512 intrinsics, which begin with a register that is undefined on purpose.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -50,7 +50,7 @@
 
 namespace fastgae {
 
-// Those that there are here, each in its file.
+// Each of these is defined in its own file, if this build has it.
 extern const Target kAvx512, kAvx2, kBaseline;
 
 namespace {

@@ -16,11 +16,16 @@ struct Vector;
 }  // namespace avx512
 }  // namespace
 FASTGAE_TARGET_END
+namespace {
 
-const Target kAvx512 = {"avx512", [] {
-                            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-                        }, avx512::kernels<float>, avx512::kernels<double>};
+bool has_avx512() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+}  // namespace
+
+const Target kAvx512 = {"avx512", has_avx512, avx512::kernels<float>, avx512::kernels<double>};
 
 }  // namespace fastgae
 #endif

@@ -1,4 +1,4 @@
-// The kernels for every CPU of an architecture: SSE2 on x86-64, and on others what the compiler makes of one number at a time.
+// The kernels for every CPU of an architecture: SSE2 on x86-64, and one number at a time elsewhere.
 #include "target.hpp"
 
 namespace fastgae {

@@ -5,7 +5,7 @@ struct Vector<float> {
     using Real = float;
     static constexpr int width = 8;
     using Type = __m256;
-    using Mask = __m256;       // per lane: all bits or none
+    using Mask = __m256;  // all bits of a lane are set, or none
     using Bits = std::int32_t;
     static constexpr Bits all_bits = (1 << width) - 1;
 
@@ -14,7 +14,7 @@ struct Vector<float> {
     static void stream(float* to, Type x) { _mm256_stream_ps(to, x); }
     static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm256_set1_ps(x); }
-    static Type smaller(Type a, Type b) { return _mm256_min_ps(a, b); }  // b where either is NaN
+    static Type smaller(Type a, Type b) { return _mm256_min_ps(a, b); }  // returns b if either is NaN
 
     static Mask zero_flags(const std::uint8_t* flags) {
         const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(flags)));
@@ -24,7 +24,7 @@ struct Vector<float> {
     static Bits bits(Mask mask) { return _mm256_movemask_ps(mask); }
     static Type select(Mask mask, Type x, Type otherwise) { return _mm256_blendv_ps(otherwise, x, mask); }
     static __m256i load_bits(const Bits* from) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(from)); }
-    // Only the sign bit says it, and select looks at no other.
+    // Only the sign bit of each lane is set right, because select looks at no other bit.
     static Mask bit(__m256i bits, int k) { return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 31 - k)); }
 
     static FASTGAE_INLINE void transpose(Type (&x)[8]) {

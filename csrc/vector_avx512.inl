@@ -1,4 +1,4 @@
-// Vectors of the AVX-512 target: masks live in their own registers.
+// Vectors of the AVX-512 target. Masks have registers of their own.
 
 template <>
 struct Vector<float> {
@@ -14,7 +14,7 @@ struct Vector<float> {
     static void stream(float* to, Type x) { _mm512_stream_ps(to, x); }
     static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm512_set1_ps(x); }
-    static Type smaller(Type a, Type b) { return _mm512_min_ps(a, b); }  // b where either is NaN
+    static Type smaller(Type a, Type b) { return _mm512_min_ps(a, b); }  // returns b if either is NaN
 
     static Mask zero_flags(const std::uint8_t* flags) {
         const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(flags));

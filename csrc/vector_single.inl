@@ -1,4 +1,4 @@
-// A vector of one lane: what is left over at the edges, and all there is where no other file knows the CPU.
+// A vector of one number, for the ends of rows, and for CPUs without a vector file of their own.
 
 template <class Element>
 struct Single {

@@ -1,11 +1,11 @@
-// Vectors of plain x86-64.
+// Vectors of the baseline target on x86-64, which always has SSE2.
 
 template <>
 struct Vector<float> {
     using Real = float;
     static constexpr int width = 4;
     using Type = __m128;
-    using Mask = __m128;  // per lane: all bits or none
+    using Mask = __m128;  // all bits of a lane are set, or none
     using Bits = std::int32_t;
     static constexpr Bits all_bits = (1 << width) - 1;
 
@@ -14,7 +14,7 @@ struct Vector<float> {
     static void stream(float* to, Type x) { _mm_stream_ps(to, x); }
     static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm_set1_ps(x); }
-    static Type smaller(Type a, Type b) { return _mm_min_ps(a, b); }  // b where either is NaN
+    static Type smaller(Type a, Type b) { return _mm_min_ps(a, b); }  // returns b if either is NaN
 
     static Mask zero_flags(const std::uint8_t* flags) {
         std::int32_t four;
@@ -44,7 +44,9 @@ struct Vector<double> {
     static constexpr Bits all_bits = (1 << width) - 1;
 
     static Type load(const double* from) { return _mm_loadu_pd(from); }
-    static Type load(const float* from) { return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)))); }
+    static Type load(const float* from) {
+        return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+    }
     static void store(double* to, Type x) { _mm_storeu_pd(to, x); }
     static void store(float* to, Type x) { _mm_storel_pi(reinterpret_cast<__m64*>(to), _mm_cvtpd_ps(x)); }
     static void stream(double* to, Type x) { _mm_stream_pd(to, x); }
@@ -66,7 +68,8 @@ struct Vector<double> {
         return _mm_or_pd(_mm_and_pd(mask, x), _mm_andnot_pd(mask, otherwise));
     }
     static __m128i load_bits(const Bits* from) { return _mm_load_si128(reinterpret_cast<const __m128i*>(from)); }
-    // There are fewer than 32 bits, so the lower halves hold them all; both halves get the answer.
+    // SSE2 shifts no signed 64-bit numbers. All bits are in the lower half of each number, so shift two copies of that
+    // half.
     static Mask bit(__m128i bits, int k) {
         const __m128i low = _mm_shuffle_epi32(bits, _MM_SHUFFLE(2, 2, 0, 0));
         return _mm_castsi128_pd(_mm_srai_epi32(_mm_slli_epi32(low, 31 - k), 31));

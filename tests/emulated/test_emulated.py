@@ -1,6 +1,6 @@
 """The kernels on other machines: the native harness, cross-compiled and emulated.
 
-Debian and Ubuntu have all that this takes: g++-aarch64-linux-gnu, g++-riscv64-linux-gnu, g++-s390x-linux-gnu and
+Debian and Ubuntu package all tools: g++-aarch64-linux-gnu, g++-riscv64-linux-gnu, g++-s390x-linux-gnu and
 qemu-user-static; g++-mingw-w64-x86-64-posix and wine. A machine whose tools are missing is skipped.
 """
 
@@ -29,14 +29,14 @@ class Machine:
     flags: tuple[str, ...]
 
 
-# Half of the time that -O2 takes is saved by -O1, which leaves the fusing of operations out, however: where GCC fuses
-# unless it is told not to, and the processor is a common one, it must have the occasion.
+# -O1 compiles in half the time of -O2, but does not fuse multiplications and additions. aarch64 is built with -O2,
+# because GCC fuses there unless a flag forbids it, and the test must show that the flag works.
 MACHINES = {
     "aarch64": Machine("aarch64-linux-gnu-g++", "qemu-aarch64-static", ("-O2", UNFUSED)),
     "aarch64-fused": Machine("aarch64-linux-gnu-g++", "qemu-aarch64-static", ("-O2",)),
     "riscv64": Machine("riscv64-linux-gnu-g++", "qemu-riscv64-static", ("-O1", UNFUSED)),
     "s390x-big-endian": Machine("s390x-linux-gnu-g++", "qemu-s390x-static", ("-O1", UNFUSED)),
-    # Wine runs on this CPU, so AVX2 runs if it has that, by the calling convention and the stack of Windows.
+    # Wine runs programs on this CPU, so AVX2 code is tested with the calling convention and the stack of Windows.
     "windows": Machine("x86_64-w64-mingw32-g++-posix", "wine", ("-O1", UNFUSED, "-DFASTGAE_WITHOUT_AVX512")),
 }
 
@@ -47,7 +47,7 @@ def missing(machine):
 
 @pytest.fixture(scope="module")
 def compiling(tmp_path_factory):
-    """Name -> (program, the compiler at work on it), with as many compilers at a time as there are CPUs."""
+    """Yield the program of each machine, and the future of its compiler. One compiler runs per CPU."""
     folder = tmp_path_factory.mktemp("emulated")
 
     def compiled(name):
@@ -92,7 +92,7 @@ def test_harness(name, harness):
 
 
 def test_this_can_fail(harness):
-    """GCC fuses multiplications and additions on aarch64 where it is not told to leave them apart."""
+    """Prove that fused multiplications and additions, GCC's default on aarch64, give other bits."""
     done = harness("aarch64-fused")
     assert done.returncode == 1
     assert "wrong" in done.stdout

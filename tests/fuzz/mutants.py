@@ -44,8 +44,8 @@ MUTANTS = (
     Mutant(
         "a vector remainder left out, time-major",
         "csrc/rows.inl",
-        "while (n > first)\n        row_vectors<Single<Real>",
-        "while (n > first + 1)\n        row_vectors<Single<Real>",
+        "while (n > first) row_vectors<Single<Real>",
+        "while (n > first + 1) row_vectors<Single<Real>",
     ),
     Mutant(
         "a vector remainder left out, env-major",
@@ -78,22 +78,22 @@ MUTANTS = (
     ),
     Mutant(
         "a thread that begins with the wrong piece",
-        "csrc/parallel.hpp",
+        "csrc/pieces.hpp",
         "Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};",
         "Lane lane = {first / cut.pieces, 0};",
     ),
     Mutant(
         "two threads that compute the same environment",
-        "csrc/parallel.hpp",
+        "csrc/threads.hpp",
         "i * spans.length, (i + 1) * spans.length);",
         "i * spans.length, (i + 1) * spans.length + 1);",
         "thread",
     ),
     Mutant(
         "working memory without its alignment",
-        "csrc/parallel.hpp",
-        "threads * apart_ + kLine]",
-        "threads * apart_]",
+        "csrc/threads.hpp",
+        "threads * stride_ + kLine]",
+        "threads * stride_]",
         "address",
     ),
 )

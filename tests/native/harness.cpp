@@ -1,5 +1,6 @@
-// Runs the kernels without Python: every target, dtype, layout, option, output and number of threads, on heap blocks of exactly
-// the size that the views cover, and compares with a scalar loop bit for bit. Meant to be built under sanitizers.
+// Runs the kernels without Python and compares them with a scalar loop, bit for bit: every target, dtype, layout,
+// option, output and number of threads. Every array is a heap block of its own size, so that sanitizers see any step
+// beyond it.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +17,7 @@ namespace {
 using fastgae::Index;
 using fastgae::View;
 
-// A small generator and a table of numbers: under a thread sanitizer the library's own take most of the time.
+// A small generator of random numbers. That of the library would take most of the time under a thread sanitizer.
 std::uint64_t random_state = 20240607;
 
 Index below(Index n) {
@@ -24,7 +25,7 @@ Index below(Index n) {
     return static_cast<Index>((random_state >> 33) % static_cast<std::uint64_t>(n));
 }
 
-// A (T, N) matrix in a block of its own that ends, at either side, where the matrix does.
+// A (T, N) matrix in a heap block of its own, which begins and ends where the matrix does.
 template <class Element>
 struct Matrix {
     std::unique_ptr<Element[]> block;
@@ -52,7 +53,7 @@ struct Matrix {
     View<const Element> read() const { return {view.data, view.step, view.env}; }
 };
 
-// Final values one by one, as they lie in memory.
+// Collects the final values of truncated steps, in the order in which the rollout lies in memory.
 template <class Real>
 struct Sparse {
     std::vector<Index> starts = {0}, columns;
@@ -73,7 +74,7 @@ struct Sparse {
     }
 };
 
-// NaN, infinity and what rounds in its own way are among the numbers of some problems only: they outlive all others.
+// Only some problems contain NaN, infinity and subnormal numbers, because they soon displace all others.
 bool special_numbers = false;
 
 template <class Real>
@@ -89,7 +90,7 @@ Real number() {
     return table[special_numbers ? below(1024) : 4 + below(1020)];
 }
 
-// NaN payloads are not promised.
+// Any two NaNs are the same, because their payloads are not promised.
 template <class Real>
 bool same(Real a, Real b) {
     return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0;
@@ -181,7 +182,7 @@ void check(const fastgae::Target& target, const Problem& problem) {
     }
 }
 
-// A rollout with options, drawn at random, against a scalar loop over each env.
+// Compare a rollout with random options with a scalar loop over each env.
 template <class Real>
 void check_with_options(const fastgae::Target& target, const Problem& problem) {
     const Index steps = problem.steps, envs = problem.envs;
@@ -196,7 +197,7 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
     };
     const auto flag = [&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); };
     const Matrix<Real> rewards = matrix(real), values = matrix(real), finals = matrix(real), ratios = matrix(real);
-    const Matrix<Real> gammas = matrix(decay), decays = matrix(decay), seconds = matrix(decay), tails = matrix(decay);
+    const Matrix<Real> gammas = matrix(decay), decays = matrix(decay), returns_decays = matrix(decay), tails = matrix(decay);
     const auto poison = [](Index, Index) { return std::numeric_limits<Real>::signaling_NaN(); };
     Matrix<Real> next_values(steps - 1, envs, env_major), last_values(1, envs, false), later(1, envs, false);
     next_values.fill(real);
@@ -210,7 +211,7 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
     Matrix<Real> advantages = matrix(poison), returns = matrix(poison);
 
     const Real single = Real(0.95);
-    const auto weights = [&](const Matrix<Real>& all) -> View<const Real> {
+    const auto factor = [&](const Matrix<Real>& all) -> View<const Real> {
         const Index kind = below(4);
         if (kind == 0) return {&single, 0, 0};
         if (kind == 1) return {all.view.data, all.view.step, 0};  // one for each step
@@ -230,11 +231,11 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
     if (problem.truncated && problem.final_values) rollout.final_values = finals.read();
     if (problem.advantages) rollout.advantages = advantages.view;
     if (problem.returns) rollout.returns = returns.view;
-    rollout.gammas = weights(gammas);
-    rollout.gamma_lambdas = weights(decays);
+    rollout.gammas = factor(gammas);
+    rollout.gamma_lambdas = factor(decays);
     const Index form = below(4);
-    if (form == 1 || below(8) == 0) rollout.returns_gamma_lambdas = weights(seconds);
-    if (form == 2) rollout.tail_lambdas = weights(tails);
+    if (form == 1 || below(8) == 0) rollout.returns_gamma_lambdas = factor(returns_decays);
+    if (form == 2) rollout.tail_lambdas = factor(tails);
     if (form == 3) {
         rollout.ratios = ratios.read();
         rollout.constants[fastgae::kRhoClip] = Real(1);
@@ -247,7 +248,7 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
 
     const auto clipped = [](Real ratio, Real clip) { return clip < ratio ? clip : ratio; };
     for (Index n = 0; n < envs; ++n) {
-        Real next = 0, trace = rollout.last_advantages ? *later.view.at(0, n) : 0, left = 0, second = 0;
+        Real next = 0, trace = rollout.last_advantages ? *later.view.at(0, n) : 0, left = 0, returns_trace = 0;
         for (Index t = steps - 1; t >= 0; --t) {
             const bool ended = *terminated.view.at(t, n) != 0;
             const bool cut = problem.truncated && *truncated.view.at(t, n) != 0;
@@ -275,7 +276,7 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
                 trace = a;
             }
             if (exists && rollout.returns_gamma_lambdas)
-                r = second = traced(delta, *rollout.returns_gamma_lambdas.at(t, n), second);
+                r = returns_trace = traced(delta, *rollout.returns_gamma_lambdas.at(t, n), returns_trace);
             const bool right = (!problem.advantages || same(*advantages.view.at(t, n), exists ? a : 0)) &&
                                (!problem.returns || same(*returns.view.at(t, n), exists ? r + value : value));
             if (!right) {
@@ -289,7 +290,7 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
     }
 }
 
-// Sums and rescaling of one matrix, against loops over each env.
+// Compare the sums and the rescaling of one matrix with loops over each env.
 template <class Real>
 void check_moments(const fastgae::Target& target, const Problem& problem) {
     const Index steps = problem.steps, envs = problem.envs;
@@ -349,7 +350,8 @@ Problem random_problem(Index steps, Index envs, Index num_threads) {
 
 }  // namespace
 
-// harness [problems [threads]]: so many small random problems for each target, some long ones, and large ones with threads.
+// `harness [problems [threads]]` runs this many small random problems on each target, some long ones, and large ones
+// with up to this many threads.
 int main(int argc, char** argv) {
     const int problems = argc > 1 ? std::atoi(argv[1]) : 2000;
     const Index most_threads = argc > 2 ? std::atoi(argv[2]) : 7;

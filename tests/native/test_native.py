@@ -1,4 +1,4 @@
-"""The kernels without Python: built with a harness under sanitizers, and run on every target of this CPU."""
+"""The kernels without Python: a harness built under sanitizers runs every target of this CPU."""
 
 import os
 import shutil
@@ -15,10 +15,10 @@ COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++",
 EVERY_BUILD = ["-std=c++17", "-ffp-contract=off", "-fno-math-errno", "-pthread"]
 CPU = Path("/proc/cpuinfo")
 if not CPU.exists() or "avx512" not in CPU.read_text():
-    EVERY_BUILD.append("-DFASTGAE_WITHOUT_AVX512")  # it would take half of the compiler's time and never run
-# (flags, small problems for each target, threads at most). The sanitizers take the code as it is written: optimising it
-# first would make the compiler slower and hide what it removes.
-# FASTGAE_PORTABLE: as on a CPU that no file of vectors knows.
+    EVERY_BUILD.append("-DFASTGAE_WITHOUT_AVX512")  # compiling it takes the longest, and it cannot run here
+# Name -> (flags, small problems for each target, threads at most). Builds for sanitizers are not optimized, because the
+# compiler would take longer and might remove the very accesses that a sanitizer looks for. FASTGAE_PORTABLE builds the
+# kernels as for a CPU without a vector file of its own.
 BUILDS = {
     "warnings": (["-O1", "-Wall", "-Wextra", "-Werror"], 800, 7),
     "address-undefined": (["-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"], 120, 3),
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compil
 
 @pytest.fixture(scope="module")
 def compiling(tmp_path_factory):
-    """Name -> (program, the compiler at work on it); all builds run side by side."""
+    """Yield the program of each build, and the future of its compiler. All builds compile side by side."""
     folder = tmp_path_factory.mktemp("native")
 
     def compiled(name):
@@ -42,7 +42,7 @@ def compiling(tmp_path_factory):
 
 
 def run(command):
-    """Where addresses are laid out too randomly for a sanitizer's shadow memory, without that."""
+    """Run a command. If random addresses leave a sanitizer no room for its shadow memory, run it with fixed ones."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if "unexpected memory mapping" in done.stderr and shutil.which("setarch"):
         done = subprocess.run(["setarch", "-R", *command], capture_output=True, text=True, timeout=300)

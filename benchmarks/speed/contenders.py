@@ -25,7 +25,7 @@ class Contender(NamedTuple):
     backend: str
     num_threads: int = 1
     goal: Goal | None = None
-    row: Row | None = None  # computed in place of the row that it is measured beside
+    row: Row | None = None  # called instead of the row that is measured
 
 
 def one_thread(backends: Sequence[str]) -> list[Contender]:

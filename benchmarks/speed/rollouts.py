@@ -70,7 +70,7 @@ def make_rollout(
 
 
 def outputs_like(rewards: Array) -> tuple[Array, Array]:
-    """Advantages and returns to fill: touched, so that no page is first mapped while timing, and NaN."""
+    """Return advantages and returns full of NaN; writing them maps their pages before the clock starts."""
     return np.full_like(rewards, np.nan), np.full_like(rewards, np.nan)
 
 

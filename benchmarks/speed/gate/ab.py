@@ -1,4 +1,6 @@
-"""The third check of the gate: two commits built side by side and timed in turn, by these files and not their own.
+"""The third check of the gate: two commits built side by side and timed in turn.
+
+Both are measured by these files, not by the benchmarks of either commit.
 
 Each process gives the best time of every row. A row is red where every process of HEAD was slower than every one of
 BASE by more than ALLOWED, in each of ROUNDS rounds. Where valgrind is installed, instructions are compared too; that
@@ -18,7 +20,7 @@ from speed import places
 from . import instructions
 from .verdicts import RED, Line, Report
 
-PROCESSES, ROUNDS = 6, 3  # of each commit in a round; rounds that a red row must survive
+PROCESSES, ROUNDS = 6, 3  # processes of each commit in a round; a row is red only if it is red in every round
 ALLOWED = 1.05
 Samples = dict[str, list[float]]
 

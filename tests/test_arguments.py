@@ -8,6 +8,8 @@ from numpy.lib.stride_tricks import as_strided
 
 import fastgae
 from support.cases import assert_same_bits, make_case
+from support.functions import gives_two, parameters
+from support.good_calls import good_calls
 
 SHAPE = (4, 3)
 ONES = np.ones(SHAPE)
@@ -130,14 +132,17 @@ def overlapping(shape, strides):
     return as_strided(np.full(size, 7.0), shape, [8 * stride for stride in strides])
 
 
+# Every function that fills one array, without its out.
 SINGLE = {
-    "td_lambda": lambda **given: fastgae.td_lambda(**ROLLOUT, **given),
-    "discounted_returns": lambda **given: fastgae.discounted_returns(ONES, ENDED, last_values=ONES[0], **given),
-    "reverse_scan": lambda **given: fastgae.reverse_scan(ONES, 0.5, **given),
-    "normalize": lambda **given: fastgae.normalize(ONES, **given),
-    "n_step_returns": lambda backend=None, **given: fastgae.n_step_returns(**ROLLOUT, n=2, **given),
+    function: {name: given for name, given in arguments.items() if name != "out"}
+    for function, _, arguments in good_calls(SHAPE)
+    if "out" in arguments and not gives_two(function)
 }
-LIKE = {"reverse_scan": "x's shape", "normalize": "advantages' shape"}
+
+
+def filled(function, backend, **out):
+    how = {"backend": backend} if "backend" in parameters(function) else {}
+    return getattr(fastgae, function)(**SINGLE[function], **how, **out)
 
 
 @pytest.mark.parametrize("strides", [(1, 1), (2, 1), (1, 2), (1, 0), (0, 1), (2, 4), (1, 3)], ids=str)
@@ -145,7 +150,7 @@ LIKE = {"reverse_scan": "x's shape", "normalize": "advantages' shape"}
 def test_an_out_that_overlaps_itself(backend, name, strides):
     out = overlapping(SHAPE, strides)
     with pytest.raises(ValueError, match="out is an overlapping or broadcast view"):
-        SINGLE[name](out=out, backend=backend)
+        filled(name, backend, out=out)
     assert (out == 7.0).all()
 
 
@@ -154,14 +159,15 @@ def test_an_out_that_overlaps_itself(backend, name, strides):
 def test_an_out_whose_axes_interleave_is_filled(backend, name, strides):
     """Elements between those of another row, as no slice has them, and none of them twice."""
     out = overlapping(SHAPE, strides)
-    expected = SINGLE[name](backend="numpy")
-    assert SINGLE[name](out=out, backend=backend) is out
+    expected = filled(name, "numpy")
+    assert filled(name, backend, out=out) is out
     assert_same_bits(out, expected)
 
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_an_only_out_is_named_as_the_caller_knows_it(backend, name):
-    like = LIKE.get(name, "rewards' shape")
+    first = next(iter(parameters(name)))
+    like = f"{first}'{'' if first.endswith('s') else 's'} shape"
     read_only = np.ones(SHAPE)
     read_only.flags.writeable = False
     for out, error, message in (
@@ -171,7 +177,7 @@ def test_an_only_out_is_named_as_the_caller_knows_it(backend, name):
         (read_only, ValueError, "out is read-only"),
     ):
         with pytest.raises(error, match=message):
-            SINGLE[name](out=out, backend=backend)
+            filled(name, backend, out=out)
 
 
 def test_normalize_with_its_mask_in_the_memory_of_out(backend):

@@ -26,6 +26,12 @@ def test_every_parameter_has_a_role(function):
         takes_arrays = "ArrayLike" in str(parameter.annotation) or "_SupportsArray" in str(parameter.annotation)
         expected = ROLES[name] not in (Role.SETTING, Role.CONSTANT)
         assert takes_arrays == expected, f"{name}: {parameter.annotation}, {ROLES[name]}"
+        if ROLES[name] is Role.CONSTANT:
+            assert parameter.annotation in (float, float | None), name
+
+
+def test_every_role_is_of_a_parameter():
+    assert set(ROLES) == {name for function in FUNCTIONS for name in parameters(function)}
 
 
 def test_gae_has_the_names_the_order_and_the_defaults_of_the_record():

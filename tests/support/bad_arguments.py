@@ -240,7 +240,7 @@ VALUES = {
         "one shorter": (lambda good: good[:-1], WRONG),
         "not from 0": (lambda good: good[1:], WRONG),
         "falling": (lambda good: good[::-1], WRONG),
-        "wrapping": (always(np.array([0, 2**63 - 1, -2, 5])), WRONG),
+        "wrapping": (always(np.array([0, 2**63 - 1, -2, 4])), WRONG),
         "unsigned": (lambda good: good.astype(np.uint64), None),
     },
     "coefficient": {**NONE, **COEFFICIENTS},

@@ -7,9 +7,6 @@ from fastgae._call import ROLES, Role
 from .cases import make_case
 from .functions import FUNCTIONS, gives_two, parameters, required
 
-STEPS, ENVS = SIZE = (5, 3)
-STARTS = (0, 2, 5)  # of packed sequences
-
 # The arguments that each kind of call leaves out; a function may have fewer kinds than there are.
 LEFT_OUT = {
     "final values": ("next_values", "autoreset", "prev_done", "last_advantages"),
@@ -22,12 +19,14 @@ AFTER_TRUNCATED = ("final_values", "next_values", "autoreset")
 SETTINGS = {"autoreset": "next_step", "n": 2}  # of the other settings, a good call has the defaults
 
 
-def good_calls():
+def good_calls(size=(4, 3), dtype=np.float64):
     """Yield (function, kind of call, arguments). Each array that a function takes is in one of its calls."""
     for function in FUNCTIONS:
         seen = []
         for kind, left_out in LEFT_OUT.items():
-            arguments = {name: given for name, given in everything(function).items() if name not in left_out}
+            arguments = {
+                name: given for name, given in everything(function, size, dtype).items() if name not in left_out
+            }
             unknown = "truncated" in arguments and "final_values" in parameters(function)
             if arguments.keys() in seen or (unknown and not arguments.keys() & {*AFTER_TRUNCATED}):
                 continue
@@ -35,36 +34,36 @@ def good_calls():
             yield function, kind, arguments
 
 
-def everything(function):
-    """Return every argument of a function but its coefficients, constants and settings that have a default."""
-    case = make_case(SIZE, np.float64, bootstrap="final_dense")
+def everything(function, size, dtype):
+    """Return every argument of a function, but no coefficients, constants and settings that have a default."""
     takes = parameters(function)
     is_packed = any(ROLES[name] is Role.BOUNDARIES for name in takes)
+    (steps, envs), case = size, make_case(size, dtype, bootstrap="final_dense")
     per_step = {
         Role.STEPS: case.rewards,
-        Role.STEP_FLAGS: np.arange(STEPS * ENVS).reshape(SIZE) % 4 != 1,
-        Role.FACTORS: np.full(SIZE, 0.5),
+        Role.STEP_FLAGS: np.arange(steps * envs).reshape(size) % 4 != 1,
+        Role.FACTORS: np.full(size, 0.5, dtype),
     }
     by_name = {"values": case.values, "terminated": case.terminated, "truncated": case.truncated}
-    per_env = {Role.ENVS: case.last_values, Role.ENV_FLAGS: np.zeros(ENVS, bool)}
-    others = {Role.BOUNDARIES: np.array(STARTS), Role.COEFFICIENT: 0.5, Role.CONSTANT: 1.0}
+    per_env = {Role.ENVS: case.last_values, Role.ENV_FLAGS: np.arange(envs) % 2 == 1}
+    others = {Role.BOUNDARIES: np.array([0, steps // 2, steps]), Role.COEFFICIENT: 0.5, Role.CONSTANT: 1.0}
 
     def good(name):
         role = ROLES[name]
         if role in per_env:
-            return per_env[role][: len(STARTS) - 1] if is_packed else per_env[role]
-        if name in by_name or role in per_step:
+            return per_env[role][:2] if is_packed else per_env[role]
+        if role in per_step:
             matrix = by_name.get(name, per_step[role])
             return (matrix[:, 0] if is_packed else matrix).copy()
         return SETTINGS[name] if role is Role.SETTING else others[role]
 
-    optional = (Role.COEFFICIENT, Role.CONSTANT)
+    may_be_left_out = (Role.COEFFICIENT, Role.CONSTANT, Role.SETTING)
     given = {
         name: good(name)
         for name, parameter in takes.items()
-        if required(parameter) or name in SETTINGS or (ROLES[name] is not Role.SETTING and ROLES[name] not in optional)
+        if required(parameter) or name in SETTINGS or ROLES[name] not in may_be_left_out
     }
     if "out" in takes:
-        shape = next(iter(given.values())).shape
-        given["out"] = (np.full(shape, 7.0), np.full(shape, 7.0)) if gives_two(function) else np.full(shape, 7.0)
+        out = np.full(next(iter(given.values())).shape, 7, dtype)
+        given["out"] = (out, out.copy()) if gives_two(function) else out
     return given

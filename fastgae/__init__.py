@@ -14,6 +14,7 @@ from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed
 from fastgae.estimators.n_step_returns import n_step_returns
 from fastgae.estimators.normalize import normalize
+from fastgae.estimators.retrace import retrace
 from fastgae.estimators.reverse_scan import reverse_scan
 from fastgae.estimators.td_lambda import td_lambda
 from fastgae.estimators.valid_steps import valid_steps
@@ -35,6 +36,7 @@ __all__ = [
     "gae_packed",
     "n_step_returns",
     "normalize",
+    "retrace",
     "reverse_scan",
     "td_lambda",
     "valid_steps",

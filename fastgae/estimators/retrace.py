@@ -1,0 +1,95 @@
+"""Retrace targets for action values."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastgae._call import NEW, Array, Call
+from fastgae._canonical import checked, next_existing_values
+from fastgae._interop import as_numbers, is_tensor, takes_tensors, with_tensors
+from fastgae._run import compute
+
+
+@takes_tensors
+def retrace(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike | None = None,
+    *,
+    next_values: ArrayLike,
+    ratios: ArrayLike,
+    mask: ArrayLike | None = None,
+    gamma: float | ArrayLike = 0.99,
+    lambda_: float | ArrayLike = 1.0,
+    time_axis: int = 0,
+    out: Array | None = None,
+    num_threads: int | None = None,
+    backend: str | None = None,
+) -> Array:
+    r"""Compute off-policy targets for action values by Retrace.
+
+    ::
+
+        c_t = lambda_t min(ratio_t, 1)
+        G_t = (r_t + gamma V'_t) + gamma c_{t+1} (G_{t+1} - Q_{t+1})
+
+    The bootstrap ``gamma V'_t`` is left out where the step terminated, and the second term where the step ends or cuts
+    the episode or is the last of the rollout. The kernel is that of ``gae`` with ``c_{t+1}`` in place of lambda: it
+    computes ``G - Q`` and then adds Q.
+
+    Parameters
+    ----------
+    rewards, terminated, truncated, mask, gamma
+        As in ``gae``, and so are ``time_axis``, ``num_threads`` and ``backend``.
+    values : array like ``rewards``
+        Q(s_t, a_t), the value of the action that was taken.
+    next_values : array like ``rewards``
+        V(s_{t+1}) before any reset: the mean of Q(s_{t+1}, a) over the actions of the target policy.
+    ratios : array like ``rewards``
+        Importance ratios pi(a_t|s_t) / mu(a_t|s_t) of the target policy over the one that acted.
+    lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
+        Decay of the trace at step t.
+    out : array, optional
+        To fill, of ``rewards``' shape and the working dtype.
+
+    Returns
+    -------
+    array of ``rewards``' shape in the working dtype, in the units of the rewards.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendUnavailableError
+        As ``gae``.
+
+    Notes
+    -----
+    Munos et al., "Safe and Efficient Off-Policy Reinforcement Learning", 2016 (equations 3 and 4). RLax's
+    ``general_off_policy_returns_from_q_and_v`` is the same with ``c_t`` given.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> rewards, values, ratios = np.ones(3, np.float32), np.zeros(3, np.float32), np.array([1.0, 0.5, 2.0], np.float32)
+    >>> fastgae.retrace(rewards, values, np.array([0, 0, 1]), next_values=values, ratios=ratios, gamma=0.5)
+    array([1.375, 1.5  , 1.   ], dtype=float32)
+    """
+    if type(rewards) is not np.ndarray and is_tensor(rewards):
+        return with_tensors(retrace, locals())
+    given = Call(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        next_values=next_values,
+        mask=mask,
+        gamma=gamma,
+        gae_lambda=lambda_,
+        time_axis=time_axis,
+        out=(None, NEW if out is None else out),
+        ratios=as_numbers("ratios", ratios),
+    )
+    call = checked(given, lambda_name="lambda_", out_names=("out", "out"))
+    with np.errstate(all="ignore"):  # NaN is data here
+        traces = call.gae_lambda * np.minimum(call.ratios, 1.0, dtype=np.float64)
+    decay = next_existing_values(traces, np.zeros(()), call.mask, call.time_axis)
+    return compute(call._replace(gae_lambda=decay, ratios=None), backend, num_threads).returns

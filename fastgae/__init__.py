@@ -17,6 +17,7 @@ from fastgae.estimators.normalize import normalize
 from fastgae.estimators.retrace import retrace
 from fastgae.estimators.reverse_scan import reverse_scan
 from fastgae.estimators.td_lambda import td_lambda
+from fastgae.estimators.upgo import upgo
 from fastgae.estimators.valid_steps import valid_steps
 from fastgae.estimators.vtrace import vtrace
 
@@ -39,6 +40,7 @@ __all__ = [
     "retrace",
     "reverse_scan",
     "td_lambda",
+    "upgo",
     "valid_steps",
     "vtrace",
 ]

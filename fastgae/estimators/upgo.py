@@ -1,0 +1,99 @@
+"""Upgoing returns."""
+
+from enum import Enum
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fastgae._call import Call, GAEResult, Output
+from fastgae._canonical import canonical_rollout, checked, in_one_layout, next_existing_values
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._run import compute
+
+
+@takes_tensors
+def upgo(
+    rewards: ArrayLike,
+    values: ArrayLike,
+    terminated: ArrayLike,
+    truncated: ArrayLike | None = None,
+    *,
+    last_values: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
+    final_values: ArrayLike | None = None,
+    autoreset: str | Enum | None = None,
+    prev_done: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    gamma: float | ArrayLike = 0.99,
+    normalize: str | None = None,
+    time_axis: int = 0,
+    out: Output | None = None,
+    num_threads: int | None = None,
+    backend: str | None = None,
+) -> GAEResult:
+    r"""Compute upgoing returns: follow the rollout as long as it goes better than the values expect.
+
+    ::
+
+        delta_t = (r_t + gamma V'_t) - V_t
+        G_t     = r_t + gamma G_{t+1}     where delta_{t+1} >= 0
+        G_t     = r_t + gamma V'_t        elsewhere, and where step t ends an episode or is the last
+        A_t     = G_t - V_t
+
+    The kernel is that of ``gae`` with lambda_t = 1 where delta_{t+1} >= 0 and 0 elsewhere: it computes A first, and
+    G = A + V.
+
+    Parameters
+    ----------
+    rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
+        As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``num_threads`` and ``backend``.
+
+    Returns
+    -------
+    GAEResult
+        ``(advantages, returns)``: A and G, arrays of ``rewards``' shape in the working dtype, in the units of the
+        rewards.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendUnavailableError
+        As ``gae``.
+
+    Notes
+    -----
+    Vinyals et al., "Grandmaster level in StarCraft II using multi-agent reinforcement learning", 2019 (Methods,
+    "Upgoing policy update"), which has gamma = 1 and multiplies A by clipped importance ratios.
+
+    Examples
+    --------
+    >>> import numpy as np, fastgae
+    >>> rewards, values = np.array([1.0, 1.0, -1.0, 1.0], np.float32), np.full(4, 0.5, np.float32)
+    >>> fastgae.upgo(rewards, values, np.array([0, 0, 0, 1]), last_values=0.0, gamma=1.0).returns
+    array([2.5, 1.5, 0. , 1. ], dtype=float32)
+    """
+    if type(rewards) is not np.ndarray and is_tensor(rewards):
+        return with_tensors(upgo, locals())
+    given = Call(
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values=last_values,
+        next_values=next_values,
+        final_values=final_values,
+        autoreset=autoreset,
+        prev_done=prev_done,
+        mask=mask,
+        gamma=gamma,
+        gae_lambda=1.0,
+        normalize=normalize,
+        time_axis=time_axis,
+        out=out,
+    )
+    call = checked(given)
+    matrices, layout = in_one_layout(call._replace(out=None))
+    rollout = canonical_rollout(matrices, layout)
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        upward = (rollout.one_step_returns() - rollout.values >= 0.0).astype(rollout.rewards.dtype)
+    following = next_existing_values(upward, np.zeros(()), rollout.mask, 0)
+    return compute(call._replace(gae_lambda=layout.split(following)), backend, num_threads)

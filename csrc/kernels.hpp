@@ -52,8 +52,8 @@ struct Rollout {
 };
 
 // Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
-enum Constant { kRhoClip, kCClip, kAdvantageClip, kConstants };
-inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip"};
+enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
+inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip", "leaky"};
 
 // A rollout with options. Its coefficients are views, which replace gamma and gamma_lambda of Rollout. The view of one
 // number for all steps has two strides of 0. Along the axis where other views have stride 1, a coefficient has 1 or 0.

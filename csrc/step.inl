@@ -5,8 +5,9 @@
 //     V-trace              A = rho (delta + gl S_next);  S = rho' delta + (c gl) S_next;  R = S + V
 //     lambda for returns   A as in the plain step;  S = delta + gl' S_next;  R = S + V
 //
-// rho, rho' and c are the importance ratio, clipped to the constants kAdvantageClip, kRhoClip and kCClip. Terms are
-// gated as in recursion.inl. A step that does not exist passes on what it gets from the next step.
+// rho, rho' and c are the importance ratio, clipped to the constants kAdvantageClip, kRhoClip and kCClip, and mixed with
+// the ratio itself where kLeaky is not 0. Terms are gated as in recursion.inl. A step that does not exist passes on what it
+// gets from the next step.
 
 // The numbers of one step that multiply: its coefficients and its importance ratio.
 enum Factor { kGamma, kGammaLambda, kReturnsGammaLambda, kTailLambda, kRatio, kFactors };
@@ -27,16 +28,17 @@ const View<const Real>& factor_of(const RolloutWithOptions<Real>& rollout, Facto
 template <bool has_mask>
 struct MaskOnly {
     static constexpr bool mask = has_mask, returns_recursion = false, tail_normalized = false, ratios = false;
+    static constexpr bool leaky = false;
 };
 struct AllOptions {
-    bool mask, returns_recursion, tail_normalized, ratios;
+    bool mask, returns_recursion, tail_normalized, ratios, leaky;
 };
 
 // Call run with the options of the rollout.
 template <class Real, class Run>
 void with_options(const RolloutWithOptions<Real>& rollout, const Run& run) {
     const AllOptions all = {bool(rollout.mask), bool(rollout.returns_gamma_lambdas), bool(rollout.tail_lambdas),
-                            bool(rollout.ratios)};
+                            bool(rollout.ratios), rollout.constants[kLeaky] != 0};
     if (all.returns_recursion || all.tail_normalized || all.ratios) return run(all);
     all.mask ? run(MaskOnly<true>()) : run(MaskOnly<false>());
 }
@@ -52,9 +54,14 @@ struct StepResults {
     typename V::Type advantages, returns_minus_values;
 };
 
+// Return (1 - leaky) min(ratio, clip) + leaky ratio. A NaN stays a NaN.
 template <class V>
-FASTGAE_INLINE typename V::Type clipped(typename V::Real clip, typename V::Type ratio) {
-    return V::smaller(V::all(clip), ratio);  // a NaN stays a NaN
+FASTGAE_INLINE typename V::Type weight(bool is_leaky, const typename V::Real* constants, Constant clip,
+                                       typename V::Type ratio) {
+    const auto clipped = V::smaller(V::all(constants[clip]), ratio);
+    if (!is_leaky) return clipped;
+    const auto leaky = constants[kLeaky];
+    return V::all(1 - leaky) * clipped + V::all(leaky) * ratio;
 }
 
 // Compute one step, and update `carry` from the next step's to this step's. factor(which) loads a factor of this step;
@@ -76,9 +83,9 @@ FASTGAE_INLINE StepResults<V> step(const Options& options, const typename V::Rea
     } else if (options.ratios) {
         const auto ratio = factor(kRatio);
         results.advantages = advantage<V>(delta, trace_open, gamma_lambda, carry.trace) *
-                             clipped<V>(constants[kAdvantageClip], ratio);
-        const auto weighted = clipped<V>(constants[kRhoClip], ratio) * delta;
-        const auto decay = clipped<V>(constants[kCClip], ratio) * gamma_lambda;
+                             weight<V>(options.leaky, constants, kAdvantageClip, ratio);
+        const auto weighted = weight<V>(options.leaky, constants, kRhoClip, ratio) * delta;
+        const auto decay = weight<V>(options.leaky, constants, kCClip, ratio) * gamma_lambda;
         carry.trace = unless_skipped(advantage<V>(weighted, trace_open, decay, carry.trace), carry.trace);
         results.returns_minus_values = carry.trace;
     } else {

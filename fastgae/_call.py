@@ -69,6 +69,7 @@ class Call(NamedTuple):
     rho_clip: Constant = None
     c_clip: Constant = None
     advantage_clip: Constant = None
+    leaky: Constant = None
 
 
 # In ``Call.out``: a new array, for estimators that return only one of the two results.

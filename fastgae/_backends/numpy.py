@@ -27,11 +27,11 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
             traced = _scan(rollout, deltas, rollout.returns_gamma_lambda, trace)
         returns = traced + rollout.values
         if rollout.constants is not None:
-            _, _, advantage_clip = rollout.constants
+            _, _, advantage_clip, leaky = rollout.constants
             following = _following(advantages, rollout.last_advantages)
             advantages = deltas
             np.add(advantages, rollout.gamma_lambda * following, out=advantages, where=trace)
-            advantages *= _clipped(rollout.ratios, advantage_clip)
+            advantages *= _weights(rollout.ratios, advantage_clip, leaky)
         _write(rollout, rollout.advantages, advantages, 0)
         _write(rollout, rollout.returns, returns, rollout.values)
 
@@ -42,16 +42,17 @@ def _advantages(rollout: Rollout, deltas: Array, trace: Array) -> Array:
         steps_left = _scan(rollout, np.ones_like(deltas), rollout.tail_lambda, trace)
         return _scan(rollout, steps_left * deltas, rollout.gamma_lambda, trace) / steps_left
     if rollout.constants is not None:  # A = rho delta + gamma lambda c A_next
-        rho_clip, c_clip, _ = rollout.constants
-        weighted = _clipped(rollout.ratios, rho_clip) * deltas
-        decay = _clipped(rollout.ratios, c_clip) * rollout.gamma_lambda
+        rho_clip, c_clip, _, leaky = rollout.constants
+        weighted = _weights(rollout.ratios, rho_clip, leaky) * deltas
+        decay = _weights(rollout.ratios, c_clip, leaky) * rollout.gamma_lambda
         return _scan(rollout, weighted, decay, trace, rollout.last_advantages)
     return _scan(rollout, deltas, rollout.gamma_lambda, trace, rollout.last_advantages)
 
 
-def _clipped(ratios: Array, clip: Scalar) -> Array:
-    """Return min(ratio, clip), where NaN stays NaN and a zero keeps its sign."""
-    return np.where(ratios > clip, clip, ratios)
+def _weights(ratios: Array, clip: Scalar, leaky: Scalar) -> Array:
+    """Return (1 - leaky) min(ratio, clip) + leaky ratio; in min(), NaN stays NaN and a zero keeps its sign."""
+    clipped = np.where(ratios > clip, clip, ratios)
+    return clipped if leaky == 0 else (type(leaky)(1) - leaky) * clipped + leaky * ratios
 
 
 def _scan(rollout: Rollout, terms: Array, decay: Array | Scalar, trace: Array, following: Array | None = None) -> Array:

@@ -33,20 +33,22 @@ def vtrace(
     rho_clip: float | None = 1.0,
     c_clip: float | None = 1.0,
     advantage_clip: float | None = 1.0,
+    leaky: float = 0.0,
     normalize: str | None = None,
     time_axis: int = 0,
     out: Output | None = None,
     num_threads: int | None = None,
     backend: str | None = None,
 ) -> GAEResult:
-    r"""Off-policy advantages and value targets by V-trace.
+    r"""Compute off-policy advantages and value targets by V-trace.
 
     ::
 
-        delta_t = (r_t + gamma V'_t) - V_t
-        A_t     = min(ratio_t, rho_clip) delta_t + gamma lambda min(ratio_t, c_clip) A_{t+1}
-        R_t     = A_t + V_t                                                            the value targets, "vs"
-        P_t     = min(ratio_t, advantage_clip) (delta_t + gamma lambda A_{t+1})        the policy's advantages
+        w_t(clip) = (1 - leaky) min(ratio_t, clip) + leaky ratio_t
+        delta_t   = (r_t + gamma V'_t) - V_t
+        A_t       = w_t(rho_clip) delta_t + gamma lambda w_t(c_clip) A_{t+1}
+        R_t       = A_t + V_t                                                        the value targets, "vs"
+        P_t       = w_t(advantage_clip) (delta_t + gamma lambda A_{t+1})             the policy's advantages
 
     with the gates of ``gae``: the bootstrap only where not terminated, and A_{t+1} only where the episode goes on. With
     ``lambda_=1``, P is ``ratio (r + gamma R_{t+1} - V)``. With all ratios 1 it is ``gae``, bit for bit.
@@ -60,7 +62,9 @@ def vtrace(
     lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
         Decay of the trace.
     rho_clip, c_clip, advantage_clip : float >= 0, or None
-        What ratios are clipped to in deltas, in traces and in the policy's advantages. None: not clipped.
+        The largest ratios in deltas, in traces and in the policy's advantages. None: not clipped.
+    leaky : float in [0, 1]
+        The share of the ratios that is not clipped. 0: V-trace. 1: importance sampling.
 
     Returns
     -------
@@ -75,7 +79,8 @@ def vtrace(
     Notes
     -----
     Espeholt et al., "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures", 2018
-    (equations 1 and 4, remark 2).
+    (equations 1 and 4, remark 2). ``leaky``: Zahavy et al., "Self-Tuning Deep Reinforcement Learning", 2020,
+    where it is 1 - alpha.
 
     Examples
     --------
@@ -107,6 +112,7 @@ def vtrace(
         rho_clip=_as_clip("rho_clip", rho_clip),
         c_clip=_as_clip("c_clip", c_clip),
         advantage_clip=_as_clip("advantage_clip", advantage_clip),
+        leaky=_as_share("leaky", leaky),
     )
     return run(call, backend, num_threads, partial(checked, lambda_name="lambda_"))
 
@@ -122,3 +128,10 @@ def _as_clip(name: str, given: Any) -> float:
     if not clip >= 0.0:
         raise ValueError(f"{name} must be {expected}, got {clip!r}")
     return clip
+
+
+def _as_share(name: str, given: Any) -> float:
+    share = as_number(name, given, "a number in [0, 1]")
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{name} must be a number in [0, 1], got {share!r}")
+    return share

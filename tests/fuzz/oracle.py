@@ -155,18 +155,19 @@ def _gae_of(env: Env, real: Any, lambdas: list[float]) -> tuple[list[Any], list[
     deltas, decays = _deltas(env, real), [real(g * trace) for g, trace in zip(env.gamma, lambdas, strict=True)]
     start = zero if env.last_advantage is None else env.last_advantage
     if "clips" in more:
-        rho, c, advantage = (real(np.inf if clip is None else clip) for clip in more["clips"])
+        rho, c, advantage, leaky = (real(np.inf if clip is None else clip) for clip in more["clips"])
 
-        def clipped(ratio: Any, clip: Any) -> Any:
-            return clip if ratio > clip else ratio  # NaN stays
+        def weight(ratio: Any, clip: Any) -> Any:
+            clipped = clip if ratio > clip else ratio  # NaN stays
+            return clipped if leaky == 0 else (one - leaky) * clipped + leaky * ratio
 
-        weighted = [clipped(ratio, rho) * delta for ratio, delta in zip(more["ratios"], deltas, strict=True)]
-        traces = [clipped(ratio, c) * decay for ratio, decay in zip(more["ratios"], decays, strict=True)]
+        weighted = [weight(ratio, rho) * delta for ratio, delta in zip(more["ratios"], deltas, strict=True)]
+        traces = [weight(ratio, c) * decay for ratio, decay in zip(more["ratios"], decays, strict=True)]
         traced, nexts = _scan(env, weighted, traces, start)
         advantages = []
         for i, (delta, ratio) in enumerate(zip(deltas, more["ratios"], strict=True)):
             ends = env.terminated[i] or env.truncated[i]
-            advantages.append((delta if ends else delta + decays[i] * nexts[i]) * clipped(ratio, advantage))
+            advantages.append((delta if ends else delta + decays[i] * nexts[i]) * weight(ratio, advantage))
     elif "tail" in more:
         left, _ = _scan(env, [one] * len(deltas), [real(trace) for trace in lambdas], zero)
         weighted, _ = _scan(env, [d * delta for d, delta in zip(left, deltas, strict=True)], decays, zero)
@@ -204,7 +205,8 @@ def _gae(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
             ratios = rollout.column("ratios", column) or []
             env.more["ratios"] = [ratios[t] for t in existing]
             env.more["clips"] = [
-                call.arguments.get(clip, takes[clip].default) for clip in ("rho_clip", "c_clip", "advantage_clip")
+                call.arguments.get(name, takes[name].default)
+                for name in ("rho_clip", "c_clip", "advantage_clip", "leaky")
             ]
         advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
         values = (rollout.column("values", column) or [])[:steps]

@@ -22,7 +22,7 @@ from fastgae._backends.numba.plain import advantage, delta
 from fastgae._call import CONSTANTS
 
 STEPS_LEFT, ADVANTAGES, RETURNS = RECURSIONS = (0, 1, 2)
-RHO_CLIP, C_CLIP, ADVANTAGE_CLIP = map(CONSTANTS.index, ("rho_clip", "c_clip", "advantage_clip"))
+RHO_CLIP, C_CLIP, ADVANTAGE_CLIP, LEAKY = map(CONSTANTS.index, ("rho_clip", "c_clip", "advantage_clip", "leaky"))
 
 OPEN, CLOSED, SKIPPED = range(3)  # gates of a recursion
 TIME, ENVS = range(2)  # the axis of a run
@@ -62,29 +62,30 @@ def _gates(size, terminated, truncated, exists, gates):
 
 
 @njit
-def _clipped(ratio, clip):
-    """Return the smaller one; NaN stays NaN, and a zero keeps its sign."""
-    return clip if ratio > clip else ratio
+def _weight(ratio, clip, leaky, rest):
+    """Return rest min(ratio, clip) + leaky ratio, where rest = 1 - leaky; NaN stays NaN, and a zero keeps its sign."""
+    clipped = clip if ratio > clip else ratio
+    return clipped if leaky == 0 else rest * clipped + leaky * ratio
 
 
 @njit
-def _weigh(size, ratios, constants, gamma_lambda, deltas, terms, decay):
+def _weigh(size, ratios, constants, one, gamma_lambda, deltas, terms, decay):
     """Compute x and decay of V-trace's recursion from the importance ratios."""
     restrict()
-    rho_clip, c_clip = constants[RHO_CLIP], constants[C_CLIP]
+    rho_clip, c_clip, leaky, rest = constants[RHO_CLIP], constants[C_CLIP], constants[LEAKY], one[0] - constants[LEAKY]
     for i in range(size):
-        terms[i] = _clipped(ratios[i], rho_clip) * deltas[i]
-        decay[i] = _clipped(ratios[i], c_clip) * gamma_lambda[i]
+        terms[i] = _weight(ratios[i], rho_clip, leaky, rest) * deltas[i]
+        decay[i] = _weight(ratios[i], c_clip, leaky, rest) * gamma_lambda[i]
 
 
 @njit
-def _weighted_advantages(size, ratios, constants, gamma_lambda, deltas, gates, following, advantages):
+def _weighted_advantages(size, ratios, constants, one, gamma_lambda, deltas, gates, following, advantages):
     """Compute the advantages of V-trace's policy gradient: rho (delta + gl A_next)."""
     restrict()
-    clip = constants[ADVANTAGE_CLIP]
+    clip, leaky, rest = constants[ADVANTAGE_CLIP], constants[LEAKY], one[0] - constants[LEAKY]
     for i in range(size):
         result = advantage(deltas[i], gamma_lambda[i], following[i], gates[i] != OPEN)
-        advantages[i] = result * _clipped(ratios[i], clip)
+        advantages[i] = result * _weight(ratios[i], clip, leaky, rest)
 
 
 @njit
@@ -200,8 +201,8 @@ def recursion_of(recursion, given, run, steps_left):
         _multiply(run.size, steps_left, run.deltas, run.terms)
         return run.terms, gamma_lambda
     if given.constants.steps:
-        ratios = at_view(given.ratios, run.t, run.n)
-        _weigh(run.size, ratios, given.constants.first, gamma_lambda, run.deltas, run.terms, run.decay)
+        ratios, one = at_view(given.ratios, run.t, run.n), after(run.scratch, ONES * LINE)
+        _weigh(run.size, ratios, given.constants.first, one, gamma_lambda, run.deltas, run.terms, run.decay)
         return run.terms, run.decay
     return run.deltas, gamma_lambda
 
@@ -219,9 +220,9 @@ def write_results(given, run, traced, stride, following):
         advantages = errors = result
     elif given.constants.steps:
         gamma_lambda = _coefficients(given.gamma_lambda, run, GAMMA_LAMBDA)
-        ratios = at_view(given.ratios, t, n)
+        ratios, one = at_view(given.ratios, t, n), after(run.scratch, ONES * LINE)
         _weighted_advantages(
-            size, ratios, given.constants.first, gamma_lambda, run.deltas, run.gates, following, result
+            size, ratios, given.constants.first, one, gamma_lambda, run.deltas, run.gates, following, result
         )
         advantages = result
     if given.returns_gamma_lambda.steps:

@@ -27,7 +27,7 @@ def discounted_returns(
     num_threads: int | None = None,
     backend: str | None = None,
 ) -> Array:
-    r"""The discounted sum of the rewards to the end of each episode (rewards to go).
+    r"""Compute the discounted sum of the rewards to the end of each episode (rewards to go).
 
     ::
 

@@ -34,7 +34,7 @@ def gae(
     num_threads: int | None = None,
     backend: str | None = None,
 ) -> GAEResult:
-    r"""Advantages and value targets of a rollout by Generalized Advantage Estimation.
+    r"""Compute advantages and value targets of a rollout by Generalized Advantage Estimation.
 
     ::
 
@@ -43,11 +43,11 @@ def gae(
         R_t     = A_t + V_t                      A_T = 0
 
     Every operation is rounded on its own, in this order, in the working dtype; gamma lambda is the float64 product
-    rounded once. A closed gate leaves its term out: what lies behind it, NaN included, has no effect. The result is
-    the same bits on every backend, CPU target, thread count and memory layout.
+    rounded once. Values behind a closed gate are never used, so a NaN there is harmless. The result is the same bits on
+    every backend, CPU target, thread count and memory layout.
 
-    Arrays are NumPy's, tensors of torch, or arrays of JAX on the CPU, also inside torch.compile, jax.jit and jax.vmap.
-    Results are of the kind of ``rewards``, without gradients (docs/tensors.md).
+    Pass arrays of NumPy, tensors of torch, or arrays of JAX on the CPU, also inside torch.compile, jax.jit and
+    jax.vmap. Results come back as arrays of the library of ``rewards``, without gradients (docs/tensors.md).
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ def gae(
         array as given; or like ``rewards``, read only where ``truncated``.
     autoreset : "next_step", "same_step", "disabled", or a member of Gymnasium's AutoresetMode, optional
         How the environments start a new episode. With "next_step" the row after a done is a reset row, no real step:
-        A = 0 and R = V there, and at a truncated step ``values[t + 1]`` is V of the final observation. The others
-        change nothing: they need ``final_values`` or ``next_values`` where ``truncated`` is given.
+        A = 0 and R = V there, and at a truncated step ``values[t + 1]`` is V of the final observation. The other
+        modes change nothing: with them, ``truncated`` needs ``final_values`` or ``next_values``.
     last_advantages : array of ``rewards``' shape without time, optional
-        A of the step after the last, for a rollout computed in pieces from its end; counts where the last step does
-        not end an episode. None: 0.
+        A of the step after the last, for a rollout computed in pieces from its end. It has an effect where the last
+        step does not end an episode. None: 0.
     prev_done : array of ``rewards``' shape without time, optional; bool, or numbers that are 0 or 1
         With ``autoreset="next_step"``: the step before row 0 ended an episode, so that row 0 is a reset row.
     mask : array like ``rewards``, optional; bool, or numbers that are 0 or 1
@@ -83,19 +83,20 @@ def gae(
     gamma, gae_lambda : float in [0, 1], or arrays of them that broadcast to ``rewards``
         Discount per step, and the decay of the trace.
     returns_lambda : like ``gae_lambda``, optional
-        Another lambda for ``returns``, whose recursion runs in the same pass. None: that of the advantages.
+        Another lambda for ``returns``, computed in the same pass. None: the same as ``gae_lambda``.
     normalize : "global" or "per_env", optional
-        Advantages to mean 0 and standard deviation 1 over all steps that exist, or over those of each env:
-        ``(A - mean) / (std + 1e-8)``, the population's std, in float64. Returns are of the advantages before that.
+        Shift and scale the advantages to mean 0 and standard deviation 1, over all steps that exist or over those of
+        each env: ``(A - mean) / (std + 1e-8)`` with the population's std, in float64. Returns come from the advantages
+        before that.
     tail_normalized : bool
         The finite-horizon form: ``A_t`` is the average of the k-step advantages that the rollout has, with weights
         that add up to 1 also near its end: ``A = G / D`` with ``D_t = 1 + lambda D_{t+1}`` and
-        ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where A_{t+1} would be taken.
+        ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where the trace gate is open.
     time_axis : int
         The axis of ``rewards`` that is time.
     out : (advantages, returns), optional
-        Arrays of ``rewards``' shape and the working dtype to fill; either may be None and is then not computed. They
-        may overlap an input, but not each other, and no two elements of one may share memory.
+        Arrays of ``rewards``' shape and the working dtype to fill. Either may be None, and is then not computed. They
+        may overlap an input but not each other, and no two elements of one array may share memory.
     num_threads : int, optional
         At most this many threads; None: ``FASTGAE_NUM_THREADS``, ``OMP_NUM_THREADS``, or the CPUs this process may use.
     backend : str, optional
@@ -113,8 +114,8 @@ def gae(
     ValueError
         An argument has a wrong shape or value, or the bootstrap is missing, doubled or undefined.
     TypeError
-        An argument is of a kind that cannot be used: a masked array, a tensor on a GPU, complex numbers, 16-bit ones of
-        NumPy's, an ``out`` of another dtype.
+        An argument has a type that cannot be used: a masked array, a tensor on a GPU, complex numbers, float16 arrays
+        of NumPy, or an ``out`` of another dtype.
     BackendUnavailableError
         The backend that was asked for cannot run here.
 

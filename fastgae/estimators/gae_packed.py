@@ -29,11 +29,11 @@ def gae_packed(
     num_threads: int | None = None,
     backend: str | None = None,
 ) -> GAEResult:
-    r"""Advantages and value targets of sequences of any lengths, end to end in one-dimensional arrays.
+    r"""Compute advantages and value targets of sequences of any lengths, end to end in one-dimensional arrays.
 
-    The recursion of ``gae`` in every sequence, and nothing from one to the next. Sequence i is ``[cu_seqlens[i],
-    cu_seqlens[i + 1])``, as in flash-attention. It is one rollout of one env that the ends of sequences cut, and long
-    or short ones take the same time.
+    The recursion of ``gae`` runs in every sequence by itself. Sequence i is ``[cu_seqlens[i], cu_seqlens[i + 1])``, as
+    in flash-attention. All sequences are computed as one rollout of one env whose episodes end with them, so the time
+    depends on the total length and not on the lengths of the sequences.
 
     Parameters
     ----------

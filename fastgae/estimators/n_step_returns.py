@@ -23,14 +23,14 @@ def n_step_returns(
     time_axis: int = 0,
     out: Array | None = None,
 ) -> Array:
-    r"""n rewards and a bootstrap: the target of n-step temporal-difference learning.
+    r"""Compute n-step returns, n rewards and a bootstrap: the target of n-step temporal-difference learning.
 
     ::
 
         G_t^(1) = r_t + gamma V'_t              V' left out where terminated_t
         G_t^(k) = r_t + gamma G_{t+1}^(k-1)     where step t neither ends an episode nor is the last; else G_t^(1)
 
-    It takes n passes over the rollout, in NumPy whatever the backend.
+    It takes n passes over the rollout, and always runs in NumPy.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Mean 0, standard deviation 1."""
+"""Normalisation of advantages."""
 
 import math
 from typing import Any
@@ -25,7 +25,7 @@ def normalize(
     num_threads: int | None = None,
     backend: str | None = None,
 ) -> Array:
-    r"""Advantages to mean 0 and standard deviation 1.
+    r"""Shift and scale advantages to mean 0 and standard deviation 1.
 
     ::
 
@@ -39,9 +39,9 @@ def normalize(
     advantages : array of shape (T, N), (T,), or any rank with time along ``time_axis``
         Kinds and dtypes as in ``gae``.
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
-        False: the step does not exist. It counts for nothing and becomes 0.
+        False: the step does not exist. It has no effect on the others, and its result is 0.
     by : "global" or "per_env"
-        What the mean and the standard deviation are of.
+        Whether one mean and standard deviation are taken over all steps, or those of each env over its own.
     eps : finite float >= 0
         Added to the standard deviation.
     out : array, optional

@@ -1,4 +1,4 @@
-"""The primitive below every estimator: a first-order linear recursion from the end."""
+"""The recursion that every estimator is built on."""
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ def reverse_scan(
     num_threads: int | None = None,
     backend: str | None = None,
 ) -> Array:
-    r"""A linear recursion along time, from the end.
+    r"""Compute a linear recursion along time, from the last step to the first.
 
     ::
 

@@ -32,7 +32,7 @@ def td_lambda(
     num_threads: int | None = None,
     backend: str | None = None,
 ) -> Array:
-    r"""The lambda-return of every step: the value target whose advantage is that of ``gae``.
+    r"""Compute the lambda-return of every step: the value target that belongs to the advantages of ``gae``.
 
     ::
 

@@ -16,7 +16,7 @@ def valid_steps(
     *,
     time_axis: int = 0,
 ) -> Array:
-    r"""The mask that ``autoreset="next_step"`` implies: False at the row after a done, where the env was reset.
+    r"""Return the mask that ``autoreset="next_step"`` implies: False at the row after a done, where the env was reset.
 
     ::
 

@@ -149,9 +149,10 @@ Operand canonical_array(const py::handle& object) {
 }
 
 // Run the kernels without options where no option is given.
-template <class Real>
-Index run(const Target& target, RolloutWithOptions<Real>& rollout, Index num_threads) {
-    if (!rollout.is_plain()) return gae(target, rollout, num_threads);
+template <class Real, template <class> class Converted>
+Index run(const Target& target, Converted<Real>& converted, Index num_threads) {
+    RolloutWithOptions<Real>& rollout = converted.rollout();
+    if (!converted.is_plain()) return gae(target, rollout, num_threads);
     rollout.gamma = *rollout.gammas.data;
     rollout.gamma_lambda = *rollout.gamma_lambdas.data;
     return gae<Real>(target, static_cast<const Rollout<Real>&>(rollout), num_threads);
@@ -160,9 +161,8 @@ Index run(const Target& target, RolloutWithOptions<Real>& rollout, Index num_thr
 template <class Real>
 Index gae_of(const typename CanonicalRollout<Real>::Fields& fields, Index num_threads, const Target& target) {
     CanonicalRollout<Real> canonical(fields);
-    if (canonical.rollout().envs == 0) return 0;
     const WithoutGil released;
-    return run(target, canonical.rollout(), num_threads);
+    return run(target, canonical, num_threads);
 }
 
 Index gae_of_fields(const py::tuple& rollout, Index num_threads, const py::str& target) {
@@ -312,7 +312,7 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
         std::optional<Normalization<Real>> normalization;
         if (call.normalize != Normalize::nothing)
             normalization.emplace(short_cut.rollout(), call.normalize == Normalize::per_env);
-        run(target, short_cut.rollout(), num_threads);
+        run(target, short_cut, num_threads);
         if (normalization) normalization->run(target, registered.eps, num_threads);
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.

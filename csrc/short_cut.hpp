@@ -27,7 +27,7 @@ public:
     // Read all arguments but the outputs; false: declined.
     bool read() {
         return read_rewards() && read_values() && read_flags() && read_mask() && read_coefficients() &&
-               read_last_advantages() && read_ratios() && (rollout_.is_plain() || !rollout_.sparse_finals);
+               read_last_advantages() && read_ratios() && (is_plain() || !rollout_.sparse_finals);
     }
 
     // Read the arrays to fill; false: declined, and nothing is written.
@@ -38,6 +38,7 @@ public:
     }
 
     RolloutWithOptions<Real>& rollout() { return rollout_; }
+    bool is_plain() const { return rollout_.is_plain(); }
 
     // Whether new results have Fortran's memory order. If time is the last axis, numpy.empty_like gives the same order.
     // Broadcast rewards may ask for another order than the rollout's, which read_outputs declines.

@@ -80,9 +80,6 @@ def test_an_unknown_target_is_refused(function):
     function(TARGET.encode().decode())
 
 
-# --- a rollout from _canonical ---
-
-
 REQUIRED = ("rewards", "values", "next_values", "last_values", "terminated", "gamma", "gamma_lambda")
 OPTIONS = {
     "plain": {},
@@ -151,6 +148,17 @@ def test_a_coefficient_is_a_number_of_any_kind_or_an_array(options):
         np.testing.assert_array_equal(outputs, [given.advantages, given.returns])
 
 
+def test_decays_of_any_number_are_options():
+    """Those of reverse_scan may be one number in an array, which is not in [0, 1]."""
+    for decay in (-1.0, 2.0, np.nan):
+        given = rollout(gamma_lambda=np.broadcast_to(decay, (STEPS, ENVS)), returns=None)
+        _core.gae(given, 1, TARGET)
+        expected = given.advantages.copy()
+        full = np.full((STEPS, ENVS), decay)
+        _core.gae(given._replace(gamma_lambda=full), 1, TARGET)
+        np.testing.assert_array_equal(given.advantages, expected)
+
+
 def test_a_rollout_without_envs():
     empty = np.ones((STEPS, ENVS))[:, :0]
     given = rollout(rewards=empty, values=empty, next_values=empty[1:], last_values=empty[0], gamma=empty)
@@ -183,20 +191,13 @@ class Number:
 
 @pytest.mark.parametrize("name", ["gamma", "tail_lambda", "constants"])
 def test_numbers_are_read_before_arrays(name):
-    """Here the conversion resizes the rewards: their new shape must be seen."""
-    rewards = np.ones((2000, 2000))
-    number = Number(lambda: rewards.resize((1, 1), refcheck=False))
-    like = np.ones((2000, 2000))
-    given = rollout(rewards=rewards, values=like, next_values=like[1:], last_values=like[0], ratios=like)
-    given = given._replace(terminated=like.astype(bool), advantages=like.copy(), returns=None)
-    given = given._replace(constants=(1.0, 1.0, 1.0))._replace(
-        **{name: (number,) * 3 if name == "constants" else number}
-    )
-    with pytest.raises(ValueError, match="dtype or shape"):
-        _core.gae(given, 1, TARGET)
-
-
-# --- the short cut ---
+    """Here the conversion of a number makes the output read-only, and the border must see that."""
+    given = rollout(ratios=np.ones((STEPS, ENVS)), constants=(1.0, 1.0, 1.0))
+    number = Number(lambda: given.advantages.setflags(write=False))
+    numbers = (1.0, number, 1.0) if name == "constants" else number
+    with pytest.raises(ValueError, match="advantages is read-only"):
+        _core.gae(given._replace(**{name: numbers}), 1, TARGET)
+    assert np.isnan(given.advantages).all()
 
 
 def test_the_short_cut_returns_a_result():
@@ -249,6 +250,23 @@ def test_odd_arguments_are_declined(wrong):
     outputs = poisoned(), poisoned()
     assert short_cut(call(out=outputs)._replace(**wrong)) is None
     assert all((output == 7).all() for output in outputs)
+
+
+def test_outputs_that_overlap_are_declined():
+    given = vtrace_call(gamma=np.full((STEPS, ENVS), 0.5))
+    memory = np.full((STEPS + 1, ENVS), 7.0)
+    inputs = [array for array in given if isinstance(array, np.ndarray) and array.dtype == float]
+    assert len(inputs) == 4
+    overlapping = [(array[:STEPS], memory[1:]) for array in inputs]
+    for out in (
+        (memory[1:], memory[1:]),
+        (memory[1:], memory[:-1]),
+        *overlapping,
+        *(pair[::-1] for pair in overlapping),
+    ):
+        before = np.array(out)
+        assert short_cut(given._replace(out=out)) is None
+        np.testing.assert_array_equal(out, before)
 
 
 def test_constants_and_ratios_come_together():
@@ -324,9 +342,6 @@ except TypeError as error:
 """
     expected = "connect was not called\nresult_type must be a subclass of tuple"
     assert python(code, str(fastgae.__path__[0])) == expected
-
-
-# --- code of the caller ---
 
 
 class Switch:
@@ -412,6 +427,14 @@ call = (*(None,) * 8, 0.9, 0.9, None, None, False, 0)
 rewards.resize((2000, 2000), refcheck=False)
 out += [np.ones((2000, 2000))] * 2
 print(_core.short_cut((rewards, values, terminated, *call, out), 0, "baseline"))
+
+def usable_cpus():
+    rewards.flags.aligned = False  # so the short cut must decline the array
+    return 2
+
+_core.connect(GAEResult, NEW, usable_cpus, EPS)
+rewards.resize((2000, 2000), refcheck=False)
+print(_core.short_cut((rewards, values, terminated, *call), 0, "baseline"))
 rewards = np.ones((2000, 2000))
 
 def usable_cpus():
@@ -423,7 +446,7 @@ try:
 except KeyError as error:
     print(error)
 """
-    assert python(code) == "(1, 1) True\n(1, 1) True\nNone\n'no CPUs'"
+    assert python(code) == "(1, 1) True\n(1, 1) True\nNone\nNone\n'no CPUs'"
 
 
 def test_huge_integers_leave_no_error_behind():

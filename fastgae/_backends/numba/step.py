@@ -2,10 +2,10 @@
 
 A call has up to three recursions y_t = x_t + decay_t y_{t+1}, in this order:
 
-    STEPS_LEFT    D = 1 + lambda D_next                        if tail-normalized
-    ADVANTAGES    A = delta + gl A_next                        G = D delta + gl G_next and A = G / D if tail-normalized;
-                                                               rho delta + (c gl) A_next with importance ratios
-    RETURNS       delta + gl' A'_next                          if the returns have their own lambda
+    STEPS_LEFT    D = 1 + lambda D_next               only if tail-normalized
+    ADVANTAGES    A = delta + gl A_next               if tail-normalized, G = D delta + gl G_next, and A = G / D;
+                                                      with importance ratios, A = rho delta + (c gl) A_next
+    RETURNS       A' = delta + gl' A'_next            only if the returns have their own lambda
 
 For each recursion that ``is_wanted``, a sweep asks ``recursion_of`` for x and decay, and computes y. ``write_results``
 turns the y into advantages and returns. A new argument of the recursion changes this file alone. An option is looked at

@@ -1,12 +1,11 @@
-"""The recursion in Numba: vectorised kernels per memory layout and dtype; large rollouts run them on spans of envs.
+"""The recursion in Numba: one vectorised kernel for each layout and dtype, which large rollouts run on spans of envs.
 
     delta = (r + gamma V') - V     V' left out where terminated
     A     = delta + gl A_next      A_next left out where terminated or truncated
     R     = A + V
 
-The first plain call for a layout and dtype compiles for 1 to 4 seconds, the first of any other kind for 5 to 9, and
-normalisation for 3; later processes load that in 0.3 seconds. The first large one compiles the parallel loop for
-another 2.
+The first plain call of a layout and dtype compiles for 1 to 2 seconds of a CPU's time, the first with options for 4 to
+7, and normalisation and the parallel loop for 1 each. Later processes load a kernel in 0.02 seconds.
 """
 
 import contextlib
@@ -32,34 +31,34 @@ from fastgae._canonical import MOMENT_STEPS, Rollout
 
 Function = Callable[..., None]
 
-# A parallel call costs 0.16 ms, in which Numba looks up the kernel, and then waits for the slower core. Best of many on
-# two shared cores with one and two threads: env-major, 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61
-# and 32 for 16 M; time-major, which memory limits, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. A busy core adds up to 10 ms.
+# A parallel call costs 0.05 ms, in which Numba looks the kernel up, and the wait for the slower core. Best of many on
+# two shared cores, one thread and two: env-major 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and 32
+# for 16 M; time-major, which memory bounds, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. A core that others hold costs 10 ms.
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
 _BOOL = np.dtype(bool)
 _kernels: dict[tuple[Function, np.dtype[Any]], Any] = {}  # compiled
 
-# Two teams of threads would compete for the same CPUs, and some threading layers crash then. This is an RLock because
-# Ctrl-C can come between any two instructions, also before the lock is released: the thread's next call takes it again,
-# and releases it as often as it was taken.
+# Only one Python thread at a time uses Numba's pool: two teams of threads would fight for the same CPUs, and not every
+# threading layer survives that. Ctrl-C can come between any two instructions, so it can leave this lock held. It is an
+# RLock because the thread's next call can then take it again, and releases it as often as it is held.
 _one_at_a_time = threading.RLock()
 _forked = threading.Event()
 if multiprocessing.parent_process() is not None and multiprocessing.get_start_method() == "fork":
-    _forked.set()  # the fork was before this import
+    _forked.set()  # This process was forked before this module was imported.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked.set)
 
 
 def _llvm_lock() -> Any:
-    """Return the lock that is held during every call of LLVM, also outside of the compiler; it has no public name."""
-    from llvmlite.binding import ffi  # here, so that an environment without both says that Numba is missing
+    """Return the lock that is held whenever LLVM is called, also outside the compiler; it has no public name."""
+    from llvmlite.binding import ffi  # Not at the top: where neither is installed, the error must name Numba.
 
     return getattr(getattr(ffi.lib, "_lock", None), "_lock", None)
 
 
-# numpy.ma is imported above because Numba would import it in its first call, which a fork does not wait for.
+# numpy.ma is imported above because Numba imports it before its first call, and an import holds a lock, too.
 FORK_WAITS_FOR = tuple(filter(None, (global_compiler_lock, _llvm_lock())))
 
 
@@ -122,7 +121,7 @@ def _as_matrix(field: Any) -> Any:
 
 
 def _bounds(size: int, envs: int, num_threads: int) -> list[int]:
-    """Return where each span of envs begins, and the end: one span for each thread that saves time."""
+    """Return where each span of envs begins, and the end of the last one: one span for each thread that pays."""
     spans = min(num_threads, config.NUMBA_NUM_THREADS, size // STEPS_PER_THREAD)
     if spans < 2:
         return [0, envs]
@@ -133,14 +132,14 @@ def _bounds(size: int, envs: int, num_threads: int) -> list[int]:
 def _pool_is_safe() -> bool:
     """Return whether this thread may use Numba's pool.
 
-    GNU OpenMP kills or hangs a forked child. The workqueue layer aborts the process if two Python threads use it at
-    once, and one of them may be running a kernel of the caller.
+    GNU OpenMP kills or hangs a forked child. The layer workqueue aborts when two Python threads use it at once, and the
+    other one may run a kernel of the caller's own.
     """
     if _forked.is_set():
         return False
     try:
-        get_num_threads()  # launches the pool, which decides on the layer
-    except (ImportError, ValueError):  # no threading layer works here
+        get_num_threads()  # This launches the pool, and threading_layer() raises before that.
+    except (ImportError, ValueError):  # Numba raises these where no layer works.
         return False
     return threading_layer() != "workqueue" or threading.current_thread() is threading.main_thread()
 
@@ -160,7 +159,7 @@ def _run(
 
 
 def _run_in_parallel(kernel: Any, bounds: list[int], arguments: tuple[Any, ...]) -> bool:
-    """Run the spans side by side; return False, and run nothing, where another thread does so now."""
+    """Run the spans side by side; return False, and run nothing, while another thread uses the pool."""
     before = get_num_threads()
     try:
         if not _one_at_a_time.acquire(blocking=False):
@@ -170,7 +169,7 @@ def _run_in_parallel(kernel: Any, bounds: list[int], arguments: tuple[Any, ...])
         return True
     finally:
         set_num_threads(before)
-        with contextlib.suppress(RuntimeError):  # raised as soon as this thread does not hold the lock
+        with contextlib.suppress(RuntimeError):  # release() raises it when this thread does not hold the lock.
             while True:
                 _one_at_a_time.release()
 
@@ -179,4 +178,5 @@ def _nothing():
     pass
 
 
-compiled(_nothing, types.void())  # a Numba that cannot compile here fails at its import, and the next backend is used
+# A Numba that cannot compile here must fail at this import, because the next backend is then used.
+compiled(_nothing, types.void())

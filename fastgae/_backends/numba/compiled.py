@@ -21,14 +21,18 @@ from fastgae._backends import BackendUnavailableError
 if config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and these kernels run only when compiled: unset it to use them")
 
-# A hash of all files that kernels are made from, as they were when they were imported.
-_SOURCE = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
+# A hash of all files that kernels are made from, as they were when they were imported. The names, the order and the
+# numbers that kernels share with the rest of the package stand in _call.py and _canonical.
+_FOLDER = Path(__file__).parent
+_PACKAGE = _FOLDER.parents[1]
+_FILES = sorted([*_FOLDER.glob("*.py"), *_PACKAGE.glob("_canonical/*.py"), _PACKAGE / "_call.py"])
+_SOURCE = hashlib.sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
     """Add the sources to the cache's key.
 
-    Numba's own key holds the CPU, its features, Numba's version and the kernel's file, but not what that file imports.
+    Numba's own key holds the CPU, its features, Numba's version and the kernel's file, but not the files it imports.
     """
 
     def _index_key(self, signature: Any, codegen: Any) -> Any:

@@ -25,7 +25,7 @@ GROUP = TILES * LANES  # envs
 FEW = 6
 # Envs of one time-major sweep, so that what a row hands on to the row before is still in the second-level cache. Plain
 # 16 x 1M float32 takes 1.8 times as long as np.add with 4 K, 16 K or 64 K of them, and 2.5 times in whole rows.
-SWEEP_ENVS = 8 * 1024
+SWEEP_ENVS = 16 * 1024
 
 
 @njit

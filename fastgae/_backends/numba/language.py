@@ -104,10 +104,17 @@ def views(typing_context, fields, arguments):
     return types.NamedTuple([type_of(kind) for kind in arguments], fields.instance_class)(fields, arguments), build
 
 
-@njit(forceinline=True)
-def at_view(matrix, t, n):
+@intrinsic
+def at_view(typing_context, matrix, t, n):
     """Return the address of an element of a View."""
-    return after(matrix.first, t * matrix.step_stride + n * matrix.env_stride)
+
+    def address(context, builder, signature, arguments):
+        first, _, step_stride, env_stride = cgutils.unpack_tuple(builder, arguments[0])
+        return builder.gep(
+            first, [builder.add(builder.mul(arguments[1], step_stride), builder.mul(arguments[2], env_stride))]
+        )
+
+    return matrix.types[0](matrix, types.intp, types.intp), address
 
 
 @njit(forceinline=True)

@@ -155,7 +155,7 @@ def _copy_to(size, source, target):
 
 @njit(forceinline=True)
 def _run_of(lane, start, size, left, recursion, lines, flags, scratch):
-    """Return the run of one env; it computes the x of ``recursion`` where the recursion then turns them into y."""
+    """Return the run of one env; its x are computed in the line in which ``recursion`` then turns them into y."""
     deltas, decay = DELTAS * GROUP + lane, DECAYS * GROUP + lane
     return Run(
         start, left + lane, size, TIME, after(lines, deltas * LINE), after(flags, lane * LINE),

@@ -2,10 +2,10 @@
 
 A call has up to three recursions y_t = x_t + decay_t y_{t+1}, in this order:
 
-    STEPS_LEFT    D = 1 + lambda D_next                        if tail-normalized
-    ADVANTAGES    A = delta + gl A_next                        G = D delta + gl G_next and A = G / D if tail-normalized;
-                                                               rho delta + (c gl) A_next with importance ratios
-    RETURNS       delta + gl' A'_next                          if the returns have their own lambda
+    STEPS_LEFT    D = 1 + lambda D_next               only if tail-normalized
+    ADVANTAGES    A = delta + gl A_next               if tail-normalized, G = D delta + gl G_next, and A = G / D;
+                                                      with importance ratios, A = rho delta + (c gl) A_next
+    RETURNS       A' = delta + gl' A'_next            only if the returns have their own lambda
 
 For each recursion that ``is_wanted``, a sweep asks ``recursion_of`` for x and decay, and computes y. ``write_results``
 turns the y into advantages and returns. A new argument of the recursion changes this file alone. An option is looked at
@@ -56,6 +56,7 @@ def _deltas(size, gamma, rewards, values, next_values, terminated, deltas):
 
 @njit
 def _gates(size, terminated, truncated, exists, gates):
+    restrict()
     for i in range(size):
         existing = CLOSED if (terminated[i] | truncated[i]) != 0 else OPEN
         gates[i] = existing if exists[i] != 0 else SKIPPED
@@ -141,16 +142,16 @@ def _repeat(coefficients, line):
 
 
 @njit(forceinline=True)
-def _coefficients(given, run, line):
+def _of_run(coefficients, run, line):
     """Return the address of a run's coefficients: the caller's array, or ``line`` where it has no stride along the run.
 
     ``prepare`` has filled the line where there is one number for all steps.
     """
-    first, repeated = at_view(given, run.t, run.n), after(run.scratch, line * LINE)
-    stride = given.step_stride if run.axis == TIME else given.env_stride
+    first, repeated = at_view(coefficients, run.t, run.n), after(run.scratch, line * LINE)
+    stride = coefficients.step_stride if run.axis == TIME else coefficients.env_stride
     if stride != 0:
         return first
-    if not _is_number(given):
+    if not _is_number(coefficients):
         fill(run.size, first[0], repeated)
     return repeated
 
@@ -176,7 +177,7 @@ def begin(given, run, next_values):
         chosen = after(run.scratch, NEXT_VALUES * LINE)
         choose(size, truncated, at_view(given.final_values, t, n), next_values, chosen)
         next_values = chosen
-    gamma = _coefficients(given.gamma, run, GAMMA)
+    gamma = _of_run(given.gamma, run, GAMMA)
     _deltas(size, gamma, at_view(given.rewards, t, n), at_view(given.values, t, n), next_values, terminated, run.deltas)
     _gates(size, terminated, truncated, at_view_or(given.mask, t, n, run.all_exist), run.gates)
 
@@ -193,14 +194,14 @@ def is_wanted(given, recursion):
 def recursion_of(recursion, given, run, steps_left):
     """Return the addresses of x and decay of one recursion; ``steps_left`` are the y of STEPS_LEFT."""
     if recursion == STEPS_LEFT:
-        return after(run.scratch, ONES * LINE), _coefficients(given.tail_lambda, run, TAIL_LAMBDA)
+        return after(run.scratch, ONES * LINE), _of_run(given.tail_lambda, run, TAIL_LAMBDA)
     if recursion == RETURNS:
-        return run.deltas, _coefficients(given.returns_gamma_lambda, run, RETURNS_GAMMA_LAMBDA)
-    gamma_lambda = _coefficients(given.gamma_lambda, run, GAMMA_LAMBDA)
+        return run.deltas, _of_run(given.returns_gamma_lambda, run, RETURNS_GAMMA_LAMBDA)
+    gamma_lambda = _of_run(given.gamma_lambda, run, GAMMA_LAMBDA)
     if given.tail_lambda.steps:
         _multiply(run.size, steps_left, run.deltas, run.terms)
         return run.terms, gamma_lambda
-    if given.constants.steps:
+    if given.ratios.steps:
         ratios, one = at_view(given.ratios, run.t, run.n), after(run.scratch, ONES * LINE)
         _weigh(run.size, ratios, given.constants.first, one, gamma_lambda, run.deltas, run.terms, run.decay)
         return run.terms, run.decay
@@ -218,8 +219,8 @@ def write_results(given, run, traced, stride, following):
     if given.tail_lambda.steps:
         _divide(size, advantages, after(traced, STEPS_LEFT * stride), result)
         advantages = errors = result
-    elif given.constants.steps:
-        gamma_lambda = _coefficients(given.gamma_lambda, run, GAMMA_LAMBDA)
+    elif given.ratios.steps:
+        gamma_lambda = _of_run(given.gamma_lambda, run, GAMMA_LAMBDA)
         ratios, one = at_view(given.ratios, t, n), after(run.scratch, ONES * LINE)
         _weighted_advantages(
             size, ratios, given.constants.first, one, gamma_lambda, run.deltas, run.gates, following, result

@@ -1,0 +1,87 @@
+"""The Numba backend takes what a rollout has, compiles each kernel once, and reads the record for names."""
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae._canonical import MOMENT_STEPS, Rollout
+from support.backends import BACKENDS
+from support.cases import assert_same_bits, make_case
+
+if "numba" not in BACKENDS:
+    pytest.skip("numba is not installed", allow_module_level=True)
+
+from fastgae._backends import numba as module
+
+
+@pytest.fixture
+def arguments_of(monkeypatch):
+    """Return the arguments with which a call reaches its kernel."""
+    seen, run = [], module._run
+    monkeypatch.setattr(module, "_run", lambda *given: seen.append(given[3]) or run(*given))
+
+    def arguments(**call):
+        seen.clear()
+        fastgae.gae(**call, backend="numba")
+        return seen[0]
+
+    return arguments
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
+    """A kernel is compiled for the arguments of the first call, and must take those of every other one."""
+    case = make_case((5, 3), np.float32)
+    call = {"rewards": case.rewards, "values": case.values[:5], "terminated": case.terminated}
+    last, one = case.values[0], np.ones((5, 3), np.float32)
+    plain = [
+        call | {"last_values": last},
+        call | {"last_values": read_only(last.copy()), "out": (None, one.copy())},
+        call | {"next_values": case.values[:5], "truncated": ~case.terminated},
+        call | {"last_values": last, "truncated": ~case.terminated, "final_values": one},
+    ]
+    options = [
+        call | {"last_values": last, "mask": case.terminated},
+        call | {"last_values": last, "gamma": one[:1], "gae_lambda": one[:, :1], "returns_lambda": 0.5},
+        call | {"last_values": last, "last_advantages": last, "truncated": ~case.terminated, "final_values": one},
+        call | {"last_values": last, "tail_normalized": True, "out": (one.copy(), None)},
+    ]
+    for calls in (plain, options):
+        assert len({module.signature(arguments_of(**each)) for each in calls}) == 1
+
+
+def test_every_field_of_a_rollout_reaches_the_kernels(arguments_of):
+    case = make_case((5, 3), np.float32, bootstrap="last_values")
+    assert len(arguments_of(**case.arguments(), mask=~case.terminated)) == len(Rollout._fields)
+    required = [name for name in Rollout._fields if name not in Rollout._field_defaults]
+    assert module.Plain._fields == tuple(required)
+
+
+@pytest.mark.parametrize("backend", sorted({name.partition(":")[0] for name in BACKENDS}))
+def test_moments_add_up_the_same_number_of_steps_in_every_backend(backend):
+    """The bits of ``normalize`` depend on this number, which Python and C++ each have."""
+    from importlib import import_module
+
+    block_sums = import_module(f"fastgae._backends.{backend}").block_sums
+    for ones in (np.ones((MOMENT_STEPS + 1, 3)), np.ones((3, MOMENT_STEPS + 1)).T):
+        sums = np.asarray(block_sums(ones, None, None, 1, None))
+        assert np.array_equal(sums, [[MOMENT_STEPS] * 3, [1] * 3])
+
+
+@pytest.mark.parametrize("time_axis", [0, 1])
+def test_one_step_and_one_env_beside_coefficients_of_any_shape(time_axis):
+    """A view has no stride along an axis of one, be it that of a number, a row, or a rollout."""
+    for shape in [(1, 1), (1, 7), (7, 1), (9, 40)]:
+        case = make_case(shape, np.float32, bootstrap="last_values").mapped(
+            lambda name, array: array.T.copy() if time_axis and array.ndim == 2 else array
+        )
+        call = case.arguments() | {"time_axis": time_axis, "returns_lambda": 0.5}
+        rows, columns = case.rewards.shape
+        for gamma in [0.9, np.full((1, columns), 0.9), np.linspace(0, 1, rows)[:, None], np.ones((rows, columns))]:
+            got, expected = (fastgae.gae(**call | {"gamma": gamma}, backend=backend) for backend in ("numba", "numpy"))
+            for array, right in zip(got, expected, strict=True):
+                assert_same_bits(array, right)

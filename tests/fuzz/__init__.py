@@ -7,7 +7,7 @@ calls.py       a call as data
 roles.py       one argument by its role in fastgae/_call.py
 draw.py        random calls of every public function, from its signature; finish.py adds outputs, threads and mistakes
 oracle.py      the answers, from the equations alone, one step after the other
-invariance.py  the bits that two calls have in common, for functions that the oracle does not know
+invariance.py  calls that must give the same bits as a call, for functions that the oracle does not know
 check.py       a call on every backend: the same bits as each other and as the oracle, and nothing else written
 mutants.py     mistakes planted in the kernels, each of which must be found
 """

@@ -1,4 +1,4 @@
-"""``python -m fuzz``."""
+"""Run the fuzzer: ``python -m fuzz``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One call on every backend and CPU target: the same bits as each other and as the oracle, and nothing else written."""
+"""Make one call on every backend and CPU target: all give the same bits, the oracle too, and write nothing else."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ class DifferenceError(AssertionError):
 
 
 def variants(names: Sequence[str] = ()) -> list[str]:
-    """Return every backend and CPU target that runs here, the reference first; of these names, if any are given."""
+    """Return the backends and CPU targets that run here, the reference first; only these names, if any are given."""
     return [
         f"{info.name}:{target}" if target else info.name
         for info in reversed(fastgae.backends())
@@ -36,7 +36,7 @@ def variants(names: Sequence[str] = ()) -> list[str]:
 
 
 def check(call: Call, backends: Sequence[str]) -> str:
-    """Make the call everywhere; return "right" or "refused", or raise DifferenceError."""
+    """Make the call on every backend. Return "right" or "refused", or raise DifferenceError."""
     outcomes = {}
     for backend in backends if "backend" in call.parameters() else backends[:1]:
         try:
@@ -124,7 +124,7 @@ def _compare(what: str, got: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def _same_bits(what: str, got: np.ndarray, expected: np.ndarray) -> None:
-    """NaN counts by its place alone: its sign and payload are not promised."""
+    """Raise where the bits differ. NaN equals NaN, because its sign and payload are not promised."""
     if got.dtype != expected.dtype or got.shape != expected.shape:
         raise DifferenceError(f"{what}: {got.dtype}{got.shape} and {expected.dtype}{expected.shape}")
     unsigned = f"u{got.itemsize}"
@@ -152,7 +152,7 @@ def _check_invariance(call: Call, expected: dict[str, Any], backend: str) -> Non
 
 
 def _check_normalized(call: Call, arrays: dict[str, np.ndarray], backend: str) -> None:
-    """``normalize`` is as its definition says, and of other functions the same as ``normalize`` of their advantages."""
+    """Compare ``normalize`` with its definition, and normalized advantages with ``normalize`` of the raw ones."""
     if call.function == "normalize":
         by, eps = call.arguments.get("by", "global"), float(call.arguments.get("eps", 1e-8))
         mask = call.plain("mask")
@@ -168,7 +168,7 @@ def _check_normalized(call: Call, arrays: dict[str, np.ndarray], backend: str) -
         mask = call.plain("mask")
         if str(plain.get("autoreset")).lower() == "next_step":
             if mask is not None:
-                return  # which steps are real is what the oracle knows
+                return  # valid_steps takes no mask, so the steps that exist are unknown here
             flags = {name: call.plain(name) for name in ("terminated", "truncated", "prev_done")}
             mask = fastgae.valid_steps(**flags, time_axis=call.time_axis)
         by = call.arguments["normalize"]
@@ -177,7 +177,7 @@ def _check_normalized(call: Call, arrays: dict[str, np.ndarray], backend: str) -
 
 
 def _groups(shape: tuple[int, ...], by: str, axis: int) -> list[tuple[Any, ...]]:
-    """Return an index of everything, or of some environments."""
+    """Return one index of everything, or the indices of some environments."""
     if by == "global":
         return [(slice(None),) * len(shape)]
     others = shape[:axis] + shape[axis + 1 :]
@@ -185,7 +185,7 @@ def _groups(shape: tuple[int, ...], by: str, axis: int) -> list[tuple[Any, ...]]
 
 
 def _check_group(given: np.ndarray, got: np.ndarray, eps: float) -> None:
-    """(x - mean) / (std + eps) by exact sums, up to what float64 sums of so many numbers may lose."""
+    """Compare with (x - mean) / (std + eps) from exact sums, within the rounding errors of sums in float64."""
     if not given.size or not np.isfinite(given).all() or np.abs(given).max() > 1e100:
         return
     mean = math.fsum(given) / len(given)

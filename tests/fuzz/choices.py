@@ -1,4 +1,4 @@
-"""Where a generator gets its decisions from: a seed, or a list that is replayed and made smaller."""
+"""The source of all random decisions: a seed, or a list that is replayed and made smaller."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -10,8 +10,8 @@ Option = TypeVar("Option")
 class Choices:
     """Decisions, all of them recorded. The first option is always the simplest one, so 0 makes a case simpler.
 
-    ``order`` holds for a whole call: "C" or "F" where all of its arrays are plain ones in that order, which is what the
-    short cuts take; None where each lies as it likes.
+    ``order`` is the memory order of a whole call. With "C" or "F", all its arrays are contiguous in that order, as
+    short cuts need them. With None, each array has its own layout.
     """
 
     order: str | None = None
@@ -39,7 +39,7 @@ class Choices:
 
 
 def parse(text: str) -> int | list[int]:
-    """Read a case as ``written`` writes it."""
+    """Read a case from the text that ``written`` returns."""
     return int(text) if text.isdecimal() else [int(number) for number in text.split(".") if number]
 
 

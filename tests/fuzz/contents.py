@@ -1,4 +1,4 @@
-"""What arrays hold, and where they lie: all of it decided by ``Choices``."""
+"""The elements of arrays and their layouts in memory, decided by ``Choices``."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 from .choices import Choices
 from .memory import Place
 
-# Around lanes, tiles, lines and blocks of steps.
+# Lengths around the sizes of lanes, tiles, cache lines and blocks of steps.
 EDGES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 48, 63, 64, 65, 66, 97, 127, 128, 129, 130, 200, 257)
 LONG = (512, 513, 777, 1023, 1025, 2047, 4096, 5000, 9001, 20011)
 
@@ -24,7 +24,7 @@ def length(choose: Choices) -> int:
 
 
 def numbers(choose: Choices, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return numbers: small whole ones, normal ones, of all magnitudes, or not finite here and there."""
+    """Return small integers, normal numbers, numbers of all magnitudes, or numbers of which some are not finite."""
     rng, style = rng_of(choose), choose.below(5)
     dtype = np.dtype(dtype)
     if dtype.kind in "iu":
@@ -48,19 +48,19 @@ def numbers(choose: Choices, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def poison(choose: Choices, array: np.ndarray, unread: np.ndarray) -> None:
-    """Put numbers that would show into elements that must not be read."""
+    """Put NaN or infinity, which would spread into the results, into elements that must not be read."""
     if choose.chance(60) and array.dtype.kind == "f":
         array[unread] = choose.pick((np.nan, np.inf, -np.inf))
 
 
 def truths(choose: Choices, shape: tuple[int, ...]) -> np.ndarray:
-    """Return bools: none, all, or of any density."""
+    """Return bools, of which none, all or some are True."""
     density = choose.pick((0.0, 0.02, 0.2, 0.5, 0.8, 0.98, 1.0))
     return rng_of(choose).random(shape) < density
 
 
 def flags(choose: Choices, truth: np.ndarray) -> np.ndarray:
-    """Return the same flags as another type, or as bools that are any byte but 0 where they are true."""
+    """Return the same flags as another dtype, or as bools whose True is any byte but 0."""
     style = choose.below(8)
     if style == 2 and choose.order is None:
         return truth.astype(choose.pick((np.uint8, np.int64, np.float32, np.float64, ">i2")))
@@ -71,7 +71,7 @@ def flags(choose: Choices, truth: np.ndarray) -> np.ndarray:
 
 
 def place(choose: Choices, ndim: int) -> Place:
-    """Return how an array of so many axes lies in memory: most often as NumPy makes it."""
+    """Return a place in memory for an array with so many axes, most often as NumPy would make it."""
     axes = tuple(range(ndim))
     at_end = not choose.chance(30)
     if choose.order is not None or ndim == 0 or not choose.chance(60):
@@ -89,7 +89,7 @@ def place(choose: Choices, ndim: int) -> Place:
 
 
 def broadcast(choose: Choices, array: np.ndarray) -> np.ndarray:
-    """Return the array with one of its axes, or none, repeating its first element."""
+    """Return the array, or a view that repeats its first element along one axis."""
     if array.ndim == 0 or not choose.chance(5):
         return array
     axis = choose.below(array.ndim)

@@ -1,6 +1,6 @@
-"""What a call has in common with the same call in other memory, and with calls of some of its envs: the bits.
+"""Calls that must give the same bits as a call: the same one in plain memory, and one for each half of its envs.
 
-These checks need no equation, so they hold for functions that the oracle does not know.
+They need no equation, so they also check functions that the oracle does not know.
 """
 
 from collections.abc import Iterator

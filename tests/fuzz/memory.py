@@ -1,4 +1,4 @@
-"""Memory that ends, and begins, at pages that may not be touched, and arrays of any strides in it."""
+"""Memory between two guard pages, which end the process when touched, and arrays of any strides in it."""
 
 import ctypes
 import ctypes.util
@@ -15,13 +15,13 @@ POISON = 0xFF  # NaN in every type of number, and a flag that is neither 0 nor 1
 
 
 class Pages:
-    """Blocks of memory between two pages that may not be touched; given back, they are used again."""
+    """Blocks of memory between two guard pages. Blocks that are given back are used again."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[np.ndarray]] = {}
 
     def take(self, size: int) -> np.ndarray:
-        """Return whole pages of at least ``size`` bytes, whole pages of poison between two guards."""
+        """Return whole pages, at least ``size`` bytes, filled with poison."""
         pages = 1 << max(0, -(-max(size, 1) // PAGE) - 1).bit_length()
         free = self._free.setdefault(pages, [])
         block = free.pop() if free else _guarded(pages * PAGE)
@@ -33,7 +33,7 @@ class Pages:
 
 
 def _guarded(size: int) -> np.ndarray:
-    if sys.platform == "win32":  # there the memory has no guards, and what is around an array is only looked at
+    if sys.platform == "win32":  # no guards there: ``Arena.changed`` still sees writes beside an array
         return np.empty(size, np.uint8)
     memory = mmap.mmap(-1, size + 2 * PAGE)
     whole = np.frombuffer(memory, np.uint8)
@@ -46,13 +46,13 @@ def _guarded(size: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Place:
-    """How the elements of an array lie in its memory."""
+    """The layout of an array in its memory."""
 
     order: tuple[int, ...]  # the axes, outermost first
-    gaps: tuple[int, ...]  # for each axis, room for so many elements between its neighbours
+    gaps: tuple[int, ...]  # for each axis, how many unused elements lie between two neighbours
     backwards: tuple[bool, ...]  # for each axis
     shift: int = 0  # bytes by which the array is out of alignment
-    at_end: bool = True  # its last byte is the last before the guard; otherwise, its first byte the first after one
+    at_end: bool = True  # the array ends where the second guard begins; otherwise it begins where the first one ends
 
     def strides(self, shape: Sequence[int], itemsize: int) -> list[int]:
         strides, apart = [0] * len(shape), itemsize
@@ -69,7 +69,7 @@ class Place:
 
 
 class Arena:
-    """The arrays of one call: made in guarded memory, looked at after it, given back."""
+    """Make the arrays of one call in guarded memory, compare the memory after the call, and give it back."""
 
     def __init__(self, pages: Pages):
         self._pages = pages
@@ -93,7 +93,7 @@ class Arena:
         return array
 
     def changed(self, written: Sequence[Any] = ()) -> str | None:
-        """Say what was changed besides the elements of ``written``, which must be arrays of this arena."""
+        """Say what was changed other than the elements of ``written``, which must be arrays of this arena."""
         for block, array, before in self._blocks:
             if any(array is output for output in written):
                 now = block.copy()

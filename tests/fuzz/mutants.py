@@ -1,4 +1,4 @@
-"""``python -m fuzz.mutants``: mistakes planted in the kernels, one at a time, and how soon the fuzzer finds each.
+"""Plant mistakes in the kernels, one at a time, and say how soon the fuzzer finds each: ``python -m fuzz.mutants``.
 
 Every mutant is compiled with the smallest thresholds, and under a sanitizer if its results are the same bits.
 Exit status 1: one was not found within the time.
@@ -20,7 +20,7 @@ from variants import BUILDS, ROOT, compiled, run_on
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake: the text of a file, and what stands there instead."""
+    """A mistake: a text in a file, and the wrong text that takes its place."""
 
     what: str
     file: str

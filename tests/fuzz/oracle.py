@@ -1,4 +1,4 @@
-"""The answers from the equations alone, one step of one environment after the other.
+"""Compute the answers from the equations alone, one step of one environment after the other.
 
 Every operation is one of NumPy's scalars of the working dtype, which rounds it: the answers are exact, bit for bit.
 Skipped steps are cut out of the arrays and put back, as the definition of ``mask`` says. Shares no code with fastgae.
@@ -32,7 +32,7 @@ class Env:
 
 
 def answers(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
-    """Yield (output, index, expected numbers): of some environments, all their steps."""
+    """Yield (output, index, expected numbers) for all steps of some environments."""
     if call.function in ANSWERS:
         with np.errstate(all="ignore"):
             yield from ANSWERS[call.function](call)
@@ -54,7 +54,7 @@ def _without_time(column: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class _Rollout:
-    """A call's arguments by environment."""
+    """The arguments of a call, by environment."""
 
     def __init__(self, call: Call):
         self.call, self.real = call, call.working_dtype().type
@@ -83,12 +83,12 @@ class _Rollout:
         return None if array is None else self.real(np.asarray(array)[_without_time(column)])
 
     def coefficients(self, name: str, default: float, column: tuple[Any, ...]) -> list[float]:
-        """Return float64 numbers: they are multiplied before they are rounded."""
+        """Return float64, because coefficients are multiplied before they are rounded."""
         given = self.call.plain(name) if self.call.arguments.get(name) is not None else default
         return [float(x) for x in np.broadcast_to(np.asarray(given, np.float64), self.shape)[column]]
 
     def env(self, column: tuple[Any, ...]) -> tuple[list[int], Env]:
-        """Return the steps that exist, and what they hold."""
+        """Return the indices of the steps that exist, and their arguments."""
         call = self.call
         existing = [t for t, exists in enumerate(self.flags("mask", column, True)) if exists]
         values = self.column("values", column) or []
@@ -128,7 +128,7 @@ class _Rollout:
 
 
 def _deltas(env: Env, real: Any) -> list[Any]:
-    """delta = (r + gamma V') - V, the bootstrap left out where terminated."""
+    """Return delta = (r + gamma V') - V, without the bootstrap where terminated."""
     return [
         (r if ended else r + real(g) * following) - v
         for r, v, following, ended, g in zip(
@@ -138,7 +138,7 @@ def _deltas(env: Env, real: Any) -> list[Any]:
 
 
 def _scan(env: Env, terms: list[Any], decays: list[Any], last: Any) -> tuple[list[Any], list[Any]]:
-    """y = x + decay y_next where the episode goes on; reset rows hand y on. Returns y and y_next."""
+    """Return y = x + decay y_next, and y_next. Where the episode ends y is x, and at reset rows y is y_next."""
     y, nexts, following = [last] * len(terms), [last] * len(terms), last
     for i in reversed(range(len(terms))):
         nexts[i] = following
@@ -150,7 +150,7 @@ def _scan(env: Env, terms: list[Any], decays: list[Any], last: Any) -> tuple[lis
 
 
 def _gae_of(env: Env, real: Any, lambdas: list[float]) -> tuple[list[Any], list[Any]]:
-    """Return A and R of the steps of one environment, with what ``env.more`` says of the form."""
+    """Return A and R of the steps of one environment, in the form that ``env.more`` names."""
     zero, one, more = real(0), real(1), env.more
     deltas, decays = _deltas(env, real), [real(g * trace) for g, trace in zip(env.gamma, lambdas, strict=True)]
     start = zero if env.last_advantage is None else env.last_advantage
@@ -320,7 +320,7 @@ def _valid_steps(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]
         yield "result", column, np.array([first, *(not d for d in done[:-1])][: len(done)], bool)
 
 
-# Of any other function, invariance.py says what must hold.
+# For any other function, invariance.py compares calls with each other.
 ANSWERS = {
     "gae": _gae,
     "vtrace": _gae,

@@ -1,4 +1,4 @@
-"""Random calls until the time is over, in several processes, and how to replay what they find."""
+"""Make random calls in several processes until the time is over, and replay the calls that fail."""
 
 import argparse
 import contextlib
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def attempt(case: int | Sequence[int], functions: tuple[str, ...], backends: Sequence[str]) -> tuple[str, Choices]:
-    """Make the call of a case; return what came of it, and its decisions."""
+    """Make the call of a case. Return its outcome and its decisions."""
     choose = Choices(case)
     call = random_call(choose, functions)
     try:
@@ -56,9 +56,9 @@ def attempt(case: int | Sequence[int], functions: tuple[str, ...], backends: Seq
 
 
 def work(number: int, args: Any, functions: tuple[str, ...], current: Any, found: Any) -> None:
-    """One worker: its cases are every so many-th from the seed on. ``current`` says which one a crash came from."""
+    """Run every n-th case from the seed on, with n workers. ``current`` holds the case, in case the process crashes."""
     backends = variants(args.backend)
-    attempt(args.seed, functions, backends)  # compiles, imports: not counted
+    attempt(args.seed, functions, backends)  # compiling and importing take time that should not count
     counts: Counter[str] = Counter()
     runs, case, end = 0, args.seed + number, time.monotonic() + args.seconds
     while time.monotonic() < end:
@@ -115,7 +115,7 @@ def report(case: int, what: str, args: argparse.Namespace) -> None:
 
 
 def replay(case: int | Sequence[int], functions: tuple[str, ...], names: Sequence[str]) -> int:
-    """Make a case again. What fails is made smaller in processes of their own, so that a crash ends only those."""
+    """Make a case again. If it fails, try smaller ones, each in a process of its own, which a crash may end."""
     backends = variants(names)
     choose = Choices(case)
     print(random_call(choose, functions), flush=True)

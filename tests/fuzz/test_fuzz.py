@@ -1,4 +1,4 @@
-"""The fuzzer can be trusted: its oracle is right, its guards guard, its cases replay and shrink. And some cases."""
+"""Test the fuzzer itself: its oracle, its guarded memory, how cases replay and shrink. And run a few cases."""
 
 import contextlib
 import ctypes
@@ -27,7 +27,7 @@ TESTS = str(Path(__file__).parents[1])
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_some_cases(function):
-    """A few of each function, so that plain `pytest` would see it if the generator or a function went astray."""
+    """Run a few cases of each function, so that plain `pytest` sees a broken generator or function."""
     backends = variants()
     for case in range(40):
         outcome, _ = attempt(case, (function,), backends)
@@ -71,7 +71,7 @@ def plain_call(**changed):
 
 
 def test_the_oracle_is_right():
-    """It has the definition in float64, which shares no code with it, for a witness."""
+    """Compare the oracle with another one, in float64, which shares no code with it."""
     call, arrays = plain_call()
     expected = dict(zip(("advantages", "returns"), gae_oracle(**arrays), strict=True))
     found = list(answers(call))
@@ -143,7 +143,7 @@ def test_a_write_beside_an_output_is_a_difference(monkeypatch):
 
 
 def test_arrays_lie_as_asked():
-    """Elements, strides and ends are as the place says, and bytes beside the elements are watched."""
+    """Elements, strides and ends of an array follow its Place, and writes beside its elements are seen."""
     plain = np.arange(12, dtype=np.float32).reshape(3, 4)
     with contextlib.closing(Arena(Pages())) as arena:
         array = arena.array(plain, Place((1, 0), (1, 2), (True, False), shift=1, at_end=True))

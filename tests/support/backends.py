@@ -1,4 +1,4 @@
-"""Every way to run that this machine has, and how to run without a backend's short cut."""
+"""The backends and CPU targets that this machine has, and a way to run without a backend's short cut."""
 
 import contextlib
 import importlib
@@ -9,7 +9,7 @@ import pytest
 import fastgae
 from fastgae import _dispatch
 
-# Every way to run that this machine has: "numpy", "numba", "cpp:avx2", "cpp:baseline" ...
+# Every backend and CPU target that this machine has: "numpy", "numba", "cpp:avx2", "cpp:baseline" ...
 BACKENDS = [
     f"{info.name}:{target}" if target else info.name
     for info in fastgae.backends()

@@ -1,4 +1,4 @@
-"""The table of bad arguments: for each kind of argument, values, and the error of each, or None where it is fine."""
+"""The table of bad arguments: for each kind of argument, values and the error of each, or None if it is fine."""
 
 from fractions import Fraction
 
@@ -11,12 +11,12 @@ from fastgae._call import ROLES, Role
 from .functions import allows_none, gives_two, parameters, required
 
 HUGE = 10**5000  # beyond float64, and longer than what Python writes out
-UNREADABLE = TypeError  # of another kind than the argument's
-WRONG = ValueError  # of the right kind, but no such argument
+UNREADABLE = TypeError  # the argument is of a wrong kind
+WRONG = ValueError  # the argument is of the right kind, but has a wrong value
 
 
 class Raises:
-    """Whatever it is asked, it fails."""
+    """Raise an error from every method that could read this object."""
 
     def fail(self, *arguments, **named):
         raise ZeroDivisionError("this object fails")
@@ -25,7 +25,7 @@ class Raises:
 
 
 class OddError(Exception):
-    """Not a kind of ValueError or TypeError, and of more arguments than one."""
+    """An error that is no ValueError or TypeError, and that takes two arguments."""
 
     def __init__(self, one, other):
         super().__init__(one, other)
@@ -39,7 +39,7 @@ class RaisesItsOwn(Raises):
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
-# name: (what becomes of the good argument, error)
+# name: (function from the good argument to the bad one, error)
 
 
 def always(given):
@@ -61,7 +61,7 @@ def read_only(good):
 
 
 def with_one(number, dtype=None):
-    """The good array, but one element."""
+    """Replace one element of the good array."""
 
     def changed(good):
         array = np.array(good, dtype or good.dtype)
@@ -219,16 +219,16 @@ def second_of(change):
 
 
 VALUES = {
-    # Of the first argument all others have the shape, and are blamed where it has another.
+    # All other arguments must have the shape of the first one, so errors of shape name those.
     "first numbers": {**NONE, **NUMBERS, "a number": (always(1.0), WRONG)},
-    # Of which alone is decided what dtype out has.
+    # These alone decide which dtype out must have, so with another dtype the good out is wrong.
     "only numbers": {name: case for name, case in {**NONE, **NUMBERS}.items() if name != "float32"},
     "first flags": {**NONE, **FLAGS, "a number": (always(1), WRONG)},
     "numbers": {**NUMBERS, **SHAPES},
     "required numbers": {**NONE, **NUMBERS, **SHAPES},
     "flags": {**FLAGS, **SHAPES},
     "required flags": {**NONE, **FLAGS, **SHAPES},
-    # Numbers that broadcast.
+    # Numbers of any size that broadcast.
     "factors": {**NONE, **NUMBERS, "another shape": (always(np.ones(7)), WRONG), "a number": (always(2.0), None)},
     "boundaries": {
         **NONE,
@@ -246,7 +246,7 @@ VALUES = {
     "coefficient": {**NONE, **COEFFICIENTS},
     "coefficient or None": COEFFICIENTS,
     "constant": {**AMOUNTS, "None": (always(None), WRONG)},
-    # A limit, which None and large numbers lift.
+    # A limit: None and large numbers mean that there is none.
     "constant or None": {
         **AMOUNTS,
         "None": (always(None), None),
@@ -329,7 +329,7 @@ SETTINGS = {
     "num_threads": "threads",
     "backend": "backend",
 }
-# An argument that cannot be beside others, whatever their values.
+# A call with the first argument must not have the others, whatever their values.
 CONFLICTS = {"last_advantages": ("returns_lambda", "tail_normalized")}
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-# (T, N) around lane, tile and unrolling edges. A kernel with a new threshold adds the sizes around it here.
+# (T, N) around the edges of lanes, tiles and unrolled loops. A kernel with a new threshold adds sizes around it.
 SIZES = [
     *[(1, n) for n in (1, 2, 3, 8, 17, 65)],
     *[(2, n) for n in (1, 7, 16, 33)],
@@ -14,17 +14,17 @@ SIZES = [
     *[(66, 2), (68, 3), (69, 7), (129, 12), (64, 15), (137, 31)],  # narrow rows, and what is left of their last batch
     *[(7, 40), (8, 40), (9, 40), (24, 40)],  # env-major ends that other rows follow in memory
 ]
-# Few and long trajectories: what one env at a time does in many steps, whole tiles and pieces of it.
+# Few and long trajectories, which kernels take in many steps, in whole tiles and in pieces.
 LONG_SIZES = [(255, 2), (256, 1), (257, 33), (513, 3), (1777, 1), (2003, 3), (1601, 17)]
-# A few of them, for tests that multiply with much else.
+# A few sizes, for tests that run in many other combinations.
 FEW_SIZES = [(1, 1), (1, 17), (2, 7), (3, 8), (9, 1), (17, 33), (16, 64), (65, 9)]
 # Past the thresholds of csrc/tuning.hpp: results are streamed and threads spawn (wide, and long); rows are cut.
 LARGE_SIZES = [(551, 4099), (70_001, 33), (3, 33_003)]
-# Where seven threads have enough to do, and where numba, whose threads need more, takes all that there are.
+# Large enough for seven threads of cpp, and for all threads of numba, which need more work each.
 THREADS_SIZE = (901, 4099)
 
 FLAGS = ("none", "all", "first_row", "last_row", "random")
-# Where the value of the next state comes from. The last three know truncated steps.
+# Where the value of the next state comes from. The last three allow truncated steps.
 BOOTSTRAPS = ("longer_values", "last_values", "next_values", "final_dense", "final_sparse")
 
 
@@ -48,17 +48,17 @@ class Case:
         return {name: value for name, value in named.items() if value is not None}
 
     def mapped(self, function):
-        """The case with function(name, array) in place of every array."""
+        """Return the case with function(name, array) in place of every array."""
         arrays = {name: a for name, a in self.arguments().items() if isinstance(a, np.ndarray)}
         return replace(self, **{name: function(name, a) for name, a in arrays.items()})
 
     def envs(self, index):
-        """The case of some of its envs."""
+        """Return the case with only these envs."""
         return self.mapped(lambda name, a: np.ascontiguousarray(a[..., index]))
 
 
 def numbers(rng, shape, dtype):
-    """Normal numbers with zeros of both signs among them."""
+    """Return normal numbers, some of them replaced by zeros of both signs."""
     array = rng.normal(size=shape)
     array = np.where(rng.random(shape) < 0.1, np.copysign(0.0, array), array)
     return array.astype(dtype)
@@ -101,13 +101,13 @@ def make_case(size, dtype, flags="random", bootstrap="final_dense", seed=0, **se
 
 
 def cases_of(size, dtype):
-    """Every kind of flags and every bootstrap, in pairs that depend on the size."""
+    """Yield cases with every kind of flags and every bootstrap, in pairs that depend on the size."""
     for number, flags in enumerate(FLAGS):
         yield make_case(size, dtype, flags, BOOTSTRAPS[(number + sum(size)) % len(BOOTSTRAPS)])
 
 
 def assert_same_bits(actual, expected, what=""):
-    """The same shape, dtype and bits; NaN counts by its place alone, for its payload is not promised."""
+    """Assert the same shape, dtype and bits. NaN equals NaN, because its sign and payload are not promised."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.dtype == expected.dtype, what
     assert actual.shape == expected.shape, what

@@ -266,7 +266,7 @@ NUMPY_CALLS = {
 
 
 def given_as(convert, arguments, numbers, dtypes):
-    """The arguments as arrays of another kind: its numbers in these dtypes, by turns, its discounts in float32."""
+    """Return the arguments with numbers in these dtypes by turns, and discounts in float32."""
     place = {name: number for number, name in enumerate(numbers)}
 
     def array(name, given):

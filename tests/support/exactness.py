@@ -16,7 +16,7 @@ _answers: dict[bytes, fastgae.GAEResult] = {}
 
 
 def reference(case: Case):
-    """What the numpy backend answers for plain arrays: the bits that everything else must give. Slow, so done once."""
+    """Return the results of the numpy backend for plain arrays, which all others must equal. It is slow, so cached."""
     key = hashlib.blake2b(digest_size=16)
     for name, given in case.arguments().items():
         array = np.asarray(given)
@@ -27,7 +27,7 @@ def reference(case: Case):
 
 
 def memory_order(array):
-    """Shape, dtype and strides; the stride of an axis that holds one element says nothing."""
+    """Return shape, dtype and strides, without the strides of axes of length 1, which mean nothing."""
     return array.shape, array.dtype, [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
 
 
@@ -40,7 +40,7 @@ class Variant:
     layout: Layout
 
     def run(self, case: Case, **options):
-        """The plain (T, N) results, and the plain case that was computed; the call must warn of nothing."""
+        """Return the results as (T, N), and the plain case that was computed. A warning is an error."""
         arguments, plain = self.layout.arguments(case)
         arrays = {name: a for name, a in arguments.items() if isinstance(a, np.ndarray)}
         before = {name: a.tobytes() for name, a in arrays.items()}
@@ -55,7 +55,7 @@ class Variant:
         return tuple(None if a is None else self.layout.plain("advantages", a) for a in result), plain
 
     def check(self, case: Case, **options):
-        """The results are those of the reference, bit for bit: in fresh memory, in out, and without any short cut."""
+        """Assert the bits of the reference: in new memory, in out, and without any short cut."""
         got, plain = self.run(case, **options)
         expected = reference(plain)
         out = tuple(poisoned(self.layout.shape(case.rewards).shape, self.dtype) for _ in range(2))

@@ -1,4 +1,4 @@
-"""A peer's function is called with NumPy's arrays and with torch's tensors, and must answer in kind."""
+"""Call a peer's function with arrays of NumPy and with tensors of torch; its results must be of the same kind."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ SHAPES = [(1, 1), (2, 3), (9, 1), (17, 8), (128, 5)]
 
 
 def called(kind, function, *arguments, **named):
-    """The results as arrays, each of which came back as the kind of array that went in."""
+    """Return the results as NumPy arrays, and assert that they were of the same kind as the arguments."""
     if kind == "numpy":
         results = function(*arguments, **named)
     else:

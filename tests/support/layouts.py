@@ -1,4 +1,4 @@
-"""The memory layouts that the exactness tests hand over: the same numbers in another shape or memory."""
+"""The memory layouts of the exactness tests: the same numbers in another shape or memory."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from .cases import Case
 
 
 def poisoned(shape, dtype):
-    """Memory that must be neither read nor written: NaN, and True for flags."""
+    """Return memory that must be neither read nor written: NaN, and True for flags."""
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 1, dtype)
 
 
@@ -26,14 +26,14 @@ def as_fortran(array, time):
 
 
 def sliced(array, time):
-    """Every second element along every axis."""
+    """Return the array as every second element of a larger one, along every axis."""
     view = poisoned([2 * n + 1 for n in array.shape], array.dtype)[tuple(slice(1, 2 * n + 1, 2) for n in array.shape)]
     view[...] = array
     return view
 
 
 def padded(array, time):
-    """Rows of a wider block: unit stride along the last axis only."""
+    """Return the array as rows of a wider block, with unit stride along the last axis only."""
     view = poisoned((*array.shape[:-1], array.shape[-1] + 3), array.dtype)[..., 1:-2]
     view[...] = array
     return view
@@ -77,7 +77,7 @@ def readonly(array, time):
 
 
 def transposed_envs(array, time):
-    """The axes that are not time lie in memory in the opposite order."""
+    """Return the array with its axes other than time in the opposite order in memory."""
     envs = [axis for axis in range(array.ndim) if axis != time]
     order = ([] if time is None else [time]) + envs[::-1]
     return np.transpose(np.transpose(array, order).copy(), np.argsort(order))
@@ -115,7 +115,7 @@ class Layout:
     env_axes: int = 1
 
     def size(self, size):
-        """The (T, N) that a case of about this size has when its arrays are shaped like this."""
+        """Return the (T, N) of a case of about this size whose arrays have this layout's shape."""
         return size[0], size[1] * self.env_axes or 1
 
     def placed(self, name, array, time):
@@ -123,12 +123,12 @@ class Layout:
         return place(array, time) if array.ndim else array.copy()
 
     def arranged(self, name, array):
-        """The caller's array."""
+        """Return the array in this layout, as the caller passes it."""
         shaped = self.shape(array)
         return self.placed(name, shaped, None if array.ndim == 1 else self.time_axis % shaped.ndim)
 
     def arguments(self, case: Case):
-        """The keyword arguments of fastgae.gae, and the plain case that they stand for."""
+        """Return the keyword arguments of fastgae.gae in this layout, and the plain case with the same numbers."""
         given = case.mapped(self.arranged)
         plain = given.mapped(self.plain)
         arguments = given.arguments()
@@ -138,7 +138,7 @@ class Layout:
         return {**arguments, "time_axis": self.time_axis}, dataclasses.replace(plain, sparse=False)
 
     def plain(self, name, array):
-        """The (T, N) array, or the (N,) row, of the caller's array: C-contiguous, native."""
+        """Return the caller's array as (T, N), or as a row (N,): C-contiguous and in native byte order."""
         native = np.dtype(bool) if name in ("terminated", "truncated") else array.dtype.newbyteorder("=")
         if name != "last_values":
             array = np.moveaxis(array, self.time_axis, 0)
@@ -184,7 +184,7 @@ LAYOUTS = [
     Layout("cube_mixed", mixed, cube(1), 1, env_axes=2),
 ]
 
-# Read and written in place by the kernels, so that every size matters.
+# The kernels read and write these in place, so every size is tested with them.
 IN_PLACE = ["c", "padded", "negative_time", "env_major", "env_major_padded", "env_major_negative_env", "vector"]
-# One of every kind, for tests that multiply with much else.
+# One layout of every kind, for tests that run in many other combinations.
 SOME = ["c", "sliced", "mixed", "env_major", "env_major_padded", "vector", "cube_time_1"]

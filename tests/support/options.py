@@ -10,7 +10,7 @@ from .layouts import poisoned
 
 
 def pick(case, name, seed=0):
-    """Random numbers for an option of the case, that are the same whenever they are asked for."""
+    """Return a generator of random numbers that depends only on the case's size, the name and the seed."""
     return np.random.default_rng([seed, sum(map(ord, name)), *case.rewards.shape])
 
 
@@ -78,7 +78,7 @@ OPTIONS = {
 
 
 def arranged(case, layout, given):
-    """The arguments of the call in a layout, and those of the plain (T, N) call that it stands for."""
+    """Return the arguments of the call in a layout, and of the plain (T, N) call with the same numbers."""
     arguments, plain = layout.arguments(case)
     here, there = {}, {}
     for name, array in given.items():
@@ -100,7 +100,7 @@ def arranged(case, layout, given):
 
 
 def call(case, layout, backend, given, function=fastgae.gae, **options):
-    """(T, N) results of the call in a layout, and of the same numbers as plain arrays with the numpy backend."""
+    """Return the results of the call in a layout as (T, N), and of the plain call with the numpy backend."""
     here, there = arranged(case, layout, given)
     got = function(**here, backend=backend, **options)
     return [layout.plain("advantages", a) for a in got], function(**there, backend="numpy")

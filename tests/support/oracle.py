@@ -19,7 +19,7 @@ def gae_oracle(
     gamma=0.99,
     gae_lambda=0.95,
 ):
-    """(advantages, returns) of a (T, N) rollout; final_values like rewards."""
+    """Return (advantages, returns) of a (T, N) rollout with final_values like rewards."""
     steps, envs = rewards.shape
     advantages = np.empty((steps, envs))
     returns = np.empty((steps, envs))

@@ -15,7 +15,7 @@ MODES = ("next_step", "same_step", "disabled")
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a loop around env.step sees; next_observations are those before any reset."""
+    """The arrays that a loop around env.step collects. next_observations are from before any reset."""
 
     mode: str
     observations: np.ndarray
@@ -26,7 +26,7 @@ class Recorded:
     last_observations: np.ndarray
 
     def arguments(self, value):
-        """A correct call."""
+        """Return the arguments of a correct call."""
         following = value(self.next_observations)
         call = {
             "rewards": self.rewards,
@@ -41,7 +41,7 @@ class Recorded:
         return call
 
     def arguments_with_next_values(self, value):
-        """Another."""
+        """Return the arguments of another correct call."""
         call = self.arguments(value)
         del call["last_values"]
         call.pop("final_values", None)
@@ -71,7 +71,7 @@ def record(env_id, mode, num_envs, num_steps, seed):
 
 @functools.cache
 def fitted_value(env_id, seed=100):
-    """A value function fitted to the discounted returns of another rollout."""
+    """Return a value function fitted to the discounted returns of another rollout."""
     with contextlib.closing(rollout.make_envs(env_id, 8)) as envs:
         data = rollout.collect(envs, 512, seed)
     value = rollout.ValueFunction(data.observations, seed)
@@ -81,7 +81,7 @@ def fitted_value(env_id, seed=100):
 
 @functools.cache
 def random_value(env_id, seed=100):
-    """A value function that was never trained."""
+    """Return a value function that was never trained."""
     with contextlib.closing(rollout.make_envs(env_id, 8)) as envs:
         data = rollout.collect(envs, 64, seed)
     value = rollout.ValueFunction(data.observations, seed)

@@ -28,7 +28,7 @@ class Steps(NamedTuple):
 
     @property
     def shifted(self):
-        """Row t: observation t is the first of an episode. float32, as peers keep it."""
+        """Return flags: observation t is the first of an episode. float32, as peers store them."""
         return np.vstack([np.zeros_like(self.done[:1]), self.done[:-1]]).astype(np.float32)
 
 
@@ -48,7 +48,7 @@ def steps(size, dtype=np.float32, seed=0):
 
 
 def assert_close(actual, expected, tolerance=1e-5):
-    """The same shape and dtype; differences are relative to the largest number expected."""
+    """Assert the same shape and dtype, and differences that are small beside the largest number expected."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape
     assert actual.dtype == expected.dtype

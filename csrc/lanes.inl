@@ -87,7 +87,7 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
     for (Index i = 0; i < count; ++i) {
         const Index env = lanes[i].env, t = lanes[i].origin + s;
         const Index real = rollout.steps - t, whole = real - last_elsewhere;
-        Pointers<Real> at = pointers_at<In>(rollout, t, env);
+        Pointers<Real> at = pointers_at<In>(rollout, t, env, rollout.next_values.at(t, env));
         if (rollout.sparse_finals) {
             rollout.sparse_finals.scatter(env, t, t + steps, tile.finals);
             at.final_values = tile.finals;

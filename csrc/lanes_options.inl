@@ -80,8 +80,8 @@ private:
         for (Index r = 0; r < count; ++r) {
             const Index t = spans[r].t, n = spans[r].env, first = spans[r].first, last = spans[r].last;
             if (first == last) continue;
-            Pointers<Real> at = pointers_at<In>(rollout, t, n);
-            if (passes_values) at.next_values = passed_values + r * kPitch;
+            Pointers<Real> at = pointers_at<In>(
+                rollout, t, n, passes_values ? passed_values + r * kPitch : rollout.next_values.at(t, n));
             const auto fill = [&](Index from, Index to, auto gamma) {
                 for_each_vector<Real>(from, to, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
                     using W = decltype(v);

@@ -42,14 +42,13 @@ struct Pointers {
     const std::uint8_t *terminated, *truncated;
 };
 
-// Return the inputs of a rollout from step t of env n on. Those that In excludes are null.
+// Return the inputs of a rollout from step t of env n on; V' begins at `next_values`. Inputs that In excludes are null.
 template <class In, class Real>
-FASTGAE_INLINE Pointers<Real> pointers_at(const Rollout<Real>& rollout, Index t, Index n) {
+FASTGAE_INLINE Pointers<Real> pointers_at(const Rollout<Real>& rollout, Index t, Index n, const Real* next_values) {
     const Real* const final_values = In::final_values ? rollout.final_values.at(t, n) : nullptr;
     const std::uint8_t* const truncated = In::truncated ? rollout.truncated.at(t, n) : nullptr;
-    return {rollout.rewards.at(t, n),     rollout.values.at(t, n),
-            rollout.next_values.at(t, n), final_values,
-            rollout.terminated.at(t, n),  truncated};
+    const std::uint8_t* const terminated = rollout.terminated.at(t, n);
+    return {rollout.rewards.at(t, n), rollout.values.at(t, n), next_values, final_values, terminated, truncated};
 }
 
 template <class V>

@@ -75,8 +75,8 @@ FASTGAE_INLINE StepResults<V> step(const Options& options, const typename V::Rea
         results.advantages = results.returns_minus_values = carry.trace / carry.steps_left;
     } else if (options.ratios) {
         const auto ratio = factor(kRatio);
-        results.advantages = advantage<V>(delta, trace_open, gamma_lambda, carry.trace) *
-                             clipped<V>(constants[kAdvantageClip], ratio);
+        results.advantages =
+            advantage<V>(delta, trace_open, gamma_lambda, carry.trace) * clipped<V>(constants[kAdvantageClip], ratio);
         const auto weighted = clipped<V>(constants[kRhoClip], ratio) * delta;
         const auto decay = clipped<V>(constants[kCClip], ratio) * gamma_lambda;
         carry.trace = unless_skipped(advantage<V>(weighted, trace_open, decay, carry.trace), carry.trace);
@@ -100,8 +100,7 @@ FASTGAE_INLINE void store_results(bool has_mask, typename V::Mask skipped, StepR
     if (has_mask) {
         results.advantages = V::select(skipped, V::all(0), results.advantages);
         // Adding -0.0 changes no value, so R = V.
-        results.returns_minus_values =
-            V::select(skipped, V::all(typename V::Real(-0.0)), results.returns_minus_values);
+        results.returns_minus_values = V::select(skipped, V::all(typename V::Real(-0.0)), results.returns_minus_values);
     }
     if (advantages) V::store(advantages + i, results.advantages);
     if (returns) V::store(returns + i, results.returns_minus_values + values);

@@ -33,10 +33,9 @@ enum Argument {
     kArguments = kFirstConstant + kConstants
 };
 constexpr const char* kArgumentNames[] = {
-    "rewards",      "values",         "terminated",      "truncated",       "last_values", "next_values",
-    "final_values", "autoreset",      "last_advantages", "prev_done",       "mask",        "gamma",
-    "gae_lambda",   "returns_lambda", "normalize",       "tail_normalized", "time_axis",   "out",
-    "ratios",
+    "rewards",   "values",          "terminated", "truncated", "last_values", "next_values", "final_values",
+    "autoreset", "last_advantages", "prev_done",  "mask",      "gamma",       "gae_lambda",  "returns_lambda",
+    "normalize", "tail_normalized", "time_axis",  "out",       "ratios",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 

@@ -48,7 +48,7 @@ struct Rollout {
     SparseFinals<Real> sparse_finals;                // optional: the same, in place of final_values
     View<const std::uint8_t> terminated, truncated;  // truncated is optional
     Real gamma{}, gamma_lambda{};
-    View<Real> advantages, returns;                  // the results; one of the two may be missing
+    View<Real> advantages, returns;  // the results; one of the two may be missing
 };
 
 // Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
@@ -131,7 +131,8 @@ struct Kernels {
     // The same two for a rollout with options. `states` holds kStates rows. In rows_with_options a row is as long as
     // the rollout has envs, and `states` points at the number of env `first`; in lanes_with_options a row has kMaxLanes
     // numbers. The origin of a lane may be negative: the kernel skips the steps before step 0.
-    void (*rows_with_options)(const RolloutWithOptions<Real>&, Index first, Index last, Real* states, Real* scratch, Store);
+    void (*rows_with_options)(const RolloutWithOptions<Real>&, Index first, Index last, Real* states, Real* scratch,
+                              Store);
     void (*lanes_with_options)(const RolloutWithOptions<Real>&, const Lane* lanes, Index count, Index bottom, Index top,
                                Real* states, Real* scratch, Store);
     // Write the sum of every kMomentSteps steps of an env to `sums`, a (blocks, N) matrix; and x = (x - center) scale.

@@ -40,8 +40,9 @@ constexpr EdgeFlags<width> kEdgeFlags = [] {
 // to the rollout; V' of the last of them is *last_value. Steps past the end get a delta of 0, so that A = 0 there.
 // Reads whole vectors, also past the end of the row.
 template <class In, class Real>
-FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
-                                                     typename Vector<Real>::Type gamma, Real* numbers) {
+FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real,
+                                                   const Real* last_value, typename Vector<Real>::Type gamma,
+                                                   Real* numbers) {
     using V = Vector<Real>;
     constexpr const EdgeFlags<V::width>& flags = kEdgeFlags<V::width>;
     const auto last = V::zero_flags(flags.other + V::width - (real - 1));
@@ -78,7 +79,7 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
     const auto gamma = V::all(rollout.gamma);
     // Whether V' of the last step lies elsewhere than after the other next values.
     const bool last_elsewhere = rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
-                       (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env);
+                                (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env);
     // Whether later envs lie at higher addresses, so that a vector at the end of one env may reach into the next ones.
     const auto ascending = [](const auto& view) { return !view || view.env > 0; };
     const bool followed = rollout.steps > 1 && ascending(rollout.rewards) && ascending(rollout.values) &&
@@ -87,7 +88,7 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
     for (Index i = 0; i < count; ++i) {
         const Index env = lanes[i].env, t = lanes[i].origin + s;
         const Index real = rollout.steps - t, whole = real - last_elsewhere;
-        Pointers<Real> at = pointers_at<In>(rollout, t, env);
+        Pointers<Real> at = pointers_at<In>(rollout, t, env, rollout.next_values.at(t, env));
         if (rollout.sparse_finals) {
             rollout.sparse_finals.scatter(env, t, t + steps, tile.finals);
             at.final_values = tile.finals;
@@ -121,7 +122,8 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
 // Turn the deltas of `width` lanes and one block of steps into advantages, in place. Takes and returns A of each lane.
 template <class Real>
 FASTGAE_INLINE typename Vector<Real>::Type chain(Real* numbers, const typename Tile<Real>::Bits* gates,
-                                         typename Vector<Real>::Type gamma_lambda, typename Vector<Real>::Type carry) {
+                                                 typename Vector<Real>::Type gamma_lambda,
+                                                 typename Vector<Real>::Type carry) {
     using V = Vector<Real>;
     typename V::Type x[V::width];
     unrolled<V::width>([&](auto i) { x[i] = V::load(numbers + i * Tile<Real>::pitch); });

@@ -13,8 +13,8 @@ public:
     static_assert(kSteps >= kBlockSteps && kSteps % kBlockSteps == 0, "rollouts are cut between blocks");
 
     // Take the steps [s, s + steps) of each lane. `steps` is a multiple of the vector width, and kSteps at most.
-    OptionsTile(const RolloutWithOptions<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Real* states,
-              Real* scratch)
+    OptionsTile(const RolloutWithOptions<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps,
+                Real* states, Real* scratch)
         : rollout(rollout), count(count), steps(steps), states(states), numbers(scratch),
           returns_minus_values(numbers + kLanes * kPitch), passed_values(returns_minus_values + kLanes * kPitch) {
         for (Index r = 0; r < kLanes; ++r) {
@@ -80,8 +80,8 @@ private:
         for (Index r = 0; r < count; ++r) {
             const Index t = spans[r].t, n = spans[r].env, first = spans[r].first, last = spans[r].last;
             if (first == last) continue;
-            Pointers<Real> at = pointers_at<In>(rollout, t, n);
-            if (passes_values) at.next_values = passed_values + r * kPitch;
+            Pointers<Real> at = pointers_at<In>(
+                rollout, t, n, passes_values ? passed_values + r * kPitch : rollout.next_values.at(t, n));
             const auto fill = [&](Index from, Index to, auto gamma) {
                 for_each_vector<Real>(from, to, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
                     using W = decltype(v);
@@ -97,7 +97,8 @@ private:
                 fill(whole, last, gamma);
             };
             const Real* const gamma = rollout.gammas.at(t, n);
-            rollout.gammas.step ? fill_all(ConstantOrRun<Real, true>{gamma}) : fill_all(ConstantOrRun<Real, false>{gamma});
+            rollout.gammas.step ? fill_all(ConstantOrRun<Real, true>{gamma})
+                                : fill_all(ConstantOrRun<Real, false>{gamma});
         }
     }
 
@@ -110,7 +111,8 @@ private:
     }
 
     // Return which flags of the vector at element k are 0: bit i says it of element k + i. Outside the span it is 0.
-    static FASTGAE_INLINE typename V::Bits zero_bits_at(const std::uint8_t* flags, Index k, const Span& span, bool whole) {
+    static FASTGAE_INLINE typename V::Bits zero_bits_at(const std::uint8_t* flags, Index k, const Span& span,
+                                                        bool whole) {
         if (whole) return V::bits(V::zero_flags(flags + k));
         typename V::Bits bits = 0;
         for (Index i = std::max(k, span.first); i < std::min(k + V::width, span.last); ++i)
@@ -172,8 +174,8 @@ private:
             unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
                 constexpr int i = V::width - 1 - r;
                 const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA { return factors[which][varies ? i : 0]; };
-                const StepResults<V> results =
-                    step<V>(options, rollout.constants, a[i], V::bit(open_bits, i), V::bit(skipped_bits, i), factor, carry);
+                const StepResults<V> results = step<V>(options, rollout.constants, a[i], V::bit(open_bits, i),
+                                                       V::bit(skipped_bits, i), factor, carry);
                 a[i] = results.advantages;
                 b[i] = results.returns_minus_values;
             });
@@ -191,7 +193,8 @@ private:
     // Write the results of all lanes. Those to be streamed are first collected in the tile, so that each result is
     // written in one long run.
     void write(bool streamed) {
-        const Real* const returns_from = rollout.returns_gamma_lambdas || rollout.ratios ? returns_minus_values : numbers;
+        const Real* const returns_from =
+            rollout.returns_gamma_lambdas || rollout.ratios ? returns_minus_values : numbers;
         for (Index r = 0; r < count; ++r) {
             const Index t = spans[r].t, n = spans[r].env, first = spans[r].first, last = spans[r].last;
             Real* const a = numbers + r * kPitch;
@@ -226,8 +229,8 @@ private:
 };
 
 template <class Real>
-void lanes_with_options(const RolloutWithOptions<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top,
-                        Real* states, Real* scratch, Store store) {
+void lanes_with_options(const RolloutWithOptions<Real>& rollout, const Lane* lanes, Index count, Index bottom,
+                        Index top, Real* states, Real* scratch, Store store) {
     while (top > bottom) {
         const Index s = std::max(bottom, top - OptionsTile<Real>::kSteps);
         OptionsTile<Real>(rollout, lanes, count, s, top - s, states, scratch).compute(store);

@@ -65,7 +65,8 @@ FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index fi
 
 // Stream the wanted results, of advantages a.
 template <class Real>
-FASTGAE_INLINE void stream_results(Real* advantages, Real* returns, const Real* a, const Real* values, Index first, Index last) {
+FASTGAE_INLINE void stream_results(Real* advantages, Real* returns, const Real* a, const Real* values, Index first,
+                                   Index last) {
     if (advantages) stream<false>(advantages, a, values, first, last);
     if (returns) stream<true>(returns, a, values, first, last);
 }

@@ -105,7 +105,8 @@ void block_sums(const Moments<const Real>& of, Index first, Index last, double* 
 // Rescale the elements [first, last) of one run of memory, with one center and scale for all of them or one for each. A
 // step that does not exist keeps its number.
 template <bool masked, class Center, class Real>
-FASTGAE_INLINE void rescale_run(Real* x, const std::uint8_t* mask, Center center, Center scale, Index first, Index last) {
+FASTGAE_INLINE void rescale_run(Real* x, const std::uint8_t* mask, Center center, Center scale, Index first,
+                                Index last) {
     for_each_vector<double>(first, last, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         const auto old = V::load(x + i);
@@ -122,7 +123,8 @@ void rescale(const Moments<Real>& of, Index first, Index last) {
         if (!of.env_major) {
             using Run = ConstantOrRun<double, true>;
             for (Index t = 0; t < of.steps; ++t)
-                rescale_run<masked.value>(of.matrix.at(t, 0), mask_at(t, 0), Run{of.center}, Run{of.scale}, first, last);
+                rescale_run<masked.value>(of.matrix.at(t, 0), mask_at(t, 0), Run{of.center}, Run{of.scale}, first,
+                                          last);
             return;
         }
         using Constant = ConstantOrRun<double, false>;

@@ -21,7 +21,8 @@ template <class Real>
 void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
     // Streaming writes whole cache lines of the results from the carry, so the carry gets the same offset within its
     // lines.
-    const auto results = reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
+    const auto results =
+        reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
     const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
     const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * rollout.envs);
     Real *carry = scratch.of(0) + shift, *finals = carry + rollout.envs;
@@ -33,14 +34,15 @@ void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
 }
 
 template <class Real>
-void gae_time_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout, Index num_threads, Store store) {
+void gae_time_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout,
+                                 Index num_threads, Store store) {
     const Spans spans(rollout.envs, 64, num_threads);
     const Scratch<Real> states(kStates * rollout.envs), scratch(kernel.options_scratch, spans.number);
     for (Index n = 0; n < rollout.envs; ++n) begin_states(rollout, n, states.of(0) + n, rollout.envs);
     spread(spans, [&](Index thread, Index first, Index last) {
         for (Index n = first; n < last; n += kSweepColumns)
-            kernel.rows_with_options(rollout, n, std::min(n + kSweepColumns, last), states.of(0) + n, scratch.of(thread),
-                                store);
+            kernel.rows_with_options(rollout, n, std::min(n + kSweepColumns, last), states.of(0) + n,
+                                     scratch.of(thread), store);
         kernel.finish(store);
     });
 }

@@ -166,7 +166,8 @@ void begin_states(const RolloutWithOptions<Real>& rollout, Index env, Real* stat
 // The same with options. Pieces are counted from the end of an env, and a piece that began with another state than the
 // piece after it ended with is computed again as a whole. Returns how many steps that took.
 template <class Real>
-Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout, Index num_threads, Store store) {
+Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout,
+                                 Index num_threads, Store store) {
     const bool few = rollout.envs < 2 * kernel.width * num_threads;
     const Cut cut = best_cut(kernel, rollout, few ? warm_up_steps(rollout) : rollout.steps, num_threads);
     const Index count = rollout.envs * cut.pieces;
@@ -188,9 +189,10 @@ Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithO
             for (Index i = 0; i < width; ++i) lanes[i] = lane_at(first + i);
             if (cut.warm_up)
                 kernel.lanes_with_options(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states,
-                                     scratch.of(thread), Store::nothing);
+                                          scratch.of(thread), Store::nothing);
             for (Index i = 0; i < width; ++i)
-                if (lanes[i].origin + cut.steps == rollout.steps) begin_states(rollout, lanes[i].env, states + i, kMaxLanes);
+                if (lanes[i].origin + cut.steps == rollout.steps)
+                    begin_states(rollout, lanes[i].env, states + i, kMaxLanes);
             const auto copy_states = [&](States* to) {
                 for (Index i = 0; i < width && cut.pieces > 1; ++i)
                     for (Index state = 0; state < kStates; ++state)

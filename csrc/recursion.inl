@@ -42,17 +42,13 @@ struct Pointers {
     const std::uint8_t *terminated, *truncated;
 };
 
-// Return the inputs of a rollout from step t of env n on. Those that In excludes are null.
+// Return the inputs of a rollout from step t of env n on; V' begins at `next_values`. Inputs that In excludes are null.
 template <class In, class Real>
-FASTGAE_INLINE Pointers<Real> pointers_at(const Rollout<Real>& rollout, Index t, Index n) {
-    Pointers<Real> at = {};
-    at.rewards = rollout.rewards.at(t, n);
-    at.values = rollout.values.at(t, n);
-    at.next_values = rollout.next_values.at(t, n);
-    at.terminated = rollout.terminated.at(t, n);
-    if constexpr (In::truncated) at.truncated = rollout.truncated.at(t, n);
-    if constexpr (In::final_values) at.final_values = rollout.final_values.at(t, n);
-    return at;
+FASTGAE_INLINE Pointers<Real> pointers_at(const Rollout<Real>& rollout, Index t, Index n, const Real* next_values) {
+    const Real* const final_values = In::final_values ? rollout.final_values.at(t, n) : nullptr;
+    const std::uint8_t* const truncated = In::truncated ? rollout.truncated.at(t, n) : nullptr;
+    const std::uint8_t* const terminated = rollout.terminated.at(t, n);
+    return {rollout.rewards.at(t, n), rollout.values.at(t, n), next_values, final_values, terminated, truncated};
 }
 
 template <class V>

@@ -45,9 +45,9 @@ FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* r
 // Return the inputs of row t, from env `first` on.
 template <class In, class Real>
 Pointers<Real> row_pointers(const Rollout<Real>& rollout, Index t, Index first) {
-    Pointers<Real> row = pointers_at<In>(rollout, t, first);
-    if (t == rollout.steps - 1) row.next_values = rollout.last_values.at(0, first);
-    return row;
+    const bool last = t == rollout.steps - 1;
+    return pointers_at<In>(rollout, t, first,
+                           last ? rollout.last_values.at(0, first) : rollout.next_values.at(t, first));
 }
 
 // Return the same for the envs [first, last). Sparse final values are first written to `finals`, where they belong in

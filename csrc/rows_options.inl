@@ -47,7 +47,8 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
                 if (returns) to_returns = results + kOptionsColumns - begin;
                 const auto prefetch = [&](const auto* from, const auto& view) {
                     if (!view) return;
-                    for (Index i = begin; i < end; i += 64 / Index(sizeof(*from))) prefetch_below(from + i, kPrefetchBytes);
+                    for (Index i = begin; i < end; i += 64 / Index(sizeof(*from)))
+                        prefetch_below(from + i, kPrefetchBytes);
                 };
                 prefetch(row.rewards, rollout.rewards);
                 prefetch(row.values, rollout.values);
@@ -88,7 +89,8 @@ void rows_with_options(const RolloutWithOptions<Real>& rollout, Index first, Ind
                        Store store) {
     with_inputs(rollout, [&](auto in) {
         with_options(rollout, [&](auto options) {
-            rows_with_options_of<decltype(in)>(rollout, options, first, last, states, scratch, store == Store::streamed);
+            rows_with_options_of<decltype(in)>(rollout, options, first, last, states, scratch,
+                                               store == Store::streamed);
         });
     });
 }

@@ -5,9 +5,9 @@
 //     V-trace              A = rho (delta + gl S_next);  S = rho' delta + (c gl) S_next;  R = S + V
 //     lambda for returns   A as in the plain step;  S = delta + gl' S_next;  R = S + V
 //
-// rho, rho' and c are the importance ratio, clipped to the constants kAdvantageClip, kRhoClip and kCClip, and mixed with
-// the ratio itself where kLeaky is not 0. Terms are gated as in recursion.inl. A step that does not exist passes on what it
-// gets from the next step.
+// rho, rho' and c are the importance ratio, clipped to the constants kAdvantageClip, kRhoClip and kCClip, and mixed
+// with the ratio itself where kLeaky is not 0. Terms are gated as in recursion.inl. A step that does not exist passes
+// on what it gets from the next step.
 
 // The numbers of one step that multiply: its coefficients and its importance ratio.
 enum Factor { kGamma, kGammaLambda, kReturnsGammaLambda, kTailLambda, kRatio, kFactors };
@@ -107,8 +107,7 @@ FASTGAE_INLINE void store_results(bool has_mask, typename V::Mask skipped, StepR
     if (has_mask) {
         results.advantages = V::select(skipped, V::all(0), results.advantages);
         // Adding -0.0 changes no value, so R = V.
-        results.returns_minus_values =
-            V::select(skipped, V::all(typename V::Real(-0.0)), results.returns_minus_values);
+        results.returns_minus_values = V::select(skipped, V::all(typename V::Real(-0.0)), results.returns_minus_values);
     }
     if (advantages) V::store(advantages + i, results.advantages);
     if (returns) V::store(returns + i, results.returns_minus_values + values);

@@ -17,7 +17,8 @@ struct Vector;
 }  // namespace
 FASTGAE_TARGET_END
 
-const Target kAvx2 = {"avx2", [] { return __builtin_cpu_supports("avx2") != 0; }, avx2::kernels<float>, avx2::kernels<double>};
+const Target kAvx2 = {"avx2", [] { return __builtin_cpu_supports("avx2") != 0; }, avx2::kernels<float>,
+                      avx2::kernels<double>};
 
 }  // namespace fastgae
 #endif

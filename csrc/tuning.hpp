@@ -45,7 +45,8 @@ constexpr Index kOptionsTileBytes = tuned(32 * 1024, 2048);
 constexpr Index kStepsPerThread = tuned(128 * 1024, 64);
 
 static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
-static_assert(kStreamRun <= kOptionsColumns, "the sweep with options keeps one streamed run in a row of this many numbers");
+static_assert(kStreamRun <= kOptionsColumns,
+              "the sweep with options keeps one streamed run in a row of this many numbers");
 static_assert(kSweepColumns >= kMaxLanes, "narrow_rows takes rows of fewer than two vectors whole");
 
 }  // namespace fastgae

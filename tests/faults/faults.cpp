@@ -1,5 +1,6 @@
-// Preloaded into a process, makes one allocation, or the creation of one thread, fail: which one is counted from arm() on.
-// Counted are operator new of any size, and the C library's allocations of a page and more, which are those of array data.
+// Preloaded into a process, makes one allocation, or the creation of one thread, fail: which one is counted from arm()
+// on. Counted are operator new of any size, and the C library's allocations of a page and more, which are those of
+// array data.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -73,8 +74,12 @@ void* operator new(std::size_t size) { return or_throw(allocated(size)); }
 void* operator new[](std::size_t size) { return or_throw(allocated(size)); }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return allocated(size); }
 void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return allocated(size); }
-void* operator new(std::size_t size, std::align_val_t alignment) { return or_throw(allocated(size, std::size_t(alignment))); }
-void* operator new[](std::size_t size, std::align_val_t alignment) { return or_throw(allocated(size, std::size_t(alignment))); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+    return or_throw(allocated(size, std::size_t(alignment)));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+    return or_throw(allocated(size, std::size_t(alignment)));
+}
 void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
     return allocated(size, std::size_t(alignment));
 }

@@ -81,7 +81,8 @@ template <class Real>
 Real number() {
     static const std::vector<Real> table = [] {
         using Limits = std::numeric_limits<Real>;
-        std::vector<Real> numbers = {Limits::infinity(), Limits::quiet_NaN(), Limits::max(), Limits::min() / 4, 0, -Real(0)};
+        std::vector<Real> numbers = {
+            Limits::infinity(), Limits::quiet_NaN(), Limits::max(), Limits::min() / 4, 0, -Real(0)};
         std::mt19937 bits(7);
         std::normal_distribution<double> normal;
         while (numbers.size() < 1024) numbers.push_back(static_cast<Real>(normal(bits)));
@@ -119,7 +120,8 @@ void check(const fastgae::Target& target, const Problem& problem) {
     const bool env_major = problem.env_major;
     special_numbers = below(2) == 0;
     const auto real = [](Index, Index) { return number<Real>(); };
-    Matrix<Real> rewards(steps, envs, env_major), values(steps, envs, env_major), next_values(steps - 1, envs, env_major);
+    Matrix<Real> rewards(steps, envs, env_major), values(steps, envs, env_major),
+        next_values(steps - 1, envs, env_major);
     Matrix<Real> last_values(1, envs, false), final_values(steps, envs, env_major);
     Matrix<Real> advantages(steps, envs, env_major), returns(steps, envs, env_major);
     Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major);
@@ -172,10 +174,11 @@ void check(const fastgae::Target& target, const Problem& problem) {
             const bool right = (!problem.advantages || same(*advantages.view.at(t, n), following)) &&
                                (!problem.returns || same(*returns.view.at(t, n), sum));
             if (!right) {
-                std::printf("%s f%zu: steps %td envs %td env_major %d truncated %d final %d outputs %d %d flags %d threads %td: "
-                            "wrong at t %td n %td\n",
-                            target.name, 8 * sizeof(Real), steps, envs, env_major, problem.truncated, problem.final_values,
-                            problem.advantages, problem.returns, problem.flags, problem.num_threads, t, n);
+                std::printf(
+                    "%s f%zu: steps %td envs %td env_major %d truncated %d final %d outputs %d %d flags %d "
+                    "threads %td: wrong at t %td n %td\n",
+                    target.name, 8 * sizeof(Real), steps, envs, env_major, problem.truncated, problem.final_values,
+                    problem.advantages, problem.returns, problem.flags, problem.num_threads, t, n);
                 std::exit(1);
             }
         }
@@ -197,13 +200,15 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
     };
     const auto flag = [&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); };
     const Matrix<Real> rewards = matrix(real), values = matrix(real), finals = matrix(real), ratios = matrix(real);
-    const Matrix<Real> gammas = matrix(decay), decays = matrix(decay), returns_decays = matrix(decay), tails = matrix(decay);
+    const Matrix<Real> gammas = matrix(decay), decays = matrix(decay), returns_decays = matrix(decay),
+                       tails = matrix(decay);
     const auto poison = [](Index, Index) { return std::numeric_limits<Real>::signaling_NaN(); };
     Matrix<Real> next_values(steps - 1, envs, env_major), last_values(1, envs, false), later(1, envs, false);
     next_values.fill(real);
     last_values.fill(real);
     later.fill(real);
-    Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major), mask(steps, envs, env_major);
+    Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major),
+        mask(steps, envs, env_major);
     terminated.fill(flag);
     truncated.fill(flag);
     const Index existing = below(4);
@@ -280,10 +285,11 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
             const bool right = (!problem.advantages || same(*advantages.view.at(t, n), exists ? a : 0)) &&
                                (!problem.returns || same(*returns.view.at(t, n), exists ? r + value : value));
             if (!right) {
-                std::printf("%s f%zu with options: form %td steps %td envs %td env_major %d truncated %d mask %d threads %td: wrong "
-                            "at t %td n %td\n",
-                            target.name, 8 * sizeof(Real), form, steps, envs, env_major, problem.truncated, bool(rollout.mask),
-                            problem.num_threads, t, n);
+                std::printf(
+                    "%s f%zu with options: form %td steps %td envs %td env_major %d truncated %d mask %d threads %td: "
+                    "wrong at t %td n %td\n",
+                    target.name, 8 * sizeof(Real), form, steps, envs, env_major, problem.truncated, bool(rollout.mask),
+                    problem.num_threads, t, n);
                 std::exit(1);
             }
         }
@@ -321,13 +327,14 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
             expected.push_back(!masked || *mask.view.at(t, n) ? static_cast<Real>((x - center[n]) * scale[n]) : x);
         }
     }
-    const fastgae::Moments<Real> all = {steps, envs, problem.env_major, matrix.view, exists, center.data(), scale.data()};
+    const fastgae::Moments<Real> all = {steps,  envs,          problem.env_major, matrix.view,
+                                        exists, center.data(), scale.data()};
     fastgae::rescale(target, all, problem.num_threads);
     for (Index n = 0; n < envs; ++n)
         for (Index t = 0; t < steps; ++t) right = right && same(*matrix.view.at(t, n), expected[n * steps + t]);
     if (right) return;
-    std::printf("%s f%zu moments: steps %td envs %td env_major %d mask %d center %d: wrong\n", target.name, 8 * sizeof(Real), steps,
-                envs, problem.env_major, masked, centered);
+    std::printf("%s f%zu moments: steps %td envs %td env_major %d mask %d center %d: wrong\n", target.name,
+                8 * sizeof(Real), steps, envs, problem.env_major, masked, centered);
     std::exit(1);
 }
 
@@ -345,7 +352,8 @@ void check_both(const fastgae::Target& target, const Problem& problem) {
 
 Problem random_problem(Index steps, Index envs, Index num_threads) {
     const Index outputs = below(4);
-    return {steps, envs, below(2) == 0, below(3) != 0, below(2) == 0, outputs != 1, outputs != 2, int(below(5)), num_threads};
+    return {steps,        envs,         below(2) == 0, below(3) != 0, below(2) == 0,
+            outputs != 1, outputs != 2, int(below(5)), num_threads};
 }
 
 }  // namespace
@@ -360,7 +368,8 @@ int main(int argc, char** argv) {
     for (const fastgae::Target* const* entry = fastgae::targets; *entry; ++entry) {
         const fastgae::Target& target = **entry;
         if (!target.supported()) continue;
-        for (int i = 0; i < problems; ++i) check_both(target, random_problem(edges[below(count)], edges[below(count)], 1));
+        for (int i = 0; i < problems; ++i)
+            check_both(target, random_problem(edges[below(count)], edges[below(count)], 1));
         for (int i = 0; i < problems / 20; ++i) check_both(target, random_problem(200 + below(3000), 1 + below(9), 1));
         for (const Index num_threads : {2, 3, 7}) {
             if (num_threads > most_threads) break;
@@ -369,7 +378,8 @@ int main(int argc, char** argv) {
                 const Index envs = (env_major ? 3 : 65) * num_threads;
                 Problem problem = random_problem(area / envs + 1, envs, num_threads);
                 problem.env_major = env_major;
-                env_major == (num_threads == 3) ? check_all<float>(target, problem) : check_all<double>(target, problem);
+                env_major == (num_threads == 3) ? check_all<float>(target, problem)
+                                                : check_all<double>(target, problem);
             }
         }
         std::printf("%s: right\n", target.name);

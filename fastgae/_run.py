@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fastgae import _dispatch, _threads
+from fastgae._backends import Backend
 from fastgae._call import Call, GAEResult
-from fastgae._canonical import canonical_rollout, checked, has_options, in_one_layout
+from fastgae._canonical import Layout, canonical_rollout, checked, has_options, in_one_layout
 from fastgae._moments import center_and_scale
 
 
@@ -27,21 +28,30 @@ def run(
 def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
     """Compute a checked call."""
     module, target, threads, short_cut = _dispatch.choose(backend, num_threads)
+    if call.normalize is not None or has_options(call):
+        short_cut = None
+    # Converted arrays are often plain. For 128 x 8 float32 steps (Zen 5), a try here saves 4 of 20 us for flags
+    # or numbers of another dtype, and the one below saves 9 of 30 us for strided arrays.
+    filled = None if short_cut is None else short_cut(call, threads, target)
+    if filled is not None:
+        return filled
     matrices, layout = in_one_layout(call)
-    filled: GAEResult | None = None
-    if short_cut is not None and call.normalize is None and not has_options(call):
-        filled = short_cut(matrices, threads, target)
+    filled = None if short_cut is None else short_cut(matrices, threads, target)
     if filled is None:
-        if call.normalize is not None and matrices.out is not None:
-            # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
-            own = tuple(None if array is None else layout.empty(array.dtype) for array in matrices.out)
-            matrices = matrices._replace(out=own)
-        rollout = canonical_rollout(matrices, layout)
-        on = (threads or _threads.usable_cpus(), target)
-        if rollout.rewards.size:
-            module.gae(rollout, *on)
-            if call.normalize is not None:
-                moments = center_and_scale(rollout.advantages, rollout.mask, call.normalize, layout, module, *on)
-                module.rescale(rollout.advantages, rollout.mask, *moments, *on)
-        filled = GAEResult(rollout.advantages, rollout.returns)
+        filled = _filled(module, matrices, layout, threads or _threads.usable_cpus(), target)
     return layout.restored(filled, call)
+
+
+def _filled(module: Backend, matrices: Call, layout: Layout, num_threads: int, target: str | None) -> GAEResult:
+    """Compute matrices of one layout by the backend."""
+    if matrices.normalize is not None and matrices.out is not None:
+        # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
+        own = tuple(None if array is None else layout.empty(array.dtype) for array in matrices.out)
+        matrices = matrices._replace(out=own)
+    rollout, how = canonical_rollout(matrices, layout), (num_threads, target)
+    if rollout.rewards.size:
+        module.gae(rollout, *how)
+        if matrices.normalize is not None:
+            moments = center_and_scale(rollout.advantages, rollout.mask, matrices.normalize, layout, module, *how)
+            module.rescale(rollout.advantages, rollout.mask, *moments, *how)
+    return GAEResult(rollout.advantages, rollout.returns)

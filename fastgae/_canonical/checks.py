@@ -1,14 +1,13 @@
 """Check a call of ``gae`` as a whole. ``arguments`` and ``frame`` check each argument by itself."""
 
-from typing import Any
-
 import numpy as np
 
-from fastgae._call import Array, Call, Output
+from fastgae._call import CONSTANTS, Array, Call, Output
 from fastgae._canonical.arguments import NEXT_STEP, as_switch, autoreset_mode, of_one_dtype, shown
 from fastgae._canonical.frame import Frame, frame_of
 
 NORMALIZE = ("global", "per_env")
+FIRST_CONSTANT = Call._fields.index(CONSTANTS[0])
 
 
 def checked(given: Call, *, lambda_name: str = "gae_lambda", out_names: tuple[str, str] = ("out[0]", "out[1]")) -> Call:
@@ -48,31 +47,37 @@ def checked(given: Call, *, lambda_name: str = "gae_lambda", out_names: tuple[st
         raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
     prev_done = frame.env_flags("prev_done", given.prev_done)
     check_final_values(final_values, truncated, next_values is not None, mode)
-    call = given._replace(
-        rewards=rewards,
-        values=values,
-        terminated=terminated,
-        truncated=truncated,
-        last_values=last_values,
-        next_values=next_values,
-        final_values=final_values,
-        autoreset=mode,
-        last_advantages=last_advantages,
-        prev_done=prev_done,
-        mask=mask,
-        gamma=frame.coefficient("gamma", given.gamma),
-        gae_lambda=frame.coefficient(lambda_name, given.gae_lambda),
-        returns_lambda=None
-        if given.returns_lambda is None
-        else frame.coefficient("returns_lambda", given.returns_lambda),
-        tail_normalized=as_switch("tail_normalized", given.tail_normalized),
-        time_axis=frame.axis,
-        ratios=ratios,
+    gamma = frame.coefficient("gamma", given.gamma)
+    gae_lambda = frame.coefficient(lambda_name, given.gae_lambda)
+    returns_lambda = given.returns_lambda
+    if returns_lambda is not None:
+        returns_lambda = frame.coefficient("returns_lambda", returns_lambda)
+    tail_normalized = as_switch("tail_normalized", given.tail_normalized)
+    _check_combination(returns_lambda is not None, tail_normalized, last_advantages is not None)
+    out = None if given.out is None else frame.outputs(given.out, rewards, out_names)
+    _check_normalize(given.normalize, out)
+    call = Call(  # by place, because names take a microsecond longer
+        rewards,
+        values,
+        terminated,
+        truncated,
+        last_values,
+        next_values,
+        final_values,
+        mode,
+        last_advantages,
+        prev_done,
+        mask,
+        gamma,
+        gae_lambda,
+        returns_lambda,
+        given.normalize,
+        tail_normalized,
+        frame.axis,
+        out,
+        ratios,
+        *given[FIRST_CONSTANT:],
     )
-    _check_combination(call.returns_lambda is not None, call.tail_normalized, last_advantages is not None)
-    if given.out is not None:
-        call = call._replace(out=frame.outputs(given.out, rewards, out_names))
-    _check_normalize(given.normalize, call.out)
     return _without_reset_rows(call) if mode == NEXT_STEP else call
 
 
@@ -179,10 +184,8 @@ def _check_combination(returns_lambda: bool, tail_normalized: bool, last_advanta
 
 def has_options(call: Call) -> bool:
     """Whether a checked call has anything that the recursion of a plain one does not need."""
-    options: tuple[Any, ...] = (call.last_advantages, call.mask, call.returns_lambda, call.ratios)
-    return (
-        call.tail_normalized
-        or any(option is not None for option in options)
-        or isinstance(call.gamma, np.ndarray)
-        or isinstance(call.gae_lambda, np.ndarray)
+    return not (
+        call.last_advantages is call.mask is call.returns_lambda is call.ratios is None
+        and not call.tail_normalized
+        and type(call.gamma) is type(call.gae_lambda) is float
     )

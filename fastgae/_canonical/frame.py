@@ -1,6 +1,7 @@
 """Arguments that must fit the first one: its shape, its shape without time, or any shape that broadcasts to it."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,15 +12,12 @@ from fastgae._interop import as_array, as_numbers
 
 
 class Frame(NamedTuple):
-    """The first argument of a call: its name, its shape and its axis of time."""
+    """The first argument of a call: its name, its shape, its axis of time, and its shape without that axis."""
 
     name: str
     shape: tuple[int, ...]
     axis: int
-
-    @property
-    def without_time(self) -> tuple[int, ...]:
-        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
+    without_time: tuple[int, ...]
 
     @property
     def one_longer(self) -> tuple[int, ...]:
@@ -31,22 +29,24 @@ class Frame(NamedTuple):
         return f"{self.name}'{'' if self.name.endswith('s') else 's'} shape"
 
     def check_steps(self, name: str, array: Array | None) -> None:
-        check_shape(name, array, self.shape, self.like)
+        if array is not None and array.shape != self.shape:  # looked at here, because `like` takes longer
+            check_shape(name, array, self.shape, self.like)
 
     def check_envs(self, name: str, array: Array | None) -> None:
-        check_shape(name, array, self.without_time, f"{self.like} without time")
+        if array is not None and array.shape != self.without_time:
+            check_shape(name, array, self.without_time, f"{self.like} without time")
 
     def check_broadcast(self, name: str, array: Array) -> None:
         check_broadcast(name, array, self.shape)
 
+    def flags(self, name: str, given: object) -> Array:
+        return as_flags(name, given, self.check_steps)
+
     def step_flags(self, name: str, given: object) -> Array | None:
-        return None if given is None else self.flags(name, given)
+        return None if given is None else as_flags(name, given, self.check_steps)
 
     def env_flags(self, name: str, given: object) -> Array | None:
-        return None if given is None else as_flags(name, given, self.without_time, f"{self.like} without time")
-
-    def flags(self, name: str, given: object) -> Array:
-        return as_flags(name, given, self.shape, self.like)
+        return None if given is None else as_flags(name, given, self.check_envs)
 
     def coefficient(self, name: str, given: Any) -> Any:
         """Return a float, or a float64 array that broadcasts to the shape."""
@@ -95,16 +95,17 @@ def frame_of(name: str, array: Array, time_axis: int) -> Frame:
     if not -array.ndim <= axis < array.ndim:
         dimensions = f"{array.ndim} dimension{'s'[: array.ndim > 1]}"
         raise ValueError(f"time_axis={shown(axis)} is out of range for {name} with {dimensions}")
-    return Frame(name, array.shape, axis % array.ndim)
+    axis %= array.ndim
+    return Frame(name, array.shape, axis, array.shape[:axis] + array.shape[axis + 1 :])
 
 
-def as_flags(name: str, given: object, shape: tuple[int, ...] | None = None, what: str = "") -> Array:
-    """Return flags as a bool array. If a shape is given they must have it, and ``what`` names it."""
+def as_flags(name: str, given: object, check: Callable[[str, Array], None] | None = None) -> Array:
+    """Return flags as a bool array; ``check`` is called before their values are looked at."""
     array = as_array(name, given)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold bool, or numbers that are 0 or 1, got {array.dtype}")
-    if shape is not None:
-        check_shape(name, array, shape, what)
+    if check is not None:
+        check(name, array)
     if array.dtype.kind == "b":
         return array
     ones: Array = np.equal(array, 1)

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae._call import CONSTANTS, Array, Call, GAEResult, Role, names_of
+from fastgae._call import CONSTANTS, ROLES, Array, Call, GAEResult, Role
 from fastgae._canonical.arguments import NEXT_STEP
 from fastgae._canonical.contract import Rollout
 
-PER_STEP = tuple(name for name in names_of(Role.STEPS, Role.STEP_FLAGS) if name in Call._fields)
-PER_ENV = tuple(name for name in names_of(Role.ENVS) if name in Call._fields)
+TERMINATED, TIME_AXIS, OUT = map(Call._fields.index, ("terminated", "time_axis", "out"))
 
 
 def in_one_layout(call: Call) -> tuple[Call, "Layout"]:
@@ -27,15 +26,17 @@ def in_one_layout(call: Call) -> tuple[Call, "Layout"]:
         final = np.empty_like(rewards)
         final[call.truncated] = call.final_values
         call = call._replace(final_values=final)
-    given = call._asdict()
-    for names, convert in ((PER_STEP, layout.matrix), (PER_ENV, layout.row)):
-        given |= {name: convert(given[name]) for name in names if given[name] is not None}
+    fields = [
+        given if given is None or convert is None else convert(layout, given)
+        for given, convert in zip(call, CONVERSIONS, strict=True)
+    ]
     if call.terminated is None:
-        given["terminated"] = layout.constant(np.False_)
+        fields[TERMINATED] = layout.constant(np.False_)
+    fields[TIME_AXIS] = 0
     if call.out is not None:
-        inputs = [array for array in given.values() if isinstance(array, np.ndarray)]
-        given["out"] = tuple(layout.output(array, inputs) for array in call.out)
-    return Call(**given | {"time_axis": 0}), layout
+        inputs = [array for array in fields if isinstance(array, np.ndarray)]
+        fields[OUT] = (layout.output(call.out[0], inputs), layout.output(call.out[1], inputs))
+    return Call(*fields), layout
 
 
 def in_place(array: Array, mask: Array | None, time_axis: int) -> tuple[Array, Array | None, "Layout"]:
@@ -204,3 +205,8 @@ def _merge(shape: tuple[int, ...], strides: tuple[int, ...], axes: Sequence[int]
         return True
     long = [axis for axis in axes if shape[axis] != 1]
     return all(strides[outer] == strides[inner] * shape[inner] for outer, inner in itertools.pairwise(long))
+
+
+_OF_ROLES = {Role.STEPS: Layout.matrix, Role.STEP_FLAGS: Layout.matrix, Role.ENVS: Layout.row}
+# How each argument becomes one of the layout; None: it stays as it is.
+CONVERSIONS = tuple(_OF_ROLES.get(ROLES[name]) for name in Call._fields)

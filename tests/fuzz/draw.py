@@ -1,6 +1,7 @@
 """Random calls: every parameter in the signature of a public function, drawn by its role in fastgae/_call.py."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from inspect import Parameter
 from typing import Any
 
 import numpy as np
@@ -69,12 +70,13 @@ def random_call(choose: Choices, functions: Sequence[str] = FUNCTIONS) -> Call:
     return call
 
 
-def consistent(choose: Choices, takes: Collection[str], names: Collection[str], next_step: bool) -> list[str]:
+def consistent(choose: Choices, takes: Mapping[str, Parameter], names: Collection[str], next_step: bool) -> list[str]:
     """Return the names without those that exclude each other, and with those that others need."""
     kept = {*names} - {*[name for name in EXCLUSIVE if name in names][1:]}
     if "next_values" in takes:  # V after the last step comes from exactly one place
-        kept -= {"last_values", "next_values"}
-        kept |= {choose.pick(("longer values", "last_values", "next_values"))}
+        sources = [name for name in ("last_values", "next_values") if name in takes]
+        kept -= {*sources}
+        kept |= {choose.pick([name for name in sources if required(takes[name])] or ["longer values", *sources])}
     if "autoreset" in takes and not next_step:
         kept.discard("prev_done")
     if "final_values" in takes:

@@ -53,7 +53,8 @@ def _part(call: Call, name: str, index: tuple[slice, ...]) -> Any:
         cut = call.plain("truncated") != 0
         chosen = np.zeros(cut.shape, bool)
         chosen[index] = True
-        return replace(_plain(given), plain=array[chosen[cut]])
+        one_by_one = _plain(given)  # with the dtype of a list, which an empty list would not have
+        return replace(one_by_one, plain=one_by_one.plain[chosen[cut]])
     if ROLES[name] in PER_ENV:
         index = index[: call.time_axis] + index[call.time_axis + 1 :]
     aligned = index[len(index) - array.ndim :]  # an array that broadcasts has fewer axes, or axes of length 1

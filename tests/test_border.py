@@ -7,7 +7,7 @@ import pytest
 
 import fastgae
 from fastgae._backends import CPU_TARGETS
-from fastgae._call import NEW, Call, GAEResult
+from fastgae._call import CONSTANTS, NEW, Call, GAEResult
 from fastgae._canonical import MOMENT_STEPS, Rollout
 from support.backends import BACKENDS
 
@@ -34,7 +34,7 @@ def call(**given):
 
 
 def vtrace_call(**given):
-    constants = {"rho_clip": 1.0, "c_clip": 0.9, "advantage_clip": float("inf")}
+    constants = dict.fromkeys(CONSTANTS, 0.5) | {"rho_clip": 1.0, "advantage_clip": float("inf")}
     return call(ratios=RNG.random((STEPS, ENVS)) * 2)._replace(**constants | given)
 
 
@@ -192,9 +192,9 @@ class Number:
 @pytest.mark.parametrize("name", ["gamma", "tail_lambda", "constants"])
 def test_numbers_are_read_before_arrays(name):
     """Here the conversion of a number makes the output read-only, and the border must see that."""
-    given = rollout(ratios=np.ones((STEPS, ENVS)), constants=(1.0, 1.0, 1.0))
+    given = rollout(ratios=np.ones((STEPS, ENVS)), constants=(1.0,) * len(CONSTANTS))
     number = Number(lambda: given.advantages.setflags(write=False))
-    numbers = (1.0, number, 1.0) if name == "constants" else number
+    numbers = (number, *given.constants[1:]) if name == "constants" else number
     with pytest.raises(ValueError, match="advantages is read-only"):
         _core.gae(given._replace(**{name: numbers}), 1, TARGET)
     assert np.isnan(given.advantages).all()
@@ -271,7 +271,7 @@ def test_outputs_that_overlap_are_declined():
 
 def test_constants_and_ratios_come_together():
     assert short_cut(vtrace_call()) is not None
-    for name in ("ratios", "rho_clip", "c_clip", "advantage_clip"):
+    for name in ("ratios", *CONSTANTS):
         for odd in (None, "1", object(), float("nan"), np.ones(3)):
             assert short_cut(vtrace_call(**{name: odd})) is None, (name, odd)
 

@@ -80,7 +80,7 @@ def retrace(
         values,
         terminated,
         truncated,
-        next_values=next_values,
+        next_values=as_numbers("next_values", next_values),
         mask=mask,
         gamma=gamma,
         gae_lambda=lambda_,

@@ -1,9 +1,10 @@
 r"""RLax: estimators of one trajectory, on arrays of shape (T,).
 
 Arguments have RLax's names: ``r_t`` and ``discount_t`` belong to step t, ``v_tm1`` is V of the state before it, and
-``v_t`` is V' after it. The same holds for action values, ``q_tm1`` and ``q_t``, and actions, ``a_tm1`` and ``a_t``. An
-episode ends where ``discount_t`` is 0; there is no other flag, so the caller decides what truncation does. JAX arrays
-come back as JAX arrays without gradients: ``stop_target_gradients`` is accepted and changes nothing.
+``v_t`` is V' after it. Likewise ``q_tm1`` and ``a_tm1`` are Q and the action a at step t, and ``q_t`` and ``a_t`` are
+Q' and a' at the step after it. An episode ends where ``discount_t`` is 0; there is no other flag, so the caller decides what
+truncation does. JAX arrays come back as JAX arrays without gradients: ``stop_target_gradients`` is accepted and changes
+nothing. RLax lets the gradient of an error flow into ``v_tm1`` or ``q_tm1``; these functions do not.
 
 All results agree with RLax's to 1e-5, because XLA may compute a product and a sum with one rounding, and
 multiplies gamma and lambda in float32.
@@ -118,8 +119,8 @@ def leaky_vtrace(
         E_t       = w_t(clip) delta_t + discount_t lambda_t w_t(1) E_{t+1}     E_T = 0
         E_t       = E_{t+1}                                                   where not sample_mask_t (carried over)
 
-    With ``alpha_=1`` this is ``vtrace``, also where a ratio is infinite; RLax gives NaN there. ``alpha_`` is
-    ``1 - leaky`` of ``fastgae.vtrace``.
+    With ``alpha_=1`` the errors equal those of ``vtrace``, also where a ratio is infinite; RLax gives NaN there.
+    ``alpha_`` is ``1 - leaky`` of ``fastgae.vtrace``.
     """
     numbers = [numbers_of(given) for given in (v_tm1, v_t, r_t, discount_t, rho_tm1)]
     errors = _errors(numbers, alpha_, lambda_, clip_rho_threshold, sample_mask)
@@ -181,8 +182,8 @@ def leaky_vtrace_td_error_and_advantage(
         Q_t       = r_t + discount_t (lambda_t (E_{t+1} + V_{t+1}) + (1 - lambda_t) V_{t+1})
         P_t       = w_t(clip_pg) (Q_t - V_t)
 
-    E is the result of ``leaky_vtrace``, and the last Q is ``r + discount V'``. With ``alpha=1`` this is
-    ``vtrace_td_error_and_advantage``, also where a ratio is infinite; RLax gives NaN there.
+    E is the result of ``leaky_vtrace``, and the last Q is ``r + discount V'``. With ``alpha=1`` the results equal those
+    of ``vtrace_td_error_and_advantage``, also where a ratio is infinite; RLax gives NaN there.
     """
     numbers = [numbers_of(given) for given in (v_tm1, v_t, r_t, discount_t, rho_tm1)]
     values, following, rewards, discounts, ratios = numbers
@@ -204,8 +205,8 @@ def general_off_policy_returns_from_q_and_v(
 
         G_t = r_t + discount_t (V'_t - c_t Q'_t + c_t G_{t+1})     last step: G = r + discount V'
 
-    ``q_t`` is Q', the value of the action that was taken after step t, and ``c_t`` is the trace there: for Retrace,
-    lambda times min(ratio, 1) of that action. So it is ``c_{t+1}`` of ``fastgae.retrace``.
+    ``q_t`` is the value of the action that was taken after step t, and ``c_t`` is the decay of the trace there. Retrace
+    has ``c_t = lambda min(ratio, 1)`` with the ratio of that action; ``fastgae.retrace`` calls it ``c_{t+1}``.
     """
     rewards, discounts, following = numbers_of(r_t), numbers_of(discount_t), numbers_of(v_t)
     traces = numbers_of(c_t)
@@ -223,9 +224,10 @@ def general_off_policy_returns_from_action_values(
     ::
 
         V'_t = sum over a of pi_t(a) Q'_t(a)
-        G_t  = r_t + discount_t (V'_t - c_t Q'_t(a_t) + c_t G_{t+1})     last step: G = r + discount V'
+        G_t  = r_t + discount_t (V'_t - c_t Q'_t(a'_t) + c_t G_{t+1})     last step: G = r + discount V'
 
-    The last of ``a_t`` and of ``c_t`` are not read. An action that does not exist is an IndexError; RLax gives NaN.
+    The last number of ``a_t`` and the last of ``c_t`` are not read. An action that is too large raises IndexError; RLax
+    gives NaN.
     """
     q_values, policy = numbers_of(q_t), numbers_of(pi_t)
     returns = general_off_policy_returns_from_q_and_v(
@@ -255,11 +257,11 @@ def retrace(
 
     ::
 
-        c_t = lambda min(pi_t(a_t) / (mu_t + eps), 1)
-        E_t = G_t - Q_t(a_{t-1})     G by general_off_policy_returns_from_action_values
+        c_t = lambda min(pi_t(a'_t) / (mu_t + eps), 1)
+        E_t = G_t - Q_t(a_t)     G by general_off_policy_returns_from_action_values
 
     ``q_tm1``, ``q_t`` and ``pi_t`` have shape (T, actions). ``mu_t`` has shape (T,): the probability of ``a_t`` under
-    the policy that acted. An action that does not exist is an IndexError; RLax gives NaN.
+    the policy that acted. An action that is too large raises IndexError; RLax gives NaN.
     """
     policy, behaviour = numbers_of(pi_t), numbers_of(mu_t)
     ratios = _at(policy, numpy_of(a_t)) / (behaviour + behaviour.dtype.type(eps))
@@ -285,17 +287,17 @@ def retrace_continuous(
     lambda_: Any,
     stop_target_gradients: bool = True,
 ) -> Any:
-    r"""Compute Retrace's errors from the values of the actions taken, for continuous actions too.
+    r"""Compute Retrace's errors from the values of the taken actions, which may be continuous.
 
     ::
 
         c_t = lambda_t min(exp(log_rho_t), 1)
         E_t = G_t - Q_t     G by general_off_policy_returns_from_q_and_v
 
-    ``q_t`` and ``log_rhos`` have T - 1 numbers, and ``lambda_`` one or T - 1. E is ``fastgae.retrace`` minus its
-    ``values``.
+    ``q_t`` and ``log_rhos`` have T - 1 numbers, and ``lambda_`` one or T - 1. Without truncation, ``E + q_tm1``
+    is the result of ``fastgae.retrace``.
     """
-    # exp(min(x, 0)) is min(exp(x), 1), but never overflows.
+    # exp(min(x, 0)) equals min(exp(x), 1), and it never overflows.
     ratios = np.exp(np.minimum(numbers_of(log_rhos), 0))
     returns = general_off_policy_returns_from_q_and_v(
         numbers_of(q_t),
@@ -309,7 +311,7 @@ def retrace_continuous(
 
 def _errors(numbers: list[Array], alpha: float, lambda_: Any, clip: float, sample_mask: Any) -> Array:
     """Compute leaky V-trace's errors from V, V', rewards, discounts and ratios."""
-    # Not by fastgae.vtrace, because it writes 0 at a masked step, and RLax carries the next step's error over.
+    # fastgae.vtrace cannot do this, because it writes 0 at a masked step where RLax carries the next step's error over.
     values, following, rewards, discounts, ratios = numbers
     deltas = _weights(ratios, clip, alpha) * (rewards + discounts * following - values)
     decay = discounts * (_weights(ratios, 1.0, alpha) * np.asarray(numbers_of(lambda_), ratios.dtype))
@@ -320,7 +322,7 @@ def _errors(numbers: list[Array], alpha: float, lambda_: Any, clip: float, sampl
 
 
 def _weights(ratios: Array, clip: float, alpha: float) -> Array:
-    """Mix the ratios, of which a share ``alpha`` is clipped."""
+    """Mix clipped ratios, which have the weight ``alpha``, and unclipped ratios."""
     clipped: Array = np.minimum(ratios, ratios.dtype.type(clip))
     if alpha == 1:  # The sum below would be NaN where a ratio is infinite, because 0 times infinity is NaN.
         return clipped
@@ -329,5 +331,5 @@ def _weights(ratios: Array, clip: float, alpha: float) -> Array:
 
 
 def _at(table: Array, actions: Array) -> Array:
-    """Return the number of each step's action from an array of shape (T, actions)."""
+    """Pick the number of each step's action from an array of shape (T, actions)."""
     return table[np.arange(len(actions)), actions]

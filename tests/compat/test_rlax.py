@@ -87,7 +87,7 @@ def test_vtrace(length, gamma, lambda_, masked, clips, alpha):
 
 
 @pytest.mark.parametrize("leaky", [0.0, 0.3, 1.0])
-def test_vtrace_is_that_of_fastgae(length, gamma, lambda_, leaky):
+def test_vtrace_agrees_with_fastgae(length, gamma, lambda_, leaky):
     s, _, mix = trajectory(length, gamma, lambda_)
     following = np.append(s.values[1:], s.last_values)  # In an episode that goes on, V' is the next step's V.
     expected = fastgae.vtrace(
@@ -155,9 +155,11 @@ def test_retrace(length, gamma, lambda_):
         targets = returns(lambda t, eps=eps: m[t] * min(1.0, p[t, taken[t]] / (mu[t] + eps)))
         got = rlax.retrace(before, after, taken_before, taken, s.rewards, discounts, policy, behaviour, mix, eps)
         assert_close(got, targets - [before[t, taken_before[t]] for t in range(length)])
+    with pytest.raises(IndexError):
+        rlax.retrace(before, after, taken_before + 3, taken, s.rewards, discounts, policy, behaviour, mix)
 
 
-def test_retrace_is_that_of_fastgae(length, gamma, lambda_):
+def test_retrace_agrees_with_fastgae(length, gamma, lambda_):
     s, _, mix = trajectory(length, gamma, lambda_)
     targets = fastgae.retrace(
         s.rewards,

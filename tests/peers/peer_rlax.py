@@ -11,6 +11,7 @@ from .compare import Comparison
 
 PACKAGE = "rlax==0.1.9"
 VERSION = partial(version, "rlax")
+ACTIONS = 4
 
 
 def comparisons(rng):
@@ -23,6 +24,13 @@ def comparisons(rng):
     ratios, mix = jnp.exp(log_ratios / 2), jnp.asarray(rng.random(length), jnp.float32)
     mask = jnp.asarray(rng.random(length) < 0.8)
     off_policy = values, following, rewards, discounts, ratios
+    actions, actions_before = jnp.asarray(rng.integers(0, ACTIONS, (2, length)))
+    action_values, action_values_before = jnp.asarray(rng.normal(size=(2, length, ACTIONS)), jnp.float32)
+    policy = jnp.asarray(rng.dirichlet(np.ones(ACTIONS), length), jnp.float32)
+    behaviour = jnp.asarray(rng.random(length), jnp.float32)
+    traces = 0.9 * jnp.minimum(ratios, 1)
+    discrete = action_values_before, action_values, actions_before, actions, rewards, discounts, policy, behaviour
+    continuous = values, values[1:], following, rewards, discounts, log_ratios[1:]
     longer = jnp.append(values, following[-1:])
     each = {"lambda_": mix, "sample_mask": mask}
     calls = [
@@ -35,6 +43,25 @@ def comparisons(rng):
         ("vtrace", ", lambda per step, mask", off_policy, {"clip_rho_threshold": 2.0, **each}),
         ("vtrace_td_error_and_advantage", "", off_policy, {"lambda_": 0.9}),
         ("vtrace_td_error_and_advantage", ", lambda per step, mask", off_policy, each),
+        ("leaky_vtrace", "", off_policy, {}),
+        ("leaky_vtrace", ", alpha 0.6, lambda per step, mask", off_policy, {"alpha_": 0.6, **each}),
+        ("leaky_vtrace_td_error_and_advantage", "", off_policy, {}),
+        (
+            "leaky_vtrace_td_error_and_advantage",
+            ", alpha 0.6, lambda per step, mask",
+            off_policy,
+            {"alpha": 0.6, "clip_pg_rho_threshold": 0.5, **each},
+        ),
+        ("general_off_policy_returns_from_q_and_v", "", (values[1:], following, rewards, discounts, traces[1:]), {}),
+        (
+            "general_off_policy_returns_from_action_values",
+            "",
+            (action_values, actions, rewards, discounts, traces, policy),
+            {},
+        ),
+        ("retrace", "", (*discrete, 0.9), {}),
+        ("retrace_continuous", "", (*continuous, 0.9), {}),
+        ("retrace_continuous", ", lambda per step", (*continuous, mix[1:]), {}),
     ]
     for name, setting, positional, named in calls:
         results = [getattr(module, name)(*positional, **named) for module in (theirs, ours)]

@@ -37,6 +37,10 @@ def positive(*shape):
     return RNG.integers(1, 3, shape)
 
 
+def without(arguments, name):
+    return {key: given for key, given in arguments.items() if key != name}
+
+
 BATCH = ENVS, STEPS  # time along the last axis
 TORCHRL = {
     "gamma": 0.9,
@@ -48,6 +52,18 @@ TORCHRL = {
 }
 ONE = {"r_t": whole(STEPS), "discount_t": 0.9 * np.ones(STEPS), "lambda_": 0.8}
 VTRACE = {**ONE, "v_tm1": whole(STEPS), "v_t": whole(STEPS), "rho_tm1": positive(STEPS)}
+ACTIONS = 3
+POLICY = np.full((STEPS, ACTIONS), 0.25)
+OFF_POLICY = {**without(ONE, "lambda_"), "c_t": 0.5 * np.ones(STEPS)}
+RETRACE = {
+    **ONE,
+    "q_tm1": whole(STEPS, ACTIONS),
+    "q_t": whole(STEPS, ACTIONS),
+    "a_tm1": RNG.integers(0, ACTIONS, STEPS),
+    "a_t": RNG.integers(0, ACTIONS, STEPS),
+    "pi_t": POLICY,
+    "mu_t": np.linspace(0.1, 0.9, STEPS),
+}
 RL_GAMES = {
     "fdones": flags(ENVS),
     "last_extrinsic_values": whole(ENVS, 1),
@@ -59,10 +75,6 @@ RL_GAMES = {
 }
 TOKENS = {"values": whole(*BATCH), "rewards": whole(*BATCH)}
 ONES = np.ones(BATCH, int)
-
-
-def without(arguments, name):
-    return {key: given for key, given in arguments.items() if key != name}
 
 
 # name: (function, arguments, the names of its numbers)
@@ -121,6 +133,28 @@ CALLS = {
         rlax.vtrace_td_error_and_advantage,
         {**VTRACE, "clip_pg_rho_threshold": 1.5},
         ("r_t", "v_t", "v_tm1", "rho_tm1"),
+    ),
+    "rlax leaky_vtrace": (rlax.leaky_vtrace, {**VTRACE, "alpha_": 0.6}, ("r_t", "v_t", "v_tm1", "rho_tm1")),
+    "rlax leaky_vtrace advantage": (
+        rlax.leaky_vtrace_td_error_and_advantage,
+        {**VTRACE, "alpha": 0.6, "clip_pg_rho_threshold": 1.5},
+        ("r_t", "v_t", "v_tm1", "rho_tm1"),
+    ),
+    "rlax off-policy returns": (
+        rlax.general_off_policy_returns_from_q_and_v,
+        {**OFF_POLICY, "c_t": 0.5 * np.ones(STEPS - 1), "q_t": whole(STEPS - 1), "v_t": whole(STEPS)},
+        ("r_t", "v_t", "q_t"),
+    ),
+    "rlax off-policy returns of action values": (
+        rlax.general_off_policy_returns_from_action_values,
+        {**OFF_POLICY, "q_t": RETRACE["q_t"], "a_t": RETRACE["a_t"], "pi_t": POLICY},
+        ("r_t", "q_t"),
+    ),
+    "rlax retrace": (rlax.retrace, RETRACE, ("r_t", "q_t", "q_tm1")),
+    "rlax retrace_continuous": (
+        rlax.retrace_continuous,
+        {**ONE, "q_tm1": whole(STEPS), "q_t": whole(STEPS - 1), "v_t": whole(STEPS), "log_rhos": whole(STEPS - 1)},
+        ("r_t", "v_t", "q_t", "q_tm1", "log_rhos"),
     ),
     "rsl_rl": (
         rsl_rl.compute_returns,

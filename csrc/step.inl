@@ -54,14 +54,9 @@ struct StepResults {
     typename V::Type advantages, returns_minus_values;
 };
 
-// Return (1 - leaky) min(ratio, clip) + leaky ratio. A NaN stays a NaN.
 template <class V>
-FASTGAE_INLINE typename V::Type weight(bool is_leaky, const typename V::Real* constants, Constant clip,
-                                       typename V::Type ratio) {
-    const auto clipped = V::smaller(V::all(constants[clip]), ratio);
-    if (!is_leaky) return clipped;
-    const auto leaky = constants[kLeaky];
-    return V::all(1 - leaky) * clipped + V::all(leaky) * ratio;
+FASTGAE_INLINE typename V::Type clipped(typename V::Real clip, typename V::Type ratio) {
+    return V::smaller(V::all(clip), ratio);  // a NaN stays a NaN
 }
 
 // Compute one step, and update `carry` from the next step's to this step's. factor(which) loads a factor of this step;
@@ -82,11 +77,18 @@ FASTGAE_INLINE StepResults<V> step(const Options& options, const typename V::Rea
         results.advantages = results.returns_minus_values = carry.trace / carry.steps_left;
     } else if (options.ratios) {
         const auto ratio = factor(kRatio);
-        results.advantages = advantage<V>(delta, trace_open, gamma_lambda, carry.trace) *
-                             weight<V>(options.leaky, constants, kAdvantageClip, ratio);
-        const auto weighted = weight<V>(options.leaky, constants, kRhoClip, ratio) * delta;
-        const auto decay = weight<V>(options.leaky, constants, kCClip, ratio) * gamma_lambda;
-        carry.trace = unless_skipped(advantage<V>(weighted, trace_open, decay, carry.trace), carry.trace);
+        auto advantage_weight = clipped<V>(constants[kAdvantageClip], ratio);
+        auto delta_weight = clipped<V>(constants[kRhoClip], ratio);
+        auto trace_weight = clipped<V>(constants[kCClip], ratio);
+        if (options.leaky) {
+            const auto kept = V::all(1 - constants[kLeaky]), leaked = V::all(constants[kLeaky]) * ratio;
+            advantage_weight = kept * advantage_weight + leaked;
+            delta_weight = kept * delta_weight + leaked;
+            trace_weight = kept * trace_weight + leaked;
+        }
+        results.advantages = advantage<V>(delta, trace_open, gamma_lambda, carry.trace) * advantage_weight;
+        const auto trace = advantage<V>(delta_weight * delta, trace_open, trace_weight * gamma_lambda, carry.trace);
+        carry.trace = unless_skipped(trace, carry.trace);
         results.returns_minus_values = carry.trace;
     } else {
         carry.trace = unless_skipped(advantage<V>(delta, trace_open, gamma_lambda, carry.trace), carry.trace);

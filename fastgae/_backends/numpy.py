@@ -20,7 +20,8 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     trace = bootstrap if rollout.truncated is None else bootstrap & ~rollout.truncated
     # NaN and infinity are data here, and values behind a closed gate must not even cause a warning.
     with np.errstate(all="ignore"):
-        deltas = rollout.one_step_returns() - rollout.values
+        deltas = rollout.one_step_returns(bootstrap)
+        deltas -= rollout.values
         advantages = _advantages(rollout, deltas, trace)
         traced = advantages
         if rollout.returns_gamma_lambda is not None:

@@ -49,10 +49,10 @@ class Rollout(NamedTuple):
             np.copyto(next_values, self.final_values, where=self.truncated)
         return next_values
 
-    def one_step_returns(self) -> Array:
-        """Return r + gamma V' of every step, and r where it terminated."""
+    def one_step_returns(self, bootstrap: Array) -> Array:
+        """Return r + gamma V' where the bootstrap gate is open, and r elsewhere."""
         returns = self.rewards.copy()
-        np.add(returns, self.gamma * self.all_next_values(), out=returns, where=~self.terminated)
+        np.add(returns, self.gamma * self.all_next_values(), out=returns, where=bootstrap)
         return returns
 
     @property

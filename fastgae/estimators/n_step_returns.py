@@ -86,7 +86,7 @@ def n_step_returns(
     bootstrap = ~rollout.terminated
     goes_on = bootstrap[:-1] if rollout.truncated is None else bootstrap[:-1] & ~rollout.truncated[:-1]
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        one_step = rollout.one_step_returns()
+        one_step = rollout.one_step_returns(bootstrap)
         gamma_here = np.broadcast_to(rollout.gamma, one_step.shape)[:-1]
         targets = one_step
         for _ in range(min(steps, layout.steps) - 1):

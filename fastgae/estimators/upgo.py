@@ -94,6 +94,6 @@ def upgo(
     matrices, layout = in_one_layout(call._replace(out=None))
     rollout = canonical_rollout(matrices, layout)
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        upward = (rollout.one_step_returns() - rollout.values >= 0.0).astype(rollout.rewards.dtype)
+        upward = (rollout.one_step_returns(~rollout.terminated) - rollout.values >= 0.0).astype(rollout.rewards.dtype)
     following = next_existing_values(upward, np.zeros(()), rollout.mask, 0)
     return compute(call._replace(gae_lambda=layout.split(following)), backend, num_threads)

@@ -33,6 +33,8 @@ SETTINGS = {
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    # Python's own allocator takes new arenas at times that depend on everything that ran before.
+    "PYTHONMALLOC": "malloc",
     # A call reuses what the one before it freed. Without this, a count depends on what else lies in the heap.
     "GLIBC_TUNABLES": "glibc.malloc.tcache_max=1048576",
 }

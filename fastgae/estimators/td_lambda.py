@@ -87,5 +87,7 @@ def td_lambda(
         time_axis=time_axis,
         out=(None, NEW if out is None else out),
     )
-    checks = partial(checked, lambda_name="lambda_", out_names=("out", "out"))
-    return run(call, backend, num_threads, checks).returns
+    return run(call, backend, num_threads, _checked).returns
+
+
+_checked = partial(checked, lambda_name="lambda_", out_names=("out", "out"))

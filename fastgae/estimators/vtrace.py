@@ -114,7 +114,10 @@ def vtrace(
         advantage_clip=_as_clip("advantage_clip", advantage_clip),
         leaky=_as_share("leaky", leaky),
     )
-    return run(call, backend, num_threads, partial(checked, lambda_name="lambda_"))
+    return run(call, backend, num_threads, _checked)
+
+
+_checked = partial(checked, lambda_name="lambda_")
 
 
 def _as_clip(name: str, given: Any) -> float:
@@ -131,6 +134,8 @@ def _as_clip(name: str, given: Any) -> float:
 
 
 def _as_share(name: str, given: Any) -> float:
+    if type(given) is float and 0.0 <= given <= 1.0:
+        return given
     share = as_number(name, given, "a number in [0, 1]")
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"{name} must be a number in [0, 1], got {share!r}")

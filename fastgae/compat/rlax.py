@@ -3,8 +3,8 @@ r"""RLax: estimators of one trajectory, on arrays of shape (T,).
 Arguments have RLax's names: ``r_t`` and ``discount_t`` belong to step t, ``v_tm1`` is V of the state before it, and
 ``v_t`` is V' after it. Likewise ``q_tm1`` and ``a_tm1`` are Q and the action a at step t, and ``q_t`` and ``a_t`` are
 Q' and a' at the step after it. An episode ends where ``discount_t`` is 0; there is no other flag, so the caller decides
-what truncation does. JAX arrays come back as JAX arrays without gradients: ``stop_target_gradients`` is accepted and changes
-nothing. RLax lets the gradient of an error flow into ``v_tm1`` or ``q_tm1``; these functions do not.
+what truncation does. JAX arrays come back as JAX arrays without gradients: ``stop_target_gradients`` is accepted and
+changes nothing. RLax lets the gradient of an error flow into ``v_tm1`` or ``q_tm1``; these functions do not.
 
 All results agree with RLax's to 1e-5, because XLA may compute a product and a sum with one rounding, and
 multiplies gamma and lambda in float32.
@@ -317,8 +317,9 @@ def _errors(numbers: list[Array], alpha: float, lambda_: Any, clip: float, sampl
     decay = discounts * (_weights(ratios, 1.0, alpha) * np.asarray(numbers_of(lambda_), ratios.dtype))
     if sample_mask is None:
         return reverse_scan(deltas, decay)
-    learnable = numpy_of(sample_mask)
-    return reverse_scan(np.where(learnable, deltas, 0 * deltas), np.where(learnable, decay, 1))
+    learnable = np.asarray(numpy_of(sample_mask), bool)
+    # RLax multiplies the delta of a masked step by 0, so NaN there stays NaN.
+    return reverse_scan(deltas * learnable, np.where(learnable, decay, 1))
 
 
 def _weights(ratios: Array, clip: float, alpha: float) -> Array:

@@ -317,8 +317,9 @@ def _errors(numbers: list[Array], alpha: float, lambda_: Any, clip: float, sampl
     decay = discounts * (_weights(ratios, 1.0, alpha) * np.asarray(numbers_of(lambda_), ratios.dtype))
     if sample_mask is None:
         return reverse_scan(deltas, decay)
-    learnable = numpy_of(sample_mask)
-    return reverse_scan(np.where(learnable, deltas, 0 * deltas), np.where(learnable, decay, 1))
+    learnable = np.asarray(numpy_of(sample_mask), bool)
+    # RLax multiplies the delta of a masked step by 0, so NaN there stays NaN.
+    return reverse_scan(deltas * learnable, np.where(learnable, decay, 1))
 
 
 def _weights(ratios: Array, clip: float, alpha: float) -> Array:

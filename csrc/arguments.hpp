@@ -70,7 +70,7 @@ static_assert(sizeof kFieldNames / sizeof *kFieldNames == kFields, "one name for
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// [first, last) of memory.
+// The bytes [first, last) of memory.
 struct Bytes {
     const char *first = nullptr, *last = nullptr;
     bool overlap(const Bytes& other) const { return first < other.last && other.first < last; }

@@ -93,7 +93,7 @@ bool is_text(PyObject* object, const char* text) {
     return PyUnicode_CheckExact(object) && PyUnicode_CompareWithASCIIString(object, text) == 0;
 }
 
-// Return a null pointer where no such target can run. Nearly every name is the interned one, which is found faster.
+// Find a CPU target by its name; null where it cannot run. Interned names are tried first, because nearly all are.
 const Target* find_target(PyObject* name) {
     for (const auto& [interned, target] : registered.targets)
         if (interned == name) return target;

@@ -24,7 +24,7 @@ public:
         env_major = envs == 1 || stride(first, 1) != 1;
     }
 
-    // Coefficients may have no stride in place of a unit stride.
+    // Coefficients may have a stride of 0 where other arrays have unit stride.
     template <class Element>
     View<Element> matrix(const Operand& array, const char* name, Index rows, bool coefficients = false) const {
         const View<Element> view = {start<Element>(array, name, {rows, envs}), stride(array, 0), stride(array, 1)};
@@ -49,7 +49,7 @@ public:
     bool env_major;
 
 private:
-    // In elements. The stride of an axis of one element leads nowhere.
+    // Return a stride in elements, and 1 for an axis of one element, whose stride no kernel uses.
     static Index stride(const Operand& array, Index axis) {
         return array.shape[axis] == 1 ? 1 : array.strides[axis] / bytes_of(array.type);
     }
@@ -126,7 +126,7 @@ private:
         return arrays_.row<const Real>(fields_[field], kFieldNames[field], any_stride);
     }
 
-    // A number becomes a view without strides.
+    // Return the view of coefficients. A number becomes a view with strides of 0.
     View<const Real> coefficients(Field field, Real& number) const {
         const Operand& given = fields_[field];
         if (!given.is_number()) return arrays_.matrix_or_none<const Real>(given, kFieldNames[field], true);
@@ -140,7 +140,7 @@ private:
     Real numbers_[4];
 };
 
-// The numbers to add up or to rescale, the steps that exist, and two rows of one number per env.
+// Return the views of a matrix to add up or to rescale, of its mask, and of its centers and scales per env.
 template <class Element>
 Moments<Element> canonical_moments(const Operand& matrix, const Operand& mask, const Operand& center,
                                    const Operand& scale) {

@@ -35,7 +35,7 @@ private:
     Index missing_;  // axes of rewards that stand before those of the array
 };
 
-// Whether all numbers are in [0, 1], and broadcast to rewards.
+// Return whether all numbers are in [0, 1], and broadcast to rewards.
 inline bool is_coefficient(const Operand& given, const Operand& rewards) {
     if (given.type != Type::f32 && given.type != Type::f64) return in_unit_interval(given.number);
     if (rewards.rank > 2 || given.rank < 1 || given.rank > rewards.rank) return false;

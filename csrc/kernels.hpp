@@ -128,7 +128,7 @@ struct Kernels {
     // `carry` has room for `width` numbers even if there are fewer lanes.
     void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
                   Real* scratch, Store);
-    // The same two for a rollout with options. `states` holds kStates rows. In rows_with_options a row is as long as
+    // Both for a rollout with options. `states` holds kStates rows. In rows_with_options a row is as long as
     // the rollout has envs, and `states` points at the number of env `first`; in lanes_with_options a row has kMaxLanes
     // numbers. The origin of a lane may be negative: the kernel skips the steps before step 0.
     void (*rows_with_options)(const RolloutWithOptions<Real>&, Index first, Index last, Real* states, Real* scratch,
@@ -153,7 +153,7 @@ struct Target {
 inline const Kernels<float>& kernels(const Target& target, float) { return target.f32; }
 inline const Kernels<double>& kernels(const Target& target, double) { return target.f64; }
 
-// All targets of this build, best first; a null pointer ends the list. The last target runs on every CPU.
+// All targets of this build; a null pointer ends the list. The last target runs on every CPU.
 extern const Target* const targets[];
 
 }  // namespace fastgae

@@ -20,8 +20,8 @@ struct Tile {
     Real finals[steps];                       // the sparse final values of one lane
 };
 
-// Flags for every block with the end of a rollout in it: loaded from element width - i on, `other` is zero at step i
-// only, and `past` at the steps before i only.
+// Flags that mark the end of a rollout within a block. Loaded from element width - i on, `other` is 0 at step i only,
+// and `past` is 0 at the steps before i only.
 template <int width>
 struct EdgeFlags {
     std::uint8_t other[2 * width], past[2 * width];
@@ -53,7 +53,7 @@ FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Ind
     return V::bits(d.trace_open);
 }
 
-// The same from a padded copy, for rows that no other row follows in memory.
+// Do what fill_edge does, from a padded copy, for rows that no other row follows in memory.
 template <class In, class Real>
 typename Tile<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
                                          typename Vector<Real>::Type gamma, Real* numbers) {

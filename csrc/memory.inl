@@ -63,7 +63,7 @@ FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index fi
     for (; first < last; ++first) single(first);
 }
 
-// Stream the wanted results, of advantages a.
+// Stream the wanted results: the advantages a, and the returns a + values.
 template <class Real>
 FASTGAE_INLINE void stream_results(Real* advantages, Real* returns, const Real* a, const Real* values, Index first,
                                    Index last) {

@@ -63,7 +63,7 @@ Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads)
     return gae(target, rollout, num_threads, store_of(rollout));
 }
 
-// The same with options.
+// Compute the results of a rollout with options.
 template <class Real>
 Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads, Store store) {
     const Kernels<Real>& kernel = kernels(target, Real());

@@ -44,7 +44,8 @@ Real largest(const View<const Real>& decays, Index steps, Index envs) {
     return *std::max_element(most, most + count);
 }
 
-// Return the same for a rollout with options. An estimate is enough: a warm-up that is too short costs time, not bits.
+// Return the warm-up steps of a rollout with options. An estimate is enough, because a warm-up that is too short costs
+// time, not bits.
 template <class Real>
 Index warm_up_steps(const RolloutWithOptions<Real>& rollout) {
     const auto of = [&](const View<const Real>& decays, Real clip) {
@@ -163,8 +164,8 @@ void begin_states(const RolloutWithOptions<Real>& rollout, Index env, Real* stat
     if (rollout.last_advantages && !rollout.tail_lambdas) states[kTrace * stride] = *rollout.last_advantages.at(0, env);
 }
 
-// The same with options. Pieces are counted from the end of an env, and a piece that began with another state than the
-// piece after it ended with is computed again as a whole. Returns how many steps that took.
+// Compute an env-major rollout with options. Pieces are counted from the end of an env, and a piece that began with
+// another state than the piece after it ended with is computed again as a whole. Return how many steps that took.
 template <class Real>
 Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout,
                                  Index num_threads, Store store) {

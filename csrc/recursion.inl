@@ -62,8 +62,8 @@ FASTGAE_INLINE typename V::Type gated(typename V::Mask open, typename V::Type te
     return V::select(open, term, V::all(typename V::Real(-0.0)));
 }
 
-// Return the deltas of the vector at element i. `to_next_values` turns the vector loaded from next_values into V'; it
-// matters where V' does not lie there.
+// Return the deltas of the vector at element i. `to_next_values` turns the vector loaded from next_values into V',
+// for callers whose V' does not lie there.
 template <class V, class In, class ToNextValues>
 FASTGAE_INLINE Deltas<V> deltas(const Pointers<typename V::Real>& at, Index i, typename V::Type gamma,
                                 const ToNextValues& to_next_values) {

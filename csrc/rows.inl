@@ -1,5 +1,5 @@
 // Time-major: whole rows, from the last step to the first. Each row goes from its right end to its left, so that the
-// sweep walks memory strictly downwards, which is what prefetching likes best. A_{t+1} waits in `carry`; V_{t+1} is
+// sweep walks memory strictly downwards, which the CPU prefetches best. A_{t+1} waits in `carry`; V_{t+1} is
 // still in a cache.
 
 // Compute `count` vectors of one row, from env n on.
@@ -50,8 +50,8 @@ Pointers<Real> row_pointers(const Rollout<Real>& rollout, Index t, Index first) 
                            last ? rollout.last_values.at(0, first) : rollout.next_values.at(t, first));
 }
 
-// Return the same for the envs [first, last). Sparse final values are first written to `finals`, where they belong in
-// the row.
+// Return the inputs of row t for the envs [first, last). Sparse final values are first written to `finals`, each to its
+// place in the row.
 template <class In, class Real>
 Pointers<Real> row_inputs(const Rollout<Real>& rollout, Index t, Index first, Index last, Real* finals) {
     Pointers<Real> row = row_pointers<In>(rollout, t, first);

@@ -1,4 +1,4 @@
-// The short cut: the arguments of a call become a rollout in less time than Python takes to look at one of them.
+// The short cut turns the arguments of a call into a rollout in less time than Python takes to look at one of them.
 //
 // It only ever declines: another dtype, several layouts, a wrong shape, a missing bootstrap. Python's _canonical, the
 // one validator of meaning, then converts the arguments or says what is wrong with them.
@@ -40,8 +40,8 @@ public:
     RolloutWithOptions<Real>& rollout() { return rollout_; }
     bool is_plain() const { return rollout_.is_plain(); }
 
-    // Whether new results have Fortran's memory order. If time is the last axis, numpy.empty_like gives the same order.
-    // Broadcast rewards may ask for another order than the rollout's, which read_outputs declines.
+    // Return whether new results have Fortran's memory order. If time is the last axis, numpy.empty_like gives the same
+    // order. Broadcast rewards may ask for another order than the rollout's, which read_outputs declines.
     bool fortran_ordered() const {
         if (rewards_.rank != 2 || rollout_.steps == 1 || rollout_.envs == 1) return false;
         return time_axis_ == 0 ? rollout_.env_major : std::abs(rewards_.strides[0]) < std::abs(rewards_.strides[1]);
@@ -59,7 +59,7 @@ private:
         return true;
     }
 
-    // The strides of steps and envs, in elements. Axes other than time merge only in arrays in C order.
+    // Find the strides of steps and envs, in elements; false: the axes other than time do not merge into one.
     bool find_strides(const Operand& array, Index& step, Index& env) const {
         const Index size = bytes_of(array.type);
         step = array.rank > 2 ? rollout_.envs : array.strides[time_axis_] / size;
@@ -74,13 +74,13 @@ private:
         return true;
     }
 
-    // Whether the array has the layout of the rollout; then also its view.
+    // Return whether the array has the layout of the rollout, and set its view if so.
     template <class Element>
     bool fit(const Operand& array, View<Element>& view) const {
         Index step, env;
         if (!find_strides(array, step, env)) return false;
         if (rollout_.env_major ? rollout_.steps > 1 && step != 1 : env != 1) return false;
-        // The stride of a single step leads nowhere, so any number will do.
+        // No kernel uses the stride of a single step, so it may be any number.
         view = {reinterpret_cast<Element*>(array.data), rollout_.env_major ? 1 : step, env};
         return true;
     }
@@ -216,7 +216,7 @@ private:
         return read_like_rewards(mask, Type::flag, rollout_.mask);
     }
 
-    // Make the mask that leaves out reset rows: a step after the end of an episode is none.
+    // Make the mask that leaves out reset rows: the step after the end of an episode does not exist.
     bool find_reset_rows(const Operand& prev_done) {
         View<const std::uint8_t> before;
         if (prev_done.given && !read_row(prev_done, Type::flag, before)) return false;
@@ -259,7 +259,7 @@ private:
         return read_row(given, kReal, rollout_.last_advantages);
     }
 
-    // Read ratios and the constants of the step. Neither is anything without the other.
+    // Read ratios and the constants of the step. One without the other is declined.
     bool read_ratios() {
         const Operand& ratios = call_[kRatios];
         for (Index i = 0; i < kConstants; ++i) {
@@ -278,7 +278,7 @@ private:
                                   : rollout_.steps == 1 || std::abs(view.step) >= rollout_.envs;
     }
 
-    // Whether the outputs overlap neither each other nor an input.
+    // Return whether the outputs overlap neither each other nor an input.
     bool overlap_nothing(const Bytes& advantages, const Bytes& returns) const {
         for (const Operand& input : call_.operands) {
             if (!input.data) continue;

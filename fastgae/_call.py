@@ -1,6 +1,6 @@
 """The record of a call: the name, place, default and role of every argument, and the result.
 
-Whatever must know an argument reads it from here: the estimators, tensors, batches, torch's operations, the compiled
+What needs the arguments reads them from here: the estimators, tensors, batches, torch's operations, the compiled
 module (by an enum in the order of ``Call``), and the tests. A test compares every public function with this record.
 """
 
@@ -19,7 +19,7 @@ WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class Role(Enum):
-    """What an argument is to the recursion."""
+    """The role of an argument: its shape, and whether it is a number, a flag or a setting."""
 
     STEPS = "one number per step, in the shape of the first argument"
     STEP_FLAGS = "one flag per step"
@@ -42,7 +42,7 @@ Setting = Annotated[Any, Role.SETTING]
 
 
 class Call(NamedTuple):
-    """The arguments of ``gae`` in their order, and those that only some of its siblings have.
+    """The arguments of ``gae`` in their order, and then those that only other estimators take.
 
     The same record holds a call as the caller made it, after the checks, and as matrices of one layout.
     """
@@ -72,7 +72,7 @@ class Call(NamedTuple):
     leaky: Constant = None
 
 
-# In ``Call.out``: a new array, for estimators that return only one of the two results.
+# Stands in ``Call.out`` for an array to allocate, in calls of estimators that return only one of the two results.
 NEW = object()
 
 EPS = 1e-8  # what normalisation adds to a standard deviation

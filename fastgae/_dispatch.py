@@ -80,7 +80,7 @@ def _import(name: str) -> Backend | Exception:
             module = cast(Backend, importlib.import_module(f"fastgae._backends.{name}"))
             _fork_waits_for.extend(getattr(module, "FORK_WAITS_FOR", ()))
             return module
-    except Exception as error:  # a package that does not fit the installed NumPy raises anything
+    except Exception as error:  # a package that does not fit the installed NumPy may raise any exception
         if not (isinstance(error, ModuleNotFoundError) and error.name == NEEDS.get(name)):
             warnings.warn(
                 f"fastgae: the {name} backend is installed but does not load: {_cause(error)}",
@@ -91,12 +91,12 @@ def _import(name: str) -> Backend | Exception:
 
 
 def _cause(error: Exception) -> str:
-    """Return the message of a failed import. Errors of other types say little without their name."""
+    """Return the message of a failed import, with the type of any error that is no ImportError."""
     return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
 
 
 class Chosen(NamedTuple):
-    """What computes a call."""
+    """The backend, CPU target, number of threads and short cut that compute a call."""
 
     module: Backend
     target: str | None  # CPU target; None where the backend has none
@@ -112,7 +112,7 @@ def resolve(backend: str | None, num_threads: int | None) -> Chosen:
 
 
 def choose(backend: object, num_threads: object) -> Chosen:
-    """Return the same for any two objects: those that cannot be keys of the cache get their error from ``resolve``."""
+    """Return ``resolve`` of any two objects. It runs without its cache, and raises, if one of them cannot be hashed."""
     try:
         return resolve(backend, num_threads)
     except TypeError:

@@ -21,7 +21,7 @@ def center_and_scale(
     target: str | None,
     eps: float = EPS,
 ) -> tuple[Array, Array]:
-    """Return the mean and 1 / (std + eps) of each env, the population's std, over the steps that exist."""
+    """Return the mean and 1 / (std + eps) of each env over the steps that exist; std is the population's."""
     steps, envs = matrix.shape
     counts = np.full(envs, steps) if mask is None else np.count_nonzero(mask, axis=0)
     how = (num_threads, target)

@@ -1,4 +1,4 @@
-"""The one way of a call: short cut (may decline) -> checks -> canonical -> backend -> results."""
+"""Compute a call in the one way there is: short cut (may decline) -> checks -> canonical -> backend -> results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ def run(
     num_threads: int | None,
     checks: Callable[[Call], Call] = checked,
 ) -> GAEResult:
-    """Compute a call that nobody has checked yet: a tuple in the order of ``Call``, which may leave out the end."""
+    """Compute an unchecked call: a tuple in the order of ``Call``, whose last arguments may be missing."""
     _, target, threads, short_cut = _dispatch.choose(backend, num_threads)
     if short_cut is not None:
         result: GAEResult | None = short_cut(given, threads, target)

@@ -1,4 +1,4 @@
-"""How many CPUs this process may use."""
+"""Count the CPUs that this process may use."""
 
 import functools
 import math
@@ -13,13 +13,13 @@ def usable_cpus() -> int:
 
 
 def affinity() -> int:
-    """Return on how many CPUs this process may run, whatever share of their time it has."""
+    """Return on how many CPUs this process may run. A quota on their time does not count."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache
 def _cgroup_cpus() -> int:
-    """Return the CPUs that the quota of the control group is worth, rounded up; sys.maxsize without a quota."""
+    """Return how many whole CPUs the control group's quota amounts to, rounded up; sys.maxsize without a quota."""
     # Version 2 of control groups has quota and period in one file, version 1 in two; "max" and -1 mean no limit.
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:

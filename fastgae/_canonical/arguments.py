@@ -1,4 +1,4 @@
-"""One argument by itself: read it, or raise the error that names it."""
+"""Read one argument without looking at the others, or raise an error that names it."""
 
 import enum
 import operator
@@ -60,22 +60,22 @@ def as_number(
 
 
 def _has_number(given: object) -> bool:
-    """Whether float() would read a number, and not parse text or the bytes of a buffer."""
+    """Return whether float() would read a number, and not parse text or the bytes of a buffer."""
     return hasattr(type(given), "__float__") or hasattr(type(given), "__index__")
 
 
 def as_boundaries(name: str, given: object) -> Array:
-    """Return one dimension of integers, of which there is at least one, as int64."""
+    """Return a one-dimensional array of at least one integer as int64."""
     array = as_array(name, given)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} has dtype {array.dtype}; expected integers")
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name} has shape {array.shape}; expected (sequences + 1,)")
-    return array.astype(np.int64, copy=False)  # a number that is too large becomes negative
+    return array.astype(np.int64, copy=False)  # a uint64 too large for int64 becomes negative, which no caller accepts
 
 
 def integer_of(given: Any) -> int | None:
-    """Return an integer, or None if it is none. A bool is none, because it is more often a mistake than a number."""
+    """Return the argument as an int, or None if it is not an integer. A bool gives None: it is usually a mistake."""
     if isinstance(given, bool):
         return None
     try:

@@ -13,8 +13,8 @@ FIRST_CONSTANT = Call._fields.index(CONSTANTS[0])
 def checked(given: Call, *, lambda_name: str = "gae_lambda", out_names: tuple[str, str] = ("out[0]", "out[1]")) -> Call:
     """Return the call with numbers of one dtype, flags as bool, and coefficients as floats or float64 arrays.
 
-    ``mask`` then holds all steps that exist: with ``autoreset="next_step"``, reset rows are left out of it. The names
-    are those of the caller's arguments, for error messages.
+    ``mask`` then holds all steps that exist: with ``autoreset="next_step"``, reset rows are left out of it. Error
+    messages call the arguments ``lambda_name`` and ``out_names``, as the caller's function does.
     """
     rewards, values, last_values, next_values, final_values, last_advantages, ratios = of_one_dtype(
         rewards=given.rewards,
@@ -56,7 +56,7 @@ def checked(given: Call, *, lambda_name: str = "gae_lambda", out_names: tuple[st
     _check_combination(returns_lambda is not None, tail_normalized, last_advantages is not None)
     out = None if given.out is None else frame.outputs(given.out, rewards, out_names)
     _check_normalize(given.normalize, out)
-    call = Call(  # by place, because names take a microsecond longer
+    call = Call(  # by position, because keyword arguments take a microsecond longer
         rewards,
         values,
         terminated,
@@ -125,7 +125,7 @@ def next_existing_values(values: Array, last_values: Array | None, mask: Array |
 
 
 def check_final_values(final: Array | None, truncated: Array | None, following: bool, mode: str | None) -> None:
-    """Check that V' after a truncated step is given exactly once; ``following``: there are next_values."""
+    """Check that V' after a truncated step is given exactly once; ``following``: next_values are given."""
     if truncated is None:
         if final is None:
             return
@@ -183,7 +183,7 @@ def _check_combination(returns_lambda: bool, tail_normalized: bool, last_advanta
 
 
 def has_options(call: Call) -> bool:
-    """Whether a checked call has anything that the recursion of a plain one does not need."""
+    """Return whether a checked call has an option, such as a mask or an array of coefficients."""
     return not (
         call.last_advantages is call.mask is call.returns_lambda is call.ratios is None
         and not call.tail_normalized

@@ -1,4 +1,4 @@
-"""What every backend is given."""
+"""The input of every backend."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from fastgae._call import Array
 
 Scalar = np.floating[Any]
 
-# The number of steps that normalize adds up one after the other. The bits of a sum depend on it: it is no tuning.
+# normalize adds up this many steps one after the other. Do not tune it, because the bits of a sum depend on it.
 MOMENT_STEPS = 128
 
 
@@ -57,7 +57,7 @@ class Rollout(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether there are no options, and the coefficients are numbers."""
+        """Return whether the rollout has no options, and its coefficients are numbers."""
         return all(given is None or given is False for given in self[11:]) and not (
             isinstance(self.gamma, np.ndarray) or isinstance(self.gamma_lambda, np.ndarray)
         )

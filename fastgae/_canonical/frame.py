@@ -1,4 +1,4 @@
-"""Arguments that must fit the first one: its shape, its shape without time, or any shape that broadcasts to it."""
+"""Check the arguments that must fit the first one: in its shape, without time, or in a shape that broadcasts."""
 
 import functools
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Frame(NamedTuple):
         return f"{self.name}'{'' if self.name.endswith('s') else 's'} shape"
 
     def check_steps(self, name: str, array: Array | None) -> None:
-        if array is not None and array.shape != self.shape:  # looked at here, because `like` takes longer
+        if array is not None and array.shape != self.shape:  # compared here first, because `like` takes longer
             check_shape(name, array, self.shape, self.like)
 
     def check_envs(self, name: str, array: Array | None) -> None:
@@ -53,7 +53,7 @@ class Frame(NamedTuple):
         return as_unit_interval(name, given, self.shape)
 
     def outputs(self, out: object, like: Array, names: tuple[str, str]) -> Output:
-        """Check the pair (advantages, returns), and make those arrays in it that are to be new."""
+        """Check the pair (advantages, returns), and allocate each array that is NEW."""
         if not isinstance(out, tuple | list) or len(out) != 2:
             raise TypeError(f"out must be a pair (advantages, returns), either of them None, got {type(out).__name__}")
         if out[0] is None and out[1] is None:
@@ -146,7 +146,7 @@ def check_broadcast(name: str, array: Array, shape: tuple[int, ...]) -> None:
 
 
 def _overlaps_itself(array: Array) -> bool:
-    """Find exactly whether two elements share a byte, without looking at them where each axis lies inside the next."""
+    """Return whether two elements share a byte. All offsets are compared only if the strides of axes interleave."""
     axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
     extent = array.itemsize
     for stride, length in axes:

@@ -1,4 +1,4 @@
-"""A checked call -> matrices of one layout -> a Rollout, and the results back into the caller's arrays."""
+"""Convert a checked call to matrices of one layout and a Rollout, and the results to the caller's arrays."""
 
 import functools
 import itertools
@@ -113,7 +113,7 @@ class Layout(NamedTuple):
         return matrix if self.fits(matrix) else np.array(matrix, order="F" if self.env_major else "C")
 
     def constant(self, number: Any) -> Array:
-        """Return (T, N) equal numbers in the memory of one row or column."""
+        """Return a (T, N) matrix of one number, which takes the memory of one row or column."""
         shape = (self.steps, 1) if self.env_major else (1, self.envs)
         return np.broadcast_to(np.full(shape, number), (self.steps, self.envs))
 
@@ -200,7 +200,7 @@ def _layout_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, 
 
 
 def _merge(shape: tuple[int, ...], strides: tuple[int, ...], axes: Sequence[int]) -> bool:
-    """Whether these axes, given outermost first, can be read as one axis with one stride."""
+    """Return whether these axes, given outermost first, can be read as one axis with one stride."""
     if len(axes) < 2:
         return True
     long = [axis for axis in axes if shape[axis] != 1]
@@ -208,5 +208,5 @@ def _merge(shape: tuple[int, ...], strides: tuple[int, ...], axes: Sequence[int]
 
 
 _OF_ROLES = {Role.STEPS: Layout.matrix, Role.STEP_FLAGS: Layout.matrix, Role.ENVS: Layout.row}
-# How each argument becomes one of the layout; None: it stays as it is.
+# The method that converts each argument to the layout; None: the argument stays as it is.
 CONVERSIONS = tuple(_OF_ROLES.get(ROLES[name]) for name in Call._fields)

@@ -1,4 +1,4 @@
-"""Which library an array belongs to, and its conversion to an array of NumPy."""
+"""Find the library that an array belongs to, and convert the array to NumPy's."""
 
 import importlib
 import sys
@@ -59,5 +59,5 @@ def as_numbers(name: str, given: object) -> Array:
 
 
 def is_weak(given: object) -> bool:
-    """Return whether an argument promotes nothing: a Python number, as in NumPy, or an empty list of final values."""
+    """Return whether an argument has no effect on the dtype of results: a Python number, or an empty list."""
     return type(given) in (int, float) or (isinstance(given, list | tuple) and not given)

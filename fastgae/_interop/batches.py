@@ -1,4 +1,4 @@
-"""The calls that jax.vmap batches. The axes of the batch come before the axes that an array has in one call."""
+"""Make the calls that jax.vmap batches. An array's axes of the batch come before its axes in one call."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Passes a call with arrays of another library to the module of that library."""
+"""Pass a call with arrays of another library to the module of that library."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""Converts arrays of any library to NumPy's, and results to the library of the arguments, for ``fastgae.compat``."""
+"""Convert arrays of any library to NumPy's, and results to the library of the arguments, for ``fastgae.compat``."""
 
 import importlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Arrays of JAX, which cannot be written to: their conversion, and calls with them."""
+"""Convert JAX's arrays, which cannot be written to, and make calls with them."""
 
 import math
 from collections.abc import Callable

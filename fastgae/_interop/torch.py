@@ -1,4 +1,4 @@
-"""Tensors of torch: their conversion, and calls with them."""
+"""Convert torch's tensors, and make calls with them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

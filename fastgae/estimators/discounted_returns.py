@@ -44,7 +44,7 @@ def discounted_returns(
     final_values : array
         V of the final observations of the truncated steps, as in ``gae``; needed where ``truncated`` is given.
     out : array, optional
-        To fill, of ``rewards``' shape and the working dtype.
+        An array of ``rewards``' shape and the working dtype, which is filled and returned.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def _checked(
     time_axis: int,
     out: Array | None,
 ) -> Call:
-    """Return a recursion of rewards alone, which starts from the value after the last step."""
+    """Check the arguments and return the call: a recursion of rewards alone that starts from ``last_values``."""
     reward, last, final = of_one_dtype(rewards=rewards, last_values=last_values, final_values=final_values)
     frame = frame_of("rewards", reward, time_axis)
     ends = frame.flags("terminated", terminated)
@@ -109,7 +109,7 @@ def _checked(
 
 
 def _end_with(done: Array, exists: Array | None, axis: int) -> bool:
-    """Whether the last step that exists of every env, if there is one, ends an episode."""
+    """Return whether the last existing step of every env, if it has any, ends an episode."""
     if not done.size:
         return True
     if exists is None:

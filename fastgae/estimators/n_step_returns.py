@@ -39,7 +39,7 @@ def n_step_returns(
     n : int >= 1
         Rewards in each return; fewer where the episode or the rollout ends before.
     out : array, optional
-        To fill, of ``rewards``' shape and the working dtype.
+        An array of ``rewards``' shape and the working dtype, which is filled and returned.
 
     Returns
     -------

@@ -31,7 +31,7 @@ def normalize(
 
         x_t = (A_t - mean) / (std + eps)     over all steps that exist, or those of each env
 
-    The population's standard deviation, from sums in float64 that are added up in a fixed order: the same bits on every
+    ``std`` is the population's. Sums are taken in float64, in a fixed order, so the result has the same bits on every
     backend, CPU target, number of threads and memory layout.
 
     Parameters
@@ -41,11 +41,11 @@ def normalize(
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. It has no effect on the others, and its result is 0.
     by : "global" or "per_env"
-        Whether one mean and standard deviation are taken over all steps, or those of each env over its own.
+        Take one mean and standard deviation over all steps, or one of each env over its steps.
     eps : finite float >= 0
         Added to the standard deviation.
     out : array, optional
-        To fill, of the shape of ``advantages`` and the working dtype; it may be ``advantages`` itself.
+        An array like ``advantages`` in the working dtype, which is filled; it may be ``advantages`` itself.
     time_axis, num_threads, backend
         As in ``gae``.
 

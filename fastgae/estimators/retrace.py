@@ -34,7 +34,7 @@ def retrace(
         G_t = (r_t + gamma V'_t) + gamma c_{t+1} (G_{t+1} - Q_{t+1})
 
     The bootstrap ``gamma V'_t`` is left out where the step terminated, and the second term where the step ends or cuts
-    the episode or is the last of the rollout. The kernel is that of ``gae`` with ``c_{t+1}`` in place of lambda: it
+    the episode or is the last of the rollout. The kernel of ``gae`` gets ``c_{t+1}`` as lambda: it
     computes ``G - Q`` and then adds Q.
 
     Parameters
@@ -50,7 +50,7 @@ def retrace(
     lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
         Decay of the trace at step t.
     out : array, optional
-        To fill, of ``rewards``' shape and the working dtype.
+        An array of ``rewards``' shape and the working dtype, which is filled and returned.
 
     Returns
     -------

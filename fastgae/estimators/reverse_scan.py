@@ -39,7 +39,7 @@ def reverse_scan(
     time_axis, num_threads, backend
         As in ``gae``.
     out : array, optional
-        To fill, of ``x``'s shape and the working dtype.
+        An array of ``x``'s shape and the working dtype, which is filled and returned.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def reverse_scan(
 
 
 def _checked(x: ArrayLike, decay: ArrayLike, initial: ArrayLike | None, time_axis: int, out: Array | None) -> Call:
-    """Return a recursion without values and gates, in which ``decay`` takes the place of lambda."""
+    """Check the arguments and return the call: a recursion without values and gates, with ``decay`` as lambda."""
     terms, factors, first = of_one_dtype(x=x, decay=decay, initial=initial)
     frame = frame_of("x", terms, time_axis)
     frame.check_envs("initial", first)

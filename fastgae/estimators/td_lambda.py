@@ -38,7 +38,7 @@ def td_lambda(
 
         G_t = r_t + gamma ((1 - lambda) V'_t + lambda G_{t+1})     G_{t+1} is V' where the episode ends or is cut
 
-    computed as ``G = A + V`` from the recursion of ``gae``, and therefore its ``returns``, bit for bit.
+    The recursion of ``gae`` computes A, and then ``G = A + V``: the ``returns`` of ``gae``, bit for bit.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def td_lambda(
     lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
         0: the one-step target ``r + gamma V'``. 1: the discounted return.
     out : array, optional
-        To fill, of ``rewards``' shape and the working dtype.
+        An array of ``rewards``' shape and the working dtype, which is filled and returned.
 
     Returns
     -------

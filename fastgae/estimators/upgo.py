@@ -40,8 +40,7 @@ def upgo(
         G_t     = r_t + gamma V'_t        elsewhere, and where step t ends an episode or is the last
         A_t     = G_t - V_t
 
-    The kernel is that of ``gae`` with lambda_t = 1 where delta_{t+1} >= 0 and 0 elsewhere: it computes A first, and
-    G = A + V.
+    The kernel of ``gae`` computes A, with lambda_t = 1 where delta_{t+1} >= 0 and 0 elsewhere; then G = A + V.
 
     Parameters
     ----------

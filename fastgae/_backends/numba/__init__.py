@@ -110,7 +110,7 @@ def _absent(dtype: np.dtype[Any]) -> Array:
 
 @functools.cache
 def _absent_fields(dtype: np.dtype[Any]) -> tuple[Array, ...]:
-    """Return what stands for each field of a rollout where it is not given."""
+    """Return the empty matrix that stands for each field of a rollout that is not given."""
     flags = names_of(Role.STEP_FLAGS)
     return tuple(_absent(_BOOL if name in flags else dtype) for name in Rollout._fields)
 

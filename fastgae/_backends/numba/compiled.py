@@ -1,4 +1,4 @@
-"""From a kernel's Python function to machine code: compiled, cached on disk, and run on spans of envs side by side.
+"""Compile the Python functions of kernels, cache them on disk, and run them on spans of envs side by side.
 
 Every kernel is called as ``kernel(first, last, arguments)``. It computes the envs from ``first`` to before ``last``;
 ``arguments`` is a tuple of arrays and numbers. Python passes a tuple of 18 as fast as 18 arguments, and a call of the

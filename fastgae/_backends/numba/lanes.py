@@ -23,7 +23,7 @@ GROUP = TILES * LANES  # envs
 # Up to this many envs, one recursion after the other beats tiles that are mostly empty: it runs at 0.5 G steps/s, which
 # tiles reach with 7 envs.
 FEW = 6
-# Envs of one time-major sweep, so that what a row hands on to the row before is still in the second-level cache. Plain
+# Envs of one time-major sweep, so that a row finds the next row's results in the second-level cache. Plain
 # 16 x 1M float32 takes 1.8 times as long as np.add with 4 K, 16 K or 64 K of them, and 2.5 times in whole rows.
 SWEEP_ENVS = 16 * 1024
 
@@ -61,8 +61,8 @@ def transpose(typing_context, source, first, stride, target, target_first, targe
 
     LLVM makes several times as many from plain loops: advantages of 1024 x 128 float32 took 121 us, and take 106.
     """
-    # For each round: the distance of the two rows that meet, how much further right the second half of their elements
-    # is, and the first half.
+    # For each round: how far apart the two rows are that are shuffled together, how much further right the second
+    # shuffle takes its lanes than the first, and the lanes of the first.
     rounds = (
         (1, 2, (0, 8, 1, 9, 4, 12, 5, 13)),
         (2, 2, (0, 1, 8, 9, 4, 5, 12, 13)),

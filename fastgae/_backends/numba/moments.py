@@ -1,4 +1,4 @@
-"""What normalisation adds up, and what it then writes: in float64, in the order of the reference.
+"""Add up the sums that normalisation needs, and rescale: in float64, in the order of the reference.
 
 A step that does not exist adds 0. That changes no bit, because a sum that begins with 0 is never -0.
 """
@@ -14,7 +14,7 @@ from fastgae._canonical import MOMENT_STEPS
 
 
 class Moments(NamedTuple):
-    """What the kernels here take: the same for all of them, so that they share one parallel loop."""
+    """The arguments of every kernel in this file: the same for all, so that they share one parallel loop."""
 
     matrix: Any  # rescaled in place
     mask: Any

@@ -1,4 +1,4 @@
-"""The sweeps of a rollout with options, run by run: skipped steps, coefficients per step, tails, V-trace."""
+"""Sweep over a rollout with options, run by run: skipped steps, coefficients per step, tails, V-trace."""
 
 import numpy as np
 from numba import njit
@@ -40,7 +40,7 @@ from fastgae._canonical import Rollout
 # A row hands its y on to the row before, and a run of steps its first y to the run before: one line for each recursion,
 # and one more for the V' that skipped steps pass on.
 PASSED = len(RECURSIONS)
-# Env-major, every recursion has a line for each env of a group, and so have:
+# Env-major, every recursion has a line for each env of a group. The lines of deltas and decays come after those:
 DELTAS, DECAYS = len(RECURSIONS), len(RECURSIONS) + 1
 PASSED_LINE = SCRATCH_LINES  # one more line of scratch, for the V' of a run
 
@@ -55,7 +55,7 @@ def _scan(size, terms, decay, gates, following, traced):
 
 @njit(forceinline=True)
 def _row(given, run, traced, following, stride):
-    """Compute one run of one row; ``traced`` and ``following`` are what this row and the next one hand on."""
+    """Compute one run of one row; ``traced`` and ``following`` hold the y of this row and the next."""
     next_values = after(traced, PASSED * stride)
     if run.t + 1 < given.rewards.steps:
         unpassed = at_view(given.next_values, run.t, run.n)
@@ -74,7 +74,7 @@ def _row(given, run, traced, following, stride):
 
 
 def time_major(first, last, arguments):
-    """Compute row by row, from the last; two rows take turns in what they hand on."""
+    """Compute row by row, from the last. The y of a row and of the next one stand in two lines that take turns."""
     given = views(Rollout, arguments)
     dtype, steps = arguments[0].dtype, given.rewards.steps
     width = min(SWEEP_ENVS, last - first)

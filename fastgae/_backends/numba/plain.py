@@ -1,4 +1,4 @@
-"""The recursion of a plain rollout: one loop that fuses all of it, and stays in vectors."""
+"""Compute a plain rollout in loops that LLVM vectorises."""
 
 from collections import namedtuple
 

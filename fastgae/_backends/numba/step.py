@@ -1,4 +1,4 @@
-"""The step with options: what one run computes before, between and after the recursions that its sweep runs.
+"""Compute the step with options: what a run needs before, between and after the recursions of its sweep.
 
 A call has up to three recursions y_t = x_t + decay_t y_{t+1}, in this order:
 
@@ -8,7 +8,7 @@ A call has up to three recursions y_t = x_t + decay_t y_{t+1}, in this order:
     RETURNS       A' = delta + gl' A'_next            only if the returns have their own lambda
 
 For each recursion that ``is_wanted``, a sweep asks ``recursion_of`` for x and decay, and computes y. ``write_results``
-turns the y into advantages and returns. A new argument of the recursion changes this file alone. An option is looked at
+turns the y into advantages and returns. In this backend, a new argument changes this file alone. An option is looked at
 once for each run, never for each element.
 """
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 #include "pieces.hpp"
 #include "threads.hpp"
@@ -45,6 +47,95 @@ void gae_time_major_with_options(const Kernels<Real>& kernel, const RolloutWithO
                                      scratch.of(thread), store);
         kernel.finish(store);
     });
+}
+
+// Compute an env-major rollout. Return how many steps had to be computed again.
+template <class Real>
+Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
+    const Cut cut = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), num_threads);
+    const Index count = rollout.envs * cut.pieces;
+    const Spans spans(count, kernel.width, num_threads);
+    const Scratch<Real> scratch(kernel.lanes_scratch, spans.number);
+    std::vector<Real> carries(cut.pieces > 1 ? 2 * count : 0);
+    Real *started = carries.data(), *ended = started + count;
+
+    spread(spans, [&](Index thread, Index first, Index last) {
+        Real* const tile = scratch.of(thread);
+        Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};
+        for (; first < last; first += kernel.width) {
+            const Index width = std::min(kernel.width, last - first);
+            Lane lanes[kMaxLanes];
+            alignas(64) Real carry[kMaxLanes] = {};
+            for (Index i = 0; i < width; ++i) {
+                lanes[i] = lane;
+                lane.origin += cut.steps;
+                if (lane.origin == cut.pieces * cut.steps) lane = {lane.env + 1, 0};
+            }
+            if (cut.warm_up)
+                kernel.lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, carry, tile, Store::nothing);
+            if (cut.pieces > 1) std::copy_n(carry, width, started + first);
+            kernel.lanes(rollout, lanes, width, 0, cut.steps, carry, tile, store);
+            if (cut.pieces > 1) std::copy_n(carry, width, ended + first);
+        }
+        kernel.finish(store);
+    });
+    return settle(rollout, cut, started, ended);
+}
+
+// Compute an env-major rollout with options. Pieces are counted from the end of an env, and a piece that began with
+// another state than the piece after it ended with is computed again as a whole. Return how many steps that took.
+template <class Real>
+Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout,
+                                 Index num_threads, Store store) {
+    const bool few = rollout.envs < 2 * kernel.width * num_threads;
+    const Cut cut = best_cut(kernel, rollout, few ? warm_up_steps(rollout) : rollout.steps, num_threads);
+    const Index count = rollout.envs * cut.pieces;
+    struct States {
+        Real numbers[kStates];
+    };
+    const Spans spans(count, kernel.width, num_threads);
+    const Scratch<Real> scratch(kernel.options_scratch, spans.number);
+    std::vector<States> started(cut.pieces > 1 ? count : 0), ended(started.size());
+    const auto lane_at = [&](Index i) {
+        return Lane{i / cut.pieces, rollout.steps - (cut.pieces - i % cut.pieces) * cut.steps};
+    };
+
+    spread(spans, [&](Index thread, Index first, Index last) {
+        for (; first < last; first += kernel.width) {
+            const Index width = std::min(kernel.width, last - first);
+            Lane lanes[kMaxLanes];
+            alignas(64) Real states[kStates * kMaxLanes] = {};
+            for (Index i = 0; i < width; ++i) lanes[i] = lane_at(first + i);
+            if (cut.warm_up)
+                kernel.lanes_with_options(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states,
+                                          scratch.of(thread), Store::nothing);
+            for (Index i = 0; i < width; ++i)
+                if (lanes[i].origin + cut.steps == rollout.steps)
+                    begin_states(rollout, lanes[i].env, states + i, kMaxLanes);
+            const auto copy_states = [&](States* to) {
+                for (Index i = 0; i < width && cut.pieces > 1; ++i)
+                    for (Index state = 0; state < kStates; ++state)
+                        to[first + i].numbers[state] = states[state * kMaxLanes + i];
+            };
+            copy_states(started.data());
+            kernel.lanes_with_options(rollout, lanes, width, 0, cut.steps, states, scratch.of(thread), store);
+            copy_states(ended.data());
+        }
+        kernel.finish(store);
+    });
+
+    Index redone = 0;
+    for (Index i = count - 2; i >= 0 && cut.pieces > 1; --i) {
+        if ((i + 1) % cut.pieces == 0) continue;  // the last piece of an env has none after it
+        if (std::memcmp(&started[i], &ended[i + 1], sizeof(States)) == 0) continue;
+        const Lane lane = lane_at(i);
+        alignas(64) Real states[kStates * kMaxLanes] = {};
+        for (Index state = 0; state < kStates; ++state) states[state * kMaxLanes] = ended[i + 1].numbers[state];
+        kernel.lanes_with_options(rollout, &lane, 1, 0, cut.steps, states, scratch.of(0), Store::cached);
+        for (Index state = 0; state < kStates; ++state) ended[i].numbers[state] = states[state * kMaxLanes];
+        redone += cut.steps;
+    }
+    return redone;
 }
 
 // Compute the results. They are the same bits for every target and every number of threads. Return how many steps of

@@ -61,6 +61,14 @@ def layer(module):
     return LAYERS.index(first) if first in LAYERS else 0
 
 
+def layer_name(path):
+    return LAYERS[layer(module_name(path))]
+
+
+# Where arrays arrive that _canonical has checked.
+CHECKED_ALREADY = ("estimators", "_run", "_moments", "_dispatch")
+
+
 def test_there_are_sources():
     names = {module_name(path) for path in SOURCES}
     assert {"fastgae", "fastgae._canonical", "fastgae._dispatch", "fastgae._backends.numpy"} <= names
@@ -87,6 +95,12 @@ def test_only_dispatch_knows_backends(path):
     reached = {imported for imported in imports(path) if imported.startswith("fastgae._backends.")}
     reached -= {imported for imported in reached if f"{imported}.".startswith(f"{own}.")}
     assert not reached, f"{name} imports {reached}"
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if layer_name(path) in CHECKED_ALREADY], ids=module_name)
+def test_only_canonical_checks_arrays(path):
+    """Estimators and the way of a call ask _canonical; they look at no dtype, strides or flags of an array."""
+    assert not re.findall(r"\.(?:dtype|strides|flags(?!\()|itemsize|ndim)\b", path.read_text(encoding="utf-8"))
 
 
 def test_only_dispatch_reads_the_environment():

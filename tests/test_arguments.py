@@ -17,8 +17,6 @@ ENDED = np.zeros(SHAPE, bool)
 ROLLOUT = {"rewards": ONES, "values": ONES, "terminated": ENDED, "last_values": ONES[0]}
 PACKED = {"rewards": ONES[:, 0], "values": ONES[:, 0], "cu_seqlens": np.array([0, 1, 4])}
 
-# --- gae_packed -------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
@@ -58,9 +56,6 @@ def test_flags_are_checked_before_they_are_merged_with_the_ends(last_values, ste
 def test_a_longer_values_is_named(backend):
     with pytest.raises(ValueError, match=r"values has shape \(5,\); expected rewards' shape, \(4,\)"):
         fastgae.gae_packed(**{**PACKED, "values": np.ones(5)}, backend=backend)
-
-
-# --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("eps", [np.float32(0.5), np.array(0.5), np.int64(1), 1, Fraction(1, 2), 10**300], ids=repr)
@@ -109,9 +104,6 @@ def test_integers_of_numpy(backend, number):
     assert_same_bits(got.returns, fastgae.gae(**given, time_axis=1, backend="numpy").returns)
 
 
-# --- empty rollouts ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("finals", [np.zeros((0, 3)), np.zeros(0)], ids=["dense", "sparse"])
 @pytest.mark.parametrize("shape", [(0, 3), (0,), (3, 0)], ids=str)
 def test_n_step_returns_of_nothing(shape, finals):
@@ -121,9 +113,6 @@ def test_n_step_returns_of_nothing(shape, finals):
         nothing, nothing, flags, flags, n=3, last_values=np.zeros(shape[1:]), final_values=finals
     )
     assert got.shape == shape
-
-
-# --- out --------------------------------------------------------------------------------------------------------------
 
 
 def overlapping(shape, strides):

@@ -44,9 +44,6 @@ def test_nothing_is_found_in_a_correct_rollout(value, env_id, num_envs, num_step
             np.testing.assert_array_equal(call[name], a)
 
 
-# --- planted mistakes -------------------------------------------------------------------------------------------------
-
-
 def late(call, recorded, value):
     shift(call, recorded, value, 1)
 
@@ -222,9 +219,6 @@ def test_row_0_may_be_a_reset_row():
     assert detectors({**call, "prev_done": done[start - 1]}) == []
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------------
-
-
 def small_call(shape=(32, 4)):
     rewards, values = np.random.default_rng(0).normal(size=(2, *shape))
     return {
@@ -301,9 +295,6 @@ def test_the_normaliser():
     call = small_call()
     call["rewards"][0, 0] = np.nan
     assert detectors({**call, "normalize": "per_env"}) == ["non_finite", "normalizer"]
-
-
-# --- the report and the arguments -------------------------------------------------------------------------------------
 
 
 def test_the_report():

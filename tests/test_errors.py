@@ -16,7 +16,6 @@ TRUNCATED = FLAGS.copy()
 TRUNCATED[1, 1] = TRUNCATED[3, 0] = True
 WITH_FINAL = {"truncated": TRUNCATED, "final_values": np.ones(2)}
 MASKED = np.ma.masked_array(ONES, FLAGS)
-SCALE = {"values": ONES, "last_values": ROW}
 
 
 def flags_with(number, dtype=np.float32):

@@ -139,9 +139,6 @@ def test_outputs_that_lie_on_an_option(backend, dtype, name):
         assert_same_bits(array, right)
 
 
-# --- right, by identities with the plain case -------------------------------------------------------------------------
-
-
 def envs_of(case):
     return range(case.rewards.shape[1])
 

@@ -19,9 +19,6 @@ def ratios_of(case):
     return pick(case, "ratios").lognormal(size=case.rewards.shape).astype(case.rewards.dtype)
 
 
-# --- td_lambda, discounted_returns, n_step_returns --------------------------------------------------------------------
-
-
 def arguments_of(case):
     """Of an estimator that calls lambda lambda_, or has none."""
     arguments = case.arguments()
@@ -125,9 +122,6 @@ def test_n_must_be_a_positive_integer(n):
         fastgae.n_step_returns([1.0], [1.0, 1.0], [0], n=n)
 
 
-# --- reverse_scan -----------------------------------------------------------------------------------------------------
-
-
 def test_reverse_scan_is_what_it_says(backend, dtype):
     rng = np.random.default_rng(3)
     x, decay, initial = (rng.normal(size=shape).astype(dtype) for shape in (SIZE, SIZE, SIZE[1]))
@@ -154,9 +148,6 @@ def test_discounted_returns_are_a_reverse_scan(backend, dtype):
     last = rewards[0] * 3
     got = fastgae.discounted_returns(rewards, np.zeros(SIZE), last_values=last, gamma=0.75, backend=backend)
     assert_same_bits(got, fastgae.reverse_scan(rewards, dtype.type(0.75), initial=last, backend="numpy"))
-
-
-# --- vtrace -----------------------------------------------------------------------------------------------------------
 
 
 def vtrace(*, ratios, gae_lambda=1.0, **arguments):
@@ -226,8 +217,6 @@ def test_ratios_are_checked(ratios):
     with pytest.raises((TypeError, ValueError), match="ratios"):
         fastgae.vtrace(**arguments_of(case), ratios=ratios)
 
-
-# --- gae_packed -------------------------------------------------------------------------------------------------------
 
 LENGTHS = {"mixed": [3, 0, 1, 700, 2, 0, 45, 1], "short": [1, 2, 3] * 300, "one": [3000], "none": [], "empty": [0, 0]}
 
@@ -302,9 +291,6 @@ def test_packed_input_is_checked(changes, words):
         fastgae.gae_packed(**{**good, **changes})
     missing = [word for word in words if word not in str(caught.value)]
     assert not missing, f"{missing} not in {caught.value}"
-
-
-# --- normalize, valid_steps -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["global", "per_env"])

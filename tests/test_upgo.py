@@ -85,3 +85,14 @@ def test_rollouts_that_only_rise_give_discounted_returns():
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (4,), (3, 2, 2)])
 def test_odd_shapes(shape):
     assert fastgae.upgo(**rollout(shape=shape)).returns.shape == shape
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_numbers_after_a_step_that_goes_worse_are_never_read(backend):
+    """0 times NaN would be NaN: what is not followed must be cut, not weighted with 0."""
+    zeros = np.zeros(4, np.float32)
+    for rewards in ([1, -1, 3e38, 3e38], [1, -1, np.nan, 1], [1, -1, np.inf, 1], [1, np.nan, 1, 1]):
+        returns = fastgae.upgo(
+            np.array(rewards, np.float32), zeros, zeros, last_values=0.0, gamma=1.0, backend=backend
+        ).returns
+        assert returns[0] == 1

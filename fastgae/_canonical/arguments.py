@@ -2,6 +2,7 @@
 
 import enum
 import operator
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,13 @@ from fastgae._interop import as_array, as_numbers, is_weak
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 200  # characters of an argument in a message
-REQUIRED = ("rewards", "values", "advantages", "x", "decay")
 NEXT_STEP = "next_step"
 AUTORESET = (NEXT_STEP, "same_step", "disabled")
 
 
-def of_one_dtype(**given: object) -> list[Any]:
-    """Return the numbers of a call in the working dtype, and None for those that are missing."""
-    arrays = [None if raw is None and name not in REQUIRED else as_numbers(name, raw) for name, raw in given.items()]
+def of_one_dtype(required: Collection[str], **given: object) -> list[Any]:
+    """Return the numbers of a call in the working dtype, and None for those that may be missing and are."""
+    arrays = [None if raw is None and name not in required else as_numbers(name, raw) for name, raw in given.items()]
     strong = [
         array.dtype
         for array, raw in zip(arrays, given.values(), strict=True)
@@ -62,6 +62,14 @@ def as_number(
 def _has_number(given: object) -> bool:
     """Return whether float() would read a number, and not parse text or the bytes of a buffer."""
     return hasattr(type(given), "__float__") or hasattr(type(given), "__index__")
+
+
+def end_to_end(name: str, given: object) -> Array:
+    """Return numbers of one dimension, which hold all sequences."""
+    array = as_numbers(name, given)
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}; expected one dimension, all sequences end to end")
+    return array
 
 
 def as_boundaries(name: str, given: object) -> Array:

@@ -10,13 +10,21 @@ NORMALIZE = ("global", "per_env")
 FIRST_CONSTANT = Call._fields.index(CONSTANTS[0])
 
 
-def checked(given: Call, *, lambda_name: str = "gae_lambda", out_names: tuple[str, str] = ("out[0]", "out[1]")) -> Call:
+def checked(
+    given: Call,
+    *,
+    required: tuple[str, ...] = (),
+    lambda_name: str = "gae_lambda",
+    out_names: tuple[str, str] = ("out[0]", "out[1]"),
+) -> Call:
     """Return the call with numbers of one dtype, flags as bool, and coefficients as floats or float64 arrays.
 
-    ``mask`` then holds all steps that exist: with ``autoreset="next_step"``, reset rows are left out of it. Error
-    messages call the arguments ``lambda_name`` and ``out_names``, as the caller's function does.
+    Besides rewards, values and terminated, the arguments in ``required`` must be given. ``mask`` then holds all
+    steps that exist: with ``autoreset="next_step"``, reset rows are left out of it. Error messages call the
+    arguments ``lambda_name`` and ``out_names``, as the caller's function does.
     """
     rewards, values, last_values, next_values, final_values, last_advantages, ratios = of_one_dtype(
+        ("rewards", "values", *required),
         rewards=given.rewards,
         values=given.values,
         last_values=given.last_values,
@@ -25,8 +33,6 @@ def checked(given: Call, *, lambda_name: str = "gae_lambda", out_names: tuple[st
         last_advantages=given.last_advantages,
         ratios=given.ratios,
     )
-    if ratios is None and given.rho_clip is not None:
-        raise TypeError("ratios must be an array, got None")
     frame = frame_of("rewards", rewards, given.time_axis)
     longer = values.shape == frame.one_longer
     if values.shape != frame.shape and not longer:

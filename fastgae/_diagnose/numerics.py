@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fastgae._call import EPS, Array, Call
+from fastgae._call import EPS, NUMBERS, Array, Call
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, number_of
 
 # The coefficients that people write, with two to four decimals.
 USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
-NUMBERS = ("rewards", "values", "last_values", "next_values", "final_values")
 
 
 def coefficients(steps: Steps) -> Iterator[Finding]:
@@ -52,9 +51,8 @@ def _bfloat16(number: float) -> float:
 
 def non_finite(steps: Steps) -> Iterator[Finding]:
     """Find NaN and infinity, and count the steps whose results they reach."""
-    for name in NUMBERS:
-        array = getattr(steps.given, name)
-        if array is None or (bad := ~_read_finite(steps, name, array)).sum() == 0:
+    for name, array in _numbers(steps.given).items():
+        if (bad := ~_read_finite(steps, name, array)).sum() == 0:
             continue
         result = steps.computed(_only(steps.given, name))
         finite = np.isfinite(result.advantages) & np.isfinite(result.returns)
@@ -88,12 +86,17 @@ def _read_finite(steps: Steps, name: str, array: Array) -> Array:
     return finite
 
 
+def _numbers(given: Call) -> dict[str, Array]:
+    """Return the arrays of numbers that a call has, by name."""
+    return {name: array for name, array in given._asdict().items() if name in NUMBERS and array is not None}
+
+
 def _only(given: Call, kept: str) -> Call:
     """Return the same call with 0 for NaN and infinity in all arrays but ``kept``."""
     cleaned = {
-        name: np.nan_to_num(getattr(given, name), nan=0.0, posinf=0.0, neginf=0.0)
-        for name in NUMBERS
-        if name != kept and getattr(given, name) is not None
+        name: np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
+        for name, array in _numbers(given).items()
+        if name != kept
     }
     return given._replace(**cleaned)
 

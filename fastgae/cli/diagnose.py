@@ -1,19 +1,24 @@
 """``fastgae diagnose``: look for traces of mistakes in a recorded rollout."""
 
 import argparse
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fastgae
+from fastgae._call import ROLES, Role
 from fastgae.cli.archive import read_arrays
 from fastgae.cli.options import CommandError, Formatter, unit_interval
 
 if TYPE_CHECKING:
     from fastgae.cli.options import Commands
 
-REQUIRED = ("rewards", "values", "terminated")
-ARRAYS = ("truncated", "last_values", "next_values", "final_values", "prev_done", "mask")
-COEFFICIENTS = ("gamma", "gae_lambda")
+PARAMETERS = inspect.signature(fastgae.diagnose).parameters
+REQUIRED = tuple(name for name, parameter in PARAMETERS.items() if parameter.default is parameter.empty)
+COEFFICIENTS = tuple(name for name in PARAMETERS if ROLES[name] is Role.COEFFICIENT)
+ARRAYS = tuple(
+    name for name in PARAMETERS if ROLES[name] is not Role.SETTING and name not in (*REQUIRED, *COEFFICIENTS)
+)
 MODES = ("next_step", "same_step", "disabled")
 
 DESCRIPTION = f"""\

@@ -196,6 +196,7 @@ def leaky_vtrace_td_error_and_advantage(
     return VTraceOutput(like(errors, *given), like(advantages, *given), like(estimates, *given))
 
 
+@np.errstate(all="ignore")
 def general_off_policy_returns_from_q_and_v(
     q_t: Any, v_t: Any, r_t: Any, discount_t: Any, c_t: Any, stop_target_gradients: bool = False
 ) -> Any:
@@ -216,6 +217,7 @@ def general_off_policy_returns_from_q_and_v(
     return like(np.concatenate([returns, last]), r_t, q_t, v_t, discount_t, c_t)
 
 
+@np.errstate(all="ignore")
 def general_off_policy_returns_from_action_values(
     q_t: Any, a_t: Any, r_t: Any, discount_t: Any, c_t: Any, pi_t: Any, stop_target_gradients: bool = False
 ) -> Any:
@@ -240,6 +242,7 @@ def general_off_policy_returns_from_action_values(
     return like(returns, r_t, q_t, discount_t, c_t, pi_t)
 
 
+@np.errstate(all="ignore")
 def retrace(
     q_tm1: Any,
     q_t: Any,
@@ -277,6 +280,7 @@ def retrace(
     return like(errors, r_t, q_tm1, q_t, discount_t, pi_t, mu_t)
 
 
+@np.errstate(all="ignore")
 def retrace_continuous(
     q_tm1: Any,
     q_t: Any,
@@ -309,6 +313,7 @@ def retrace_continuous(
     return like(returns - numbers_of(q_tm1), r_t, q_tm1, q_t, v_t, discount_t, log_rhos)
 
 
+@np.errstate(all="ignore")  # NaN and infinity are data here
 def _errors(numbers: list[Array], alpha: float, lambda_: Any, clip: float, sample_mask: Any) -> Array:
     """Compute leaky V-trace's errors from V, V', rewards, discounts and ratios."""
     # fastgae.vtrace cannot do this, because it writes 0 at a masked step where RLax carries the next step's error over.
@@ -322,6 +327,7 @@ def _errors(numbers: list[Array], alpha: float, lambda_: Any, clip: float, sampl
     return reverse_scan(deltas * learnable, np.where(learnable, decay, 1))
 
 
+@np.errstate(all="ignore")
 def _weights(ratios: Array, clip: float, alpha: float) -> Array:
     """Mix clipped ratios, which have the weight ``alpha``, and unclipped ratios."""
     clipped: Array = np.minimum(ratios, ratios.dtype.type(clip))

@@ -84,7 +84,9 @@ def _checked(
     out: Array | None,
 ) -> Call:
     """Check the arguments and return the call: a recursion of rewards alone that starts from ``last_values``."""
-    reward, last, final = of_one_dtype(rewards=rewards, last_values=last_values, final_values=final_values)
+    reward, last, final = of_one_dtype(
+        ("rewards",), rewards=rewards, last_values=last_values, final_values=final_values
+    )
     frame = frame_of("rewards", reward, time_axis)
     ends = frame.flags("terminated", terminated)
     cuts = frame.step_flags("truncated", truncated)

@@ -7,7 +7,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import Array, GAEResult, Output
-from fastgae._canonical import as_boundaries, as_unit_interval, check_shape, frame_of, shown
+from fastgae._canonical import as_boundaries, as_unit_interval, check_shape, end_to_end, frame_of, shown
 from fastgae._interop import as_array, as_numbers, is_tensor, takes_tensors, with_tensors
 from fastgae.estimators.gae import gae
 
@@ -114,9 +114,7 @@ def _checked(
     Return the length of each sequence, the last step that exists of each sequence that has one, the flags, and the
     values after those last steps.
     """
-    reward = as_numbers("rewards", rewards)
-    if reward.ndim != 1:
-        raise ValueError(f"rewards has shape {reward.shape}; expected one dimension, all sequences end to end")
+    reward = end_to_end("rewards", rewards)
     frame, total = frame_of("rewards", reward, 0), len(reward)
     frame.check_steps("values", as_numbers("values", values))
     starts = as_boundaries("cu_seqlens", cu_seqlens)

@@ -67,7 +67,7 @@ def normalize(
     if type(advantages) is not np.ndarray and is_tensor(advantages):
         return with_tensors(normalize, locals())
     module, target, threads, _ = _dispatch.choose(backend, num_threads)
-    (numbers,) = of_one_dtype(advantages=advantages)
+    (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.step_flags("mask", mask)
     if not isinstance(by, str) or by not in NORMALIZE:

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from fastgae._call import NEW, Array, Call
 from fastgae._canonical import checked, next_existing_values
-from fastgae._interop import as_numbers, is_tensor, takes_tensors, with_tensors
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import compute
 
 
@@ -80,15 +80,15 @@ def retrace(
         values,
         terminated,
         truncated,
-        next_values=as_numbers("next_values", next_values),
+        next_values=next_values,
         mask=mask,
         gamma=gamma,
         gae_lambda=lambda_,
         time_axis=time_axis,
         out=(None, NEW if out is None else out),
-        ratios=as_numbers("ratios", ratios),
+        ratios=ratios,
     )
-    call = checked(given, lambda_name="lambda_", out_names=("out", "out"))
+    call = checked(given, required=("next_values", "ratios"), lambda_name="lambda_", out_names=("out", "out"))
     with np.errstate(all="ignore"):  # NaN is data here
         traces = call.gae_lambda * np.minimum(call.ratios, 1.0, dtype=np.float64)
     decay = next_existing_values(traces, np.zeros(()), call.mask, call.time_axis)

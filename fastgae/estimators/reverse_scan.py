@@ -67,7 +67,7 @@ def reverse_scan(
 
 def _checked(x: ArrayLike, decay: ArrayLike, initial: ArrayLike | None, time_axis: int, out: Array | None) -> Call:
     """Check the arguments and return the call: a recursion without values and gates, with ``decay`` as lambda."""
-    terms, factors, first = of_one_dtype(x=x, decay=decay, initial=initial)
+    terms, factors, first = of_one_dtype(("x", "decay"), x=x, decay=decay, initial=initial)
     frame = frame_of("x", terms, time_axis)
     frame.check_envs("initial", first)
     frame.check_broadcast("decay", factors)

@@ -40,7 +40,8 @@ def upgo(
         G_t     = r_t + gamma V'_t        elsewhere, and where step t ends an episode or is the last
         A_t     = G_t - V_t
 
-    The kernel of ``gae`` computes A, with lambda_t = 1 where delta_{t+1} >= 0 and 0 elsewhere; then G = A + V.
+    The kernel of ``gae`` computes A with lambda = 1 and step t cut, as if truncated, where not delta_{t+1} >= 0. Then
+    G = A + V.
 
     Parameters
     ----------
@@ -93,6 +94,17 @@ def upgo(
     matrices, layout = in_one_layout(call._replace(out=None))
     rollout = canonical_rollout(matrices, layout)
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        upward = (rollout.one_step_returns(~rollout.terminated) - rollout.values >= 0.0).astype(rollout.rewards.dtype)
-    following = next_existing_values(upward, np.zeros(()), rollout.mask, 0)
-    return compute(call._replace(gae_lambda=layout.split(following)), backend, num_threads)
+        deltas = rollout.one_step_returns(~rollout.terminated) - rollout.values
+        next_values = rollout.all_next_values()
+    # Where delta_{t+1} < 0 the step is cut as if it were truncated, so that nothing after it is read.
+    stops = next_existing_values(~(deltas >= 0.0), np.ones((), bool), rollout.mask, 0)
+    if rollout.truncated is not None:
+        stops |= rollout.truncated
+    call = call._replace(
+        values=layout.split(rollout.values),
+        truncated=layout.split(stops),
+        last_values=None,
+        next_values=layout.split(next_values),
+        final_values=None,
+    )
+    return compute(call, backend, num_threads)

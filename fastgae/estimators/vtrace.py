@@ -117,7 +117,7 @@ def vtrace(
     return run(call, backend, num_threads, _checked)
 
 
-_checked = partial(checked, lambda_name="lambda_")
+_checked = partial(checked, required=("ratios",), lambda_name="lambda_")
 
 
 def _as_clip(name: str, given: Any) -> float:

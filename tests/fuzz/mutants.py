@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "a thread that begins with the wrong piece",
-        "csrc/pieces.hpp",
+        "csrc/parallel.hpp",
         "Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};",
         "Lane lane = {first / cut.pieces, 0};",
     ),

@@ -38,7 +38,6 @@ class RaisesItsOwn(Raises):
     __float__ = __index__ = __array__
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
 # name: (function from the good argument to the bad one, error)
 
 
@@ -310,7 +309,6 @@ VALUES = {
     },
 }
 
-# --- kinds ------------------------------------------------------------------------------------------------------------
 
 KINDS = {
     **dict.fromkeys((Role.STEPS, Role.ENVS), "numbers"),

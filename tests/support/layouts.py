@@ -14,9 +14,6 @@ def poisoned(shape, dtype):
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 1, dtype)
 
 
-# --- memory: an array -> the same array elsewhere; time is its time axis, None where it has none ----------------------
-
-
 def as_c(array, time):
     return np.array(array, order="C")
 
@@ -81,9 +78,6 @@ def transposed_envs(array, time):
     envs = [axis for axis in range(array.ndim) if axis != time]
     order = ([] if time is None else [time]) + envs[::-1]
     return np.transpose(np.transpose(array, order).copy(), np.argsort(order))
-
-
-# --- shape: a (T, N) array or an (N,) row -> the caller's shape -------------------------------------------------------
 
 
 def matrix(array):

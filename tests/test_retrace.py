@@ -1,5 +1,7 @@
 """Retrace: the definition in float64, identities, and how gates and masks cut it."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -99,3 +101,11 @@ def test_what_it_needs(name):
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (4,)])
 def test_odd_shapes(shape):
     assert fastgae.retrace(**rollout(shape=shape)).shape == shape
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_infinite_ratios_cause_no_warning(backend):
+    given = rollout() | {"ratios": np.full(SHAPE, -np.inf)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fastgae.retrace(**given, gamma=0.0, backend=backend)

@@ -143,6 +143,13 @@ def test_decay_broadcasts_and_may_be_any_number(backend, decay):
     assert got[-2, 0] == x[-2, 0] + full[-2, 0] * x[-1, 0]
 
 
+@pytest.mark.parametrize("decay", [np.nan, -1.0, 2.0, np.inf])
+def test_reverse_scan_takes_any_number(backend, decay):
+    x = np.random.default_rng(4).normal(size=(9, 3))
+    expected = fastgae.reverse_scan(x, np.full(x.shape, decay), backend="numpy")
+    assert_same_bits(fastgae.reverse_scan(x, decay, backend=backend), expected)
+
+
 def test_discounted_returns_are_a_reverse_scan(backend, dtype):
     rewards = make_case(SIZE, dtype).rewards
     last = rewards[0] * 3

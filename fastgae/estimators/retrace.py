@@ -89,7 +89,7 @@ def retrace(
         ratios=ratios,
     )
     call = checked(given, required=("next_values", "ratios"), lambda_name="lambda_", out_names=("out", "out"))
-    with np.errstate(all="ignore"):  # NaN is data here
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
         traces = call.gae_lambda * np.minimum(call.ratios, 1.0, dtype=np.float64)
-    decay = next_existing_values(traces, np.zeros(()), call.mask, call.time_axis)
-    return compute(call._replace(gae_lambda=decay, ratios=None), backend, num_threads).returns
+        decay = next_existing_values(traces, np.zeros(()), call.mask, call.time_axis)
+        return compute(call._replace(gae_lambda=decay, ratios=None), backend, num_threads).returns

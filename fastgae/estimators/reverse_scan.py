@@ -1,6 +1,6 @@
 """The recursion that every estimator is built on."""
 
-from numpy import ndarray
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import Array, Call
@@ -60,7 +60,7 @@ def reverse_scan(
     >>> fastgae.reverse_scan(np.ones(4, np.float32), 0.5)
     array([1.875, 1.75 , 1.5  , 1.   ], dtype=float32)
     """
-    if type(x) is not ndarray and is_tensor(x):
+    if type(x) is not np.ndarray and is_tensor(x):
         return with_tensors(reverse_scan, locals())
     return compute(_checked(x, decay, initial, time_axis, out), backend, num_threads).advantages
 
@@ -77,7 +77,7 @@ def _checked(x: ArrayLike, decay: ArrayLike, initial: ArrayLike | None, time_axi
         None,
         last_advantages=first,
         gamma=1.0,
-        gae_lambda=factors,
+        gae_lambda=np.atleast_1d(factors),  # an array, because a kernel for one number expects it in [0, 1]
         time_axis=frame.axis,
         out=(frame.output(out, terms), None),
     )

@@ -1,7 +1,7 @@
-"""Run every row on every target in two processes that differ in the number of calls; cachegrind counts both.
+"""Run every row on every target in three processes that differ in the number of calls; cachegrind counts each.
 
 The processes are forked from one that has imported and warmed up everything, and each leaves a count under its process
-id. One line of JSON per row and target names the two processes.
+id. One line of JSON per row and target names the processes.
 """
 
 import gc
@@ -34,7 +34,7 @@ def main() -> None:
         call = prepared(row).call(one_thread([name])[0])
         for _ in range(2 * more):  # Python adapts its bytecode to the types that it has met
             call()
-        processes = [forked(call, count) for count in (FEW, FEW + more)]
+        processes = [forked(call, FEW + times * more) for times in range(3)]
         print(json.dumps({"row": row.name, "target": name, "processes": processes, "calls": more}), flush=True)
 
 

@@ -302,6 +302,8 @@ template <class Real>
 py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threads, const Target& target) {
     ShortCut<Real> short_cut(call);
     if (!short_cut.read()) return py::none();
+    // For one result Python calls numpy.empty_like, which has an order of its own for broadcast rewards.
+    if ((out[0] == Py_None || out[1] == Py_None) && short_cut.is_broadcast()) return py::none();
     py::object results[2];
     for (int i = 0; i < 2; ++i)
         results[i] = out[i] == registered.new_output ? empty_like(call[kRewards], short_cut.fortran_ordered())

@@ -40,6 +40,13 @@ public:
     RolloutWithOptions<Real>& rollout() { return rollout_; }
     bool is_plain() const { return rollout_.is_plain(); }
 
+    // Return whether rewards are repeated along an axis.
+    bool is_broadcast() const {
+        for (Index axis = 0; axis < rewards_.rank; ++axis)
+            if (rewards_.strides[axis] == 0 && rewards_.shape[axis] > 1) return true;
+        return false;
+    }
+
     // Return whether new results have Fortran's memory order. If time is the last axis, numpy.empty_like gives the same
     // order. Broadcast rewards may ask for another order than the rollout's, which read_outputs declines.
     bool fortran_ordered() const {

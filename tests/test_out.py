@@ -188,3 +188,13 @@ def test_broadcast_rewards_with_time_last_give_results_in_their_memory_order(bac
     values, terminated = np.ones((5, 8), dtype, order), np.zeros((5, 7), bool, order)
     got = fastgae.gae(rewards, values, terminated, time_axis=1, backend=backend)
     assert [array.strides for array in got] == [np.empty_like(rewards).strides] * 2
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_new_result_for_broadcast_rewards_is_as_empty_like_makes_it(backend, axis, order):
+    shape = (16, 18)
+    rewards = np.broadcast_to(np.ones((1, 18) if axis == 0 else (16, 1)), shape)
+    values, ended = np.ones(shape, order=order), np.zeros(shape, bool, order=order)
+    returns = fastgae.td_lambda(rewards, values, ended, next_values=values, backend=backend)
+    assert returns.strides == np.empty_like(rewards).strides

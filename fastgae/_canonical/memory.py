@@ -26,17 +26,17 @@ def in_one_layout(call: Call) -> tuple[Call, "Layout"]:
         final = np.empty_like(rewards)
         final[call.truncated] = call.final_values
         call = call._replace(final_values=final)
-    fields = [
-        given if given is None or convert is None else convert(layout, given)
-        for given, convert in zip(call, CONVERSIONS, strict=True)
-    ]
+    fields = list(call)
+    for place, convert in CONVERSIONS:
+        if (given := fields[place]) is not None:
+            fields[place] = convert(layout, given)
     if call.terminated is None:
         fields[TERMINATED] = layout.constant(np.False_)
     fields[TIME_AXIS] = 0
     if call.out is not None:
-        inputs = [array for array in fields if isinstance(array, np.ndarray)]
+        inputs = [array for array in fields if type(array) is np.ndarray]
         fields[OUT] = (layout.output(call.out[0], inputs), layout.output(call.out[1], inputs))
-    return Call(*fields), layout
+    return Call._make(fields), layout
 
 
 def in_place(array: Array, mask: Array | None, time_axis: int) -> tuple[Array, Array | None, "Layout"]:
@@ -59,7 +59,9 @@ def canonical_rollout(call: Call, layout: "Layout") -> Rollout:
 
     def coefficient(given: Any) -> Any:
         """Round float64 once, to the working dtype."""
-        return layout.coefficients(given.astype(dtype)) if isinstance(given, np.ndarray) else dtype.type(given)
+        if isinstance(given, np.ndarray):
+            return layout.coefficients(given.astype(dtype, copy=False))
+        return dtype.type(given)
 
     advantages, returns = call.out or (layout.empty(dtype), layout.empty(dtype))
     return Rollout(
@@ -71,10 +73,12 @@ def canonical_rollout(call: Call, layout: "Layout") -> Rollout:
         call.terminated,
         call.truncated,
         coefficient(call.gamma),
-        coefficient(call.gamma * call.gae_lambda),
+        coefficient(_discounted(call, call.gae_lambda)),
         advantages,
         returns,
-        returns_gamma_lambda=None if call.returns_lambda is None else coefficient(call.gamma * call.returns_lambda),
+        returns_gamma_lambda=None
+        if call.returns_lambda is None
+        else coefficient(_discounted(call, call.returns_lambda)),
         tail_lambda=coefficient(call.gae_lambda) if call.tail_normalized else None,
         mask=call.mask,
         mask_passes_values=call.mask is not None and call.next_values is None and call.autoreset != NEXT_STEP,
@@ -82,6 +86,11 @@ def canonical_rollout(call: Call, layout: "Layout") -> Rollout:
         ratios=call.ratios,
         constants=None if call.ratios is None else _constants(call, dtype),
     )
+
+
+def _discounted(call: Call, decay: Any) -> Any:
+    """Return gamma times a decay. A gamma of 1 changes no number, so the decays of ``reverse_scan`` are not copied."""
+    return decay if type(call.gamma) is float and call.gamma == 1.0 else call.gamma * decay
 
 
 def _constants(call: Call, dtype: np.dtype[Any]) -> tuple[Any, ...]:
@@ -146,8 +155,10 @@ class Layout(NamedTuple):
             return None
         if not _merge(array.shape, array.strides, self.axes[1:]) or not self.fits(matrix := self.merged(array)):
             return self.empty(array.dtype)
-        overlaps = any(np.may_share_memory(array, given) for given in inputs)
-        return self.empty(array.dtype) if overlaps else matrix
+        for given in inputs:
+            if np.may_share_memory(array, given):
+                return self.empty(array.dtype)
+        return matrix
 
     def restored(self, filled: GAEResult, call: Call) -> GAEResult:
         """Return filled matrices as the results of a call: in the caller's outputs, or in new arrays like rewards."""
@@ -208,5 +219,5 @@ def _merge(shape: tuple[int, ...], strides: tuple[int, ...], axes: Sequence[int]
 
 
 _OF_ROLES = {Role.STEPS: Layout.matrix, Role.STEP_FLAGS: Layout.matrix, Role.ENVS: Layout.row}
-# The method that converts each argument to the layout; None: the argument stays as it is.
-CONVERSIONS = tuple(_OF_ROLES.get(ROLES[name]) for name in Call._fields)
+# The arguments that are converted to the layout: the place in a Call, and the method that converts it.
+CONVERSIONS = [(place, _OF_ROLES[ROLES[name]]) for place, name in enumerate(Call._fields) if ROLES[name] in _OF_ROLES]

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "architecture.hpp"
 #include "arguments.hpp"
 #include "canonical.hpp"
 #include "kernels.hpp"
@@ -30,11 +31,11 @@ namespace fastgae {
 namespace {
 
 #if defined(__clang__)
-constexpr const char* kCompiler = "clang " __clang_version__ FASTGAE_THRESHOLDS;
+constexpr const char* kCompiler = "clang " __clang_version__ FASTGAE_VECTORS FASTGAE_THRESHOLDS;
 #elif defined(__GNUC__)
-constexpr const char* kCompiler = "gcc " __VERSION__ FASTGAE_THRESHOLDS;
+constexpr const char* kCompiler = "gcc " __VERSION__ FASTGAE_VECTORS FASTGAE_THRESHOLDS;
 #else
-constexpr const char* kCompiler = "msvc" FASTGAE_THRESHOLDS;
+constexpr const char* kCompiler = "msvc" FASTGAE_VECTORS FASTGAE_THRESHOLDS;
 #endif
 
 // Drops the GIL during its lifetime. Until Python 3.14, a thread that wants the GIL back while the interpreter exits is

@@ -8,12 +8,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "architecture.hpp"
 #include "kernels.hpp"
 #include "tuning.hpp"
 
-#if (defined(__x86_64__) || defined(_M_X64)) && !defined(FASTGAE_PORTABLE)
-#define FASTGAE_X86 1
+#if FASTGAE_X86
 #include <immintrin.h>
+#elif FASTGAE_NEON
+#include <arm_neon.h>
 #endif
 
 #if defined(__clang__)

@@ -1,4 +1,4 @@
-// The kernels for every CPU of an architecture: SSE2 on x86-64, and one number at a time elsewhere.
+// The kernels for every CPU of an architecture: SSE2 on x86-64, NEON on AArch64, and one number at a time elsewhere.
 #include "target.hpp"
 
 namespace fastgae {
@@ -10,6 +10,10 @@ namespace baseline {
 template <class Real>
 struct Vector;
 #include "vector_sse2.inl"
+#elif FASTGAE_NEON
+template <class Real>
+struct Vector;
+#include "vector_neon.inl"
 #else
 template <class Real>
 using Vector = Single<Real>;

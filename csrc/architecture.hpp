@@ -1,0 +1,18 @@
+// Which vectors every CPU of this architecture has: SSE2, NEON, or none.
+#pragma once
+
+#if !defined(FASTGAE_PORTABLE)
+#if defined(__x86_64__) || defined(_M_X64)
+#define FASTGAE_X86 1
+// In a big-endian system, the first number in memory is not in the lowest bits of a vector, as the NEON file expects.
+#elif defined(__aarch64__) && !defined(__AARCH64EB__) || defined(_M_ARM64)
+#define FASTGAE_NEON 1
+#endif
+#endif
+
+// What `fastgae info` says of the baseline target.
+#if FASTGAE_NEON
+#define FASTGAE_VECTORS ", NEON"
+#else
+#define FASTGAE_VECTORS ""
+#endif

@@ -1,0 +1,60 @@
+"""The machines that this one can emulate: their compilers, and the programs that run on them."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+KERNELS = sorted((HERE.parents[1] / "csrc").glob("target*.cpp"))
+EVERY_BUILD = ["-std=c++17", "-fno-math-errno", "-pthread", "-static"]
+UNFUSED = "-ffp-contract=off"
+
+
+@dataclass(frozen=True)
+class Machine:
+    compiler: str
+    emulator: str
+    flags: tuple[str, ...]
+
+    def missing(self) -> list[str]:
+        return [tool for tool in (self.compiler, self.emulator) if not shutil.which(tool)]
+
+    def compile(self, folder: Path, *more: str | Path) -> None:
+        """Run the compiler in a folder. What it prints is the message of its error."""
+        command = [self.compiler, *EVERY_BUILD, *self.flags, *map(str, more)]
+        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stdout)
+
+    def kernels(self, folder: Path) -> Path:
+        """Compile the kernels into a new folder, once for all programs."""
+        folder.mkdir()
+        self.compile(folder, "-c", *KERNELS)
+        return folder
+
+    def program(self, source: Path, kernels: Path) -> Path:
+        program = kernels / f"{source.stem}.exe"
+        self.compile(kernels, source, *sorted(kernels.glob("*.o")), "-o", program)
+        return program
+
+    def run(self, program: Path, *arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+        command = [self.emulator, str(program), *arguments]
+        return subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=300)
+
+
+# -O1 compiles in half the time of -O2, but does not fuse multiplications and additions. aarch64 is built with -O2,
+# because GCC fuses there unless a flag forbids it, and the test must show that the flag works.
+AARCH64 = ("aarch64-linux-gnu-g++", "qemu-aarch64-static")
+MACHINES = {
+    "aarch64": Machine(*AARCH64, ("-O2", UNFUSED)),
+    "aarch64-tiny": Machine(*AARCH64, ("-O1", UNFUSED, "-DFASTGAE_TINY")),
+    # One number at a time, as on CPUs without a vector file of their own.
+    "aarch64-portable": Machine(*AARCH64, ("-O2", UNFUSED, "-DFASTGAE_PORTABLE")),
+    "aarch64-fused": Machine(*AARCH64, ("-O2",)),
+    "riscv64": Machine("riscv64-linux-gnu-g++", "qemu-riscv64-static", ("-O1", UNFUSED)),
+    "s390x-big-endian": Machine("s390x-linux-gnu-g++", "qemu-s390x-static", ("-O1", UNFUSED)),
+    # Wine runs programs on this CPU, so AVX2 code is tested with the calling convention and the stack of Windows.
+    "windows": Machine("x86_64-w64-mingw32-g++-posix", "wine", ("-O1", UNFUSED, "-DFASTGAE_WITHOUT_AVX512")),
+}

@@ -10,6 +10,16 @@
 #endif
 #endif
 
+namespace fastgae {
+
+#if FASTGAE_X86
+constexpr bool kHasStreamingStores = true;
+#else
+constexpr bool kHasStreamingStores = false;
+#endif
+
+}  // namespace fastgae
+
 // What `fastgae info` says of the baseline target.
 #if FASTGAE_NEON
 #define FASTGAE_VECTORS ", NEON"

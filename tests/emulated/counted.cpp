@@ -1,6 +1,7 @@
 // Runs one call of every kind on the baseline target. instructions.py counts the instructions between the two marks
 // of each call.
 #include <cstdio>
+#include <new>
 #include <vector>
 
 #include "../../csrc/parallel.hpp"
@@ -36,13 +37,32 @@ void count(const char* what, std::size_t bytes, Index steps, const Call& call) {
     std::printf("%s, float%zu\t%td\n", what, 8 * bytes, steps);
 }
 
+// Begins every array at a cache line, because the streamed sweeps count differently elsewhere.
+template <class Element>
+struct AtCacheLine {
+    using value_type = Element;
+    static constexpr std::align_val_t line{64};
+
+    AtCacheLine() = default;
+    template <class Other>
+    AtCacheLine(const AtCacheLine<Other>&) {}
+    Element* allocate(std::size_t count) {
+        return static_cast<Element*>(::operator new(count * sizeof(Element), line));
+    }
+    void deallocate(Element* array, std::size_t) { ::operator delete(array, line); }
+    bool operator==(const AtCacheLine&) const { return true; }
+    bool operator!=(const AtCacheLine&) const { return false; }
+};
+template <class Element>
+using Array = std::vector<Element, AtCacheLine<Element>>;
+
 // The arrays of a rollout. One step in 64 is terminated, and another one truncated.
 template <class Real>
 struct Arrays {
     Index steps, envs;
     bool env_major;
-    std::vector<Real> rewards, values, factors, advantages, returns;
-    std::vector<std::uint8_t> terminated, truncated, mask;
+    Array<Real> rewards, values, factors, advantages, returns;
+    Array<std::uint8_t> terminated, truncated, mask;
 
     Arrays(Index steps_, Index envs_, bool env_major_)
         : steps(steps_), envs(envs_), env_major(env_major_), rewards(steps * envs), values((steps + 1) * envs),
@@ -55,11 +75,11 @@ struct Arrays {
     }
 
     template <class Element>
-    View<Element> view(std::vector<Element>& array, Index start = 0) const {
+    View<Element> view(Array<Element>& array, Index start = 0) const {
         return env_major ? View<Element>{array.data() + start, 1, steps} : View<Element>{array.data() + start, envs, 1};
     }
     template <class Element>
-    View<const Element> read(std::vector<Element>& array, Index start = 0) const {
+    View<const Element> read(Array<Element>& array, Index start = 0) const {
         const View<Element> matrix = view(array, start);
         return {matrix.data, matrix.step, matrix.env};
     }

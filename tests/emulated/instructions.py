@@ -1,7 +1,7 @@
 """`python -m emulated.instructions`, in the folder `tests`, counts instructions per step on AArch64.
 
 It runs one call of every kind, with NEON and one number at a time. QEMU writes a line for every instruction of the
-program, so the counts are exact, and the same in every run. They are no times, which depend on the CPU.
+program, so the counts are exact. They depend on the compiler, and say nothing of how long an instruction takes.
 """
 
 import os
@@ -43,10 +43,13 @@ def per_step(machine: Machine, kernels: Path) -> dict[str, float]:
 
 
 def table(portable: dict[str, float], neon: dict[str, float]) -> str:
-    lines = ["| call | one number at a time | NEON | ratio |", "|---|---:|---:|---:|"]
-    for call, count in neon.items():
-        lines.append(f"| {call} | {portable[call]:.1f} | {count:.1f} | {portable[call] / count:.1f} |")
-    return "\n".join(lines)
+    def cell(call: str, dtype: str) -> str:
+        before, now = (counts[f"{call}, {dtype}"] for counts in (portable, neon))
+        return f"{before:.1f} / {now:.1f} = {before / now:.1f}"
+
+    calls = dict.fromkeys(name.rpartition(", ")[0] for name in neon)
+    lines = ["| one number at a time / NEON | float32 | float64 |", "|---|---:|---:|"]
+    return "\n".join([*lines, *(f"| {call} | {cell(call, 'float32')} | {cell(call, 'float64')} |" for call in calls)])
 
 
 def main() -> None:

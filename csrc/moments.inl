@@ -13,20 +13,32 @@ FASTGAE_INLINE typename V::Type moment_term(const Element* x, const std::uint8_t
     return term;
 }
 
+// Add `rows` rows, from row t on, to the sums of the envs [first, last). A sum stays in a register while it takes the
+// numbers of all these rows, one after the other.
+template <int rows, bool masked, bool centered, class Real>
+FASTGAE_INLINE void add_to_sums(const Moments<const Real>& of, Index t, Index first, Index last, double* sums) {
+    for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        typename V::Type center{};
+        if constexpr (centered) center = V::load(of.center + n);
+        auto total = V::load(sums + n);
+        unrolled<rows>([&](auto k) FASTGAE_INLINE_LAMBDA {
+            const std::uint8_t* const mask = masked ? of.mask.at(t + k, n) : nullptr;
+            total = total + moment_term<V, masked, centered>(of.matrix.at(t + k, n), mask, center);
+        });
+        V::store(sums + n, total);
+    });
+}
+
 template <bool masked, bool centered, class Real>
 void sum_rows(const Moments<const Real>& of, Index first, Index last, double* sums) {
     for (Index bottom = 0; bottom < of.steps; bottom += kMomentSteps, sums += of.envs) {
         std::fill(sums + first, sums + last, 0.0);
-        for (Index t = bottom; t < std::min(of.steps, bottom + kMomentSteps); ++t) {
-            const Real* row = of.matrix.at(t, 0);
-            const std::uint8_t* mask = masked ? of.mask.at(t, 0) : nullptr;
-            for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
-                using V = decltype(v);
-                typename V::Type center{};
-                if constexpr (centered) center = V::load(of.center + n);
-                V::store(sums + n, V::load(sums + n) + moment_term<V, masked, centered>(row + n, mask + n, center));
-            });
-        }
+        const Index top = std::min(of.steps, bottom + kMomentSteps);
+        Index t = bottom;
+        for (; t + kMomentRows <= top; t += kMomentRows)
+            add_to_sums<kMomentRows, masked, centered>(of, t, first, last, sums);
+        for (; t < top; ++t) add_to_sums<1, masked, centered>(of, t, first, last, sums);
     }
 }
 
@@ -102,36 +114,54 @@ void block_sums(const Moments<const Real>& of, Index first, Index last, double* 
     });
 }
 
-// Rescale the elements [first, last) of one run of memory, with one center and scale for all of them or one for each. A
-// step that does not exist keeps its number.
-template <bool masked, class Center, class Real>
-FASTGAE_INLINE void rescale_run(Real* x, const std::uint8_t* mask, Center center, Center scale, Index first,
-                                Index last) {
-    for_each_vector<double>(first, last, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
+// Return the rescaled numbers of one vector. A step that does not exist keeps its number.
+template <class V, bool masked, class Element>
+FASTGAE_INLINE typename V::Type rescaled(const Element* x, const std::uint8_t* mask, typename V::Type center,
+                                         typename V::Type scale) {
+    const auto old = V::load(x);
+    const auto scaled = (old - center) * scale;
+    if constexpr (masked) return V::select(V::zero_flags(mask), old, scaled);
+    return scaled;
+}
+
+// Rescale `rows` rows of the envs [first, last), from row t on. Each center and scale is read once for all of them.
+template <int rows, bool masked, class Real>
+FASTGAE_INLINE void rescale_rows(const Moments<Real>& of, Index t, Index first, Index last) {
+    for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
-        const auto old = V::load(x + i);
-        auto scaled = (old - center.template get<V>(i)) * scale.template get<V>(i);
-        if constexpr (masked) scaled = V::select(V::zero_flags(mask + i), old, scaled);
-        V::store(x + i, scaled);
+        const auto center = V::load(of.center + n), scale = V::load(of.scale + n);
+        typename V::Type
+            x[rows];  // all are loaded before the first is stored: rows 4 KiB apart look like one to the CPU
+        unrolled<rows>([&](auto k) FASTGAE_INLINE_LAMBDA {
+            const std::uint8_t* const mask = masked ? of.mask.at(t + k, n) : nullptr;
+            x[k] = rescaled<V, masked>(of.matrix.at(t + k, n), mask, center, scale);
+        });
+        unrolled<rows>([&](auto k) FASTGAE_INLINE_LAMBDA { V::store(of.matrix.at(t + k, n), x[k]); });
+    });
+}
+
+// Rescale one block of an env-major matrix.
+template <bool masked, class Real>
+FASTGAE_INLINE void rescale_block(const Moments<Real>& of, const BlockPlace& at) {
+    Real* const x = of.matrix.at(at.t, at.env);
+    const std::uint8_t* const mask = masked ? of.mask.at(at.t, at.env) : nullptr;
+    for_each_vector<double>(0, at.steps, [&](auto v, Index k) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        const auto center = V::all(of.center[at.env]), scale = V::all(of.scale[at.env]);
+        V::store(x + k, rescaled<V, masked>(x + k, mask + k, center, scale));
     });
 }
 
 template <class Real>
 void rescale(const Moments<Real>& of, Index first, Index last) {
     with_constant(bool(of.mask), [&](auto masked) {
-        const auto mask_at = [&](Index t, Index n) { return masked.value ? of.mask.at(t, n) : nullptr; };
-        if (!of.env_major) {
-            using Run = ConstantOrRun<double, true>;
-            for (Index t = 0; t < of.steps; ++t)
-                rescale_run<masked.value>(of.matrix.at(t, 0), mask_at(t, 0), Run{of.center}, Run{of.scale}, first,
-                                          last);
+        if (of.env_major) {
+            for (; first < last; ++first) rescale_block<masked.value>(of, block_place(of, first));
             return;
         }
-        using Constant = ConstantOrRun<double, false>;
-        for (; first < last; ++first) {
-            const BlockPlace at = block_place(of, first);
-            rescale_run<masked.value>(of.matrix.at(at.t, at.env), mask_at(at.t, at.env), Constant{of.center + at.env},
-                                      Constant{of.scale + at.env}, Index(0), at.steps);
-        }
+        Index t = 0;
+        for (; t + kMomentRows <= of.steps; t += kMomentRows)
+            rescale_rows<kMomentRows, masked.value>(of, t, first, last);
+        for (; t < of.steps; ++t) rescale_rows<1, masked.value>(of, t, first, last);
     });
 }

@@ -1,5 +1,16 @@
 // Vectors of the baseline target on x86-64, which always has SSE2.
 
+#if defined(_MSC_VER) && !defined(__clang__)  // GCC and Clang have these operators
+FASTGAE_INLINE __m128 operator+(__m128 a, __m128 b) { return _mm_add_ps(a, b); }
+FASTGAE_INLINE __m128 operator-(__m128 a, __m128 b) { return _mm_sub_ps(a, b); }
+FASTGAE_INLINE __m128 operator*(__m128 a, __m128 b) { return _mm_mul_ps(a, b); }
+FASTGAE_INLINE __m128 operator/(__m128 a, __m128 b) { return _mm_div_ps(a, b); }
+FASTGAE_INLINE __m128d operator+(__m128d a, __m128d b) { return _mm_add_pd(a, b); }
+FASTGAE_INLINE __m128d operator-(__m128d a, __m128d b) { return _mm_sub_pd(a, b); }
+FASTGAE_INLINE __m128d operator*(__m128d a, __m128d b) { return _mm_mul_pd(a, b); }
+FASTGAE_INLINE __m128d operator/(__m128d a, __m128d b) { return _mm_div_pd(a, b); }
+#endif
+
 template <>
 struct Vector<float> {
     using Real = float;

@@ -16,13 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fastgae
-from speed.contenders import runs_here
+from speed.contenders import default_and_targets
 from speed.machine import describe_machine, usable_cpus
 from speed.measured import measure
 from speed.shown import as_document, track
 from speed.table import YARDSTICK
 
-from .goals import contenders
+from . import shapes
+from .findings import cost_of_import
+from .goals import contenders, is_cpp
 from .report import show
 
 SECONDS, QUICK_SECONDS = 1.0, 0.2  # of samples per row and backend, the yardstick's included
@@ -54,6 +56,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="S",
         help="samples per row and backend (1, or 0.2 if --quick): more, less noise",
     )
+    add("--random", action="store_true", help="also random shapes, strides and alignments, each against its neighbours")
     add("--json", nargs="?", const="-", metavar="FILE", help="JSON to a file, or to stdout in place of the table")
     args = parser.parse_args(arguments)
     if args.threads < 1:
@@ -64,7 +67,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"argument --seconds: expected a positive number, got {args.seconds}")
     if args.json not in (None, "-") and not Path(args.json).parent.is_dir():
         parser.error(f"argument --json: there is no directory {str(Path(args.json).parent)!r}")
-    args.backend = list(dict.fromkeys(args.backend or runs_here()))
+    args.backend = list(dict.fromkeys(args.backend or default_and_targets()))
     for name in args.backend:
         try:
             fastgae.gae([0.0], [0.0, 0.0], [False], backend=name)
@@ -85,11 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parse(arguments)
     machine = describe_machine()
     measured = [measure(row, args.todo[row], args.seconds) for row in track(list(args.todo))]
-    document = json.dumps(as_document(measured, machine), indent=2)
+    findings = [] if args.rows else [cost_of_import()]
+    if args.random:
+        findings += [each for name in args.backend if is_cpp(name) for each in shapes.worst_of_random(name)]
+    found = {"findings": [each._asdict() for each in findings]}
+    document = json.dumps(as_document(measured, machine) | found, indent=2)
     if args.json == "-":
         print(document)
     else:
-        show(measured, machine)
+        show(measured, findings, machine)
         if args.json:
             Path(args.json).write_text(document + "\n")
     return 0 if all(result.right for entry in measured for result in entry.results) else 1

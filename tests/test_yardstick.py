@@ -9,7 +9,7 @@ from speed import caches, measured, table
 from speed.calls import Prepared
 from speed.contenders import ADD, AS_ADDS, COPIES, LIMIT, Contender, Goal, runs_here, without_reference
 from speed.measured import Measured, Result
-from speed.rollouts import GIVEN, outputs_apart
+from speed.rollouts import GIVEN, PAGE, block_for_outputs, outputs_apart
 from speed.rows import CASES, FRESH, Row, case
 from speed.yardstick import findings, goals, shapes
 
@@ -72,8 +72,9 @@ def test_the_slowest_offset_counts_and_a_wrong_one_counts_more():
 
 @pytest.mark.parametrize("offset", [0, 272, 4080])
 def test_outputs_lie_so_many_bytes_apart(offset):
-    advantages, returns = outputs_apart(np.zeros((16, 256), np.float32), offset)
-    assert advantages.ctypes.data % 4096 == 0
+    rewards = np.zeros((16, 256), np.float32)
+    advantages, returns = outputs_apart(rewards, block_for_outputs(rewards), offset)
+    assert advantages.ctypes.data % PAGE == 0
     assert returns.ctypes.data - advantages.ctypes.data == advantages.nbytes + offset
     assert not np.shares_memory(advantages, returns)
 

@@ -12,7 +12,7 @@ import numpy as np
 import fastgae
 
 from .contenders import Contender
-from .rollouts import Array, outputs_apart, outputs_like, plain_dtype, same_bits
+from .rollouts import Array, block_for_outputs, outputs_apart, outputs_like, plain_dtype, same_bits
 from .rows import ADVANTAGES, FRESH, Row
 
 POSITIONAL = ("rewards", "values")
@@ -36,10 +36,14 @@ class Prepared:
 
     def apart(self, offset: int) -> "Prepared":
         """Return the same call with outputs whose places in their pages differ by ``offset`` bytes."""
-        _ = self.expected  # computed once for all offsets
+        _ = self.expected, self._block  # made once for all offsets
         other = copy.copy(self)
-        other._write_to(*outputs_apart(self.first, offset))
+        other._write_to(*outputs_apart(self.first, self._block, offset))
         return other
+
+    @functools.cached_property
+    def _block(self) -> Array:
+        return block_for_outputs(self.first)
 
     @functools.cached_property
     def expected(self) -> Any:

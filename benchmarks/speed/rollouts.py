@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+PAGE = 4096
 
 
 def make_rollout(
@@ -76,11 +77,15 @@ def outputs_like(rewards: Array) -> tuple[Array, Array]:
     return np.full_like(rewards, np.nan), np.full_like(rewards, np.nan)
 
 
-def outputs_apart(rewards: Array, offset: int) -> tuple[Array, Array]:
-    """Return advantages at the start of a page, and returns so many bytes behind the end of the advantages."""
-    block = np.full(2 * rewards.nbytes + offset + 4096, 255, np.uint8)
-    first = -block.ctypes.data % 4096
-    places = (first, first + rewards.nbytes + offset)
+def block_for_outputs(rewards: Array) -> Array:
+    """Return memory for two outputs up to a page apart, the first of which begins at a page; every byte is 255."""
+    block = np.full(2 * rewards.nbytes + 2 * PAGE, 255, np.uint8)
+    return block[-block.ctypes.data % PAGE :]
+
+
+def outputs_apart(rewards: Array, block: Array, offset: int) -> tuple[Array, Array]:
+    """Return advantages at the start of a block, and returns so many bytes behind the end of the advantages."""
+    places = (0, rewards.nbytes + offset)
     advantages, returns = (block[at:][: rewards.nbytes].view(rewards.dtype).reshape(rewards.shape) for at in places)
     return advantages, returns
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .contenders import ADD, AS_ADDS, COPIES, LIMIT, Goal
+from .rollouts import PAGE
 from .rows import ADVANTAGES, BOTH, CASES, FRESH, Row, case
 
 Size = tuple[int, int]
@@ -120,7 +121,6 @@ OF_THEIR_BYTES = Goal(1.2, LIMIT, in_cache=1.6)
 TWICE_CPP = Goal(2, CPP)
 SMALL_CALL = Goal(0, "", seconds=10e-6)
 ONE_OUTPUT: dict[str, Any] = {"env_major": True, "outputs": ADVANTAGES}
-PAGE = 4096
 
 
 def env_major(group: str, steps: int, envs: int, **settings: Any) -> Entry:

@@ -21,9 +21,11 @@ def contenders(entry: Entry, backends: Sequence[str], num_threads: int) -> list[
         for name in backends
         if entry.plain and is_cpp(name)
     ]
+    named = {name: goal_of(entry, name, backends, num_threads) for name in backends}
     return plain + [
-        Contender(name, name, num_threads, goal_of(entry, name, backends, num_threads), offsets=entry.offsets)
-        for name in (without_reference(backends) if entry.offsets else backends)
+        Contender(name, name, num_threads, goal, offsets=entry.offsets)
+        for name, goal in named.items()
+        if goal or not entry.offsets  # sixteen times the work, so only where it decides something
     ]
 
 

@@ -6,6 +6,7 @@ role, so that a shape costs no new memory, and its answer is checked against the
 
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from timeit import Timer
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 
 import fastgae
 from speed.caches import beyond_caches, last_level
-from speed.rollouts import Array, same_bits
+from speed.rollouts import PAGE, Array
 from speed.timing import Clock, in_turn
 
 from .findings import Finding
@@ -21,7 +22,7 @@ from .findings import Finding
 SHAPES, SEED = 50, 13
 NEIGHBOURS = 4
 ALLOWED = 1.5  # times the median of the neighbours, for each step
-SECONDS = 0.05  # for each shape
+SECONDS = 0.1  # for each shape; they take turns
 BYTES_PER_STEP = 17
 IN_CACHE_STEPS = 128 * 1024
 FEWEST_STEPS = 16  # along either axis of the largest rollouts; the arrays get no flatter than that
@@ -38,7 +39,9 @@ class Shape(NamedTuple):
 
     def __str__(self) -> str:
         layout = "env-major" if self.env_major else "time-major"
-        return f"{self.steps}×{self.envs} {layout}, rows {self.padding} apart, {self.offset} off a page"
+        return (
+            f"{self.steps}×{self.envs} {layout}, {self.padding} numbers between rows, {self.offset} after a page begins"
+        )
 
     @property
     def room(self) -> int:
@@ -91,7 +94,7 @@ def worst(backend: str, place: str, shapes: Sequence[Shape]) -> Finding:
     rewards, values = (paged(rng.standard_normal(room, np.float32)) for _ in range(2))
     terminated = paged(rng.random(room, np.float32) < 0.01)
     advantages, returns, right = (paged(np.zeros(room, np.float32)) for _ in range(3))
-    times = []
+    clocks = []
     for shape in shapes:
         given: dict[str, Any] = {
             "last_values": values[: shape.envs],
@@ -100,15 +103,15 @@ def worst(backend: str, place: str, shapes: Sequence[Shape]) -> Finding:
         }
         arrays = [shape.cut(block) for block in (rewards, values, terminated)]
         outputs = shape.cut(advantages), shape.cut(returns)
-        expected = fastgae.gae(*arrays, **given, out=(shape.cut(right), None), backend="cpp:baseline").advantages
-        call = Timer(
-            "gae(*arrays, **given)",
-            globals={"gae": fastgae.gae, "arrays": arrays, "given": {**given, "out": outputs, "backend": backend}},
-        )
-        call.timeit(1)
-        assert same_bits(np.ascontiguousarray(outputs[0]), np.ascontiguousarray(expected)), f"{shape}: wrong"
-        (samples,) = in_turn([[Clock(call)]], [SECONDS])
-        times.append(min(seconds for (seconds,) in samples) / (shape.steps * shape.envs))
+        call = partial(fastgae.gae, *arrays, **given, out=outputs, backend=backend)
+        expected = fastgae.gae(*arrays, **given, out=(shape.cut(right), None), backend="cpp:baseline")
+        assert np.array_equal(call().advantages, expected.advantages), f"{shape}: wrong"
+        clocks.append((Clock(Timer(call)),))
+    samples = in_turn(clocks, [SECONDS] * len(clocks))
+    times = [
+        min(seconds for (seconds,) in found) / (shape.steps * shape.envs)
+        for shape, found in zip(shapes, samples, strict=True)
+    ]
     ratios = against_neighbours(times)
     ratio, seconds, shape = max(zip(ratios, times, shapes, strict=True))
     return Finding(
@@ -121,7 +124,7 @@ def worst(backend: str, place: str, shapes: Sequence[Shape]) -> Finding:
 
 def paged(array: Array) -> Array:
     """Return a copy that begins at a page."""
-    block = np.empty(array.nbytes + 4096, np.uint8)
-    copy = block[-block.ctypes.data % 4096 :][: array.nbytes].view(array.dtype)
+    block = np.empty(array.nbytes + PAGE, np.uint8)
+    copy = block[-block.ctypes.data % PAGE :][: array.nbytes].view(array.dtype)
     copy[:] = array
     return copy

@@ -125,7 +125,7 @@ def test_a_choice_that_gains_too_little_over_the_best_other_one_is_red(monkeypat
 
 
 def test_a_choice_below_its_floor_is_measured_again_and_the_best_samples_count(monkeypatch):
-    turns = [[[(2.0,)], [(2.5,)]], [[(1.0,)], [(1.5,)]], []]
+    turns = [[[(2.0,)], [(1.5,)]], [[(1.0,)], [(2.5,)]], []]
     monkeypatch.setattr(choices, "in_turn", lambda clocks, shares: turns.pop(0))
     line = choices.compared("row", {"chosen": Timer("pass"), "other": Timer("pass")}, 1.4)
     assert line.cells[3] == "1.50"

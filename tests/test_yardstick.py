@@ -155,7 +155,7 @@ def test_random_shapes_fit_into_their_block(env_major):
 
 
 def test_the_caches_are_those_that_the_system_reports(monkeypatch, tmp_path):
-    for index, (kind, level, size) in enumerate([("Instruction", 1, "32K"), ("Data", 1, "48K"), ("Unified", 3, "64M")]):
+    for index, (kind, level, size) in enumerate([("Instruction", 2, "32K"), ("Data", 1, "48K"), ("Unified", 3, "64M")]):
         for cpu in range(64):
             place = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
             place.mkdir(parents=True)

@@ -3,17 +3,14 @@
 import json
 from timeit import Timer
 
-import numpy as np
 import pytest
 
 import fastgae
 from speed import table, timing
-from speed.calls import Prepared
 from speed.contenders import one_thread
 from speed.gate import ab, choices, command, floors, instructions
 from speed.gate.verdicts import RED, Line, Report
 from speed.measured import Measured, Result
-from speed.rows import Row
 
 
 @pytest.mark.parametrize(("ratio", "floor", "red"), [(0.9, 1.0, True), (1.0, 1.0, False), (0.1, None, False)])
@@ -133,12 +130,12 @@ def test_a_choice_below_its_floor_is_measured_again_and_the_best_samples_count(m
     assert turns == [[]]
 
 
-def test_the_parts_of_a_rollout_cover_it_once():
-    prepared = Prepared(Row("beyond", 700, choices.WIDTH))
-    for array in prepared.outputs:
-        array.fill(float("nan"))
-    choices.parts(prepared)()
-    assert not any(np.isnan(array).any() for array in prepared.outputs)
+@pytest.mark.parametrize(("seconds", "red"), [((1.0, 4.0, 1.0), False), ((1.0, 1.5, 1.0), True)])
+def test_results_that_are_in_the_caches_after_a_large_call_are_red(monkeypatch, seconds, red):
+    times = list(seconds) * choices.READINGS
+    monkeypatch.setattr(choices, "read_seconds", lambda *_: times.pop(0))
+    assert choices.streaming(choices.LAST_ROWS).red == red
+    assert not times
 
 
 def test_too_little_memory_leaves_streaming_out_and_says_so(monkeypatch):

@@ -16,27 +16,18 @@
 #include <utility>
 #include <vector>
 
-#include "architecture.hpp"
 #include "arguments.hpp"
 #include "canonical.hpp"
+#include "compiler.hpp"
 #include "kernels.hpp"
 #include "normalize.hpp"
 #include "parallel.hpp"
 #include "short_cut.hpp"
-#include "tuning.hpp"
 
 namespace py = pybind11;
 
 namespace fastgae {
 namespace {
-
-#if defined(__clang__)
-constexpr const char* kCompiler = "clang " __clang_version__ FASTGAE_VECTORS FASTGAE_THRESHOLDS;
-#elif defined(__GNUC__)
-constexpr const char* kCompiler = "gcc " __VERSION__ FASTGAE_VECTORS FASTGAE_THRESHOLDS;
-#else
-constexpr const char* kCompiler = "msvc" FASTGAE_VECTORS FASTGAE_THRESHOLDS;
-#endif
 
 // Drops the GIL during its lifetime. Until Python 3.14, a thread that wants the GIL back while the interpreter exits is
 // ended: its stack is unwound, and the process aborts if the unwinding meets a destructor that must not throw, such as
@@ -219,6 +210,12 @@ void rescale_of(const py::object& matrix, const py::object& mask, const py::obje
         run(canonical_moments<double>(numbers, exists, centers, scales));
 }
 
+using Floats = py::array_t<float, py::array::c_style>;
+void streaming_add(const Floats& a, const Floats& b, Floats& out) {
+    if (a.size() != out.size() || b.size() != out.size()) throw std::invalid_argument("a, b and out differ in size");
+    registered.targets.front().second->f32.streaming_add(a.data(), b.data(), out.mutable_data(), out.size());
+}
+
 // Return NaN, which nothing accepts, for anything but a Python int.
 double integer_of(PyObject* object) {
     if (!PyLong_CheckExact(object)) return kNaN;
@@ -378,11 +375,10 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     using Names = std::vector<std::string>;
     Names arguments(std::begin(kArgumentNames), std::end(kArgumentNames)), compiled_targets;
     arguments.insert(arguments.end(), std::begin(kConstantNames), std::end(kConstantNames));
-    const Names fields(std::begin(kFieldNames), std::end(kFieldNames));
     for (const Target* const* target = targets; *target; ++target) compiled_targets.push_back((*target)->name);
     module.attr("compiler") = kCompiler;
     module.attr("arguments") = py::tuple(py::cast(arguments));
-    module.attr("rollout_fields") = py::tuple(py::cast(fields));
+    module.attr("rollout_fields") = py::tuple(py::cast(Names(std::begin(kFieldNames), std::end(kFieldNames))));
     module.attr("compiled_targets") = py::tuple(py::cast(compiled_targets));
     module.attr("moment_steps") = kMomentSteps;
     module.def("connect", connect, "Say what results are made of and how CPUs are counted, before the first call.",
@@ -397,5 +393,7 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
                py::arg("matrix"), py::arg("mask"), py::arg("center"), py::arg("num_threads"), py::arg("target"));
     module.def("rescale", rescale_of, "Set x = (x - center) scale, in place.", py::arg("matrix"), py::arg("mask"),
                py::arg("center").none(false), py::arg("scale").none(false), py::arg("num_threads"), py::arg("target"));
+    module.def("streaming_add", streaming_add, "Set out = a + b by streaming stores, for benchmarks.",
+               py::arg("a").noconvert(), py::arg("b").noconvert(), py::arg("out").noconvert());
     if (PyModule_AddFunctions(module.ptr(), raw_functions) != 0) throw py::error_already_set();
 }

@@ -141,6 +141,8 @@ struct Kernels {
     void (*rescale)(const Moments<Real>&, Index first, Index last);
     // Make streamed results visible to all threads. Each thread calls this after its last kernel.
     void (*finish)(Store);
+    // Set to = a + b, with streaming stores where the target has them. Only benchmarks use it.
+    void (*streaming_add)(const Real* a, const Real* b, Real* to, Index count);
 };
 
 struct Target {

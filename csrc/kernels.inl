@@ -1,6 +1,7 @@
 // All kernels of one CPU target. The files are included once per target, in the order in which they use each other.
 
 #include "memory.inl"
+#include "limit.inl"
 #include "recursion.inl"
 #include "rows.inl"
 #include "lanes.inl"
@@ -32,4 +33,5 @@ constexpr Kernels<Real> kernels = {
     block_sums<Real>,
     rescale<Real>,
     finish<Real>,
+    streaming_add<Real>,
 };

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from numpy import bool_, float64, floating
+from numpy import bool_, float32, float64, floating
 from numpy.typing import NDArray
 
 from fastgae._call import GAEResult
@@ -31,3 +31,4 @@ def rescale(
     num_threads: int,
     target: str,
 ) -> None: ...
+def streaming_add(a: NDArray[float32], b: NDArray[float32], out: NDArray[float32]) -> None: ...

@@ -1,13 +1,14 @@
 """The performance gate calls the right rows red. These tests give it numbers and time nothing."""
 
 import json
+from timeit import Timer
 
 import pytest
 
 import fastgae
 from speed import table, timing
 from speed.contenders import one_thread
-from speed.gate import ab, command, floors, instructions
+from speed.gate import ab, choices, command, floors, instructions
 from speed.gate.verdicts import RED, Line, Report
 from speed.measured import Measured, Result
 
@@ -111,3 +112,37 @@ def test_calls_take_turns_until_each_has_used_its_seconds(monkeypatch):
     add, call, slow = Fake("add", 1.0), Fake("call", 2.0), Fake("slow", 50.0)
     assert timing.in_turn([(add, call), (slow,)], [5.0, 1.0]) == [[(1.0, 2.0)] * 2, [(50.0,)]]
     assert order == ["add", "call", "slow", "add", "call"]
+
+
+@pytest.mark.parametrize(("seconds", "red"), [((1.0, 1.3, 1.4), False), ((1.0, 1.4, 1.29), True)])
+def test_a_choice_that_gains_too_little_over_the_best_other_one_is_red(monkeypatch, seconds, red):
+    monkeypatch.setattr(choices, "in_turn", lambda clocks, shares: [[(each,)] for each in seconds])
+    timers = {name: Timer("pass") for name in ("chosen", "one", "other")}
+    assert choices.compared("row", timers, 1.3).red == red
+
+
+def test_a_choice_below_its_floor_is_measured_again_and_the_best_samples_count(monkeypatch):
+    turns = [[[(2.0,)], [(1.5,)]], [[(1.0,)], [(2.5,)]], []]
+    monkeypatch.setattr(choices, "in_turn", lambda clocks, shares: turns.pop(0))
+    line = choices.compared("row", {"chosen": Timer("pass"), "other": Timer("pass")}, 1.4)
+    assert line.cells[3] == "1.50"
+    assert not line.red
+    assert turns == [[]]
+
+
+@pytest.mark.parametrize(("seconds", "red"), [((1.0, 4.0, 1.0), False), ((1.0, 1.5, 1.0), True)])
+def test_results_that_are_in_the_caches_after_a_large_call_are_red(monkeypatch, seconds, red):
+    times = list(seconds) * choices.READINGS
+    monkeypatch.setattr(choices, "read_seconds", lambda *_: times.pop(0))
+    assert choices.streaming(choices.LAST_ROWS).red == red
+    assert not times
+
+
+def test_too_little_memory_leaves_streaming_out_and_says_so(monkeypatch):
+    monkeypatch.setattr(choices, "targets", list)
+    monkeypatch.setattr(choices, "threads", list)
+    monkeypatch.setattr(choices, "steps_beyond", lambda: 1)
+    monkeypatch.setattr(choices, "last_level", lambda: 1 << 30)
+    report = choices.check()
+    assert not report.lines
+    assert "too little" in report.notes[-1]

@@ -1,6 +1,8 @@
 """The call of a contender on a row, and whether its answer is right."""
 
+import copy
 import functools
+import time
 from collections.abc import Callable
 from timeit import Timer
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 import fastgae
 
 from .contenders import Contender
-from .rollouts import outputs_like, same_bits
+from .rollouts import Array, block_for_outputs, outputs_apart, outputs_like, plain_dtype, same_bits
 from .rows import ADVANTAGES, FRESH, Row
 
 POSITIONAL = ("rewards", "values")
@@ -21,15 +23,38 @@ class Prepared:
 
     def __init__(self, row: Row) -> None:
         self.row = row
-        self.function: Callable[..., fastgae.GAEResult] = getattr(fastgae, row.function)
+        self.function: Callable[..., Any] = getattr(fastgae, row.function)
         self.arguments = row.arguments()
-        advantages, returns = outputs_like(self.arguments["rewards"])
-        self.outputs = [advantages] if row.outputs == ADVANTAGES else [advantages, returns]
-        self.out = None if row.outputs == FRESH else (advantages, None if row.outputs == ADVANTAGES else returns)
+        self.first: Array = next(iter(self.arguments.values()))  # rewards, or x of a reverse scan
+        self._write_to(*outputs_like(self.first))
+
+    def _write_to(self, advantages: Array, returns: Array) -> None:
+        self.outputs = [advantages] if self.row.outputs == ADVANTAGES else [advantages, returns]
+        self.out = (
+            None if self.row.outputs == FRESH else (advantages, None if self.row.outputs == ADVANTAGES else returns)
+        )
+
+    def apart(self, offset: int) -> "Prepared":
+        """Return the same call with outputs whose places in their pages differ by ``offset`` bytes."""
+        _ = self.expected, self._block  # made once for all offsets
+        other = copy.copy(self)
+        other._write_to(*outputs_apart(self.first, self._block, offset))
+        return other
 
     @functools.cached_property
-    def expected(self) -> fastgae.GAEResult:
+    def _block(self) -> Array:
+        return block_for_outputs(self.first)
+
+    @functools.cached_property
+    def expected(self) -> Any:
         return self.function(**self.arguments, backend="numpy", num_threads=1)
+
+    @functools.cached_property
+    def converted(self) -> list[tuple[Array, Any]]:
+        """Return the arrays that fastgae cannot read in place, each with the dtype of its copy."""
+        arrays = [array for array in self.arguments.values() if isinstance(array, np.ndarray)]
+        pairs = [(array, plain_dtype(array)) for array in arrays]
+        return [(array, kind) for array, kind in pairs if array.dtype != kind or not array.flags.c_contiguous]
 
     def right(self, contender: Contender) -> bool:
         """Return whether the contender gives the bits of the reference. Numba compiles in this call."""
@@ -39,12 +64,12 @@ class Prepared:
             array.fill(np.nan)
         return same_bits(self.call(contender)(), self.expected)
 
-    def call(self, contender: Contender) -> Callable[[], fastgae.GAEResult]:
-        called: Callable[[], fastgae.GAEResult] = eval(f"lambda: {self._statement(contender)}", self._names())
+    def call(self, contender: Contender) -> Callable[[], Any]:
+        called: Callable[[], Any] = eval(f"lambda: {self._statement(contender)}", self._names())
         return called
 
-    def timer(self, contender: Contender) -> Timer:
-        return Timer(self._statement(contender), globals=self._names())
+    def timer(self, contender: Contender, clock: Callable[[], float] = time.perf_counter) -> Timer:
+        return Timer(self._statement(contender), timer=clock, globals=self._names())
 
     def bytes_moved(self) -> int:
         """Return the bytes of all arrays that are read or written."""

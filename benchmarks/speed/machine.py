@@ -10,6 +10,8 @@ import numpy as np
 import fastgae
 from fastgae._threads import usable_cpus
 
+from .caches import described
+
 
 def describe_machine() -> dict[str, Any]:
     facts: dict[str, Any] = {
@@ -17,6 +19,7 @@ def describe_machine() -> dict[str, Any]:
         "Python": platform.python_version(),
         "NumPy": np.__version__,
         "CPU": cpu_model(),
+        "caches": described(),
         "usable CPUs": usable_cpus(),
     }
     if hasattr(os, "getloadavg"):

@@ -1,14 +1,13 @@
 """Rollouts to time: random arrays as keyword arguments of fastgae.gae, and the comparison of two answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import fastgae
-
 Array = NDArray[Any]
+PAGE = 4096
 
 
 def make_rollout(
@@ -26,7 +25,8 @@ def make_rollout(
 
     ``ends`` is the share of steps with each flag. ``bootstrap`` is "last_values", with ``terminated`` alone, or
     "next_values" or sparse "final_values", with ``truncated`` too. "cu_seqlens" gives packed sequences in place of an
-    env. ``extras`` are further arguments, each like rewards; "gamma" has one number for each step of all envs.
+    env, and "decay" the arguments of a reverse scan. ``extras`` are further arguments, each like rewards; "gamma" has
+    one number for each step of all envs.
     """
     rng = np.random.default_rng(seed)
     shape = (steps,) if envs == 1 else (envs, steps) if env_major else (steps, envs)
@@ -37,17 +37,20 @@ def make_rollout(
     def flags() -> Array:
         return rng.random(shape, np.float32) < ends
 
+    if bootstrap == "decay":
+        return {"x": numbers(shape), "decay": rng.random(shape, np.float32)}
     if bootstrap == "cu_seqlens":
         starts = np.concatenate(
             [[0], np.sort(rng.choice(np.arange(1, steps), max(1, steps // 256) - 1, False)), [steps]]
         )
-        return {
+        packed = {
             "rewards": numbers(shape),
             "values": numbers(shape),
             "terminated": flags(),
             "cu_seqlens": starts,
             "last_values": numbers((len(starts) - 1,)),
         }
+        return {**packed, "mask": rng.random(shape, np.float32) < 0.8} if "mask" in extras else packed
     arguments: dict[str, Any] = {"rewards": numbers(shape), "values": numbers(shape), "terminated": flags()}
     if bootstrap != "last_values":
         arguments["truncated"] = flags()
@@ -74,9 +77,41 @@ def outputs_like(rewards: Array) -> tuple[Array, Array]:
     return np.full_like(rewards, np.nan), np.full_like(rewards, np.nan)
 
 
-def same_bits(result: fastgae.GAEResult, expected: fastgae.GAEResult) -> bool:
+def block_for_outputs(rewards: Array) -> Array:
+    """Return memory for two outputs up to a page apart, the first of which begins at a page; every byte is 255."""
+    block = np.full(2 * rewards.nbytes + 2 * PAGE, 255, np.uint8)
+    return block[-block.ctypes.data % PAGE :]
+
+
+def outputs_apart(rewards: Array, block: Array, offset: int) -> tuple[Array, Array]:
+    """Return advantages at the start of a block, and returns so many bytes behind the end of the advantages."""
+    places = (0, rewards.nbytes + offset)
+    advantages, returns = (block[at:][: rewards.nbytes].view(rewards.dtype).reshape(rewards.shape) for at in places)
+    return advantages, returns
+
+
+def same_bits(result: Any, expected: Any) -> bool:
     """Compare the outputs that were computed, as integers: NaN then equals itself, and 0.0 differs from -0.0."""
+    pairs = zip(result, expected, strict=True) if isinstance(result, tuple) else [(result, expected)]
     return all(
         got is None or np.array_equal(got.view(f"i{got.itemsize}"), right.view(f"i{right.itemsize}"))
-        for got, right in zip(result, expected, strict=True)
+        for got, right in pairs
     )
+
+
+def plain_dtype(array: Array) -> np.dtype[Any]:
+    """Return the dtype that fastgae reads in place: of native numbers, or of flags where the array holds integers."""
+    return np.dtype(bool) if array.dtype.kind in "iu" else array.dtype.newbyteorder("=")
+
+
+def strided(array: Array) -> Array:
+    """Return the array as every second number of another one."""
+    return np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array
+
+
+# How to pass a rollout so that fastgae has to convert it.
+GIVEN: Mapping[str, Callable[[Any], Any]] = {
+    "strided": strided,
+    "byte-swapped": lambda array: array.astype(array.dtype.newbyteorder()),
+    "int flags": lambda array: array.astype(np.int64) if array.dtype == bool else array,
+}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rollouts import make_rollout
+from .rollouts import GIVEN, make_rollout
 
 BOTH, ADVANTAGES, FRESH = "both outputs", "advantages only", "fresh outputs"
 # How each case differs from the plain one, which has one flag, last_values, and scalars for gamma and lambda.
@@ -17,6 +17,15 @@ CASES: dict[str, dict[str, Any]] = {
     "V-trace": {"extras": ("ratios",), "function": "vtrace"},
     "normalize": {"options": {"normalize": "global"}},
     "packed": {"function": "gae_packed", "bootstrap": "cu_seqlens"},
+    "td_lambda": {"function": "td_lambda"},
+    "discounted_returns": {"function": "discounted_returns", "without": ("values",)},
+    "reverse_scan": {"function": "reverse_scan", "bootstrap": "decay"},
+    "packed, mask": {"function": "gae_packed", "bootstrap": "cu_seqlens", "extras": ("mask",)},
+    "packed, normalize": {
+        "function": "gae_packed",
+        "bootstrap": "cu_seqlens",
+        "options": {"normalize": "global"},
+    },
 }
 
 
@@ -34,6 +43,8 @@ class Row:
     outputs: str = BOTH
     bootstrap: str = "last_values"
     extras: Sequence[str] = ()  # its arrays beyond those of the plain case
+    without: Sequence[str] = ()  # arrays of the plain case that the function does not take
+    given: str = ""  # how the arrays are passed, by a name in GIVEN; else as fastgae reads them in place
     dtype: str = "float32"
     ends: float = 0.01
 
@@ -64,7 +75,10 @@ class Row:
             ends=self.ends,
             extras=self.extras,
         )
-        return {**rollout, **self.options}
+        passed = {name: array for name, array in rollout.items() if name not in self.without}
+        if self.given:
+            passed = {name: GIVEN[self.given](array) for name, array in passed.items()}
+        return {**passed, **self.options}
 
 
 def case(name: str, steps: int, envs: int, **settings: Any) -> Row:
@@ -72,6 +86,6 @@ def case(name: str, steps: int, envs: int, **settings: Any) -> Row:
 
     Packed sequences hold the same number of steps end to end.
     """
-    size = (steps * envs, 1) if name == "packed" else (steps, envs)
+    size = (steps * envs, 1) if name.startswith("packed") else (steps, envs)
     unusual = ("env-major" if settings.get("env_major") else "", settings.get("dtype", ""), settings.get("outputs", ""))
     return Row(name, *size, detail=" ".join(filter(None, unusual)), **CASES[name], **settings)

@@ -43,7 +43,8 @@ def as_document(measured: Sequence[Measured], machine: Mapping[str, Any]) -> dic
     """Return what was measured as types of JSON."""
 
     def outcome(entry: Measured, result: Result) -> dict[str, Any]:
-        name, backend, num_threads, goal, *_ = result.contender
+        name, backend, num_threads, *_ = result.contender
+        goal = entry.goal(result)
         named = {"name": name, "backend": backend, "num_threads": num_threads, "right": result.right}
         if not result.right:
             return named
@@ -64,6 +65,8 @@ def as_document(measured: Sequence[Measured], machine: Mapping[str, Any]) -> dic
             {
                 **asdict(entry.row),
                 "add": entry.add_speeds() if entry.add_seconds else None,
+                "from_memory": entry.from_memory,
+                "limit_seconds": entry.limit,
                 "results": [outcome(entry, result) for result in entry.results],
             }
             for entry in measured

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from .contenders import ADD, AS_ADDS, COPIES, LIMIT, Goal
+from .rollouts import PAGE
 from .rows import ADVANTAGES, BOTH, CASES, FRESH, Row, case
 
 Size = tuple[int, int]
@@ -49,6 +51,17 @@ LONGER = [
 ]
 # Wide vectors count most in the caches and with one output, so this row shows which CPU target runs.
 DISPATCH = case("plain", 128, 256, env_major=True, outputs=ADVANTAGES)
+# Rows on which the target that runs by itself must not lose against another one.
+ORDER = [
+    *(case("plain", *size, env_major=env_major) for size in (CACHED, MEMORY) for env_major in LAYOUTS),
+    case("plain", *DEEP),
+    case("plain", *DEEP, env_major=True, outputs=ADVANTAGES),
+    case("plain", *CACHED, dtype="float64"),
+    case("plain", *LONG, ends=0.0),
+    *(case(name, *CACHED) for name in ("mask", "V-trace", "normalize", "packed")),
+]
+# Long calls that compute more than they move, so that a second thread halves the work of the first on every machine.
+THREADED = [case(name, 512, 2048, env_major=True) for name in ("mask", "V-trace")]
 # Each counted row with the number of calls that are counted.
 COUNTED = [
     (case("plain", *ONE, outputs=FRESH), 100),
@@ -91,82 +104,132 @@ class Entry:
     """A row of the yardstick, with its goals."""
 
     row: Row
-    goal: float | None = None  # of cpp: at most this many times np.add, or times ``plain`` where that is given
-    numba_goal: float | None = None  # of numba: at most this many times cpp
-    plain: Row | None = None  # timed in turn with the row by cpp
-    two_threads: bool = False  # compare two threads with one
+    goal: Goal | None = None  # of cpp and of its wide targets
+    numba_goal: Goal | None = None
+    plain: Row | None = None  # timed in turn with the row, for a goal over "plain"
+    two_threads: bool = False  # the goal is that of two threads
+    offsets: tuple[int, ...] = ()  # bytes between the two outputs; the slowest counts
     quick: bool = True  # measured with --quick too
 
 
-FROM_MEMORY: list[Size] = [(1024, 16384), (16, 1048576), (128, 65536), (16384, 1024)]
+PLAIN, CPP = "plain", "cpp"  # the entry's plain row by the same backend; the row itself by cpp
+FROM_MEMORY: list[Size] = [(1024, 16384), (128, 65536), (16384, 1024), (16, 1048576)]
 FIRST = FROM_MEMORY[0]
 IN_CACHE: list[Size] = [CACHED, DEEP]
+TIME_MAJOR = Goal(1.15, LIMIT, in_cache=1.6)
+OF_THEIR_BYTES = Goal(1.2, LIMIT, in_cache=1.6)
+TWICE_CPP = Goal(2, CPP)
+SMALL_CALL = Goal(0, "", seconds=10e-6)
 ONE_OUTPUT: dict[str, Any] = {"env_major": True, "outputs": ADVANTAGES}
+
+
+def env_major(group: str, steps: int, envs: int, **settings: Any) -> Entry:
+    """Return the entry of advantages alone. Rows a multiple of a page apart meet in the same sets of the cache."""
+    in_cache = 3.2 if steps * 4 % PAGE == 0 else 2.6
+    return Entry(Row(group, steps, envs, **ONE_OUTPUT), Goal(2, LIMIT, in_cache=in_cache), **settings)
+
+
 YARDSTICK = [
+    *(Entry(Row("time-major, from memory", *size), TIME_MAJOR, quick=size == FIRST) for size in FROM_MEMORY),
     *(
+        # Every offset begins at another place of a cache line, and sixteen of them go once around a page.
         Entry(
-            Row("time-major, from memory", *size),
-            goal=1.15 if size == FIRST else 1.25,
-            numba_goal=2,
-            quick=size == FIRST,
-        )
-        for size in FROM_MEMORY
-    ),
-    *(Entry(Row("time-major, in cache", *size), goal=1.5, numba_goal=2) for size in IN_CACHE),
-    *(
-        Entry(Row("env-major, in cache, advantages only", *size, **ONE_OUTPUT), goal=2, numba_goal=2)
-        for size in [*IN_CACHE, (1024, 128), (64, 2048)]
-    ),
-    *(
-        Entry(
-            Row("env-major, from memory, advantages only", *size, **ONE_OUTPUT),
-            goal=1.5,
-            numba_goal=2,
-            quick=size == FIRST,
+            Row("time-major, from memory, the worst of 16 offsets between the outputs", *size),
+            Goal(1.35, LIMIT, in_cache=1.6),
+            offsets=tuple(range(0, PAGE, 272)),
+            quick=False,
         )
         for size in FROM_MEMORY
     ),
     *(
-        Entry(Row("one trajectory, no episode ends", steps, 1, ends=0), goal=2.5, quick=steps < 100_000)
+        Entry(Row("time-major, more bytes per step", *FIRST, detail=detail, **settings), OF_THEIR_BYTES, quick=False)
+        for detail, settings in (("next_values, truncated", CASES["next_values"]), ("float64", {"dtype": "float64"}))
+    ),
+    *(Entry(Row("time-major, in cache", *size), TIME_MAJOR, TWICE_CPP) for size in IN_CACHE),
+    *(
+        env_major("env-major, from memory, advantages only", *size, quick=size == FIRST)
+        for size in [*FROM_MEMORY, (1000, 16384)]
+    ),
+    *(
+        env_major("env-major, in cache, advantages only", *size, numba_goal=TWICE_CPP if size in IN_CACHE else None)
+        for size in [*IN_CACHE, (1024, 128), (64, 2048), (1008, 128), (256, 512), (2000, 64)]
+    ),
+    *(
+        Entry(Row("one trajectory, no episode ends", steps, 1, ends=0), Goal(3.3, ADD), quick=steps < 100_000)
         for steps in (65536, 1048576)
     ),
-    Entry(Row("small call", *SMALL, detail="fresh outputs", outputs=FRESH), goal=5),
-    Entry(Row("small call", *SMALL, detail="out="), goal=5),
     *(
-        Entry(Row("other input", *size, detail=detail, **settings), quick=size != FIRST)
-        for size in (CACHED, FIRST)
-        for detail, settings in (
-            ("next_values, two flags", CASES["next_values"]),
-            ("final_values, two flags", CASES["final_values"]),
-            ("float64", {"dtype": "float64"}),
-            ("env-major, both outputs", {"env_major": True}),
-        )
-    ),
-    *(
-        # At most twice the time of the plain case for each byte that is moved; the plain case moves 17 per step.
-        Entry(
-            Row(f"options, {group}", *size, detail=name, **CASES[name]),
-            goal=round(2 * moved / 17, 2),
-            plain=case("plain", *size),
-            quick=size != FIRST,
-        )
-        for group, size in (("in cache", CACHED), ("from memory", FIRST))
-        for name, moved in (("mask", 18), ("gamma per step", 17), ("V-trace", 21), ("normalize", 33))
+        Entry(Row("few long trajectories, time-major", *size), Goal(3.2, ADD), quick=size[0] < 100_000)
+        for size in ((65536, 4), (65536, 8), (300_000, 3))
     ),
     *(
         Entry(
             Row("packed sequences", steps, 1, detail="of 256 steps", **CASES["packed"]),
-            goal=2,
+            Goal(1.5, PLAIN),
             plain=case("plain", steps, 1),
             quick=steps < 100_000,
         )
         for steps in (65536, 1048576)
     ),
-    Entry(Row("few long trajectories", 65536, 4)),
-    Entry(Row("env-major, T no power of two, advantages only", 2000, 64, **ONE_OUTPUT)),
-    Entry(Row("env-major, T no power of two, advantages only", 1000, 16384, **ONE_OUTPUT), quick=False),
+    Entry(
+        Row("small call", *SMALL, detail="fresh outputs", outputs=FRESH),
+        Goal(5, ADD),
+        numba_goal=Goal(0, "", seconds=8e-6),
+    ),
+    Entry(Row("small call", *SMALL, detail="out="), Goal(4, ADD)),
     *(
-        Entry(Row("two threads", *FIRST, detail=detail, env_major=detail == "env-major"), two_threads=True, quick=False)
+        Entry(Row("small call of a sibling", *SMALL, detail=name, outputs=FRESH, **CASES[name]), SMALL_CALL)
+        for name in ("td_lambda", "discounted_returns", "reverse_scan")
+    ),
+    *(
+        Entry(Row("small call of a sibling", 1024, 1, detail=name, outputs=FRESH, **CASES[name]), SMALL_CALL)
+        for name in ("packed, mask", "packed, normalize")
+    ),
+    *(
+        Entry(
+            Row("small call, converted", *SMALL, detail=given, outputs=FRESH, given=given),
+            Goal(1, COPIES, seconds=10e-6),
+        )
+        for given in ("strided", "byte-swapped", "int flags")
+    ),
+    *(
+        # The plain call writes to the same arrays again; this one drops its results and asks for new ones.
+        Entry(
+            Row("results not passed in", *size, outputs=FRESH),
+            Goal(1.15, PLAIN),
+            plain=Row("results not passed in", *size, detail="out="),
+            quick=size == MEMORY,
+        )
+        for size in ((128, 64), CACHED, (1024, 1024), MEMORY, FIRST)
+    ),
+    *(
+        # At most twice the time of the plain case for each byte that is moved; the plain case moves 17 per step.
+        Entry(
+            Row(f"options, {group}", *size, detail=name, **CASES[name]),
+            Goal(round(2 * moved / 17, 2), PLAIN),
+            plain=case("plain", *size),
+            quick=size != FIRST,
+        )
+        for group, size in (("in cache", CACHED), ("from memory", FIRST))
+        for name, moved in (("mask", 18), ("gamma per step", 17), ("V-trace", 21), ("normalize", 33))
+        if (name, size) != ("normalize", FIRST)
+    ),
+    Entry(Row("options, from memory", *FIRST, detail="normalize", **CASES["normalize"]), Goal(3, LIMIT), quick=False),
+    *(
+        Entry(Row(f"other input, {group}", *size, detail=detail, **settings), quick=size != FIRST)
+        for group, size in (("in cache", CACHED), ("from memory", FIRST))
+        for detail, settings in (
+            ("final_values, two flags", CASES["final_values"]),
+            ("env-major, both outputs", {"env_major": True}),
+        )
+    ),
+    *(
+        Entry(
+            Row("two threads", *FIRST, detail=detail, env_major=detail == "env-major"),
+            Goal(1 / 0.9, AS_ADDS),  # less ten per cent
+            two_threads=True,
+            quick=False,
+        )
         for detail in ("time-major", "env-major")
     ),
 ]

@@ -16,10 +16,15 @@ SAMPLE_SECONDS = 0.005
 class Clock:
     """A call, and how many of it fill a sample; ``context`` is entered around each sample, outside its time."""
 
-    def __init__(self, timer: Timer, context: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
+    def __init__(
+        self,
+        timer: Timer,
+        context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        number: int | None = None,
+    ) -> None:
         self.timer, self.context = timer, context
         with context():
-            self.number = calls_per_sample(timer)
+            self.number = number or calls_per_sample(timer)
 
     def sample(self) -> float:
         """Return the seconds of one call, as the mean over a sample."""

@@ -1,4 +1,4 @@
-"""The third check of the gate: two commits built side by side and timed in turn.
+"""The fourth check of the gate: two commits built side by side and timed in turn.
 
 Both are measured by these files, not by the benchmarks of either commit.
 

@@ -1,20 +1,22 @@
-"""Has anything become slower? Three checks that noise cannot fake; exit status 1 when one of them is red.
+"""Has anything become slower? Four checks that noise cannot fake; exit status 1 when one of them is red.
 
   floors          ratios inside one run against committed floors (floors.json)
+  choices         threads, streaming stores and CPU targets, each against the other choice in the same run
   instructions    counts by cachegrind against committed ones (instructions.json), at most 2 % more
   ab BASE HEAD    two commits built side by side and timed in turn: red where their ranges do not overlap
 
-Without an argument: floors and instructions, of the fastgae that is installed.
+Without an argument: all but the last, of the fastgae that is installed.
 """
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import ab, floors, instructions
+from . import ab, choices, floors, instructions
 from .verdicts import Report, as_markdown, as_text
 
-CHECKS = {"floors": floors, "instructions": instructions}
+CHECKS = {"floors": floors, "choices": choices, "instructions": instructions}
+ACCEPTED = {"floors": floors, "instructions": instructions}  # compared with numbers in a file
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -28,7 +30,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="append the tables to this file")
     for name in CHECKS:
         word = words.add_parser(name, parents=[markdown])
-        word.add_argument("--accept", action="store_true", help="write what is measured here, and show old and new")
+        if name in ACCEPTED:
+            word.add_argument("--accept", action="store_true", help="write what is measured here, and show old and new")
     word = words.add_parser("ab", parents=[markdown])
     word.add_argument("base", metavar="BASE", help="a revision that git knows")
     word.add_argument("head", metavar="HEAD", help="another")
@@ -44,7 +47,7 @@ def reports(args: argparse.Namespace) -> list[Report]:
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parse(arguments)
     if getattr(args, "accept", False):
-        print(CHECKS[args.check].accept())
+        print(ACCEPTED[args.check].accept())
         return 0
     red = False
     for report in reports(args):

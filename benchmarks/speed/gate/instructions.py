@@ -1,4 +1,4 @@
-"""The second check of the gate: instructions per call as cachegrind counts them, which no noise can change.
+"""The third check of the gate: instructions per call as cachegrind counts them, which no noise can change.
 
 counted.py runs every row in two processes that differ only in the number of calls; the difference of their counts
 belongs to the calls. It is the same in every run, and to one per cent wherever the package lies. It depends on the

@@ -4,8 +4,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from speed.measured import Measured
+from speed.contenders import LIMIT, Goal
+from speed.measured import Measured, Result
 from speed.shown import duration, rounded
+
+from .findings import Finding, slower_defaults
 
 HEADINGS = ("T×N", "backend", "best", "median", "steps/s", "GB/s", "× np.add", "median", "goal", "reached")
 WORDS = ("T×N", "backend", "goal", "reached")  # aligned left; numbers are aligned right
@@ -18,14 +21,17 @@ class Line(NamedTuple):
     style: str = ""
 
 
-def show(measured: Sequence[Measured], machine: Mapping[str, Any]) -> None:
+def show(measured: Sequence[Measured], findings: Sequence[Finding], machine: Mapping[str, Any]) -> None:
     """Print the table, in colours where stdout is a terminal and rich is installed."""
     lines = [
         Line(", ".join(f"{name} {value}" for name, value in machine.items())),
         Line("steps/s, GB/s and × np.add are those of the best sample, which also decides about the goals"),
+        Line("the limit of a row larger than the last-level cache is its bytes at the speed of a streaming addition"),
         *table(measured),
         Line(""),
+        *(Line(str(each), "green" if each.met else "red") for each in findings),
         *map(Line, summary(measured)),
+        *map(Line, slower_defaults(measured)),
     ]
     try:
         if not sys.stdout.isatty():
@@ -67,16 +73,27 @@ def cells(entry: Measured) -> Iterator[tuple[tuple[str, ...], str]]:
     label = entry.row.label
     if entry.add_seconds:
         yield (label, "np.add", *shown(entry.add_speeds()), "", "", "", ""), "dim"
+    if entry.limit:
+        times = duration(entry.limit), "", f"{entry.row.size / entry.limit / 1e9:.2f} G"
+        rate, ratio = f"{entry.call_bytes / entry.limit / 1e9:.1f}", rounded(entry.limit / min(entry.add_seconds))
+        yield (label, LIMIT, *times, rate, ratio, "", "", ""), "dim"
     for result in entry.results:
-        name, goal, met = result.contender.name, result.contender.goal, entry.met(result)
+        goal, met = entry.goal(result), entry.met(result)
+        name = result.contender.name + (f", {result.offset} B" if result.contender.offsets else "")
         aim = str(goal or "")
         if not result.right:
             yield (label, name, *[""] * 6, aim, "WRONG"), "bold red"
             continue
-        reached = "" if met is None else "met" if met else f"NOT met: {entry.judged(result):.2f}"
+        reached = "" if goal is None or met is None else f"{'met' if met else 'NOT met'}: {judged(entry, result, goal)}"
         ratios = rounded(entry.ratio(result)), rounded(result.median_ratio)
         style = "" if met is None else "green" if met else "red"
         yield (label, name, *shown(entry.speeds(result)), *ratios, aim, reached), style
+
+
+def judged(entry: Measured, result: Result, goal: Goal) -> str:
+    """Return what the goal limits: a time where it has microseconds of its own, else a ratio."""
+    ratio = entry.judged(result)
+    return duration(min(result.seconds)) if goal.seconds or ratio is None else f"{ratio:.2f}"
 
 
 def shown(speeds: Mapping[str, float]) -> tuple[str, str, str, str]:

@@ -97,9 +97,10 @@ def _row(
 def time_major(first, last, arguments):
     """Compute row by row, from the last."""
     given = views(Plain, arguments)
-    steps = given.rewards.steps
+    steps, dtype = given.rewards.steps, arguments[0].dtype
+    gamma, gamma_lambda = dtype.type(given.gamma), dtype.type(given.gamma_lambda)
     truncated = given.truncated if given.truncated.steps else given.terminated
-    scratch = np.empty((6, min(SWEEP_ENVS, last - first)), arguments[0].dtype)
+    scratch = np.empty((6, min(SWEEP_ENVS, last - first)), dtype)
     unwanted, final, following_values = at(scratch, 2, 0), at(scratch, 3, 0), at(scratch, 4, 0)
     for left in range(first, last, SWEEP_ENVS):
         size = min(SWEEP_ENVS, last - left)
@@ -116,7 +117,7 @@ def time_major(first, last, arguments):
             # The row before needs advantages that nobody asked for, too: two rows of scratch take turns.
             current = at_view(given.advantages, t, left) if given.advantages.steps else at(scratch, t & 1, 0)
             _row(
-                size, given.gamma, given.gamma_lambda, at_view(given.rewards, t, left), at_view(given.values, t, left),
+                size, gamma, gamma_lambda, at_view(given.rewards, t, left), at_view(given.values, t, left),
                 next_values, at_view(given.terminated, t, left), at_view(truncated, t, left), following, current,
                 at_view(given.returns, t, left) if given.returns.steps else unwanted,
             )  # fmt: skip
@@ -143,6 +144,7 @@ def env_major(first, last, arguments):
     """Compute deltas along time, and transpose them, so that the recursion computes envs side by side."""
     given = views(Plain, arguments)
     steps, dtype = given.rewards.steps, arguments[0].dtype
+    gamma, gamma_lambda = dtype.type(given.gamma), dtype.type(given.gamma_lambda)
     truncated = given.truncated if given.truncated.steps else given.terminated
     tiles, flag_tiles = np.empty((TILES, TILE), dtype), np.empty((TILES, TILE), np.uint8)
     lines, flags = np.empty((LANES + 2, LINE), dtype), np.empty((LANES, LINE), np.uint8)
@@ -170,17 +172,17 @@ def env_major(first, last, arguments):
                     )
                     next_values = final
                 _deltas(
-                    size, given.gamma, at_view(given.rewards, start, n), at_view(given.values, start, n), next_values,
+                    size, gamma, at_view(given.rewards, start, n), at_view(given.values, start, n), next_values,
                     at_view(given.terminated, start, n), at_view(truncated, start, n), line, closed,
                 )  # fmt: skip
                 line[size] = carried[n - left]
                 if few:
-                    _chain_of_one(size, given.gamma_lambda, closed, line)
+                    _chain_of_one(size, gamma_lambda, closed, line)
                 elif lane == LANES - 1 or n == right - 1:
                     to_lanes(size + 1, at(lines, 0, 0), at(tiles, tile, 0))
                     flags_to_lanes(size, at(flags, 0, 0), at(flag_tiles, tile, 0))
             if not few:
-                _chain(size, given.gamma_lambda, at(flag_tiles, 0, 0), at(tiles, 0, 0))
+                _chain(size, gamma_lambda, at(flag_tiles, 0, 0), at(tiles, 0, 0))
             for n in range(left, right):
                 tile, lane = divmod(n - left, LANES)
                 line = at(lines, lane, 0)

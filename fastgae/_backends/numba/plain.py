@@ -5,16 +5,16 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from fastgae._backends.numba.lanes import (
+from fastgae._backends.numba.language import after, at, at_view, restrict, views
+from fastgae._backends.numba.runs import (
     FEW,
     LINE,
     RUN,
     SWEEP_ENVS,
-    chains,
+    chain_of,
     choose,
     copy,
 )
-from fastgae._backends.numba.language import after, at, at_view, restrict, views
 from fastgae._backends.numba.squares import LANES, gates_to_bits, scan, steps_of
 from fastgae._canonical import Rollout
 
@@ -51,7 +51,7 @@ def _advantage(term, decay, following, gate):
     return advantage(term, decay, following, gate != 0)
 
 
-_chain, _chain_of_one = chains(_advantage)
+_chain = chain_of(_advantage)
 
 
 @njit
@@ -171,7 +171,7 @@ def env_major(first, last, arguments):
                 )  # fmt: skip
                 if few:
                     line[size] = carried[n - left]
-                    _chain_of_one(size, gamma_lambda, closed, line)
+                    _chain(size, gamma_lambda, closed, line)
                     carried[n - left] = line[0]
                 else:
                     # Behind the last step of all, A is 0, and so it stays through steps of nothing.

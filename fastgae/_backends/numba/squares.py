@@ -72,16 +72,23 @@ def steps_of(typing_context, pointer):
 
 @intrinsic
 def gates_to_bits(typing_context, gates, words):
-    """Write the gates of one env in a square as the bits of one integer, as wide as a number."""
+    """Write the gates of one env in a square as one integer, as wide as a number.
+
+    Its lowest bits tell where a gate is not 0, the bits after those where it is 2 or more.
+    """
 
     def convert(context, builder, signature, arguments):
         number = words.dtype
         steps, word = _steps(number), ir.IntType(number.bitwidth)
         gate = ir.VectorType(ir.IntType(8), steps)
         loaded = builder.load(builder.bitcast(arguments[0], gate.as_pointer()), align=1)
-        closed = builder.icmp_unsigned("!=", loaded, gate(None))
-        bits = builder.zext(builder.bitcast(closed, ir.IntType(steps)), word)
-        builder.store(bits, builder.bitcast(arguments[1], word.as_pointer()))
+
+        def bits(operator, other):
+            found = builder.icmp_unsigned(operator, loaded, gate([other] * steps))
+            return builder.zext(builder.bitcast(found, ir.IntType(steps)), word)
+
+        both = builder.or_(bits("!=", 0), builder.shl(bits(">=", 2), word(steps)))
+        builder.store(both, builder.bitcast(arguments[1], word.as_pointer()))
         return context.get_dummy_value()
 
     return types.none(gates, words), convert
@@ -89,63 +96,68 @@ def gates_to_bits(typing_context, gates, words):
 
 @intrinsic
 def scan(typing_context, lines, line, words, squares, decay, carried):
-    """Compute y_t = x_t + decay y_{t+1} in place, or y_t = x_t where the gate is closed.
+    """Compute y_t = x_t + decay y_{t+1} in place, or y_t = x_t where a gate is not 0.
 
-    The x of each env stand in a line of their own, ``line`` apart. ``carried`` holds the y_{t+1} of the last step, and
-    then the y of the first. Envs of one square and another are independent, which hides how long each operation takes.
+    The x of each env stand in a line of their own, ``line`` elements apart. So do the decays, whose gates of 2 or more
+    skip a step: y_t = y_{t+1}. One decay for all steps may be given instead, and then no step is skipped. ``carried``
+    holds the y that follows the last step of each env, and then the y of the first step.
     """
     number = lines.dtype
-    steps = _steps(number)
-    groups = range(0, LANES, steps)
+    steps, size = _steps(number), number.bitwidth // 8
+    groups = [slice(first, first + steps) for first in range(0, LANES, steps)]  # the envs of one vector
+    per_step = isinstance(decay, types.CPointer)
 
     def compute(context, builder, signature, arguments):
         lines, line, words, squares, decay, carried = arguments
-        element, word = context.get_data_type(number), ir.VectorType(ir.IntType(number.bitwidth), steps)
-        vector = ir.VectorType(element, steps)
-        size = number.bitwidth // 8
+        vector = ir.VectorType(context.get_data_type(number), steps)
+        word = ir.VectorType(ir.IntType(number.bitwidth), steps)
+        index = line.type
 
-        def place(pointer, index, kind=vector):
-            return builder.bitcast(builder.gep(pointer, [index]), kind.as_pointer())
+        def place(pointer, offset, kind=vector):
+            return builder.bitcast(builder.gep(pointer, [offset]), kind.as_pointer())
 
         def shuffle(one, other, lanes):
             return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), steps), lanes))
 
-        def repeated(scalar):
-            first = builder.insert_element(vector(ir.Undefined), scalar, ir.IntType(32)(0))
-            return shuffle(first, first, [0] * steps)
+        def columns(places):
+            rows = [builder.load(each, align=size) for each in places]
+            return [transposed(rows[group], CHUNK_BYTES // size, shuffle) for group in groups]
 
-        index = line.type
-        decays = repeated(decay)
-        following = [
-            cgutils.alloca_once_value(builder, builder.load(place(carried, index(first)), align=size))
-            for first in groups
-        ]
+        def is_set(bits, bit):
+            return builder.icmp_unsigned("!=", builder.and_(bits, word([1 << bit] * steps)), word(None))
+
+        if not per_step:
+            first = builder.insert_element(vector(ir.Undefined), decay, ir.IntType(32)(0))
+            repeated = shuffle(first, first, [0] * steps)
+        handed_on = [place(carried, index(group.start)) for group in groups]
+        following = [cgutils.alloca_once_value(builder, builder.load(each, align=size)) for each in handed_on]
         with cgutils.for_range(builder, squares) as loop:
             square = builder.sub(builder.sub(squares, loop.index), index(1))
             start = builder.mul(square, index(steps))
-            places = [place(lines, builder.add(start, builder.mul(line, index(lane)))) for lane in range(LANES)]
-            rows = [builder.load(each, align=size) for each in places]
+            offsets = [builder.add(start, builder.mul(line, index(lane))) for lane in range(LANES)]
+            y = columns([place(lines, offset) for offset in offsets])
+            decays = columns([place(decay, offset) for offset in offsets]) if per_step else [[repeated] * steps] * LANES
+            first_word = builder.mul(square, index(LANES))
             bits = [
-                builder.load(
-                    place(words, builder.add(builder.mul(square, index(LANES)), index(first)), word), align=size
-                )
-                for first in groups
+                builder.load(place(words, builder.add(first_word, index(group.start)), word), align=size)
+                for group in groups
             ]
-            columns = [transposed(rows[first : first + steps], CHUNK_BYTES // size, shuffle) for first in groups]
-            y = [builder.load(each) for each in following]
+            next_y = [builder.load(each) for each in following]
             for t in reversed(range(steps)):
-                bit = word([1 << t] * steps)
                 for i in range(len(groups)):
-                    x = columns[i][t]
-                    closed = builder.icmp_unsigned("!=", builder.and_(bits[i], bit), word(None))
-                    y[i] = columns[i][t] = builder.select(closed, x, builder.fadd(x, builder.fmul(decays, y[i])))
-            for i in range(len(groups)):
-                builder.store(y[i], following[i])
-            results = [row for column in columns for row in transposed(column, CHUNK_BYTES // size, shuffle)]
-            for result, each in zip(results, places, strict=True):
-                builder.store(result, each, align=size)
-        for i, first in enumerate(groups):
-            builder.store(builder.load(following[i]), place(carried, index(first)), align=size)
+                    x = y[i][t]
+                    traced = builder.fadd(x, builder.fmul(decays[i][t], next_y[i]))
+                    result = builder.select(is_set(bits[i], t), x, traced)
+                    if per_step:
+                        result = builder.select(is_set(bits[i], steps + t), next_y[i], result)
+                    y[i][t] = next_y[i] = result
+            rows = [row for square in y for row in transposed(square, CHUNK_BYTES // size, shuffle)]
+            for row, offset in zip(rows, offsets, strict=True):
+                builder.store(row, place(lines, offset), align=size)
+            for each, number_after in zip(following, next_y, strict=True):
+                builder.store(number_after, each)
+        for each, last in zip(handed_on, following, strict=True):
+            builder.store(builder.load(last), each, align=size)
         return context.get_dummy_value()
 
-    return types.none(lines, types.intp, words, types.intp, number, carried), compute
+    return types.none(lines, types.intp, words, types.intp, decay, carried), compute

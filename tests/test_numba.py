@@ -9,11 +9,13 @@ import fastgae
 from fastgae._canonical import MOMENT_STEPS, Rollout
 from support.backends import BACKENDS
 from support.cases import assert_same_bits, make_case
+from test_long import HOSTILE, not_numbers, spikes
 
 if "numba" not in BACKENDS:
     pytest.skip("numba is not installed", allow_module_level=True)
 
 from fastgae._backends import numba as module
+from fastgae._backends.numba.pieces import FEWEST_STEPS
 
 
 @pytest.fixture
@@ -86,3 +88,43 @@ def test_one_step_and_one_env_beside_coefficients_of_any_shape(time_axis):
             got, expected = (fastgae.gae(**call | {"gamma": gamma}, backend=backend) for backend in ("numba", "numpy"))
             for array, right in zip(got, expected, strict=True):
                 assert_same_bits(array, right)
+
+
+def spy_on_pieces(monkeypatch):
+    """Return the list that tells of each later call whether its pieces were right."""
+    told, compute = [], module.compute_in_pieces
+    monkeypatch.setattr(module, "compute_in_pieces", lambda *given: told.append(compute(*given)) or told[-1])
+    return told
+
+
+@pytest.mark.parametrize("bootstrap", ["last_values", "longer_values", "next_values", "final_dense"])
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+def test_a_long_trajectory_is_computed_in_pieces(monkeypatch, dtype, bootstrap, wanted):
+    told = spy_on_pieces(monkeypatch)
+    for steps in (FEWEST_STEPS - 1, FEWEST_STEPS, FEWEST_STEPS + 1, FEWEST_STEPS + 4321):
+        case = make_case((steps, 1), dtype, "none" if steps % 2 else "last_row", bootstrap, gae_lambda=0.9).arguments()
+        out = tuple(np.full((steps, 1), np.nan, dtype) if each else None for each in wanted)
+        fastgae.gae(**case, backend="numba", out=out)
+        for array, right in zip(out, fastgae.gae(**case, backend="numpy"), strict=True):
+            if array is not None:
+                assert_same_bits(array, right)
+    assert told == [False, True, True, True]
+
+
+@pytest.mark.parametrize("make", HOSTILE, ids=lambda make: make.__name__)
+def test_pieces_that_did_not_forget_their_start_are_computed_again(monkeypatch, dtype, make):
+    told, rng = spy_on_pieces(monkeypatch), np.random.default_rng(3)
+    case = make_case((FEWEST_STEPS + 77, 1), dtype, "none", "last_values", gae_lambda=0.9)
+    with np.errstate(all="ignore"):
+        case = case.mapped(lambda name, array: array if array.dtype == bool else make(rng, array)).arguments()
+        got, expected = (fastgae.gae(**case, backend=backend) for backend in ("numba", "numpy"))
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array, right)
+    assert told == [make not in (spikes, not_numbers)]
+
+
+def test_a_slow_decay_is_not_computed_in_pieces(monkeypatch, dtype):
+    told = spy_on_pieces(monkeypatch)
+    case = make_case((FEWEST_STEPS, 1), dtype, bootstrap="last_values").arguments()
+    fastgae.gae(**case | {"gamma": 1.0, "gae_lambda": 1.0}, backend="numba")
+    assert told == [False]

@@ -25,6 +25,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from fastgae._backends.numba import moments, options, plain
 from fastgae._backends.numba.compiled import compiled, parallel, signature
 from fastgae._backends.numba.moments import Moments
+from fastgae._backends.numba.pieces import compute_in_pieces
 from fastgae._backends.numba.plain import Plain
 from fastgae._backends.numba.short_cut import ABSENT, BOOL, read
 from fastgae._call import Array, GAEResult, Role, names_of
@@ -77,7 +78,7 @@ def short_cut(call: tuple[Any, ...], num_threads: int, target: str | None) -> GA
     if found is None:
         return None
     arguments, result = found
-    _run(plain.time_major, plain.env_major, arguments[0], arguments, num_threads)
+    _run_plain(arguments, num_threads)
     return result
 
 
@@ -88,7 +89,7 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
         given = zip(rollout[: len(Plain._fields)], absent, strict=False)
         # The plain kernels take coefficients as Python numbers, because NumPy takes a microsecond to make its own.
         arguments = tuple([nothing if field is None else _as_number(field) for field, nothing in given])
-        _run(plain.time_major, plain.env_major, rollout.rewards, arguments, num_threads)
+        _run_plain(arguments, num_threads)
     else:
         given = zip(rollout, absent, strict=True)
         arguments = tuple([nothing if field is None else _as_matrix(field) for field, nothing in given])
@@ -128,6 +129,16 @@ def _as_number(field: Any) -> Any:
 def _as_matrix(field: Any) -> Any:
     """Return a number as a matrix of one element, and numbers or a row as a matrix of one row."""
     return field if isinstance(field, bool) or getattr(field, "ndim", 0) == 2 else np.atleast_2d(field)
+
+
+def _run_plain(arguments: tuple[Any, ...], num_threads: int) -> None:
+    """Run the plain kernel for the layout: in pieces where that is possible."""
+
+    def run(arguments: tuple[Any, ...]) -> None:
+        _run(plain.time_major, plain.env_major, arguments[0], arguments, num_threads)
+
+    if arguments[0].shape[1] != 1 or not compute_in_pieces(run, arguments):
+        run(arguments)
 
 
 def _bounds(size: int, envs: int, num_threads: int) -> list[int]:

@@ -10,11 +10,11 @@ from fastgae._backends.numba.language import element, restrict
 # Elements. From memory, long runs of few pages win: env-major, 1024 x 16384 float32 runs at 0.22, 0.25, 0.35, 0.44 and
 # 0.45 G steps/s with 64, 128, 256, 512 and 1024; in cache they are equal.
 RUN = 512
-LINE = (
-    RUN + 16
-)  # a run of steps, and behind it what follows its last step; 512 alone would put lines into one cache set
-# Up to this many envs, one recursion after the other beats squares that are mostly empty.
-FEW = 6
+LINE = RUN + 16  # a run of steps, and behind it what follows the last one; not a power of two, for the cache's sake
+# Up to this many envs, one recursion after the other is used instead of squares that are mostly empty. Zen 5, whole
+# calls of 8192 float32 steps per env, recursions and squares: 49 and 27 us for 2 envs with AVX-512, 32 and 35 with
+# AVX2; 69 and 27 us for 3 envs with AVX-512, 42 and 37 with AVX2; with last_advantages, 113 and 77, 72 and 80.
+FEW = 2
 # Envs of one time-major sweep, so that a row finds the next row's results in the second-level cache. Plain
 # 16 x 1M float32 takes 1.8 times as long as np.add with 4 K, 16 K or 64 K of them, and 2.5 times in whole rows.
 SWEEP_ENVS = 16 * 1024

@@ -1,6 +1,7 @@
 """The Numba backend takes what a rollout has, compiles each kernel once, and reads the record for names."""
 
 import importlib
+import platform
 
 import numpy as np
 import pytest
@@ -9,11 +10,14 @@ import fastgae
 from fastgae._canonical import MOMENT_STEPS, Rollout
 from support.backends import BACKENDS
 from support.cases import assert_same_bits, make_case
+from test_long import HOSTILE, not_numbers, spikes
 
 if "numba" not in BACKENDS:
     pytest.skip("numba is not installed", allow_module_level=True)
 
 from fastgae._backends import numba as module
+from fastgae._backends.numba.pieces import FEWEST_STEPS
+from fastgae._backends.numba.squares import transposed
 
 
 @pytest.fixture
@@ -86,3 +90,77 @@ def test_one_step_and_one_env_beside_coefficients_of_any_shape(time_axis):
             got, expected = (fastgae.gae(**call | {"gamma": gamma}, backend=backend) for backend in ("numba", "numpy"))
             for array, right in zip(got, expected, strict=True):
                 assert_same_bits(array, right)
+
+
+def spy_on_pieces(monkeypatch):
+    """Return the list that tells of each later call whether its pieces were right."""
+    told, compute = [], module.compute_in_pieces
+    monkeypatch.setattr(module, "compute_in_pieces", lambda *given: told.append(compute(*given)) or told[-1])
+    return told
+
+
+@pytest.mark.parametrize("bootstrap", ["last_values", "longer_values", "next_values", "final_dense"])
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+def test_a_long_trajectory_is_computed_in_pieces(monkeypatch, dtype, bootstrap, wanted):
+    told = spy_on_pieces(monkeypatch)
+    for steps in (FEWEST_STEPS - 1, FEWEST_STEPS, FEWEST_STEPS + 1, FEWEST_STEPS + 4321):
+        case = make_case((steps, 1), dtype, "none" if steps % 2 else "last_row", bootstrap, gae_lambda=0.9).arguments()
+        out = tuple(np.full((steps, 1), np.nan, dtype) if each else None for each in wanted)
+        fastgae.gae(**case, backend="numba", out=out)
+        for array, right in zip(out, fastgae.gae(**case, backend="numpy"), strict=True):
+            if array is not None:
+                assert_same_bits(array, right)
+    assert told == [False, True, True, True]
+
+
+@pytest.mark.parametrize("make", HOSTILE, ids=lambda make: make.__name__)
+def test_pieces_that_did_not_forget_their_start_are_computed_again(monkeypatch, dtype, make):
+    told, rng = spy_on_pieces(monkeypatch), np.random.default_rng(3)
+    case = make_case((FEWEST_STEPS + 77, 1), dtype, "none", "last_values", gae_lambda=0.9)
+    with np.errstate(all="ignore"):
+        case = case.mapped(lambda name, array: array if array.dtype == bool else make(rng, array)).arguments()
+        got, expected = (fastgae.gae(**case, backend=backend) for backend in ("numba", "numpy"))
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array, right)
+    assert told == [make not in (spikes, not_numbers)]
+
+
+def test_a_slow_decay_is_not_computed_in_pieces(monkeypatch, dtype):
+    told = spy_on_pieces(monkeypatch)
+    case = make_case((FEWEST_STEPS, 1), dtype, bootstrap="last_values").arguments()
+    fastgae.gae(**case | {"gamma": 1.0, "gae_lambda": 1.0}, backend="numba")
+    assert told == [False]
+
+
+@pytest.mark.parametrize(("size", "chunk"), [(2, 2), (4, 2), (4, 4), (8, 2), (8, 4), (16, 4)])
+def test_rounds_of_shuffles_transpose_a_square_of_any_vector(size, chunk):
+    rows = [[(row, column) for column in range(size)] for row in range(size)]
+    got = transposed(rows, chunk, lambda one, other, lanes: [[*one, *other][lane] for lane in lanes])
+    assert got == [list(column) for column in zip(*rows, strict=True)]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the features are those of x86")
+@pytest.mark.parametrize(("features", "vector_bytes"), [("+sse2", 16), ("+avx,+avx2", 32)])
+def test_narrower_vectors_give_the_same_bits(python, features, vector_bytes):
+    code = """
+import numpy as np, fastgae
+from fastgae._backends.numba.squares import VECTOR_BYTES
+rng = np.random.default_rng(0)
+for envs, steps in [(16, 33), (37, 530)]:
+    rewards, values = rng.normal(size=(2, envs, steps)).astype(np.float32)
+    ends, exists = rng.random((2, envs, steps)) < [[[0.1]], [[0.8]]]
+    for options in ({}, {"mask": exists}):
+        call = {"last_values": values[:, 0].copy(), "time_axis": 1, **options}
+        got, right = (fastgae.gae(rewards, values, ends, backend=name, **call) for name in ("numba", "numpy"))
+        assert got[0].tobytes() == right[0].tobytes() and got[1].tobytes() == right[1].tobytes()
+print(VECTOR_BYTES)
+"""
+    if not set(features.replace("+", "").split(",")) <= host_features():
+        pytest.skip("this CPU cannot run it")
+    assert python(code, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features) == str(vector_bytes)
+
+
+def host_features():
+    from llvmlite.binding import get_host_cpu_features
+
+    return {name for name, has in get_host_cpu_features().items() if has}

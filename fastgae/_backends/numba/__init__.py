@@ -25,9 +25,12 @@ from numba.core.compiler_lock import global_compiler_lock
 from fastgae._backends.numba import moments, options, plain
 from fastgae._backends.numba.compiled import compiled, parallel, signature
 from fastgae._backends.numba.moments import Moments
+from fastgae._backends.numba.pieces import compute_in_pieces
 from fastgae._backends.numba.plain import Plain
-from fastgae._call import Array, Role, names_of
+from fastgae._backends.numba.short_cut import ABSENT, BOOL, read
+from fastgae._call import Array, GAEResult, Role, names_of
 from fastgae._canonical import MOMENT_STEPS, Rollout
+from fastgae._threads import usable_cpus
 
 Function = Callable[..., None]
 
@@ -37,7 +40,6 @@ Function = Callable[..., None]
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
-_BOOL = np.dtype(bool)
 _kernels: dict[tuple[Function, np.dtype[Any]], Any] = {}  # compiled
 
 # Only one Python thread at a time uses Numba's pool: two teams of threads would fight for the same CPUs, and not every
@@ -70,13 +72,24 @@ def targets() -> tuple[str, ...]:
     return ()
 
 
+def short_cut(call: tuple[Any, ...], num_threads: int, target: str | None) -> GAEResult | None:
+    """Compute a common call without the checks of _canonical; None: declined, and nothing is written."""
+    found = read(call)
+    if found is None:
+        return None
+    arguments, result = found
+    _run_plain(arguments, num_threads)
+    return result
+
+
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     """Compute a plain rollout by the kernels of plain.py, and any other by those of options.py."""
     absent = _absent_fields(rollout.rewards.dtype)
     if rollout.is_plain:
         given = zip(rollout[: len(Plain._fields)], absent, strict=False)
-        arguments = tuple([nothing if field is None else field for field, nothing in given])
-        _run(plain.time_major, plain.env_major, rollout.rewards, arguments, num_threads)
+        # The plain kernels take coefficients as Python numbers, because NumPy takes a microsecond to make its own.
+        arguments = tuple([nothing if field is None else _as_number(field) for field, nothing in given])
+        _run_plain(arguments, num_threads)
     else:
         given = zip(rollout, absent, strict=True)
         arguments = tuple([nothing if field is None else _as_matrix(field) for field, nothing in given])
@@ -88,7 +101,7 @@ def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_thre
     steps, envs = matrix.shape
     sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
     row = np.zeros(envs) if center is None else center
-    arguments = Moments(matrix, _absent(_BOOL) if mask is None else mask, row, row, center is not None, sums)
+    arguments = Moments(matrix, ABSENT[BOOL] if mask is None else mask, row, row, center is not None, sums)
     _run(moments.block_sums_time_major, moments.block_sums_env_major, matrix, tuple(arguments), num_threads)
     return sums
 
@@ -97,22 +110,20 @@ def rescale(
     matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
 ) -> None:
     """Compute x = (x - center) scale in float64 and in place, for the steps that exist."""
-    exists = _absent(_BOOL) if mask is None else mask
-    arguments = Moments(matrix, exists, center, scale, False, _absent(np.dtype(np.float64)))
+    exists = ABSENT[BOOL] if mask is None else mask
+    arguments = Moments(matrix, exists, center, scale, False, ABSENT[np.dtype(np.float64)])
     _run(moments.rescale_time_major, moments.rescale_env_major, matrix, tuple(arguments), num_threads)
-
-
-@functools.cache
-def _absent(dtype: np.dtype[Any]) -> Array:
-    """Return the matrix without steps that stands for an array that is not given."""
-    return np.empty((0, 0), dtype)
 
 
 @functools.cache
 def _absent_fields(dtype: np.dtype[Any]) -> tuple[Array, ...]:
     """Return the empty matrix that stands for each field of a rollout that is not given."""
     flags = names_of(Role.STEP_FLAGS)
-    return tuple(_absent(_BOOL if name in flags else dtype) for name in Rollout._fields)
+    return tuple(ABSENT[BOOL if name in flags else dtype] for name in Rollout._fields)
+
+
+def _as_number(field: Any) -> Any:
+    return float(field) if isinstance(field, np.floating) else field
 
 
 def _as_matrix(field: Any) -> Any:
@@ -120,9 +131,21 @@ def _as_matrix(field: Any) -> Any:
     return field if isinstance(field, bool) or getattr(field, "ndim", 0) == 2 else np.atleast_2d(field)
 
 
+def _run_plain(arguments: tuple[Any, ...], num_threads: int) -> None:
+    """Run the plain kernel for the layout: in pieces where that is possible."""
+
+    def run(arguments: tuple[Any, ...]) -> None:
+        _run(plain.time_major, plain.env_major, arguments[0], arguments, num_threads)
+
+    if arguments[0].shape[1] != 1 or not compute_in_pieces(run, arguments):
+        run(arguments)
+
+
 def _bounds(size: int, envs: int, num_threads: int) -> list[int]:
     """Return where each span of envs begins, and the end of the last one: one span for each thread that pays."""
-    spans = min(num_threads, config.NUMBA_NUM_THREADS, size // STEPS_PER_THREAD)
+    spans = size // STEPS_PER_THREAD
+    if spans >= 2:  # only then, because counting the CPUs takes a microsecond
+        spans = min(spans, num_threads or usable_cpus(), config.NUMBA_NUM_THREADS)
     if spans < 2:
         return [0, envs]
     width = -(-envs // (spans * SPAN_ALIGNMENT)) * SPAN_ALIGNMENT

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from fastgae._backends.numba.lanes import LANES, RUN
 from fastgae._backends.numba.language import at, at_view, at_view_or, restrict, views
+from fastgae._backends.numba.runs import RUN
+from fastgae._backends.numba.squares import LANES
 from fastgae._canonical import MOMENT_STEPS
 
 

@@ -3,28 +3,15 @@
 import numpy as np
 from numba import njit
 
-from fastgae._backends.numba.lanes import (
-    FEW,
-    GROUP,
-    LANES,
-    LINE,
-    RUN,
-    SWEEP_ENVS,
-    TILE,
-    TILES,
-    chains,
-    choose,
-    copy,
-    flags_to_lanes,
-    from_lanes,
-    to_lanes,
-)
 from fastgae._backends.numba.language import after, at, at_view, restrict, same, views
+from fastgae._backends.numba.runs import FEW, LINE, RUN, SWEEP_ENVS, chain_of, choose, copy
+from fastgae._backends.numba.squares import LANES, gates_to_bits, scan, steps_of
 from fastgae._backends.numba.step import (
     ADVANTAGES,
     ENVS,
     RECURSIONS,
     SCRATCH_LINES,
+    SKIPPED,
     STEPS_LEFT,
     TIME,
     Run,
@@ -40,7 +27,7 @@ from fastgae._canonical import Rollout
 # A row hands its y on to the row before, and a run of steps its first y to the run before: one line for each recursion,
 # and one more for the V' that skipped steps pass on.
 PASSED = len(RECURSIONS)
-# Env-major, every recursion has a line for each env of a group. The lines of deltas and decays come after those:
+# Env-major, every recursion has a line for each of LANES envs. The lines of deltas and decays come after those:
 DELTAS, DECAYS = len(RECURSIONS), len(RECURSIONS) + 1
 PASSED_LINE = SCRATCH_LINES  # one more line of scratch, for the V' of a run
 
@@ -98,7 +85,7 @@ def time_major(first, last, arguments):
                 _row(given, run, at(handed_on, 0, t & 1, start), at(handed_on, 0, t + 1 & 1, start), 2 * width)
 
 
-_chain, _chain_of_one = chains(scanned)
+_chain = chain_of(scanned)
 
 
 @njit
@@ -127,24 +114,26 @@ def _next_values(given, run, carried, passed):
 
 
 @njit
-def _scan_lines(envs, size, carried, gates, decays, lines, tiles, gate_tiles):
+def _scan_lines(envs, size, squares, carried, gates, words, decays, lines):
     """Compute a recursion from x to y in place; ``carried`` holds the y behind the run, and then the first y."""
     for lane in range(envs):
         lines[lane * LINE + size] = carried[lane]
-    if envs <= FEW:
+    if envs > FEW:
+        scan(lines, LINE, words, squares, decays, carried)
+    else:
         for lane in range(envs):
             at_lane = lane * LINE
-            _chain_of_one(size, after(decays, at_lane), after(gates, at_lane), after(lines, at_lane))
-    else:
-        traced, decay = tiles, after(tiles, TILES * TILE)
-        for tile in range(0, envs, LANES):
-            to_lanes(size + 1, after(lines, tile * LINE), after(traced, tile * LINE))
-            to_lanes(size, after(decays, tile * LINE), after(decay, tile * LINE))
-        _chain(size, decay, gate_tiles, traced)
-        for tile in range(0, envs, LANES):
-            from_lanes(size, after(traced, tile * LINE), after(lines, tile * LINE))
-    for lane in range(envs):
-        carried[lane] = lines[lane * LINE]
+            _chain(size, after(decays, at_lane), after(gates, at_lane), after(lines, at_lane))
+            carried[lane] = lines[at_lane]
+
+
+@njit
+def _pack(size, squares, length, gates, words):
+    """Write the gates of one env as bits. Steps that fill the last square are skipped, so y passes through them."""
+    for t in range(size, squares * length):
+        gates[t] = SKIPPED
+    for square in range(squares):
+        gates_to_bits(after(gates, square * length), after(words, square * LANES))
 
 
 @njit(forceinline=True)
@@ -156,55 +145,56 @@ def _copy_to(size, source, target):
 @njit(forceinline=True)
 def _run_of(lane, start, size, left, recursion, lines, flags, scratch):
     """Return the run of one env; its x are computed in the line in which ``recursion`` then turns them into y."""
-    deltas, decay = DELTAS * GROUP + lane, DECAYS * GROUP + lane
+    deltas, decay = DELTAS * LANES + lane, DECAYS * LANES + lane
     return Run(
         start, left + lane, size, TIME, after(lines, deltas * LINE), after(flags, lane * LINE),
-        after(lines, (recursion * GROUP + lane) * LINE), after(lines, decay * LINE), scratch,
-        after(flags, GROUP * LINE),
+        after(lines, (recursion * LANES + lane) * LINE), after(lines, decay * LINE), scratch,
+        after(flags, LANES * LINE),
     )  # fmt: skip
 
 
 @njit(forceinline=True)
-def _runs(given, start, size, left, envs, carried, lines, flags, scratch, tiles, gate_tiles):
+def _runs(given, start, size, left, envs, carried, lines, flags, scratch, words):
     """Compute the same steps of ``envs`` envs."""
+    length = steps_of(lines)  # of a square
+    squares = (size + length - 1) // length
     for lane in range(envs):
         run = _run_of(lane, start, size, left, 0, lines, flags, scratch)
         next_values = _next_values(
-            given, run, after(carried, PASSED * GROUP + lane), after(scratch, PASSED_LINE * LINE)
+            given, run, after(carried, PASSED * LANES + lane), after(scratch, PASSED_LINE * LINE)
         )
         begin(given, run, next_values)
-    if envs > FEW:
-        for tile in range(0, envs, LANES):
-            flags_to_lanes(size, after(flags, tile * LINE), after(gate_tiles, tile * LINE))
+        if envs > FEW:
+            _pack(size, squares, length, run.gates, after(words, lane))
     for recursion in RECURSIONS:
         if is_wanted(given, recursion):
-            first = recursion * GROUP
+            first = recursion * LANES
             for lane in range(envs):
                 run = _run_of(lane, start, size, left, recursion, lines, flags, scratch)
-                terms, decay = recursion_of(recursion, given, run, after(lines, (STEPS_LEFT * GROUP + lane) * LINE))
+                terms, decay = recursion_of(recursion, given, run, after(lines, (STEPS_LEFT * LANES + lane) * LINE))
                 _copy_to(size, terms, run.terms)
                 _copy_to(size, decay, run.decay)
             _scan_lines(
-                envs, size, after(carried, first), flags, after(lines, DECAYS * GROUP * LINE),
-                after(lines, first * LINE), tiles, gate_tiles,
+                envs, size, squares, after(carried, first), flags, words, after(lines, DECAYS * LANES * LINE),
+                after(lines, first * LINE),
             )  # fmt: skip
     for lane in range(envs):
         run = _run_of(lane, start, size, left, 0, lines, flags, scratch)
-        following = after(lines, (ADVANTAGES * GROUP + lane) * LINE + 1)
-        write_results(given, run, after(lines, lane * LINE), GROUP * LINE, following)
+        following = after(lines, (ADVANTAGES * LANES + lane) * LINE + 1)
+        write_results(given, run, after(lines, lane * LINE), LANES * LINE, following)
 
 
 def env_major(first, last, arguments):
-    """Compute runs along time, and tiles in which a recursion computes envs side by side."""
+    """Compute runs along time, and squares in which a recursion computes envs side by side."""
     given = views(Rollout, arguments)
     dtype = arguments[0].dtype
-    carried = np.empty((PASSED + 1, GROUP), dtype)
-    lines, flags = np.empty((DECAYS + 1, GROUP, LINE), dtype), np.empty((GROUP + 1, LINE), np.uint8)
+    carried = np.empty((PASSED + 1, LANES), dtype)
+    lines, flags = np.empty((DECAYS + 1, LANES, LINE), dtype), np.empty((LANES + 1, LINE), np.uint8)
     scratch = np.empty((PASSED_LINE + 1, LINE), dtype)
-    tiles, gate_tiles = np.empty((2 * TILES, TILE), dtype), np.empty((TILES, TILE), np.uint8)
-    prepare(given, at(scratch, 0, 0), at(flags, GROUP, 0))
-    for left in range(first, last, GROUP):
-        envs = min(GROUP, last - left)
+    words = np.empty((RUN // steps_of(at(scratch, 0, 0)), LANES), dtype)
+    prepare(given, at(scratch, 0, 0), at(flags, LANES, 0))
+    for left in range(first, last, LANES):
+        envs = min(LANES, last - left)
         for lane in range(envs):
             for recursion in RECURSIONS:
                 carried[recursion, lane] = 0
@@ -214,5 +204,5 @@ def env_major(first, last, arguments):
             start = max(0, stop - RUN)
             _runs(
                 given, start, stop - start, left, envs, at(carried, 0, 0), at(lines, 0, 0, 0), at(flags, 0, 0),
-                at(scratch, 0, 0), at(tiles, 0, 0), at(gate_tiles, 0, 0),
+                at(scratch, 0, 0), at(words, 0, 0),
             )  # fmt: skip

@@ -5,23 +5,17 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from fastgae._backends.numba.lanes import (
+from fastgae._backends.numba.language import after, at, at_view, restrict, views
+from fastgae._backends.numba.runs import (
     FEW,
-    GROUP,
-    LANES,
     LINE,
     RUN,
     SWEEP_ENVS,
-    TILE,
-    TILES,
-    chains,
+    chain_of,
     choose,
     copy,
-    flags_to_lanes,
-    from_lanes,
-    to_lanes,
 )
-from fastgae._backends.numba.language import at, at_view, restrict, views
+from fastgae._backends.numba.squares import LANES, gates_to_bits, scan, steps_of
 from fastgae._canonical import Rollout
 
 # A plain rollout has only the fields without a default.
@@ -57,7 +51,7 @@ def _advantage(term, decay, following, gate):
     return advantage(term, decay, following, gate != 0)
 
 
-_chain, _chain_of_one = chains(_advantage)
+_chain = chain_of(_advantage)
 
 
 @njit
@@ -97,9 +91,10 @@ def _row(
 def time_major(first, last, arguments):
     """Compute row by row, from the last."""
     given = views(Plain, arguments)
-    steps = given.rewards.steps
+    steps, dtype = given.rewards.steps, arguments[0].dtype
+    gamma, gamma_lambda = dtype.type(given.gamma), dtype.type(given.gamma_lambda)
     truncated = given.truncated if given.truncated.steps else given.terminated
-    scratch = np.empty((6, min(SWEEP_ENVS, last - first)), arguments[0].dtype)
+    scratch = np.empty((6, min(SWEEP_ENVS, last - first)), dtype)
     unwanted, final, following_values = at(scratch, 2, 0), at(scratch, 3, 0), at(scratch, 4, 0)
     for left in range(first, last, SWEEP_ENVS):
         size = min(SWEEP_ENVS, last - left)
@@ -116,7 +111,7 @@ def time_major(first, last, arguments):
             # The row before needs advantages that nobody asked for, too: two rows of scratch take turns.
             current = at_view(given.advantages, t, left) if given.advantages.steps else at(scratch, t & 1, 0)
             _row(
-                size, given.gamma, given.gamma_lambda, at_view(given.rewards, t, left), at_view(given.values, t, left),
+                size, gamma, gamma_lambda, at_view(given.rewards, t, left), at_view(given.values, t, left),
                 next_values, at_view(given.terminated, t, left), at_view(truncated, t, left), following, current,
                 at_view(given.returns, t, left) if given.returns.steps else unwanted,
             )  # fmt: skip
@@ -140,27 +135,28 @@ def _add(size, advantages, values, returns):
 
 
 def env_major(first, last, arguments):
-    """Compute deltas along time, and transpose them, so that the recursion computes envs side by side."""
+    """Compute deltas along time, and transpose them in squares, so that the recursion computes envs side by side."""
     given = views(Plain, arguments)
     steps, dtype = given.rewards.steps, arguments[0].dtype
+    gamma, gamma_lambda = dtype.type(given.gamma), dtype.type(given.gamma_lambda)
     truncated = given.truncated if given.truncated.steps else given.terminated
-    tiles, flag_tiles = np.empty((TILES, TILE), dtype), np.empty((TILES, TILE), np.uint8)
-    lines, flags = np.empty((LANES + 2, LINE), dtype), np.empty((LANES, LINE), np.uint8)
-    following_values, final = at(lines, LANES, 0), at(lines, LANES + 1, 0)
-    carried = np.empty(GROUP, dtype)  # the advantages that follow a run
-    for left in range(first, last, GROUP):
-        right = min(left + GROUP, last)
+    lines, gates = np.zeros((LANES + 2, LINE), dtype), np.zeros(LINE, np.uint8)
+    following_values, final, closed = at(lines, LANES, 0), at(lines, LANES + 1, 0), at(gates, 0)
+    carried = np.empty(LANES, dtype)  # the advantages that follow a run
+    length = steps_of(following_values)  # of a square
+    words = np.empty((RUN // length, LANES), dtype)
+    for left in range(first, last, LANES):
+        right = min(left + LANES, last)
         few = right - left <= FEW
-        for n in range(GROUP):
+        for n in range(LANES):
             carried[n] = 0
-        for stop in range(steps, 0, -RUN):
-            start = max(0, stop - RUN)
-            size = stop - start
+        for start in range((steps - 1) // RUN * RUN, -1, -RUN):
+            size = min(RUN, steps - start)
+            squares = (size + length - 1) // length
             for n in range(left, right):
-                tile, lane = divmod(n - left, LANES)
-                line, closed = at(lines, lane, 0), at(flags, lane, 0)
+                line = at(lines, n - left, 0)
                 next_values = at_view(given.next_values, start, n)
-                if stop == steps:
+                if start + size == steps:
                     copy(size - 1, next_values, following_values)
                     following_values[size - 1] = at_view(given.last_values, 0, n)[0]
                     next_values = following_values
@@ -170,23 +166,23 @@ def env_major(first, last, arguments):
                     )
                     next_values = final
                 _deltas(
-                    size, given.gamma, at_view(given.rewards, start, n), at_view(given.values, start, n), next_values,
+                    size, gamma, at_view(given.rewards, start, n), at_view(given.values, start, n), next_values,
                     at_view(given.terminated, start, n), at_view(truncated, start, n), line, closed,
                 )  # fmt: skip
-                line[size] = carried[n - left]
                 if few:
-                    _chain_of_one(size, given.gamma_lambda, closed, line)
-                elif lane == LANES - 1 or n == right - 1:
-                    to_lanes(size + 1, at(lines, 0, 0), at(tiles, tile, 0))
-                    flags_to_lanes(size, at(flags, 0, 0), at(flag_tiles, tile, 0))
+                    line[size] = carried[n - left]
+                    _chain(size, gamma_lambda, closed, line)
+                    carried[n - left] = line[0]
+                else:
+                    # Behind the last step of all, A is 0, and so it stays through steps of nothing.
+                    for t in range(size, squares * length):
+                        line[t] = closed[t] = 0
+                    for square in range(squares):
+                        gates_to_bits(after(closed, square * length), at(words, square, n - left))
             if not few:
-                _chain(size, given.gamma_lambda, at(flag_tiles, 0, 0), at(tiles, 0, 0))
+                scan(at(lines, 0, 0), LINE, at(words, 0, 0), squares, gamma_lambda, at(carried, 0))
             for n in range(left, right):
-                tile, lane = divmod(n - left, LANES)
-                line = at(lines, lane, 0)
-                if lane == 0 and not few:
-                    from_lanes(size, at(tiles, tile, 0), line)
-                carried[n - left] = line[0]
+                line = at(lines, n - left, 0)
                 if given.advantages.steps:
                     copy(size, line, at_view(given.advantages, start, n))
                 if given.returns.steps:

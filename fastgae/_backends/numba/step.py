@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from fastgae._backends.numba.lanes import LINE, RUN, choose, fill
 from fastgae._backends.numba.language import after, at_view, at_view_or, restrict
 from fastgae._backends.numba.plain import advantage, delta
+from fastgae._backends.numba.runs import LINE, RUN, choose, fill
 from fastgae._call import CONSTANTS
 
 STEPS_LEFT, ADVANTAGES, RETURNS = RECURSIONS = (0, 1, 2)

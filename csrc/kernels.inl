@@ -23,9 +23,9 @@ constexpr Index kOptionsScratch = std::max(3 * (kOptionsTileBytes / Index(sizeof
 
 template <class Real>
 constexpr Kernels<Real> kernels = {
-    Tile<Real>::lanes,                  // width
-    sizeof(Tile<Real>) / sizeof(Real),  // lanes_scratch
-    kOptionsScratch<Real>,              // options_scratch
+    CachedTile<Real>::lanes,                                                        // width
+    std::max(sizeof(CachedTile<Real>), sizeof(StreamedTile<Real>)) / sizeof(Real),  // lanes_scratch
+    kOptionsScratch<Real>,                                                          // options_scratch
     rows<Real>,
     lanes<Real>,
     rows_with_options<Real>,

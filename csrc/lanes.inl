@@ -5,11 +5,11 @@
 // the chain of steps runs over them, and the advantages are transposed back. At last the results are written along
 // time. The trace gates need no transposing, because the gates of one lane in one block are the bits of one number.
 
-template <class Real>
+template <class Real, Index tile_lanes>
 struct Tile {
     using V = Vector<Real>;
     using Bits = typename V::Bits;
-    static constexpr Index lanes = 2 * V::width;  // two chains, each of which runs while the other waits
+    static constexpr Index lanes = tile_lanes;
     static constexpr Index steps = kTileBytes / (lanes * sizeof(Real));
     static_assert(steps >= kBlockSteps && steps % kBlockSteps == 0, "rollouts are cut between blocks");
     static constexpr Index pitch = steps + kTilePadding / sizeof(Real);
@@ -19,6 +19,13 @@ struct Tile {
     alignas(64) Bits gates[blocks * lanes];   // (blocks, lanes): bit k is the trace gate of step k of the block
     Real finals[steps];                       // the sparse final values of one lane
 };
+
+// Two vectors of lanes: each of the two chains runs while the other waits.
+template <class Real>
+using CachedTile = Tile<Real, 2 * Vector<Real>::width>;
+// From memory, fewer lanes leave room for longer runs along each env.
+template <class Real>
+using StreamedTile = Tile<Real, std::min<Index>(2 * Vector<Real>::width, kStreamedLanes)>;
 
 // Flags that mark the end of a rollout within a block. Loaded from element width - i on, `other` is 0 at step i only,
 // and `past` is 0 at the steps before i only.
@@ -40,9 +47,9 @@ constexpr EdgeFlags<width> kEdgeFlags = [] {
 // to the rollout; V' of the last of them is *last_value. Steps past the end get a delta of 0, so that A = 0 there.
 // Reads whole vectors, also past the end of the row.
 template <class In, class Real>
-FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real,
-                                                   const Real* last_value, typename Vector<Real>::Type gamma,
-                                                   Real* numbers) {
+FASTGAE_INLINE typename Vector<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real,
+                                                     const Real* last_value, typename Vector<Real>::Type gamma,
+                                                     Real* numbers) {
     using V = Vector<Real>;
     constexpr const EdgeFlags<V::width>& flags = kEdgeFlags<V::width>;
     const auto last = V::zero_flags(flags.other + V::width - (real - 1));
@@ -55,8 +62,8 @@ FASTGAE_INLINE typename Tile<Real>::Bits fill_edge(const Pointers<Real>& at, Ind
 
 // Do what fill_edge does, from a padded copy, for rows that no other row follows in memory.
 template <class In, class Real>
-typename Tile<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
-                                         typename Vector<Real>::Type gamma, Real* numbers) {
+typename Vector<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
+                                           typename Vector<Real>::Type gamma, Real* numbers) {
     using V = Vector<Real>;
     Real rewards[V::width] = {}, values[V::width] = {}, next_values[V::width] = {}, final_values[V::width] = {};
     std::uint8_t terminated[V::width] = {}, truncated[V::width] = {};
@@ -73,8 +80,8 @@ typename Tile<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Inde
 }
 
 // Compute the deltas and gates of the steps [s, s + steps) of every lane. Steps past the end get a delta of 0.
-template <class In, class Real>
-void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
+template <class In, class Real, class Tile>
+void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile& tile) {
     using V = Vector<Real>;
     const auto gamma = V::all(rollout.gamma);
     // Whether V' of the last step lies elsewhere than after the other next values.
@@ -93,10 +100,10 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
             rollout.sparse_finals.scatter(env, t, t + steps, tile.finals);
             at.final_values = tile.finals;
         }
-        Real* numbers = tile.numbers + i * Tile<Real>::pitch;
+        Real* numbers = tile.numbers + i * Tile::pitch;
         auto* gates = tile.gates + i;
         Index k = 0;
-        for (; k < steps && k + V::width <= whole; k += V::width, gates += Tile<Real>::lanes) {
+        for (; k < steps && k + V::width <= whole; k += V::width, gates += Tile::lanes) {
             const Deltas<V> d = deltas<V, In>(at, k, gamma);
             V::store(numbers + k, d.delta);
             *gates = V::bits(d.trace_open);
@@ -106,27 +113,25 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
             *gates = followed && env + V::width + 1 < rollout.envs
                          ? fill_edge<In>(at, k, real - k, last_value, gamma, numbers + k)
                          : fill_last_edge<In>(at, k, real - k, last_value, gamma, numbers + k);
-            k += V::width, gates += Tile<Real>::lanes;
+            k += V::width, gates += Tile::lanes;
         }
-        for (; k < steps; k += V::width, gates += Tile<Real>::lanes) {
+        for (; k < steps; k += V::width, gates += Tile::lanes) {
             V::store(numbers + k, V::all(0));
             *gates = 0;
         }
     }
-    for (Index i = count; i < Tile<Real>::lanes; ++i) {  // lanes without an env
-        for (Index k = 0; k < steps; ++k) tile.numbers[i * Tile<Real>::pitch + k] = 0;
-        for (Index block = 0; block < steps / V::width; ++block) tile.gates[block * Tile<Real>::lanes + i] = 0;
+    for (Index i = count; i < Tile::lanes; ++i) {  // lanes without an env
+        for (Index k = 0; k < steps; ++k) tile.numbers[i * Tile::pitch + k] = 0;
+        for (Index block = 0; block < steps / V::width; ++block) tile.gates[block * Tile::lanes + i] = 0;
     }
 }
 
 // Turn the deltas of `width` lanes and one block of steps into advantages, in place. Takes and returns A of each lane.
-template <class Real>
-FASTGAE_INLINE typename Vector<Real>::Type chain(Real* numbers, const typename Tile<Real>::Bits* gates,
-                                                 typename Vector<Real>::Type gamma_lambda,
-                                                 typename Vector<Real>::Type carry) {
-    using V = Vector<Real>;
+template <class V>
+FASTGAE_INLINE typename V::Type chain(typename V::Real* numbers, Index pitch, const typename V::Bits* gates,
+                                      typename V::Type gamma_lambda, typename V::Type carry) {
     typename V::Type x[V::width];
-    unrolled<V::width>([&](auto i) { x[i] = V::load(numbers + i * Tile<Real>::pitch); });
+    unrolled<V::width>([&](auto i) { x[i] = V::load(numbers + i * pitch); });
     V::transpose(x);
     const auto bits = V::load_bits(gates);
     unrolled<V::width>([&](auto i) {
@@ -134,7 +139,7 @@ FASTGAE_INLINE typename Vector<Real>::Type chain(Real* numbers, const typename T
         x[k] = carry = advantage<V>(x[k], V::bit(bits, k), gamma_lambda, carry);
     });
     V::transpose(x);
-    unrolled<V::width>([&](auto i) { V::store(numbers + i * Tile<Real>::pitch, x[i]); });
+    unrolled<V::width>([&](auto i) { V::store(numbers + i * pitch, x[i]); });
     return carry;
 }
 
@@ -150,15 +155,14 @@ FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, Real*
 }
 
 // Write the results of a tile.
-template <class Out, bool streamed, class Real>
-void write_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps,
-                const Tile<Real>& tile) {
+template <class Out, bool streamed, class Real, class Tile>
+void write_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, const Tile& tile) {
     using V = Vector<Real>;
     constexpr Index line = kLine<Real>;
     for (Index i = 0; i < count; ++i) {
         const Index env = lanes[i].env, t = lanes[i].origin + s;
         const Index end = std::min(steps, rollout.steps - t);
-        const Real* const numbers = tile.numbers + i * Tile<Real>::pitch;
+        const Real* const numbers = tile.numbers + i * Tile::pitch;
         const Real* const values = rollout.values.at(t, env);
         Real* const advantages = Out::advantages ? rollout.advantages.at(t, env) : nullptr;
         Real* const returns = Out::returns ? rollout.returns.at(t, env) : nullptr;
@@ -173,46 +177,57 @@ void write_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, In
     }
 }
 
-template <class Real>
-using Fill = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, Tile<Real>&);
-template <class Real>
-using Write = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, const Tile<Real>&);
+template <class Real, class Tile>
+using Fill = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, Tile&);
+template <class Real, class Tile>
+using Write = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, const Tile&);
 
-template <class Real>
+template <class Real, class Tile>
 void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
-               Tile<Real>& tile, Fill<Real> fill, Write<Real> write) {
+               Tile& tile, Fill<Real, Tile> fill, Write<Real, Tile> write) {
     using V = Vector<Real>;
-    using T = Tile<Real>;
+    constexpr int chains = Tile::lanes / V::width;
     const auto gamma_lambda = V::all(rollout.gamma_lambda);
-    auto low = V::load(carry), high = V::load(carry + V::width);
+    typename V::Type carries[chains];
+    unrolled<chains>([&](auto c) { carries[c] = V::load(carry + c * V::width); });
 
     while (top > bottom) {
-        const Index s = top - bottom > T::steps ? top - T::steps : bottom;
+        const Index s = top - bottom > Tile::steps ? top - Tile::steps : bottom;
         const Index steps = top - s;
         fill(rollout, lanes, count, s, steps, tile);
-        Real* numbers = tile.numbers + steps;
-        const auto* gates = tile.gates + steps / V::width * T::lanes;
-        while (numbers > tile.numbers) {
-            numbers -= V::width;
-            gates -= T::lanes;
-            low = chain(numbers, gates, gamma_lambda, low);
-            high = chain(numbers + V::width * T::pitch, gates + V::width, gamma_lambda, high);
+        for (Index k = steps - V::width; k >= 0; k -= V::width) {
+            const auto* const gates = tile.gates + k / V::width * Tile::lanes;
+            unrolled<chains>([&](auto c) FASTGAE_INLINE_LAMBDA {
+                Real* const numbers = tile.numbers + c * V::width * Tile::pitch + k;
+                carries[c] = chain<V>(numbers, Tile::pitch, gates + c * V::width, gamma_lambda, carries[c]);
+            });
         }
         if (write) write(rollout, lanes, count, s, steps, tile);
         top = s;
     }
-    V::store(carry, low);
-    V::store(carry + V::width, high);
+    unrolled<chains>([&](auto c) { V::store(carry + c * V::width, carries[c]); });
+}
+
+// Run some lanes tile by tile, as many side by side as a tile has.
+template <class Tile, bool streamed, class Real>
+void run_all_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
+                   Real* scratch, bool writes) {
+    const auto fill =
+        with_inputs(rollout, [](auto in) -> Fill<Real, Tile> { return fill_tile<decltype(in), Real, Tile>; });
+    const auto write = with_outputs(rollout, [&](auto out) -> Write<Real, Tile> {
+        return writes ? write_tile<decltype(out), streamed, Real, Tile> : nullptr;
+    });
+    Tile& tile = *new (scratch) Tile;
+    for (Index i = 0; i < count; i += Tile::lanes)
+        run_lanes(rollout, lanes + i, std::min(Tile::lanes, count - i), bottom, top, carry + i, tile, fill, write);
 }
 
 template <class Real>
 void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
            Real* scratch, Store store) {
-    const Fill<Real> fill = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill_tile<decltype(in), Real>; });
-    const Write<Real> write = with_outputs(rollout, [&](auto out) -> Write<Real> {
-        using Out = decltype(out);
-        if (store == Store::nothing) return nullptr;
-        return store == Store::streamed ? write_tile<Out, true, Real> : write_tile<Out, false, Real>;
-    });
-    run_lanes(rollout, lanes, count, bottom, top, carry, *new (scratch) Tile<Real>, fill, write);
+    if (store == Store::streamed)
+        run_all_lanes<StreamedTile<Real>, true>(rollout, lanes, count, bottom, top, carry, scratch, true);
+    else
+        run_all_lanes<CachedTile<Real>, false>(rollout, lanes, count, bottom, top, carry, scratch,
+                                               store == Store::cached);
 }

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from contextvars import Context
 
 from numpy import bool_, float64, floating
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ arguments: tuple[str, ...]
 rollout_fields: tuple[str, ...]
 compiled_targets: tuple[str, ...]
 moment_steps: int
+least_recycled: int
 
 def connect(result_type: type[GAEResult], new_output: object, usable_cpus: Callable[[], int], eps: float) -> None: ...
 def supports(name: str) -> bool: ...
@@ -31,3 +33,6 @@ def rescale(
     num_threads: int,
     target: str,
 ) -> None: ...
+def set_recycled_limit(nbytes: int) -> None: ...
+def recycled() -> dict[str, int]: ...
+def recycling(nbytes: int) -> Context | None: ...

@@ -4,12 +4,12 @@ Fresh memory costs a page fault for every 4 KiB. A training loop drops its resul
 module keeps their memory for the next ones: csrc/recycled.hpp keeps it, and csrc/new_arrays.hpp hands it to NumPy.
 """
 
-import contextvars
 import functools
 import math
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -23,27 +23,24 @@ SHARE = 16  # this part of its memory
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 _core: ModuleType | None = None  # the compiled module, once it keeps memory
-_least = 0  # bytes of a result from which on its memory is recycled
+_least = sys.maxsize  # bytes of a result from which on its memory is recycled
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], order: Literal["C", "F"]) -> Array:
     """Return ``numpy.empty(shape, dtype, order)``."""
-    context = _context(math.prod(shape) * dtype.itemsize)
-    return np.empty(shape, dtype, order) if context is None else context.run(np.empty, shape, dtype, order)
+    nbytes = math.prod(shape) * dtype.itemsize
+    return np.empty(shape, dtype, order) if nbytes < _least else _recycled(nbytes, np.empty, shape, dtype, order)
 
 
 def empty_like(array: Array) -> Array:
     """Return ``numpy.empty_like(array)``."""
-    context = _context(array.nbytes)
-    return np.empty_like(array) if context is None else context.run(np.empty_like, array)
+    return np.empty_like(array) if array.nbytes < _least else _recycled(array.nbytes, np.empty_like, array)
 
 
-def _context(nbytes: int) -> contextvars.Context | None:
-    """Return a context in which NumPy takes so many bytes from the store, or None where it allocates as always."""
-    if _core is None or nbytes < _least:
-        return None
-    context: contextvars.Context | None = _core.recycling(nbytes)
-    return context
+def _recycled(nbytes: int, allocate: Callable[..., Array], *given: Any) -> Array:
+    """Return allocate(*given), in recycled memory if results of so many bytes lie there."""
+    context = None if _core is None else _core.recycling(nbytes)
+    return allocate(*given) if context is None else context.run(allocate, *given)
 
 
 def set_limit(limit: int) -> None:

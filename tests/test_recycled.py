@@ -1,10 +1,13 @@
 """Results in the memory of dropped ones: what users see, and that nothing alive is ever handed out twice."""
 
+import contextvars
+import ctypes
 import gc
 import itertools
 import pickle
 import random
 import re
+import sys
 import threading
 import tracemalloc
 
@@ -125,6 +128,30 @@ def test_zeros_of_our_handler_are_zero():
     context = fastgae._core.recycling(STEPS * ENVS * 4)
     fastgae._core.recycling(STEPS * ENVS * 4).run(np.full, STEPS * ENVS, 3.0, np.float32)
     assert not context.run(np.zeros, STEPS * ENVS, np.float32).any()
+
+
+def test_a_handler_of_the_program_is_respected():
+    """The handler is a copy of NumPy's own with another name, in force in a context of its own."""
+    multiarray = sys.modules["numpy._core.multiarray" if hasattr(np, "_core") else "numpy.core.multiarray"]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.py_object, ctypes.c_char_p],
+    )
+    api.PyCapsule_New.restype = ctypes.py_object
+    table = ctypes.cast(api.PyCapsule_GetPointer(multiarray._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[304])
+    default = ctypes.cast(table[306], ctypes.POINTER(ctypes.py_object))[0]
+    copy = ctypes.create_string_buffer(ctypes.string_at(api.PyCapsule_GetPointer(default, b"mem_handler"), 168))
+    copy[:8] = b"program\0"
+    given, context = rollout(), contextvars.copy_context()
+    context.run(set_handler, api.PyCapsule_New(copy, b"mem_handler", None))
+    for backend in ("cpp", "numpy"):
+        assert counted(lambda backend=backend: context.run(fastgae.gae, *given, backend=backend)) == (0, 0)
+        results = context.run(fastgae.gae, *given, backend=backend)
+        assert {multiarray.get_handler_name(array) for array in results} == {"program"}
+        del results
+    assert counted(lambda: fastgae.gae(*given)) == (0, 2)
 
 
 def test_tracemalloc_counts_what_lives():

@@ -106,6 +106,12 @@ void limits() {
     for (int i = 5; i > 3; --i) memory.give_back(blocks[i]);
     memory.give_back(nullptr);
 
+    memory.set_limit(1000 * kLeastRecycled);
+    std::vector<void*> many(100);
+    for (void*& block : many) block = memory.take(kLeastRecycled);
+    for (void* block : many) memory.give_back(block);
+    demand(memory.counts().held == 64 * kLeastRecycled, "few blocks, because each is looked at");
+
     failing = true;
     demand(!memory.take(7 * kLeastRecycled), "no memory");
     void* const kept = memory.take(kLeastRecycled);

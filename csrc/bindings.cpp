@@ -1,4 +1,4 @@
-// The border to Python: arrays -> views, drop the GIL, call. The only file that includes pybind11.
+// The border to Python: arrays -> views, drop the GIL, call. It and new_arrays.hpp are all that includes pybind11.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -20,6 +20,7 @@
 #include "canonical.hpp"
 #include "compiler.hpp"
 #include "kernels.hpp"
+#include "new_arrays.hpp"
 #include "normalize.hpp"
 #include "parallel.hpp"
 #include "short_cut.hpp"
@@ -273,18 +274,6 @@ bool read_out(PyObject* given, PyObject* (&out)[2]) {
     return true;
 }
 
-// Return numpy.empty(like.shape, like.dtype, "F" if fortran else "C") without making the shape a Python object.
-py::object empty_like(const Operand& like, bool fortran) {
-    const auto& numpy = py::detail::npy_api::get();
-    const int flags = fortran ? py::detail::npy_api::NPY_ARRAY_F_CONTIGUOUS_ : 0;
-    const py::handle dtype = like.type == Type::f32 ? registered.f32 : registered.f64;
-    const int rank = static_cast<int>(like.rank);
-    PyObject* const array = numpy.PyArray_NewFromDescr_(registered.array_type, dtype.inc_ref().ptr(), rank, like.shape,
-                                                        nullptr, nullptr, flags, nullptr);
-    if (!array) throw py::error_already_set();
-    return py::reinterpret_steal<py::object>(array);
-}
-
 // Count CPUs only for a large rollout, because counting takes longer than a small one. It runs Python code, so it comes
 // before anything points into arrays.
 Index threads_for(PyObject* rewards, Index num_threads) {
@@ -304,8 +293,10 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
     if ((out[0] == Py_None || out[1] == Py_None) && short_cut.is_broadcast()) return py::none();
     py::object results[2];
     for (int i = 0; i < 2; ++i)
-        results[i] = out[i] == registered.new_output ? empty_like(call[kRewards], short_cut.fortran_ordered())
-                                                     : py::reinterpret_borrow<py::object>(out[i]);
+        results[i] = out[i] == registered.new_output
+                         ? new_array(call[kRewards], sizeof(Real) == sizeof(float) ? registered.f32 : registered.f64,
+                                     short_cut.fortran_ordered())
+                         : py::reinterpret_borrow<py::object>(out[i]);
     if (!short_cut.read_outputs(operand_of(results[0].ptr()), operand_of(results[1].ptr()))) return py::none();
     {
         const WithoutGil released;
@@ -372,6 +363,7 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     using namespace fastgae;
     module.doc() = "The compiled kernels of fastgae. Internal: call fastgae.gae.";
     register_types();
+    define_recycling(module);
     using Names = std::vector<std::string>;
     Names arguments(std::begin(kArgumentNames), std::end(kArgumentNames)), compiled_targets;
     arguments.insert(arguments.end(), std::begin(kConstantNames), std::end(kConstantNames));

@@ -10,6 +10,7 @@ import threading
 import warnings
 from typing import Any, NamedTuple, cast
 
+from fastgae import _memory
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, ShortCut
 from fastgae._canonical import integer_of, shown
 
@@ -26,6 +27,7 @@ ENVIRONMENT = {
     + ", ".join(CPU_TARGETS),
     "FASTGAE_NUM_THREADS": "threads to use where num_threads is not given",
     "OMP_NUM_THREADS": "the same, where FASTGAE_NUM_THREADS is not set",
+    "FASTGAE_RECYCLE": "memory of dropped results to keep for the next ones, such as 256MB; 0: none",
 }
 SETTINGS = {name: os.environ.get(name) or None for name in ENVIRONMENT}
 
@@ -108,7 +110,9 @@ class Chosen(NamedTuple):
 def resolve(backend: str | None, num_threads: int | None) -> Chosen:
     """Return what computes a call with these two arguments."""
     module, target = resolve_backend(backend)
-    return Chosen(module, target, resolve_threads(num_threads), getattr(module, "short_cut", None))
+    chosen = Chosen(module, target, resolve_threads(num_threads), getattr(module, "short_cut", None))
+    recycle()
+    return chosen
 
 
 def choose(backend: object, num_threads: object) -> Chosen:
@@ -117,6 +121,14 @@ def choose(backend: object, num_threads: object) -> Chosen:
         return resolve(backend, num_threads)
     except TypeError:
         return resolve.__wrapped__(backend, num_threads)
+
+
+@functools.cache
+def recycle() -> None:
+    """Begin to keep the memory of dropped results, as much as FASTGAE_RECYCLE says."""
+    limit = _memory.limit_from("FASTGAE_RECYCLE", SETTINGS["FASTGAE_RECYCLE"])
+    with _importing:
+        _memory.set_limit(limit)
 
 
 def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:

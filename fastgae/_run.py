@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from fastgae import _dispatch, _threads
+from fastgae import _dispatch, _memory, _threads
 from fastgae._backends import Backend
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import Layout, canonical_rollout, checked, has_options, in_one_layout
@@ -48,7 +46,7 @@ def _filled(module: Backend, matrices: Call, layout: Layout, num_threads: int, t
     """Compute matrices of one layout by the backend."""
     if matrices.normalize is not None and matrices.out is not None:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
-        own = tuple(None if array is None else np.empty_like(array) for array in matrices.out)
+        own = tuple(None if array is None else _memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own)
     rollout, how = canonical_rollout(matrices, layout), (num_threads, target)
     if rollout.rewards.size:

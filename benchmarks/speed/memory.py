@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fastgae import _memory
+
 from .calls import Prepared
 from .contenders import Contender
 from .rows import FRESH
@@ -39,6 +41,8 @@ def traced_peak(call: Callable[[], Any]) -> int:
 def resident_peak(call: Callable[[], Any]) -> int | None:
     """Return the bytes that the process grows by in a call, or None where the system does not tell."""
     peak = Path("/proc/self/clear_refs")
+    limit = _memory.recycled().get("limit", 0)
+    _memory.set_limit(0)  # else the results lie in recycled memory, and the process does not grow
     try:
         ctypes.CDLL(None).malloc_trim(0)  # else the call reuses freed memory, and the process does not grow
         before = resident("VmRSS")
@@ -48,6 +52,7 @@ def resident_peak(call: Callable[[], Any]) -> int | None:
     result = call()
     highest = resident("VmHWM")
     del result
+    _memory.set_limit(limit)
     return highest - before
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastgae import _memory
 from fastgae._call import NEW, Array, Output
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
 from fastgae._interop import as_array, as_numbers
@@ -69,7 +70,7 @@ class Frame(NamedTuple):
     def output(self, out: Any, like: Array, name: str = "out") -> Array:
         """Return the array to fill: ``out``, or a new one."""
         if out is None:
-            return np.empty_like(like)
+            return _memory.empty_like(like)
         self._check_output(name, out, like.dtype)
         array: Array = out
         return array

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastgae import _memory
 from fastgae._call import CONSTANTS, ROLES, Array, Call, GAEResult, Role
 from fastgae._canonical.arguments import NEXT_STEP
 from fastgae._canonical.contract import Rollout
@@ -23,7 +24,7 @@ def in_one_layout(call: Call) -> tuple[Call, "Layout"]:
     rewards, final = call.rewards, call.final_values
     layout = _layout_of(rewards.shape, rewards.strides, rewards.itemsize, call.time_axis)
     if final is not None and final.shape != rewards.shape:
-        final = np.empty_like(rewards)
+        final = _memory.empty_like(rewards)
         final[call.truncated] = call.final_values
         call = call._replace(final_values=final)
     fields = list(call)
@@ -171,14 +172,14 @@ class Layout(NamedTuple):
 
     def like(self, rewards: Array, matrix: Array) -> Array:
         """Return a matrix in the shape and memory order of rewards."""
-        array, split = np.empty_like(rewards), self.split(matrix)
+        array, split = _memory.empty_like(rewards), self.split(matrix)
         if array.strides == split.strides:
             return split
         array[...] = split
         return array
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
-        return np.empty((self.steps, self.envs), dtype, order="F" if self.env_major else "C")
+        return _memory.empty((self.steps, self.envs), dtype, "F" if self.env_major else "C")
 
     def merged(self, array: Array) -> Array:
         """Return an array as (T, N): a view where the strides of the merged axes allow it."""

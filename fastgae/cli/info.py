@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 import fastgae
-from fastgae import _dispatch, _threads
+from fastgae import _dispatch, _memory, _threads
 from fastgae.cli.options import Formatter
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def gather() -> dict[str, Any]:
         "numba": _installed("numba"),
         "default_backend": attempt(partial(_resolved, None)),
         "num_threads": attempt(lambda: _dispatch.resolve_threads(None) or _threads.usable_cpus()),
+        "recycled": attempt(_recycled),
         "backends": [
             {**backend._asdict(), "target": attempt(partial(_chosen_target, backend.name)) if backend.targets else None}
             for backend in fastgae.backends()
@@ -89,6 +90,11 @@ def _installed(package: str) -> str | None:
 def _resolved(backend: str | None) -> dict[str, str | None]:
     module, target = _dispatch.resolve_backend(backend)
     return {"name": module.__name__.rpartition(".")[2], "target": target or next(iter(module.targets()), None)}
+
+
+def _recycled() -> dict[str, int]:
+    _dispatch.recycle()
+    return _memory.recycled()
 
 
 def _chosen_target(backend: str) -> str | None:
@@ -124,6 +130,7 @@ def text(facts: dict[str, Any]) -> str:
             [
                 ("default backend", ":".join(filter(None, default.values())) if default else "none: see problems"),
                 ("threads", str(facts["num_threads"] or "none: see problems")),
+                ("recycled memory", _recycled_in_words(facts["recycled"])),
             ]
         ),
         _columns(
@@ -136,6 +143,17 @@ def text(facts: dict[str, Any]) -> str:
     if facts["problems"]:
         sections.append("\n".join(["problems", *(f"  {_indented(problem)}" for problem in facts["problems"])]))
     return "\n\n".join(sections)
+
+
+def _recycled_in_words(recycled: dict[str, int] | None) -> str:
+    if recycled is None:
+        return "none: see problems"
+    if not recycled:
+        return "none, without the compiled module"
+    if recycled["limit"] == 0:
+        return "none, as FASTGAE_RECYCLE says"
+    held, limit = (f"{recycled[name] / 2**20:.0f} MiB" for name in ("held", "limit"))
+    return f"{held} of {limit} held; {recycled['hits']} results used it, {recycled['misses']} got fresh memory"
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:

@@ -57,3 +57,14 @@ def test_harness(compiling, build):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "baseline: right"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_recycled_memory(tmp_path, build):
+    program = tmp_path / "recycled"
+    flags = [*EVERY_BUILD, *BUILDS[build][0], "-DFASTGAE_TINY"]
+    subprocess.run([COMPILER, *flags, str(HERE / "recycled.cpp"), "-o", str(program)], check=True)
+    done = run([program, "2000"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("right\n")
+    assert done.stderr == ""

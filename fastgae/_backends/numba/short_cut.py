@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import NEW, WORKING_DTYPES, Call, GAEResult
+from fastgae._memory import empty
 
 BOOL = np.dtype(bool)
 ABSENT = {dtype: np.empty((0, 0), dtype) for dtype in (*WORKING_DTYPES, BOOL)}  # stand for arrays that are not given
@@ -98,7 +99,7 @@ def _is_in_c_order(array: Any, dtype: np.dtype[Any], shape: Shape) -> bool:
 def _result(out: Any, dtype: np.dtype[Any], shape: Shape, inputs: Sequence[Any]) -> GAEResult | None:
     """Return the arrays to fill; None: ``out`` may overlap an input, or its arrays are not like the results."""
     if out is None:
-        return GAEResult(np.empty(shape, dtype), np.empty(shape, dtype))
+        return GAEResult(empty(shape, dtype, "C"), empty(shape, dtype, "C"))
     if not isinstance(out, tuple) or len(out) != 2 or out[0] is out[1]:
         return None
     others = [array for array in inputs if array is not None]
@@ -111,4 +112,4 @@ def _result(out: Any, dtype: np.dtype[Any], shape: Shape, inputs: Sequence[Any])
             if np.may_share_memory(array, other):
                 return None
         others.append(array)
-    return GAEResult(*(np.empty(shape, dtype) if array is NEW else array for array in out))
+    return GAEResult(*(empty(shape, dtype, "C") if array is NEW else array for array in out))

@@ -1,0 +1,156 @@
+// New NumPy arrays for results. Large ones lie in recycled memory, by NumPy's allocator hooks (NEP 49): the arrays own
+// their data, can be resized, and hand their memory back when they die.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "arguments.hpp"
+#include "recycled.hpp"
+
+namespace fastgae {
+
+namespace py = pybind11;
+
+// NumPy's PyDataMem_Handler, as its headers lay it out. pybind11 needs no headers of NumPy, so this build has none.
+struct DataHandler {
+    char name[127];
+    std::uint8_t version;
+    void* context;
+    void* (*allocate)(void*, std::size_t);
+    void* (*allocate_zeros)(void*, std::size_t, std::size_t);
+    void* (*resize)(void*, void*, std::size_t);
+    void (*free)(void*, void*, std::size_t);
+};
+constexpr const char* kHandlerName = "mem_handler";
+
+// Nothing here is ever destroyed, because an array may outlive the interpreter.
+struct Recycling {
+    RecycledMemory* memory;
+    PyObject* (*current_handler)(), *default_handler;
+    PyObject* context;  // a contextvars.Context in which NumPy allocates by our handler
+};
+
+inline Recycling recycling;
+
+inline void* allocate(void*, std::size_t bytes) { return recycling.memory->take(bytes); }
+inline void* resize(void*, void* data, std::size_t bytes) { return recycling.memory->resize(data, bytes); }
+inline void free(void*, void* data, std::size_t) { recycling.memory->give_back(data); }
+inline void* allocate_zeros(void*, std::size_t count, std::size_t size) {
+    void* const data = recycling.memory->take(count * size);
+    return data ? std::memset(data, 0, count * size) : nullptr;
+}
+
+inline DataHandler handler = {"fastgae_recycled", 1, nullptr, allocate, allocate_zeros, resize, free};
+
+// Return whether a new array of so many bytes lies in recycled memory. If the program has set a handler of its own,
+// all arrays are its business.
+inline bool is_recycled(std::size_t bytes) {
+    if (bytes < kLeastRecycled || recycling.memory->counts().limit == 0) return false;
+    PyObject* const current = recycling.current_handler();
+    if (!current) throw py::error_already_set();
+    Py_DECREF(current);
+    return current == recycling.default_handler;
+}
+
+// While it lives, NumPy allocates data by our handler where is_recycled says so. No Python code may run meanwhile. To
+// enter a context that exists makes no object, so the garbage collector, which may run Python code, does not run.
+class Recycled {
+public:
+    explicit Recycled(std::size_t bytes) : context_(is_recycled(bytes) ? entered() : nullptr) {}
+    Recycled(const Recycled&) = delete;
+    ~Recycled() {
+        if (!context_) return;
+        PyContext_Exit(context_);
+        Py_DECREF(context_);
+    }
+
+private:
+    static PyObject* entered() {
+#if defined(Py_GIL_DISABLED)
+        PyObject* const context = PyContext_Copy(recycling.context);  // two threads cannot be in one context
+        if (!context) throw py::error_already_set();
+#else
+        PyObject* const context = Py_NewRef(recycling.context);
+#endif
+        if (PyContext_Enter(context) == 0) return context;
+        Py_DECREF(context);
+        throw py::error_already_set();
+    }
+    PyObject* const context_;
+};
+
+// Return numpy.empty(like.shape, dtype, "F" if fortran else "C") without making the shape a Python object.
+inline py::object new_array(const Operand& like, py::handle dtype, bool fortran) {
+    const auto& numpy = py::detail::npy_api::get();
+    const int flags = fortran ? py::detail::npy_api::NPY_ARRAY_F_CONTIGUOUS_ : 0;
+    const Index steps = std::accumulate(like.shape, like.shape + like.rank, Index(1), std::multiplies<Index>());
+    const Recycled recycled(steps * bytes_of(like.type));
+    PyObject* const array =
+        numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, dtype.inc_ref().ptr(), static_cast<int>(like.rank), like.shape,
+                                    nullptr, nullptr, flags, nullptr);
+    if (!array) throw py::error_already_set();
+    return py::reinterpret_steal<py::object>(array);
+}
+
+// Return a context in which Python allocates an array of so many bytes, or None where NumPy does that as always.
+inline py::object context_for(std::size_t bytes) {
+    if (!is_recycled(bytes)) return py::none();
+    PyObject* const context = PyContext_Copy(recycling.context);
+    if (!context) throw py::error_already_set();
+    return py::reinterpret_steal<py::object>(context);
+}
+
+inline py::dict recycled_counts() {
+    const RecycledMemory::Counts counts = recycling.memory->counts();
+    py::dict result;
+    result["limit"] = counts.limit;
+    result["held"] = counts.held;
+    result["hits"] = counts.hits;
+    result["misses"] = counts.misses;
+    return result;
+}
+
+inline void define_recycling(py::module_& module) {
+    const py::module_ multiarray = py::detail::import_numpy_core_submodule("multiarray");
+    void** const numpy = static_cast<void**>(PyCapsule_GetPointer(multiarray.attr("_ARRAY_API").ptr(), nullptr));
+    if (!numpy) throw py::error_already_set();
+    // Their places in NumPy's table of functions, the same since NumPy 1.22.
+    const auto set_handler = reinterpret_cast<PyObject* (*)(PyObject*)>(numpy[304]);
+    recycling.current_handler = reinterpret_cast<PyObject* (*)()>(numpy[305]);
+    recycling.default_handler = *static_cast<PyObject**>(numpy[306]);
+    // Fresh memory comes from NumPy, which advises the system to use huge pages.
+    const auto* const fresh = static_cast<DataHandler*>(PyCapsule_GetPointer(recycling.default_handler, kHandlerName));
+    if (!fresh) throw py::error_already_set();
+    recycling.memory = new RecycledMemory({fresh->allocate, fresh->free, fresh->context});
+
+    recycling.context = PyContext_New();
+    if (!recycling.context || PyContext_Enter(recycling.context) != 0) throw py::error_already_set();
+    PyObject* const previous = set_handler(py::capsule(&handler, kHandlerName).ptr());
+    PyContext_Exit(recycling.context);
+    if (!previous) throw py::error_already_set();
+    Py_DECREF(previous);
+#if !defined(_WIN32)
+    pthread_atfork([] { recycling.memory->lock_for_fork(); }, [] { recycling.memory->unlock_in_parent(); },
+                   [] { recycling.memory->unlock_in_child(); });
+#endif
+
+    module.attr("least_recycled") = kLeastRecycled;
+    module.def(
+        "set_recycled_limit", [](std::size_t bytes) { recycling.memory->set_limit(bytes); }, py::arg("nbytes"),
+        "Keep at most so many bytes of dropped results from now on; 0 empties the store and keeps nothing.");
+    module.def("recycled", recycled_counts, "Return how much dropped memory may be and is kept, and how often it met.");
+    module.def("recycling", context_for, py::arg("nbytes"),
+               "Return a contextvars.Context in which to allocate a result of so many bytes, or None.");
+}
+
+}  // namespace fastgae

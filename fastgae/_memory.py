@@ -1,0 +1,85 @@
+"""Allocate new arrays for results, in the memory of results that the caller has dropped.
+
+Fresh memory costs a page fault for every 4 KiB. A training loop drops its results in every iteration, so the compiled
+module keeps their memory for the next ones: csrc/recycled.hpp keeps it, and csrc/new_arrays.hpp hands it to NumPy.
+"""
+
+import functools
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from fastgae._call import Array
+
+DEFAULT = 2**30  # bytes to keep where the caller names no limit; on a small machine,
+SHARE = 16  # this part of its memory
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+_core: ModuleType | None = None  # the compiled module, once it keeps memory
+_least = sys.maxsize  # bytes of a result from which on its memory is recycled
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], order: Literal["C", "F"]) -> Array:
+    """Return ``numpy.empty(shape, dtype, order)``."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    return np.empty(shape, dtype, order) if nbytes < _least else _recycled(nbytes, np.empty, shape, dtype, order)
+
+
+def empty_like(array: Array) -> Array:
+    """Return ``numpy.empty_like(array)``."""
+    return np.empty_like(array) if array.nbytes < _least else _recycled(array.nbytes, np.empty_like, array)
+
+
+def _recycled(nbytes: int, allocate: Callable[..., Array], *given: Any) -> Array:
+    """Return allocate(*given), in recycled memory if results of so many bytes lie there."""
+    context = None if _core is None else _core.recycling(nbytes)
+    return allocate(*given) if context is None else context.run(allocate, *given)
+
+
+def set_limit(limit: int) -> None:
+    """Keep at most so many bytes of dropped results from now on; 0 empties the store and keeps nothing."""
+    global _core, _least
+    try:
+        import fastgae._core as core
+    except Exception:  # not built, or broken, which the backend reports that needs it
+        return
+    core.set_recycled_limit(limit)
+    _core, _least = core, core.least_recycled
+
+
+def recycled() -> dict[str, int]:
+    """Return the limit, the bytes held, the hits and the misses; nothing without the compiled module."""
+    counts: dict[str, int] = {} if _core is None else _core.recycled()
+    return counts
+
+
+def limit_from(source: str, text: str | None) -> int:
+    """Return the limit that a setting names, such as 0 or 256MB, or the default where it is None."""
+    if text is None:
+        return min(DEFAULT, _usable_memory() // SHARE)
+    match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT])I?)?(B?)\s*", text.upper(), re.ASCII)
+    if match is None or (int(match[1]) and not (match[2] or match[3])):
+        raise ValueError(f"{source}={text!r} is not an amount of memory: expected one such as 256MB, or 0 for none")
+    return min(int(match[1]) * UNITS[match[2] or ""], sys.maxsize)
+
+
+@functools.cache
+def _usable_memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or its control group's if that is less."""
+    try:
+        amounts = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        amounts = [4 * DEFAULT]
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):  # version 2 of control groups, and version 1
+        try:
+            amounts.append(int(Path("/sys/fs/cgroup", file).read_text()))
+        except (OSError, ValueError):  # "max" means no limit
+            continue
+    return min(amounts)

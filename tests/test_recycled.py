@@ -1,0 +1,318 @@
+"""Results in the memory of dropped ones: what users see, and that nothing alive is ever handed out twice."""
+
+import contextvars
+import ctypes
+import gc
+import itertools
+import pickle
+import random
+import re
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae import _dispatch, _memory
+from support.backends import BACKENDS
+
+pytest.importorskip("fastgae._core", exc_type=ImportError)
+
+STEPS, ENVS = 160, 512  # results of 320 KiB in float32
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def store():
+    """An empty store with room for some results."""
+    _dispatch.recycle()
+    before = _memory.recycled()["limit"]
+    _memory.set_limit(0)
+    _memory.set_limit(64 * MIB)
+    yield
+    _memory.set_limit(before)
+
+
+def rollout(steps=STEPS, envs=ENVS, dtype=np.float32):
+    rewards = np.arange(steps * envs, dtype=dtype).reshape(steps, envs) % 7
+    return rewards, np.ones((steps + 1, envs), dtype), np.zeros((steps, envs), bool)
+
+
+def addresses(results):
+    return {array.__array_interface__["data"][0] for array in results}
+
+
+def counted(function):
+    """How many hits and misses a function makes."""
+    before = _memory.recycled()
+    function()
+    after = _memory.recycled()
+    return after["hits"] - before["hits"], after["misses"] - before["misses"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_dropped_memory_is_used_again(backend):
+    given = rollout()
+    first = fastgae.gae(*given, backend=backend)
+    expected, places = [array.copy() for array in first], addresses(first)
+    del first
+    assert _memory.recycled()["held"] >= 2 * expected[0].nbytes
+    second = fastgae.gae(*given, backend=backend)
+    assert addresses(second) == places
+    np.testing.assert_array_equal(second, expected)
+
+
+CALLS = {
+    "plain": lambda r, v, d, **how: fastgae.gae(r, v, d, **how),
+    "env-major": lambda r, v, d, **how: fastgae.gae(r.T.copy(), v.T.copy(), d.T.copy(), time_axis=1, **how),
+    "strided": lambda r, v, d, **how: fastgae.gae(r[::-1, ::-1], v[::-1, ::-1], d[::-1, ::-1], **how),
+    "mask": lambda r, v, d, **how: fastgae.gae(r, v, d, mask=~d, **how),
+    "normalize": lambda r, v, d, **how: fastgae.gae(r, v, d, normalize="global", **how),
+    "td_lambda": lambda r, v, d, **how: fastgae.td_lambda(r, v, d, **how),
+    "discounted_returns": lambda r, v, d, **how: fastgae.discounted_returns(r, d, last_values=v[0], **how),
+    "reverse_scan": lambda r, v, d, **how: fastgae.reverse_scan(r, 0.5, **how),
+    "gae_packed": lambda r, v, d, **how: fastgae.gae_packed(r.ravel(), v[:-1].ravel(), [0, 5, r.size], **how),
+    "vtrace": lambda r, v, d, **how: fastgae.vtrace(r, v, d, ratios=v[:-1], **how),
+    "normalize alone": lambda r, v, d, **how: fastgae.normalize(r, **how),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("backend", sorted({name.partition(":")[0] for name in BACKENDS}))
+def test_every_call_recycles(backend, call):
+    given = rollout()
+    CALLS[call](*given, backend=backend)
+    hits, misses = counted(lambda: CALLS[call](*given, backend=backend))
+    assert hits > 0
+    assert misses == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_out_and_small_results_are_not_the_stores_business(backend):
+    given = rollout()
+    out = np.empty((STEPS, ENVS), np.float32), np.empty((STEPS, ENVS), np.float32)
+    assert counted(lambda: fastgae.gae(*given, out=out, backend=backend)) == (0, 0)
+    least = fastgae._core.least_recycled
+    few = rollout(1, least // 4 - 1)
+    assert counted(lambda: fastgae.gae(*few, backend=backend)) == (0, 0)
+    enough = rollout(1, least // 4)
+    assert counted(lambda: fastgae.gae(*enough, backend=backend)) == (0, 2)
+
+
+def test_the_arrays_are_ordinary():
+    results = fastgae.gae(*rollout())
+    for array in results:
+        assert array.flags.owndata
+        assert array.flags.writeable
+        assert array.base is None
+        assert array.ctypes.data % 64 == 0
+    array = results.advantages
+    expected = array.copy()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(array)), expected)
+    for size in (2 * array.size, array.size + 1, 1000, 1, 0, array.size):
+        kept = min(size, expected.size)
+        array.resize(size, refcheck=False)
+        expected = (
+            np.resize(expected.ravel()[:kept], size) if kept == size else np.append(expected, np.zeros(size - kept))
+        )
+        np.testing.assert_array_equal(array, expected)
+    assert np.empty(MIB).flags.owndata  # other arrays do not come from the store
+    assert counted(lambda: [np.empty(array.shape), array.copy(), array + 1]) == (0, 0)
+
+
+def test_zeros_of_our_handler_are_zero():
+    """Nothing here asks for zeros, but NumPy may."""
+    fastgae.gae(*rollout())
+    context = fastgae._core.recycling(STEPS * ENVS * 4)
+    fastgae._core.recycling(STEPS * ENVS * 4).run(np.full, STEPS * ENVS, 3.0, np.float32)
+    assert not context.run(np.zeros, STEPS * ENVS, np.float32).any()
+
+
+def test_a_handler_of_the_program_is_respected():
+    """The handler is a copy of NumPy's own with another name, in force in a context of its own."""
+    multiarray = sys.modules["numpy._core.multiarray" if hasattr(np, "_core") else "numpy.core.multiarray"]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.py_object, ctypes.c_char_p],
+    )
+    api.PyCapsule_New.restype = ctypes.py_object
+    table = ctypes.cast(api.PyCapsule_GetPointer(multiarray._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[304])
+    default = ctypes.cast(table[306], ctypes.POINTER(ctypes.py_object))[0]
+    copy = ctypes.create_string_buffer(ctypes.string_at(api.PyCapsule_GetPointer(default, b"mem_handler"), 168))
+    copy[:8] = b"program\0"
+    given, context = rollout(), contextvars.copy_context()
+    context.run(set_handler, api.PyCapsule_New(copy, b"mem_handler", None))
+    for backend in ("cpp", "numpy"):
+        assert counted(lambda backend=backend: context.run(fastgae.gae, *given, backend=backend)) == (0, 0)
+        results = context.run(fastgae.gae, *given, backend=backend)
+        assert {multiarray.get_handler_name(array) for array in results} == {"program"}
+        del results
+    assert counted(lambda: fastgae.gae(*given)) == (0, 2)
+
+
+def test_tracemalloc_counts_what_lives():
+    given = rollout()
+    fastgae.gae(*given)
+    tracemalloc.start()
+    try:
+        results = fastgae.gae(*given)
+        alive = tracemalloc.get_traced_memory()[0]
+        size = results[0].nbytes + results[1].nbytes
+        del results
+        assert size <= alive < size + 10_000
+        assert tracemalloc.get_traced_memory()[0] < 10_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_view_outlives_its_base():
+    given = rollout()
+    kept = fastgae.gae(*given).advantages[3:, ::2]
+    expected = kept.copy()
+    for factor in range(5):
+        fastgae.gae(given[0] * factor, *given[1:])
+    np.testing.assert_array_equal(kept, expected)
+
+
+def test_an_array_in_a_cycle():
+    class Node:
+        pass
+
+    given = rollout()
+    node = Node()
+    node.itself, node.results = node, fastgae.gae(*given)
+    node.views = [array[1:] for array in node.results]
+    places = addresses(node.results)
+    del node
+    other = fastgae.gae(*given)
+    assert not addresses(other) & places
+    gc.collect()
+    assert addresses(fastgae.gae(*given)) == places
+
+
+@pytest.mark.parametrize("limit", [MIB, 8 * MIB])
+def test_the_limit_holds(limit):
+    _memory.set_limit(limit)
+    for steps in (600, 150, 300, 4000, 90):
+        kept = [fastgae.gae(*rollout(steps)) for _ in range(4)]
+        del kept
+        assert _memory.recycled()["held"] <= limit
+    assert _memory.recycled()["held"] > 0
+    _memory.set_limit(0)
+    assert _memory.recycled()["held"] == 0
+    fastgae.gae(*rollout())
+    assert _memory.recycled()["held"] == 0
+    assert counted(lambda: fastgae.gae(*rollout())) == (0, 0)
+
+
+def test_blocks_are_few():
+    """Looking for one must take no time to speak of."""
+    kept = [fastgae.gae(*rollout()) for _ in range(60)]
+    size = kept[0][0].nbytes
+    _memory.set_limit(200 * size)
+    del kept
+    assert _memory.recycled()["held"] == 64 * size
+
+
+def test_sizes_that_differ_a_little_share_memory():
+    """Packed sequences seldom have the same total twice."""
+    numbers = np.ones(100_000, np.float32)
+    fastgae.reverse_scan(numbers, 0.5)
+    assert counted(lambda: fastgae.reverse_scan(numbers[1000:], 0.5)) == (1, 0)
+    assert counted(lambda: fastgae.reverse_scan(numbers[30_000:], 0.5)) == (0, 1)
+
+
+def play(seed, rounds, check):
+    """Make and drop results at random, in part or by views, and check that each holds its own number for ever."""
+    rng = random.Random(seed)
+    alive = {}
+    for number in range(rounds):
+        steps = rng.choice((70, 160, 161, 600))
+        one = np.full((steps, ENVS), seed * rounds + number, np.float32)
+        got = fastgae.reverse_scan(one, 0.0, num_threads=1)
+        alive[number] = got[1:, ::3] if rng.random() < 0.3 else got
+        if alive[number] is got and rng.random() < 0.1:
+            got.resize((steps + 1, ENVS), refcheck=False)
+        for old in rng.sample(sorted(alive), min(len(alive), rng.randrange(3))):
+            array = alive.pop(old)
+            check(np.all(array[:50] == seed * rounds + old), "an array that was alive has changed")
+    for old, array in alive.items():
+        check(np.all(array[:50] == seed * rounds + old), "an array that was alive has changed")
+
+
+def check(true, message):
+    assert true, message
+
+
+@pytest.mark.parametrize("limit", [MIB, 64 * MIB])
+def test_nothing_alive_is_handed_out(limit):
+    _memory.set_limit(limit)
+    play(1, 400, check)
+
+
+def test_nothing_alive_is_handed_out_to_threads():
+    wrong = []
+    barrier = threading.Barrier(6)
+
+    def work(seed):
+        barrier.wait()
+        try:
+            play(seed, 150, check)
+        except BaseException as error:
+            wrong.append(error)
+
+    def trouble():
+        barrier.wait()
+        for limit in itertools.islice(itertools.cycle((0, MIB, 16 * MIB, 64 * MIB)), 200):
+            _memory.set_limit(limit)
+            assert _memory.recycled()["held"] <= limit or limit == 0
+
+    threads = [threading.Thread(target=work, args=[seed]) for seed in range(1, 6)] + [threading.Thread(target=trouble)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("0", 0),
+        ("0MB", 0),
+        ("1B", 1),
+        ("256MB", 256 * MIB),
+        ("256 MiB", 256 * MIB),
+        ("3k", 3 * 2**10),
+        ("2GB", 2 * 2**30),
+        (" 1t ", 2**40),
+        ("9" * 30 + "G", None),
+    ],
+)
+def test_limits(text, limit):
+    assert _memory.limit_from("FASTGAE_RECYCLE", text) == (2**63 - 1 if limit is None else limit)
+
+
+@pytest.mark.parametrize("text", ["1", "256", "-1MB", "MB", "1.5GB", "lots", "1PB", "1MBB", "٣MB", "1 M B"])
+def test_what_is_no_limit(text, monkeypatch):
+    monkeypatch.setitem(_dispatch.SETTINGS, "FASTGAE_RECYCLE", text)
+    _dispatch.recycle.cache_clear()
+    _dispatch.resolve.cache_clear()
+    try:
+        with pytest.raises(ValueError, match=rf"^FASTGAE_RECYCLE={re.escape(repr(text))} is not an amount of memory"):
+            fastgae.gae(*rollout())
+    finally:
+        monkeypatch.undo()
+        _dispatch.recycle.cache_clear()
+
+
+def test_the_default_limit_fits_the_machine(monkeypatch):
+    for memory, limit in ((2**28, 2**24), (2**40, 2**30)):
+        monkeypatch.setattr(_memory, "_usable_memory", lambda memory=memory: memory)
+        assert _memory.limit_from("FASTGAE_RECYCLE", None) == limit
+    monkeypatch.undo()
+    assert 0 < _memory._usable_memory() < 2**60

@@ -11,12 +11,12 @@
 
 namespace fastgae {
 
-// Use streaming stores when the results would not stay in the caches.
+// Use streaming stores when the results would not stay in the caches: when the arrays have `least` bytes.
 template <class Real>
-Store store_of(const Rollout<Real>& rollout) {
+Store store_of(const Rollout<Real>& rollout, Index least) {
     const Index arrays = 2 + bool(rollout.final_values) + bool(rollout.advantages) + bool(rollout.returns);
     const Index bytes = rollout.steps * rollout.envs * arrays * Index(sizeof(Real));
-    return bytes < kStreamBytes ? Store::cached : Store::streamed;
+    return bytes < least ? Store::cached : Store::streamed;
 }
 
 template <class Real>
@@ -198,26 +198,32 @@ Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithO
     return redone;
 }
 
-// Compute the results. They are the same bits for every target and every number of threads. Return how many steps of
-// long trajectories, which are cut into pieces, had to be computed again.
-template <class Real>
-Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads, Store store) {
+// Compute the results with the kernel that takes the shortest time. store_from(bytes) says how to write them where
+// results of that many bytes and more are worth streaming. Return how many steps of long trajectories, which are cut
+// into pieces, had to be computed again.
+template <class Real, class StoreFrom>
+Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_threads, const StoreFrom& store_from) {
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
-    const Cut cut = flat_cut(kernel, rollout, threads);
-    if (rollout.env_major) {
-        const Cut lanes_cut = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), threads);
-        if (flat_pays(kernel, rollout, cut, lanes_cut, threads)) return gae_flat(kernel, rollout, cut, threads, store);
-        return gae_env_major(kernel, rollout, lanes_cut, threads, store);
-    }
-    if (flat_pays(kernel, rollout, cut, cut, threads)) return gae_flat(kernel, rollout, cut, threads, store);
-    gae_time_major(kernel, rollout, threads, store);
+    const Cut flat = flat_cut(kernel, rollout, threads);
+    Cut lanes = {};
+    if (rollout.env_major) lanes = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), threads);
+    if (flat_pays(kernel, rollout, flat, lanes, threads))
+        return gae_flat(kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
+    if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(kStreamBytes));
+    gae_time_major(kernel, rollout, threads, store_from(kStreamBytes));
     return 0;
+}
+
+// Compute the results. They are the same bits for every target and every number of threads.
+template <class Real>
+Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads, Store store) {
+    return gae_with(target, rollout, num_threads, [&](Index) { return store; });
 }
 
 template <class Real>
 Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads) {
-    return gae(target, rollout, num_threads, store_of(rollout));
+    return gae_with(target, rollout, num_threads, [&](Index least) { return store_of(rollout, least); });
 }
 
 // Compute the results of a rollout with options.
@@ -232,7 +238,7 @@ Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index n
 
 template <class Real>
 Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads) {
-    return gae(target, rollout, num_threads, store_of(rollout));
+    return gae(target, rollout, num_threads, store_of(rollout, kStreamBytes));
 }
 
 // Call work(first, last) on spans of envs, or of blocks if the matrix is env-major.

@@ -32,6 +32,8 @@ struct FlatRuns {
     Real *advantages, *returns;
     Index stride;
     Real gamma;
+    Index shift;  // streaming: the element of a block at which a line of the returns begins
+    alignas(64) Real lines[lanes][2 * FlatBlock<Real>::steps];  // returns of a block, and of the one after it
     const Real* finals[lanes];  // sparse: the end of those that belong to elements not yet computed
     Index flags_begin;          // the element of each run at which the copied flags begin
     std::uint8_t terminated[lanes][copied], truncated[lanes][copied];
@@ -89,9 +91,10 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
                 }
                 Real finals[V::width];
                 if constexpr (In::final_values) {
-                    at.final_values = runs.at.final_values + k;
                     const auto continues = V::bits(V::zero_flags(at.truncated));
-                    if (!runs.at.final_values && continues != V::all_bits) {
+                    if (runs.at.final_values) {
+                        at.final_values = runs.at.final_values + k;
+                    } else if (continues != V::all_bits) {
                         scatter_finals<V>(continues, runs.finals[first_lane + i], finals);
                         at.final_values = finals;
                     }
@@ -133,9 +136,28 @@ void chain_flat(FlatBlock<Real>& block, FlatBlock<Real>& before, Real gamma_lamb
         [&](auto i) FASTGAE_INLINE_LAMBDA { V::store(before.following() + i * V::width, a[i / groups][i % groups]); });
 }
 
-// Write the results of the block that begins at element s of each run.
-template <class Out, bool streamed, class Real>
-void write_flat(const FlatRuns<Real>& runs, Index s, const FlatBlock<Real>& block) {
+// Stream returns whose lines do not begin where those of the advantages do. Each line holds elements of two blocks. The
+// rest of the highest and of the lowest block gets ordinary stores.
+template <class Real>
+void stream_shifted(FlatRuns<Real>& runs, Index bottom, Index s, Index top) {
+    using V = Vector<Real>;
+    constexpr Index steps = FlatBlock<Real>::steps;
+    Real* to = runs.returns + s;
+    for (Index lane = 0; lane < FlatRuns<Real>::lanes; ++lane, to += runs.stride) {
+        Real* const line = runs.lines[lane];
+        if (s + steps == top)
+            std::copy(line + runs.shift, line + steps, to + runs.shift);
+        else
+            for (Index i = runs.shift; i < runs.shift + steps; i += V::width) V::stream(to + i, V::load(line + i));
+        if (s == bottom) std::copy_n(line, runs.shift, to);
+        for (Index i = 0; i < steps; i += V::width) V::store(line + steps + i, V::load(line + i));
+    }
+}
+
+// Write the results of the block that begins at element s of each run. If `shifted`, the returns have their lines at
+// other elements than the advantages.
+template <class Out, bool streamed, bool shifted, class Real>
+void write_flat(FlatRuns<Real>& runs, Index bottom, Index s, Index top, const FlatBlock<Real>& block) {
     using V = Vector<Real>;
     using Block = FlatBlock<Real>;
     const auto put = [](Real* to, typename V::Type x)
@@ -148,21 +170,28 @@ void write_flat(const FlatRuns<Real>& runs, Index s, const FlatBlock<Real>& bloc
             });
             V::transpose(x[part]);
         });
-        const auto for_each_line = [&](const auto& put_line) FASTGAE_INLINE_LAMBDA {
+        const auto for_each_vector = [&](const auto& body) FASTGAE_INLINE_LAMBDA {
             Index k = group * V::width * runs.stride + s;
             unrolled<V::width>([&](auto lane) FASTGAE_INLINE_LAMBDA {
-                unrolled<Block::parts>([&](auto part)
-                                           FASTGAE_INLINE_LAMBDA { put_line(k + part * V::width, x[part][lane]); });
+                Real* const line = runs.lines[group * V::width + lane];
+                unrolled<Block::parts>([&](auto part) FASTGAE_INLINE_LAMBDA {
+                    constexpr Index from = part * V::width;
+                    body(x[part][lane], k + from, line + from);
+                });
                 k += runs.stride;
             });
         };
         // All lines of one result before those of the other: see stream in memory.inl.
         if constexpr (Out::advantages)
-            for_each_line([&](Index k, typename V::Type a) FASTGAE_INLINE_LAMBDA { put(runs.advantages + k, a); });
+            for_each_vector([&](typename V::Type a, Index k, Real*)
+                                FASTGAE_INLINE_LAMBDA { put(runs.advantages + k, a); });
         if constexpr (Out::returns)
-            for_each_line([&](Index k, typename V::Type a)
-                              FASTGAE_INLINE_LAMBDA { put(runs.returns + k, a + V::load(runs.at.values + k)); });
+            for_each_vector([&](typename V::Type a, Index k, Real* line) FASTGAE_INLINE_LAMBDA {
+                const auto returns = a + V::load(runs.at.values + k);
+                shifted ? V::store(line, returns) : put(runs.returns + k, returns);
+            });
     }
+    if constexpr (shifted) stream_shifted(runs, bottom, s, top);
 }
 
 template <class Real>
@@ -180,26 +209,29 @@ void flat(const Rollout<Real>& rollout, Index env, Index first, Index stride, In
           Store store) {
     using Block = FlatBlock<Real>;
     const Index distance = flat_distance(rollout);
-    const auto shifted = [&](auto* data) { return data ? data + first : nullptr; };
+    const auto from_first = [&](auto* data) { return data ? data + first : nullptr; };
     const auto fill = with_inputs(rollout, [&](auto in) {
         using In = decltype(in);
         return store == Store::streamed ? &fill_flat<In, true, Real> : &fill_flat<In, false, Real>;
-    });
-    const auto write = with_outputs(rollout, [&](auto out) {
-        using Out = decltype(out);
-        return store == Store::streamed ? &write_flat<Out, true, Real> : &write_flat<Out, false, Real>;
     });
     const auto chain = chain_of<Real>(distance, std::make_integer_sequence<int, kFlatDistance>());
 
     FlatRuns<Real> runs;
     const Rollout<Real>& r = rollout;
-    runs.at = {shifted(r.rewards.at(0, env)),     shifted(r.values.at(0, env)),
-               shifted(r.next_values.at(0, env)), r.final_values ? shifted(r.final_values.at(0, env)) : nullptr,
-               shifted(r.terminated.at(0, env)),  r.truncated ? shifted(r.truncated.at(0, env)) : nullptr};
-    runs.advantages = r.advantages ? shifted(r.advantages.at(0, env)) : nullptr;
-    runs.returns = r.returns ? shifted(r.returns.at(0, env)) : nullptr;
+    runs.at = {from_first(r.rewards.at(0, env)),     from_first(r.values.at(0, env)),
+               from_first(r.next_values.at(0, env)), r.final_values ? from_first(r.final_values.at(0, env)) : nullptr,
+               from_first(r.terminated.at(0, env)),  r.truncated ? from_first(r.truncated.at(0, env)) : nullptr};
+    runs.advantages = r.advantages ? from_first(r.advantages.at(0, env)) : nullptr;
+    runs.returns = r.returns ? from_first(r.returns.at(0, env)) : nullptr;
     runs.stride = stride;
     runs.gamma = rollout.gamma;
+    runs.shift = to_line(runs.returns);
+    const auto write = with_outputs(rollout, [&](auto out) {
+        using Out = decltype(out);
+        constexpr bool both = Out::advantages && Out::returns;
+        if (store != Store::streamed) return &write_flat<Out, false, false, Real>;
+        return both && runs.shift ? &write_flat<Out, true, both, Real> : &write_flat<Out, true, false, Real>;
+    });
     runs.flags_begin = top;
     if (rollout.sparse_finals)
         for (Index lane = 0; lane < Block::lanes; ++lane) {
@@ -215,7 +247,7 @@ void flat(const Rollout<Real>& rollout, Index env, Index first, Index stride, In
     for (Index s = top - Block::steps; s >= bottom; s -= Block::steps) {
         chain(*block, *before, rollout.gamma_lambda);
         if (s > bottom) fill(runs, bottom, s - Block::steps, *before);
-        if (store != Store::nothing) write(runs, s, *block);
+        if (store != Store::nothing) write(runs, bottom, s, top, *block);
         std::swap(block, before);
     }
     std::copy_n(block->following(), distance * Block::lanes, carry);

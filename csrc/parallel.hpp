@@ -101,9 +101,6 @@ Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
         for (; batch < end; ++batch) {
             const Index env = batch / batches, piece = batch % batches * lanes;
             const Index first = begin_of(env) + piece * cut.steps;
-            // Streaming writes whole lines, so both results must have theirs at the same elements.
-            const bool in_line = !rollout.returns || to_line(rollout.returns.at(0, env)) == begin_of(env);
-            const Store stored = store == Store::streamed && !in_line ? Store::cached : store;
             alignas(64) Real carry[kFlatDistance * kMaxLanes] = {};
             // The kernel orders the advantages of a lane by element, the driver by env.
             const auto of_lane = [&](Index lane, Index k, Real* by_env, const auto& copy) {
@@ -125,9 +122,9 @@ Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
                 of_lane(lanes - 1, top, following, [](Real& to, Real from) { to = from; });
             }
             kernel.flat(rollout, env, first, cut.steps, cut.steps, cut.steps + cut.warm_up, carry,
-                        is_last ? stored : Store::nothing);
+                        is_last ? store : Store::nothing);
             keep(cut.steps, started);
-            kernel.flat(rollout, env, first, cut.steps, 0, cut.steps, carry, stored);
+            kernel.flat(rollout, env, first, cut.steps, 0, cut.steps, carry, store);
             keep(0, ended);
         }
         kernel.finish(store);

@@ -10,6 +10,12 @@ namespace fastgae {
 
 using Index = std::ptrdiff_t;
 
+// Return how many elements lie between a pointer and the next start of a cache line.
+template <class Real>
+Index to_line(const Real* pointer) {
+    return -reinterpret_cast<std::uintptr_t>(pointer) % 64 / sizeof(Real);
+}
+
 // A (T, N) matrix in someone else's memory. Strides count elements and may be negative or 0.
 template <class Element>
 struct View {
@@ -32,8 +38,13 @@ struct SparseFinals {
     // Write each final value of the columns [first, last) of a row to to[column - first].
     void scatter(Index row, Index first, Index last, Real* to) const {
         const Index* const end = columns + starts[row + 1];
-        for (const Index* at = std::lower_bound(columns + starts[row], end, first); at < end && *at < last; ++at)
+        for (const Index* at = columns + (find(row, first) - values); at < end && *at < last; ++at)
             to[*at - first] = values[at - columns];
+    }
+
+    // Return where the final values of a row begin that belong to `column` and the columns after it.
+    const Real* find(Index row, Index column) const {
+        return values + (std::lower_bound(columns + starts[row], columns + starts[row + 1], column) - columns);
     }
 };
 
@@ -50,6 +61,12 @@ struct Rollout {
     Real gamma{}, gamma_lambda{};
     View<Real> advantages, returns;  // the results; one of the two may be missing
 };
+
+// Return how many elements lie between a step and the next one, in a rollout whose rows follow each other without gaps.
+template <class Real>
+Index flat_distance(const Rollout<Real>& rollout) {
+    return rollout.env_major ? 1 : rollout.envs;
+}
 
 // Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
 enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
@@ -104,6 +121,9 @@ struct Moments {
 constexpr Index kBlockSteps = 16;
 constexpr Index kMaxLanes = 32;
 
+// The most envs of a time-major rollout that is computed as one flat array.
+constexpr Index kFlatDistance = 8;
+
 // A run of steps of one env, whose recursion runs beside those of other lanes. Its step 0 is the step `origin` of the
 // env. Steps at or after the end of the rollout give A = 0.
 struct Lane {
@@ -116,6 +136,8 @@ enum class Store { nothing, cached, streamed };
 // The kernels of one CPU target and one type. They allocate nothing and throw nothing.
 template <class Real>
 struct Kernels {
+    // How many numbers a vector has.
+    Index vector;
     // The most lanes that one call of `lanes` or `lanes_with_options` takes.
     Index width;
     // How many numbers of scratch memory each thread needs: for `lanes`, and for the two kernels with options.
@@ -128,6 +150,14 @@ struct Kernels {
     // `carry` has room for `width` numbers even if there are fewer lanes.
     void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
                   Real* scratch, Store);
+    // One env of an env-major rollout, or all of a time-major one whose rows follow each other without gaps: compute
+    // the elements [bottom, top) of `flat_lanes` runs. Run i begins at element first + i * stride of the memory.
+    // `carry` is a (flat_distance, flat_lanes) matrix with the advantages of the elements from top on before the call,
+    // and from bottom on after it. No run may reach the last step. The limits are multiples of a cache line, and
+    // streamed results begin at one.
+    Index flat_lanes;
+    void (*flat)(const Rollout<Real>&, Index env, Index first, Index stride, Index bottom, Index top, Real* carry,
+                 Store);
     // Both for a rollout with options. `states` holds kStates rows. In rows_with_options a row is as long as
     // the rollout has envs, and `states` points at the number of env `first`; in lanes_with_options a row has kMaxLanes
     // numbers. The origin of a lane may be negative: the kernel skips the steps before step 0.

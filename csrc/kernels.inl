@@ -5,6 +5,7 @@
 #include "recursion.inl"
 #include "rows.inl"
 #include "lanes.inl"
+#include "flat.inl"
 #include "step.inl"
 #include "rows_options.inl"
 #include "lanes_options.inl"
@@ -23,11 +24,14 @@ constexpr Index kOptionsScratch = std::max(3 * (kOptionsTileBytes / Index(sizeof
 
 template <class Real>
 constexpr Kernels<Real> kernels = {
+    Vector<Real>::width,                                                            // vector
     CachedTile<Real>::lanes,                                                        // width
     std::max(sizeof(CachedTile<Real>), sizeof(StreamedTile<Real>)) / sizeof(Real),  // lanes_scratch
     kOptionsScratch<Real>,                                                          // options_scratch
     rows<Real>,
     lanes<Real>,
+    FlatBlock<Real>::lanes,  // flat_lanes
+    flat<Real>,
     rows_with_options<Real>,
     lanes_with_options<Real>,
     block_sums<Real>,

@@ -3,12 +3,6 @@
 template <class Real>
 constexpr Index kLine = 64 / sizeof(Real);  // elements of a cache line
 
-// Return how many elements lie between a pointer and the next start of a cache line.
-template <class Real>
-FASTGAE_INLINE Index to_line(const Real* pointer) {
-    return -reinterpret_cast<std::uintptr_t>(pointer) % 64 / sizeof(Real);
-}
-
 // Prefetch the cache line `bytes` below a pointer. The address need not be mapped.
 FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
 #if defined(__GNUC__)

@@ -11,12 +11,12 @@
 
 namespace fastgae {
 
-// Use streaming stores when the results would not stay in the caches.
+// Use streaming stores when the results would not stay in the caches: when the arrays have `least` bytes.
 template <class Real>
-Store store_of(const Rollout<Real>& rollout) {
+Store store_of(const Rollout<Real>& rollout, Index least) {
     const Index arrays = 2 + bool(rollout.final_values) + bool(rollout.advantages) + bool(rollout.returns);
     const Index bytes = rollout.steps * rollout.envs * arrays * Index(sizeof(Real));
-    return bytes < kStreamBytes ? Store::cached : Store::streamed;
+    return bytes < least ? Store::cached : Store::streamed;
 }
 
 template <class Real>
@@ -51,8 +51,8 @@ void gae_time_major_with_options(const Kernels<Real>& kernel, const RolloutWithO
 
 // Compute an env-major rollout. Return how many steps had to be computed again.
 template <class Real>
-Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
-    const Cut cut = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), num_threads);
+Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, Index num_threads,
+                    Store store) {
     const Index count = rollout.envs * cut.pieces;
     const Spans spans(count, kernel.width, num_threads);
     const Scratch<Real> scratch(kernel.lanes_scratch, spans.number);
@@ -79,7 +79,64 @@ Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
         }
         kernel.finish(store);
     });
-    return settle(rollout, cut, started, ended);
+    Index redone = 0;
+    for (Index env = 0; env < rollout.envs && cut.pieces > 1; ++env)
+        redone += settle(rollout, env, cut, 0, started + env * cut.pieces, ended + env * cut.pieces);
+    return redone;
+}
+
+// Compute a rollout with a cut from flat_cut. Return how many steps had to be computed again.
+template <class Real>
+Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, Index num_threads,
+               Store store) {
+    const Index distance = flat_distance(rollout), arrays = rollout.env_major ? rollout.envs : 1;
+    const Index lanes = kernel.flat_lanes, batches = cut.pieces / lanes;
+    const auto begin_of = [&](Index env) {
+        return to_line(rollout.advantages ? rollout.advantages.at(0, env) : rollout.returns.at(0, env));
+    };
+    std::vector<Real> states(2 * arrays * cut.pieces * distance);
+    Real *const started = states.data(), *const ended = started + states.size() / 2;
+
+    spread({arrays * batches, 1, num_threads}, [&](Index, Index batch, Index end) {
+        for (; batch < end; ++batch) {
+            const Index env = batch / batches, piece = batch % batches * lanes;
+            const Index first = begin_of(env) + piece * cut.steps;
+            alignas(64) Real carry[kFlatDistance * kMaxLanes] = {};
+            // The kernel orders the advantages of a lane by element, the driver by env.
+            const auto of_lane = [&](Index lane, Index k, Real* by_env, const auto& copy) {
+                for (Index j = 0; j < distance; ++j)
+                    copy(carry[j * lanes + lane], by_env[(first + lane * cut.steps + k + j) % distance]);
+            };
+            const auto keep = [&](Index k, Real* kept) {
+                for (Index lane = 0; lane < lanes; ++lane)
+                    of_lane(lane, k, kept + (batch * lanes + lane) * distance, [](Real from, Real& to) { to = from; });
+            };
+            // The last piece needs no warm-up. What it computes in that time, the end of the array, is written, and
+            // what the other lanes write beyond their pieces is later overwritten by those whose pieces these are.
+            const bool is_last = piece + lanes == cut.pieces;
+            if (is_last) {
+                Real following[kFlatDistance] = {};
+                const Index top = cut.steps + cut.warm_up;
+                in_sequence(rollout, env, first + (lanes - 1) * cut.steps + top, rollout.steps * distance, following,
+                            false);
+                of_lane(lanes - 1, top, following, [](Real& to, Real from) { to = from; });
+            }
+            kernel.flat(rollout, env, first, cut.steps, cut.steps, cut.steps + cut.warm_up, carry,
+                        is_last ? store : Store::nothing);
+            keep(cut.steps, started);
+            kernel.flat(rollout, env, first, cut.steps, 0, cut.steps, carry, store);
+            keep(0, ended);
+        }
+        kernel.finish(store);
+    });
+
+    Index redone = 0;
+    for (Index env = 0; env < arrays; ++env) {
+        const Index at = env * cut.pieces * distance;
+        redone += settle(rollout, env, cut, begin_of(env), started + at, ended + at);
+        in_sequence(rollout, env, 0, begin_of(env), ended + at, false);
+    }
+    return redone;
 }
 
 // Compute an env-major rollout with options. Pieces are counted from the end of an env, and a piece that began with
@@ -138,20 +195,32 @@ Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithO
     return redone;
 }
 
-// Compute the results. They are the same bits for every target and every number of threads. Return how many steps of
-// long trajectories, which are cut into pieces, had to be computed again.
-template <class Real>
-Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads, Store store) {
+// Compute the results with the kernel that takes the shortest time. store_from(bytes) says how to write them where
+// results of that many bytes and more are worth streaming. Return how many steps of long trajectories, which are cut
+// into pieces, had to be computed again.
+template <class Real, class StoreFrom>
+Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_threads, const StoreFrom& store_from) {
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
-    if (rollout.env_major) return gae_env_major(kernel, rollout, threads, store);
-    gae_time_major(kernel, rollout, threads, store);
+    const Cut flat = flat_cut(kernel, rollout, threads);
+    Cut lanes = {};
+    if (rollout.env_major) lanes = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), threads);
+    if (flat_pays(kernel, rollout, flat, lanes, threads))
+        return gae_flat(kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
+    if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(kStreamBytes));
+    gae_time_major(kernel, rollout, threads, store_from(kStreamBytes));
     return 0;
+}
+
+// Compute the results. They are the same bits for every target and every number of threads.
+template <class Real>
+Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads, Store store) {
+    return gae_with(target, rollout, num_threads, [&](Index) { return store; });
 }
 
 template <class Real>
 Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads) {
-    return gae(target, rollout, num_threads, store_of(rollout));
+    return gae_with(target, rollout, num_threads, [&](Index least) { return store_of(rollout, least); });
 }
 
 // Compute the results of a rollout with options.
@@ -166,7 +235,7 @@ Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index n
 
 template <class Real>
 Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads) {
-    return gae(target, rollout, num_threads, store_of(rollout));
+    return gae(target, rollout, num_threads, store_of(rollout, kStreamBytes));
 }
 
 // Call work(first, last) on spans of envs, or of blocks if the matrix is env-major.

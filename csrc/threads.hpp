@@ -47,7 +47,7 @@ class Scratch {
 public:
     explicit Scratch(Index count, Index threads = 1)
         : stride_(rounded_up(count, kLine)), block_(new Real[threads * stride_ + kLine]),
-          memory_(block_.get() + -reinterpret_cast<std::uintptr_t>(block_.get()) % 64 / sizeof(Real)) {}
+          memory_(block_.get() + to_line(block_.get())) {}
     Real* of(Index thread) const { return memory_ + thread * stride_; }
 
 private:

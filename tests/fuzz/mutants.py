@@ -54,6 +54,18 @@ MUTANTS = (
         "k + 1 < end;",
     ),
     Mutant("a read past the end of narrow rows", "csrc/rows.inl", "rollout.steps - reach", "rollout.steps - 1"),
+    Mutant(
+        "pieces of few envs passed on to the wrong env",
+        "csrc/parallel.hpp",
+        "by_env[(first + lane * cut.steps + k + j) % distance]",
+        "by_env[(lane * cut.steps + k + j) % distance]",
+    ),
+    Mutant(
+        "the end of a shifted run not written",
+        "csrc/flat.inl",
+        "if (s == bottom) std::copy_n",
+        "if (s < 0) std::copy_n",
+    ),
     Mutant("V' not passed on over two skipped steps", "csrc/rows_options.inl", "V::store(next_value + i, next);", ""),
     Mutant(
         "sparse final values in the wrong order",

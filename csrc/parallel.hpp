@@ -26,11 +26,14 @@ void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
     const auto results =
         reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
     const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
-    const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * rollout.envs);
-    Real *carry = scratch.of(0) + shift, *finals = carry + rollout.envs;
-    spread({rollout.envs, 64, num_threads}, [&](Index, Index first, Index last) {
-        for (Index n = first; n < last; n += kSweepColumns)
-            kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry + n, finals + n, store);
+    const Spans spans(rollout.envs, 64, num_threads);
+    const Index columns = std::min(spans.length, kSweepColumns);
+    // All sweeps of a thread use the same carry, so that it stays in a cache. A thread may take more than one span.
+    const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * columns, spans.number);
+    spread(spans, [&](Index thread, Index first, Index last) {
+        Real* const carry = scratch.of(thread) + shift;
+        for (Index n = first; n < last; n += columns)
+            kernel.rows(rollout, n, std::min(n + columns, last), carry, carry + columns, store);
         kernel.finish(store);
     });
 }

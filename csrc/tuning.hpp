@@ -24,15 +24,17 @@ constexpr Index kTilePadding = 64;
 // one core's share of a server's L3. 1024 x 16384: 1.4 G steps/s stored, 1.8 streamed; 128 x 1024 streamed: half the
 // speed.
 constexpr Index kStreamBytes = tuned(Index(32) << 20, 256);
-// Numbers of one result that are streamed before as many of the other. 16384 x 1024: 0.2 to 1.7 G steps/s with turns of
-// half a cache line, depending on where the arrays lie; 1.5, 1.5, 1.4, 1.1 at worst with 128, 256, 512, 1024.
-constexpr Index kStreamRun = tuned(256, 16);
-// How many bytes ahead a streaming sweep prefetches. 1024 x 16384: 1.4 G steps/s without, 1.6 with 1 KiB, 1.5 with 4
-// KiB.
-constexpr Index kPrefetchBytes = 1024;
-// Columns that a time-major sweep takes at once, so that the carry and one row of values stay in L2. 128 x 65536: 1.3,
-// 1.6, 1.6 G steps/s with 4096, 16384, 32768.
-constexpr Index kSweepColumns = tuned(16384, 32);
+// Numbers of one result that are streamed before as many of the other. Zen 3, 16384 x 1024: 0.2 to 1.7 G steps/s with
+// turns of half a cache line, depending on where the arrays lie; 1.5, 1.5, 1.4, 1.1 at worst with 128, 256, 512, 1024.
+// Zen 5, 1024 x 16384 and 128 x 65536: 5.4 and 3.0 ms with 128, 5.6 and 3.2 ms with 256.
+constexpr Index kStreamRun = tuned(128, 16);
+// How many bytes ahead a streaming sweep prefetches. Zen 5, 1024 x 16384 and 16384 x 1024: 7.5 and 8.1 ms with 1 KiB,
+// 6.4 and 7.2 with 2 KiB, 6.4 and 6.6 with 4 KiB, 6.8 and 6.6 with 8 KiB; slower where only L2 is asked to prefetch.
+constexpr Index kPrefetchBytes = 4096;
+// Columns that a time-major sweep takes at once, so that the carry and one row of values stay in L2. Zen 3, 128 x
+// 65536: 1.3, 1.6, 1.6 G steps/s with 4096, 16384, 32768. Zen 5, 16 x 1048576: 9.2, 7.4, 7.1, 7.0 ms with 4096, 16384,
+// 32768, 65536, and 13.7 ms with whole rows.
+constexpr Index kSweepColumns = tuned(32768, 32);
 // Rows of few envs whose results are kept before they are written together. 65536 x 4: 0.98, 0.92, 0.75 G steps/s with
 // 16, 64, 256.
 constexpr Index kNarrowRows = tuned(16, 2);

@@ -6,17 +6,22 @@
 #include <cstring>
 #include <vector>
 
+#include "caches.hpp"
 #include "pieces.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
+
+// Results of a rollout with at least this many bytes would not stay in the caches: not beside its inputs in the
+// last-level cache, nor in the share of a larger one that kStreamBytes expects.
+inline const Index stream_bytes = cache_sizes.l3 ? std::min(kStreamBytes, cache_sizes.l3 / 2) : kStreamBytes;
 
 // Use streaming stores when the results would not stay in the caches.
 template <class Real>
 Store store_of(const Rollout<Real>& rollout) {
     const Index arrays = 2 + bool(rollout.final_values) + bool(rollout.advantages) + bool(rollout.returns);
     const Index bytes = rollout.steps * rollout.envs * arrays * Index(sizeof(Real));
-    return bytes < kStreamBytes ? Store::cached : Store::streamed;
+    return bytes < stream_bytes ? Store::cached : Store::streamed;
 }
 
 template <class Real>

@@ -20,13 +20,15 @@ constexpr Index tuned(Index number, Index) { return number; }
 constexpr Index kTileBytes = tuned(64 * 1024, 2048);
 // Bytes between the rows of a tile. Without them the rows, a power of two long, would all fall into one cache set.
 constexpr Index kTilePadding = 64;
-// Rollouts of at least this many bytes get streaming stores, because their results would not stay in the caches. It is
-// one core's share of a server's L3. 1024 x 16384: 1.4 G steps/s stored, 1.8 streamed; 128 x 1024 streamed: half the
-// speed.
+// Rollouts of at least this many bytes get streaming stores, or of half the last-level cache where that is less. Zen 3,
+// 1024 x 16384: 1.4 G steps/s stored, 1.8 streamed. Zen 5 with 32 MiB of L3, rollouts of 8, 16, 32, 64 MiB: 103, 341,
+// 1033, 2102 us stored; 138, 264, 762, 1667 us streamed. Nobody has measured yet how much of a larger L3, which many
+// cores share, is left for one rollout.
 constexpr Index kStreamBytes = tuned(Index(32) << 20, 256);
 // Numbers of one result that are streamed before as many of the other. Zen 3, 16384 x 1024: 0.2 to 1.7 G steps/s with
 // turns of half a cache line, depending on where the arrays lie; 1.5, 1.5, 1.4, 1.1 at worst with 128, 256, 512, 1024.
 // Zen 5, 1024 x 16384 and 128 x 65536: 5.4 and 3.0 ms with 128, 5.6 and 3.2 ms with 256.
+// Four times as many where the two results lie differently within their cache lines.
 constexpr Index kStreamRun = tuned(128, 16);
 // How many bytes ahead a streaming sweep prefetches. Zen 5, 1024 x 16384 and 16384 x 1024: 7.5 and 8.1 ms with 1 KiB,
 // 6.4 and 7.2 with 2 KiB, 6.4 and 6.6 with 4 KiB, 6.8 and 6.6 with 8 KiB; slower where only L2 is asked to prefetch.

@@ -375,11 +375,12 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     module.attr("moment_steps") = kMomentSteps;
     module.def("connect", connect, "Say what results are made of and how CPUs are counted, before the first call.",
                py::arg("result_type"), py::arg("new_output"), py::arg("usable_cpus"), py::arg("eps"));
-    module.def("supports", supports, "Return whether this build has the CPU target, and this CPU can run it.",
-               py::arg("name"));
+    module.def("supports", supports, "Return whether this build and this CPU have the target.", py::arg("name"));
+    module.def(
+        "cache_sizes", [] { return py::make_tuple(cache_sizes.l1d, cache_sizes.l2, cache_sizes.l3); },
+        "Return the bytes of L1d, L2 and L3; 0 where the CPU does not say.");
     module.def("gae", gae_of_fields,
-               "Fill advantages and returns of a Rollout. Return how many steps were redone for the sequential bits,\n"
-               "where pieces of a long trajectory ran side by side.",
+               "Fill advantages and returns of a Rollout. Return how many steps of long trajectories were redone.",
                py::arg("rollout"), py::arg("num_threads"), py::arg("target"));
     module.def("block_sums", block_sums_of, "Return float64 sums, (blocks, N), of existing steps or of (x - center)^2.",
                py::arg("matrix"), py::arg("mask"), py::arg("center"), py::arg("num_threads"), py::arg("target"));

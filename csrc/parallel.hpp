@@ -6,10 +6,16 @@
 #include <cstring>
 #include <vector>
 
+#include "caches.hpp"
 #include "pieces.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
+
+// Results of a rollout with at least this many bytes would not stay in the caches: not beside its inputs in the
+// last-level cache, nor in the share of a larger one that kStreamBytes expects.
+inline const Index stream_bytes =
+    kHasStreamingStores && cache_sizes.l3 ? std::min(kStreamBytes, cache_sizes.l3 / 2) : kStreamBytes;
 
 // Use streaming stores when the results would not stay in the caches: when the arrays have `least` bytes.
 template <class Real>
@@ -26,11 +32,14 @@ void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
     const auto results =
         reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
     const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
-    const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * rollout.envs);
-    Real *carry = scratch.of(0) + shift, *finals = carry + rollout.envs;
-    spread({rollout.envs, 64, num_threads}, [&](Index, Index first, Index last) {
-        for (Index n = first; n < last; n += kSweepColumns)
-            kernel.rows(rollout, n, std::min(n + kSweepColumns, last), carry + n, finals + n, store);
+    const Spans spans(rollout.envs, 64, num_threads);
+    const Index columns = std::min(spans.length, kSweepColumns);
+    // All sweeps of a thread use the same carry, so that it stays in a cache. A thread may take more than one span.
+    const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * columns, spans.number);
+    spread(spans, [&](Index thread, Index first, Index last) {
+        Real* const carry = scratch.of(thread) + shift;
+        for (Index n = first; n < last; n += columns)
+            kernel.rows(rollout, n, std::min(n + columns, last), carry, carry + columns, store);
         kernel.finish(store);
     });
 }
@@ -207,8 +216,8 @@ Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_thr
     if (rollout.env_major) lanes = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), threads);
     if (flat_pays(kernel, rollout, flat, lanes, threads))
         return gae_flat(kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
-    if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(kStreamBytes));
-    gae_time_major(kernel, rollout, threads, store_from(kStreamBytes));
+    if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(stream_bytes));
+    gae_time_major(kernel, rollout, threads, store_from(stream_bytes));
     return 0;
 }
 
@@ -235,7 +244,7 @@ Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index n
 
 template <class Real>
 Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads) {
-    return gae(target, rollout, num_threads, store_of(rollout, kStreamBytes));
+    return gae(target, rollout, num_threads, store_of(rollout, stream_bytes));
 }
 
 // Call work(first, last) on spans of envs, or of blocks if the matrix is env-major.

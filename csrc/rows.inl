@@ -17,8 +17,12 @@ FASTGAE_INLINE void row_vectors(const Pointers<Real>& row, Real* advantages, Rea
     store<V, Out>(advantages, returns, n, a, values);
 }
 
+// Which inputs of a row to prefetch. `values` leaves out next_values: they are the values of the row after, which are
+// still in a cache.
+enum class Prefetch { nothing, values, values_and_next };
+
 // Compute the envs [first, last) of one row, a cache line at a time.
-template <class In, class Out, bool prefetches, class Real>
+template <class In, class Out, Prefetch prefetch, class Real>
 FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* returns, Index first, Index last,
                             Real* carry, Real gamma, Real gamma_lambda) {
     using V = Vector<Real>;
@@ -26,9 +30,10 @@ FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* r
     Index n = last;
     while (n - first >= line) {
         n -= line;
-        if constexpr (prefetches) {
+        if constexpr (prefetch != Prefetch::nothing) {
             prefetch_below(row.rewards + n, kPrefetchBytes);
             prefetch_below(row.values + n, kPrefetchBytes);
+            if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.next_values + n, kPrefetchBytes);
             if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
                 prefetch_below(row.terminated + n, kPrefetchBytes);
                 if constexpr (In::truncated) prefetch_below(row.truncated + n, kPrefetchBytes);
@@ -50,46 +55,60 @@ Pointers<Real> row_pointers(const Rollout<Real>& rollout, Index t, Index first) 
                            last ? rollout.last_values.at(0, first) : rollout.next_values.at(t, first));
 }
 
-// Return the inputs of row t for the envs [first, last). Sparse final values are first written to `finals`, each to its
-// place in the row.
-template <class In, class Real>
-Pointers<Real> row_inputs(const Rollout<Real>& rollout, Index t, Index first, Index last, Real* finals) {
-    Pointers<Real> row = row_pointers<In>(rollout, t, first);
-    if (In::final_values && rollout.sparse_finals) {
-        rollout.sparse_finals.scatter(t, first, last, finals);
-        row.final_values = finals;
+// Call body(inputs, advantages, returns) for the rows [bottom, T), from the last to the first. The pointers begin at
+// env `first`. Sparse final values are written to `finals`, each to its place in the row. Pointers move by strides,
+// because computing them anew takes as long as a dozen envs.
+template <class In, class Real, class Body>
+FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* finals,
+                                 const Body& body) {
+    const Index top = rollout.steps - 1;
+    Pointers<Real> row = pointers_at<In>(rollout, top, first, rollout.last_values.at(0, first));
+    Real *advantages = rollout.advantages.at(top, first), *returns = rollout.returns.at(top, first);
+    for (Index t = top; t >= bottom; --t) {
+        if (In::final_values && rollout.sparse_finals) {
+            rollout.sparse_finals.scatter(t, first, last, finals);
+            row.final_values = finals;
+        }
+        body(row, advantages, returns);
+        row.rewards -= rollout.rewards.step;
+        row.values -= rollout.values.step;
+        row.next_values = rollout.next_values.at(t - 1, first);
+        row.terminated -= rollout.terminated.step;
+        if constexpr (In::truncated) row.truncated -= rollout.truncated.step;
+        if constexpr (In::final_values) row.final_values -= rollout.final_values.step;
+        advantages -= rollout.advantages.step;
+        returns -= rollout.returns.step;
     }
-    return row;
 }
 
 // Compute the rows [bottom, T) of the envs [first, last) with ordinary stores.
 template <class In, class Out, class Real>
 void rows_cached(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
-    for (Index t = rollout.steps - 1; t >= bottom; --t) {
-        const Pointers<Real> row = row_inputs<In>(rollout, t, first, last, finals);
-        Real* const advantages = Out::advantages ? rollout.advantages.at(t, first) : nullptr;
-        Real* const returns = Out::returns ? rollout.returns.at(t, first) : nullptr;
-        row_run<In, Out, false>(row, advantages, returns, 0, last - first, carry, gamma, gamma_lambda);
-    }
+    for_each_row<In>(rollout, bottom, first, last, finals,
+                     [&](const Pointers<Real>& row, Real* advantages, Real* returns) FASTGAE_INLINE_LAMBDA {
+                         row_run<In, Out, Prefetch::nothing>(row, advantages, returns, 0, last - first, carry, gamma,
+                                                             gamma_lambda);
+                     });
 }
 
 // Compute the same rows with streaming stores. The advantages of a run of envs wait in `carry`, from where they are
 // streamed.
-template <class In, class Real>
+template <class In, Prefetch prefetch, class Real>
 void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
-    for (Index t = rollout.steps - 1; t >= bottom; --t) {
-        const Pointers<Real> row = row_inputs<In>(rollout, t, first, last, finals);
-        Real* const advantages = rollout.advantages ? rollout.advantages.at(t, first) : nullptr;
-        Real* const returns = rollout.returns ? rollout.returns.at(t, first) : nullptr;
+    for_each_row<In>(rollout, bottom, first, last, finals, [&](const auto& row, Real* advantages, Real* returns) {
+        // Runs are cut at the lines of one result. If the other one lies differently, each run writes part of a line at
+        // both of its ends, with ordinary stores, so runs are longer.
+        const Index run = to_line(advantages) == to_line(returns) ? kStreamRun : 4 * kStreamRun;
         for (Index end = last - first, begin; end > 0; end = begin) {
-            begin = end > kStreamRun ? end - kStreamRun : 0;
+            begin = end > run ? end - run : 0;
             if (begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
-            row_run<In, Outputs<false, false>, true>(row, advantages, returns, begin, end, carry, gamma, gamma_lambda);
+            row_run<In, Outputs<false, false>, prefetch>(row, advantages, returns, begin, end, carry, gamma,
+                                                         gamma_lambda);
             stream_results(advantages, returns, carry, row.values, begin, end);
         }
-    }
+    });
 }
 
 // Return whether a row is shorter than `count` vectors, and rows follow each other in memory without gaps.
@@ -148,7 +167,12 @@ void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Re
     const Index narrow_top = is_narrow<V, 2>(rollout) ? std::max<Index>(0, rollout.steps - reach) : 0;
     with_inputs(rollout, [&](auto in) {
         using In = decltype(in);
-        if (store == Store::streamed) rows_streamed<In>(rollout, narrow_top, first, last, carry, finals);
+        if (store == Store::streamed) {
+            const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);
+            const auto run = next_elsewhere ? rows_streamed<In, Prefetch::values_and_next, Real>
+                                            : rows_streamed<In, Prefetch::values, Real>;
+            run(rollout, narrow_top, first, last, carry, finals);
+        }
         if (store == Store::cached || narrow_top)
             with_outputs(rollout, [&](auto out) {
                 using Out = decltype(out);

@@ -26,26 +26,31 @@ constexpr Index kTileBytes = tuned(64 * 1024, 2048);
 constexpr Index kStreamedLanes = 16;
 // Bytes between the rows of a tile. Without them the rows, a power of two long, would all fall into one cache set.
 constexpr Index kTilePadding = 64;
-// Rollouts of at least this many bytes get streaming stores, because their results would not stay in the caches. It is
-// one core's share of a server's L3. 1024 x 16384: 1.4 G steps/s stored, 1.8 streamed; 128 x 1024 streamed: half the
-// speed. Only the vectors of x86-64 have such stores. On AArch64 the streamed sweep moves as much memory as the other
-// one, and takes 9.3 instructions per step instead of 6.1.
+// Rollouts of at least this many bytes get streaming stores, or of half the last-level cache where that is less. Zen 3,
+// 1024 x 16384: 1.4 G steps/s stored, 1.8 streamed. Zen 5 with 32 MiB of L3, rollouts of 8, 16, 32, 64 MiB: 103, 341,
+// 1033, 2102 us stored; 138, 264, 762, 1667 us streamed. Nobody has measured yet how much of a larger L3, which many
+// cores share, is left for one rollout. Only the vectors of x86-64 have such stores. On AArch64 the streamed sweep
+// moves as much memory as the other one, and takes 9.3 instructions per step instead of 6.1.
 constexpr Index kStreamBytes = tuned(kHasStreamingStores ? Index(32) << 20 : PTRDIFF_MAX, 256);
-// Numbers of one result that are streamed before as many of the other. 16384 x 1024: 0.2 to 1.7 G steps/s with turns of
-// half a cache line, depending on where the arrays lie; 1.5, 1.5, 1.4, 1.1 at worst with 128, 256, 512, 1024.
-constexpr Index kStreamRun = tuned(256, 16);
-// How many bytes ahead a streaming sweep prefetches. 1024 x 16384: 1.4 G steps/s without, 1.6 with 1 KiB, 1.5 with 4
-// KiB.
-constexpr Index kPrefetchBytes = 1024;
-// The same for the flat kernel, whose ordinary stores go to many places at once. 1048576 x 1 on Zen 5, in microseconds:
-// 800 to 1440 stored, 300 to 510 streamed; 65536 x 4: 104 and 71; 131072 x 1, half the bytes of that: 49 and 51.
-constexpr Index kFlatStreamBytes = tuned(Index(4) << 20, 256);
+// The same as kStreamBytes for the flat kernel, whose ordinary stores go to many places at once. 1048576 x 1 on Zen 5,
+// in microseconds: 800 to 1440 stored, 300 to 510 streamed; 65536 x 4: 104 and 71; 131072 x 1, half the bytes of that:
+// 49 and 51.
+constexpr Index kFlatStreamBytes = tuned(kHasStreamingStores ? Index(4) << 20 : PTRDIFF_MAX, 256);
+// Numbers of one result that are streamed before as many of the other. Zen 3, 16384 x 1024: 0.2 to 1.7 G steps/s with
+// turns of half a cache line, depending on where the arrays lie; 1.5, 1.5, 1.4, 1.1 at worst with 128, 256, 512, 1024.
+// Zen 5, 1024 x 16384 and 128 x 65536: 5.4 and 3.0 ms with 128, 5.6 and 3.2 ms with 256.
+// Four times as many where the two results lie differently within their cache lines.
+constexpr Index kStreamRun = tuned(128, 16);
+// How many bytes ahead a streaming sweep prefetches. Zen 5, 1024 x 16384 and 16384 x 1024: 7.5 and 8.1 ms with 1 KiB,
+// 6.4 and 7.2 with 2 KiB, 6.4 and 6.6 with 4 KiB, 6.8 and 6.6 with 8 KiB; slower where only L2 is asked to prefetch.
+constexpr Index kPrefetchBytes = 4096;
 // How many bytes ahead the flat kernel prefetches each run when it streams. 1048576 x 1, advantages, in microseconds:
 // 240 to 260 with and without on Zen 5, where a prefetch in cache costs 7 %; Zen 4 gained 25 %.
 constexpr Index kFlatPrefetchBytes = 256;
-// Columns that a time-major sweep takes at once, so that the carry and one row of values stay in L2. 128 x 65536: 1.3,
-// 1.6, 1.6 G steps/s with 4096, 16384, 32768.
-constexpr Index kSweepColumns = tuned(16384, 32);
+// Columns that a time-major sweep takes at once, so that the carry and one row of values stay in L2. Zen 3, 128 x
+// 65536: 1.3, 1.6, 1.6 G steps/s with 4096, 16384, 32768. Zen 5, 16 x 1048576: 9.2, 7.4, 7.1, 7.0 ms with 4096, 16384,
+// 32768, 65536, and 13.7 ms with whole rows.
+constexpr Index kSweepColumns = tuned(32768, 32);
 // Rows of few envs whose results are kept before they are written together. 65536 x 4: 0.98, 0.92, 0.75 G steps/s with
 // 16, 64, 256.
 constexpr Index kNarrowRows = tuned(16, 2);

@@ -1,6 +1,7 @@
 """The compiled module by itself: nothing makes it crash, and no code of the caller's runs while it holds pointers."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,6 +59,16 @@ def test_every_compiled_target_has_a_place_in_the_order_of_preference():
     for name in (*CPU_TARGETS, "avx", "", "Baseline", "n\N{LATIN SMALL LETTER E WITH ACUTE}on", "a\0b"):
         if _core.supports(name):
             assert name in _core.compiled_targets
+
+
+def test_the_sizes_of_the_caches_are_those_that_linux_sees():
+    sizes = dict(zip(("1 Data", "2 Unified", "3 Unified"), _core.cache_sizes(), strict=True))
+    assert all(size >= 0 for size in sizes.values())
+    folders = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")
+    seen = {f"{(at / 'level').read_text().strip()} {(at / 'type').read_text().strip()}": at / "size" for at in folders}
+    for name, size in sizes.items():
+        if size and name in seen:
+            assert seen[name].read_text().strip() == f"{size // 1024}K"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels.hpp"
+#include "stored.hpp"
 
 namespace fastgae {
 
@@ -76,27 +77,18 @@ struct Bytes {
     bool overlap(const Bytes& other) const { return first < other.last && other.first < last; }
 };
 
-// The type of the elements of an array. The short cut declines arrays of other types.
-enum class Type { other, f32, f64, flag };
-
-template <class Element>
-constexpr Type type_of = Type::other;
-template <>
-constexpr Type type_of<float> = Type::f32;
-template <>
-constexpr Type type_of<double> = Type::f64;
-template <>
-constexpr Type type_of<std::uint8_t> = Type::flag;
-
-inline Index bytes_of(Type type) { return type == Type::flag ? 1 : type == Type::f32 ? sizeof(float) : sizeof(double); }
-
 // One argument or field: a number, an array, or something else, which has neither a number nor a type.
 struct Operand {
     double number = kNaN;
-    bool given = false;  // it is not None
+    bool given = false;   // it is not None
+    bool absent = false;  // it is ABSENT
+    bool weak = false;    // a number that has no effect on the dtype of the results
     bool writeable = false;
+    bool swapped = false;  // the bytes of each element are in the order of another CPU
     Type type = Type::other;
+    Stored stored = Stored::other;
     Index rank = 0;
+    Index size = 0;  // bytes of an element
     char* data = nullptr;
     const Index *shape = nullptr, *strides = nullptr;  // strides in bytes
 
@@ -105,7 +97,7 @@ struct Operand {
     // The memory that the elements may touch.
     Bytes bytes() const {
         if (!data) return {};
-        Index below = 0, above = bytes_of(type);
+        Index below = 0, above = size;
         for (Index axis = 0; axis < rank; ++axis)
             (strides[axis] < 0 ? below : above) += (shape[axis] - 1) * strides[axis];
         return {data + below, data + above};
@@ -125,6 +117,21 @@ struct Call {
     const Operand& operator[](Argument argument) const { return operands[argument]; }
     const Operand& operator[](Constant constant) const { return operands[kFirstConstant + constant]; }
 };
+
+// Return the type of the results, to which NumPy promotes the numbers of a call; other: declined.
+inline Type working_type(const Call& call) {
+    bool single = false, wide = false;
+    const auto take = [&](const Operand& given) {
+        single |= given.stored == Stored::f32;
+        wide |= bytes_of(given.stored) > 2 && given.stored != Stored::f32;
+        wide |= given.is_number() && !given.weak;  // a number of NumPy
+        return !given.data || given.stored != Stored::other;
+    };
+    for (const Argument numbers : {kRewards, kValues, kLastValues, kNextValues, kFinalValues, kLastAdvantages, kRatios})
+        if (!take(call[numbers])) return Type::other;
+    if (call[kTerminated].absent && !take(call[kGaeLambda])) return Type::other;  // the decays of reverse_scan
+    return single && !wide ? Type::f32 : Type::f64;
+}
 
 inline bool in_unit_interval(double x) { return x >= 0.0 && x <= 1.0; }
 

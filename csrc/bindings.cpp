@@ -60,11 +60,11 @@ private:
 // the GIL on the way, and a second thread could wait for the variable with the GIL held: a deadlock. Nothing here is
 // ever destroyed, because a thread may still run when the process exits.
 struct Registered {
-    PyObject *f32, *f64, *flag;  // NumPy's dtypes of plain arrays
+    PyObject *f32, *f64;  // NumPy's dtypes of results
     PyTypeObject* array_type;
     std::vector<std::pair<PyObject*, const Target*>> targets;  // that can run here, after their interned names
     PyTypeObject* result_type;                                 // this and the rest come from connect()
-    PyObject *new_output, *usable_cpus;
+    PyObject *new_output, *absent, *usable_cpus;
     double eps;
 };
 
@@ -73,18 +73,19 @@ Registered& registered = *new Registered();
 void register_types() {
     registered.f32 = py::dtype::of<float>().release().ptr();
     registered.f64 = py::dtype::of<double>().release().ptr();
-    registered.flag = py::dtype::of<bool>().release().ptr();
     registered.array_type = py::detail::npy_api::get().PyArray_Type_;
     for (const Target* const* target = targets; *target; ++target)
         if ((*target)->supported())
             registered.targets.emplace_back(PyUnicode_InternFromString((*target)->name), *target);
 }
 
-void connect(const py::type& result_type, const py::object& new_output, const py::function& usable_cpus, double eps) {
+void connect(const py::type& result_type, const py::object& new_output, const py::object& absent,
+             const py::function& usable_cpus, double eps) {
     const auto type = reinterpret_cast<PyTypeObject*>(result_type.ptr());
     if (!PyType_IsSubtype(type, &PyTuple_Type)) throw py::type_error("result_type must be a subclass of tuple");
     registered.result_type = reinterpret_cast<PyTypeObject*>(result_type.inc_ref().ptr());
     registered.new_output = new_output.inc_ref().ptr();
+    registered.absent = absent.inc_ref().ptr();
     registered.usable_cpus = usable_cpus.inc_ref().ptr();
     registered.eps = eps;
 }
@@ -121,14 +122,20 @@ Index index_from(const py::handle& object) {
     return number;
 }
 
-// Unaligned arrays get no type, so that they are refused or declined.
-Operand array_operand(PyObject* object, Type type) {
+// Unaligned and byte-swapped arrays get no type, and those without numbers can be read in no way.
+Operand array_operand(PyObject* object) {
     const auto* const array = py::detail::array_proxy(object);
+    const auto* const dtype = py::detail::array_descriptor_proxy(array->descr);
+    const auto number = static_cast<std::size_t>(dtype->type_num);
     const auto has = [&](int flag) { return (array->flags & flag) != 0; };
     Operand result;
     result.given = true;
     result.writeable = has(py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
-    result.type = has(py::detail::npy_api::NPY_ARRAY_ALIGNED_) ? type : Type::other;
+    result.swapped = dtype->byteorder == (PY_BIG_ENDIAN ? '<' : '>');
+    result.stored = number < std::size(kStored) ? kStored[number] : Stored::other;
+    const bool plain = has(py::detail::npy_api::NPY_ARRAY_ALIGNED_) && !result.swapped;
+    result.type = plain ? type_of_stored(result.stored) : Type::other;
+    result.size = bytes_of(result.stored);
     result.rank = array->nd;
     result.data = array->data;
     result.shape = array->dimensions;
@@ -136,16 +143,12 @@ Operand array_operand(PyObject* object, Type type) {
     return result;
 }
 
-// Read an array that _canonical has made. It may be of a subclass, or its dtype only equivalent to NumPy's own.
+// Read an array that _canonical has made. It may be of a subclass.
 Operand canonical_array(const py::handle& object) {
+    if (py::isinstance<py::array>(object)) return array_operand(object.ptr());
     Operand result;
     result.given = !object.is_none();
-    if (!py::isinstance<py::array>(object)) return result;
-    const Type type = py::isinstance<py::array_t<float>>(object)    ? Type::f32
-                      : py::isinstance<py::array_t<double>>(object) ? Type::f64
-                      : py::isinstance<py::array_t<bool>>(object)   ? Type::flag
-                                                                    : Type::other;
-    return array_operand(object.ptr(), type);
+    return result;
 }
 
 // Run the kernels without options where no option is given.
@@ -226,18 +229,14 @@ double integer_of(PyObject* object) {
     return overflow ? kNaN : static_cast<double>(number);
 }
 
-// Arrays of NumPy's own type, native and aligned, are plain. Others get no type, so they are declined.
+// Read an argument. Arrays of another type than NumPy's own are declined, because they are no numbers.
 Operand operand_of(PyObject* object) {
-    if (Py_TYPE(object) == registered.array_type) {
-        const auto* const dtype = reinterpret_cast<const PyObject*>(py::detail::array_proxy(object)->descr);
-        return array_operand(object, dtype == registered.f32    ? Type::f32
-                                     : dtype == registered.f64  ? Type::f64
-                                     : dtype == registered.flag ? Type::flag
-                                                                : Type::other);
-    }
+    if (Py_TYPE(object) == registered.array_type) return array_operand(object);
     Operand result;
     if (object == Py_None) return result;
     result.given = true;
+    result.absent = object == registered.absent;
+    result.weak = PyFloat_CheckExact(object) || PyLong_CheckExact(object);
     result.number = PyFloat_Check(object) ? PyFloat_AS_DOUBLE(object) : integer_of(object);
     return result;
 }
@@ -275,11 +274,11 @@ bool read_out(PyObject* given, PyObject* (&out)[2]) {
     return true;
 }
 
-// Return numpy.empty(like.shape, like.dtype, "F" if fortran else "C") without making the shape a Python object.
-py::object empty_like(const Operand& like, bool fortran) {
+// Return numpy.empty(like.shape, dtype, "F" if fortran else "C") without making the shape a Python object.
+py::object empty_like(const Operand& like, Type type, bool fortran) {
     const auto& numpy = py::detail::npy_api::get();
     const int flags = fortran ? py::detail::npy_api::NPY_ARRAY_F_CONTIGUOUS_ : 0;
-    const py::handle dtype = like.type == Type::f32 ? registered.f32 : registered.f64;
+    const py::handle dtype = type == Type::f32 ? registered.f32 : registered.f64;
     const int rank = static_cast<int>(like.rank);
     PyObject* const array = numpy.PyArray_NewFromDescr_(registered.array_type, dtype.inc_ref().ptr(), rank, like.shape,
                                                         nullptr, nullptr, flags, nullptr);
@@ -306,8 +305,9 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
     if ((out[0] == Py_None || out[1] == Py_None) && short_cut.is_broadcast()) return py::none();
     py::object results[2];
     for (int i = 0; i < 2; ++i)
-        results[i] = out[i] == registered.new_output ? empty_like(call[kRewards], short_cut.fortran_ordered())
-                                                     : py::reinterpret_borrow<py::object>(out[i]);
+        results[i] = out[i] == registered.new_output
+                         ? empty_like(call[kRewards], type_of<Real>, short_cut.fortran_ordered())
+                         : py::reinterpret_borrow<py::object>(out[i]);
     if (!short_cut.read_outputs(operand_of(results[0].ptr()), operand_of(results[1].ptr()))) return py::none();
     {
         const WithoutGil released;
@@ -338,9 +338,11 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
     for (Index i = 0; i < given.count; ++i)
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None)
             call.operands[i] = operand_of(object);
-    if (call[kRewards].type == Type::f32) return computed<float>(call, out, threads, chosen);
-    if (call[kRewards].type == Type::f64) return computed<double>(call, out, threads, chosen);
-    return py::none();
+    switch (working_type(call)) {
+        case Type::f32: return computed<float>(call, out, threads, chosen);
+        case Type::f64: return computed<double>(call, out, threads, chosen);
+        default: return py::none();
+    }
 }
 
 // A function as Python calls it. pybind11's dispatcher in between would cost as much as the kernel on a small rollout.
@@ -385,7 +387,8 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     module.attr("compiled_targets") = py::tuple(py::cast(compiled_targets));
     module.attr("moment_steps") = kMomentSteps;
     module.def("connect", connect, "Say what results are made of and how CPUs are counted, before the first call.",
-               py::arg("result_type"), py::arg("new_output"), py::arg("usable_cpus"), py::arg("eps"));
+               py::arg("result_type"), py::arg("new_output"), py::arg("absent"), py::arg("usable_cpus"),
+               py::arg("eps"));
     module.def("supports", supports, "Return whether this build has the CPU target, and this CPU can run it.",
                py::arg("name"));
     module.def("gae", gae_of_fields,

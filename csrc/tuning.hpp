@@ -43,6 +43,9 @@ constexpr Index kOptionsColumns = tuned(1024, 32);
 constexpr Index kOptionsTileBytes = tuned(32 * 1024, 2048);
 // Steps of work that make a thread worth its cost, about 16 us to spawn and join.
 constexpr Index kStepsPerThread = tuned(128 * 1024, 64);
+// Steps of the largest rollout whose arrays the short cut copies where kernels cannot read them. A copy of this many
+// float32 takes 30 us or more, beside which the 20 us of the long way, which lets other threads run, are few.
+constexpr Index kConvertedSteps = tuned(32 * 1024, 64);
 
 static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
 static_assert(kStreamRun <= kOptionsColumns,

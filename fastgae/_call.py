@@ -48,8 +48,8 @@ class Call(NamedTuple):
     """
 
     rewards: Steps
-    values: Steps  # or one longer along time; None for a recursion of rewards alone
-    terminated: StepFlags  # None for a recursion without gates
+    values: Steps  # or one longer along time; ABSENT for a recursion of rewards alone
+    terminated: StepFlags  # ABSENT for a recursion without gates
     truncated: StepFlags = None
     last_values: Envs = None
     next_values: Steps = None
@@ -74,6 +74,10 @@ class Call(NamedTuple):
 
 # Stands in ``Call.out`` for an array to allocate, in calls of estimators that return only one of the two results.
 NEW = object()
+
+# Stands in an unchecked ``Call`` for ``values`` or ``terminated`` that an estimator does without: there, None would be
+# a mistake of the caller. In a checked call, both are None.
+ABSENT = object()
 
 EPS = 1e-8  # what normalisation adds to a standard deviation
 

@@ -24,7 +24,7 @@ def run(
         result: GAEResult | None = short_cut(given, threads, target)
         if result is not None:
             return result
-    return compute(checks(Call(*given)), backend, num_threads)
+    return compute(checks(given if type(given) is Call else Call(*given)), backend, num_threads)
 
 
 def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "kernels.hpp"
 #include "stored.hpp"
@@ -29,6 +31,8 @@ enum Argument {
     kTailNormalized,
     kTimeAxis,
     kOut,
+    kCuSeqlens,
+    kN,
     kRatios,
     kFirstConstant,
     kArguments = kFirstConstant + kConstants
@@ -36,7 +40,7 @@ enum Argument {
 constexpr const char* kArgumentNames[] = {
     "rewards",   "values",          "terminated", "truncated", "last_values", "next_values", "final_values",
     "autoreset", "last_advantages", "prev_done",  "mask",      "gamma",       "gae_lambda",  "returns_lambda",
-    "normalize", "tail_normalized", "time_axis",  "out",       "ratios",
+    "normalize", "tail_normalized", "time_axis",  "out",       "cu_seqlens",  "n",           "ratios",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 
@@ -94,6 +98,8 @@ struct Operand {
 
     bool is_number() const { return number == number; }
 
+    Index elements() const { return std::accumulate(shape, shape + rank, Index(1), std::multiplies<Index>()); }
+
     // The memory that the elements may touch.
     Bytes bytes() const {
         if (!data) return {};
@@ -112,6 +118,7 @@ struct Call {
     double time_axis = kNaN;  // NaN if it is no integer
     bool next_step = false;   // autoreset="next_step"
     bool tail_normalized = false;
+    Index n = 0;  // of n_step_returns; 0: not given
     Normalize normalize = Normalize::nothing;
 
     const Operand& operator[](Argument argument) const { return operands[argument]; }

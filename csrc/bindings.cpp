@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <iterator>
 #include <new>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -19,7 +17,9 @@
 #include "arguments.hpp"
 #include "canonical.hpp"
 #include "kernels.hpp"
+#include "n_step_returns.hpp"
 #include "normalize.hpp"
+#include "packed.hpp"
 #include "parallel.hpp"
 #include "short_cut.hpp"
 #include "tuning.hpp"
@@ -103,24 +103,19 @@ const Target* find_target(PyObject* name) {
     return nullptr;
 }
 
-bool supports(const py::str& name) { return find_target(name.ptr()) != nullptr; }
-
 const Target& choose(const py::handle& name) {
     if (const Target* const target = find_target(name.ptr())) return *target;
     throw std::invalid_argument("no CPU target " + std::string(py::str(name)) + " here");
 }
 
-double number_from(const py::handle& object) {
-    const double number = PyFloat_AsDouble(object.ptr());
-    if (number == -1.0 && PyErr_Occurred()) throw py::error_already_set();
-    return number;
-}
-
-Index index_from(const py::handle& object) {
-    const Index number = PyNumber_AsSsize_t(object.ptr(), PyExc_OverflowError);
+// Return what a function of Python made of an object, or raise its exception; -1 may mean either.
+template <class Number>
+Number or_raise(Number number) {
     if (number == -1 && PyErr_Occurred()) throw py::error_already_set();
     return number;
 }
+
+Index index_from(PyObject* object) { return or_raise(PyNumber_AsSsize_t(object, PyExc_OverflowError)); }
 
 // Unaligned and byte-swapped arrays get no type, and those without numbers can be read in no way.
 Operand array_operand(PyObject* object) {
@@ -182,7 +177,7 @@ Index gae_of_fields(const py::tuple& rollout, Index num_threads, const py::str& 
     Operand fields[kFields + kConstants];
     for (Index i = 0; i < kFields + kConstants; ++i)
         if (given[i] != Py_None && !py::isinstance<py::array>(given[i])) {
-            fields[i].number = number_from(given[i]);
+            fields[i].number = or_raise(PyFloat_AsDouble(given[i]));
             fields[i].given = true;
         }
     for (Index i = 0; i < kFields + kConstants; ++i)
@@ -253,13 +248,15 @@ bool read_settings(const Arguments& given, Call& call) {
     PyObject *const autoreset = given[kAutoreset], *const normalize = given[kNormalize];
     PyObject* const tail_normalized = given[kTailNormalized];
     call.time_axis = integer_of(given[kTimeAxis]);
+    const double n = given[kN] == Py_None ? 0 : integer_of(given[kN]);
+    call.n = n >= 1 ? static_cast<Index>(std::min(n, 1e15)) : 0;
     call.next_step = is_text(autoreset, "next_step");
     call.tail_normalized = tail_normalized == Py_True;
     if (is_text(normalize, "global")) call.normalize = Normalize::all;
     if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
     const bool known_mode =
         autoreset == Py_None || call.next_step || is_text(autoreset, "same_step") || is_text(autoreset, "disabled");
-    return known_mode && (normalize == Py_None || call.normalize != Normalize::nothing) &&
+    return known_mode && (n == 0 || call.n) && (normalize == Py_None || call.normalize != Normalize::nothing) &&
            (tail_normalized == Py_False || tail_normalized == Py_True);
 }
 
@@ -290,9 +287,7 @@ py::object empty_like(const Operand& like, Type type, bool fortran) {
 // before anything points into arrays.
 Index threads_for(PyObject* rewards, Index num_threads) {
     if (num_threads != 0) return num_threads;
-    const Operand array = operand_of(rewards);
-    const Index steps = std::accumulate(array.shape, array.shape + array.rank, Index(1), std::multiplies<Index>());
-    return worth_threads(steps) ? index_from(py::handle(registered.usable_cpus)()) : 1;
+    return worth_threads(operand_of(rewards).elements()) ? index_from(py::handle(registered.usable_cpus)().ptr()) : 1;
 }
 
 // Operands point into arrays, so from reading them to the results nothing may run that could change an array: no Python
@@ -314,7 +309,7 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
         std::optional<Normalization<Real>> normalization;
         if (call.normalize != Normalize::nothing)
             normalization.emplace(short_cut.rollout(), call.normalize == Normalize::per_env);
-        run(target, short_cut, num_threads);
+        call.n ? n_step_returns(short_cut.rollout(), call.n) : void(run(target, short_cut, num_threads));
         if (normalization) normalization->run(target, registered.eps, num_threads);
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
@@ -338,11 +333,11 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
     for (Index i = 0; i < given.count; ++i)
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None)
             call.operands[i] = operand_of(object);
-    switch (working_type(call)) {
-        case Type::f32: return computed<float>(call, out, threads, chosen);
-        case Type::f64: return computed<double>(call, out, threads, chosen);
-        default: return py::none();
-    }
+    Packed packed(call);
+    if (call[kCuSeqlens].given && !packed.unpack()) return py::none();
+    const Type type = working_type(call);
+    if (type == Type::other) return py::none();
+    return (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);
 }
 
 // A function as Python calls it. pybind11's dispatcher in between would cost as much as the kernel on a small rollout.
@@ -379,18 +374,18 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     using Names = std::vector<std::string>;
     Names arguments(std::begin(kArgumentNames), std::end(kArgumentNames)), compiled_targets;
     arguments.insert(arguments.end(), std::begin(kConstantNames), std::end(kConstantNames));
-    const Names fields(std::begin(kFieldNames), std::end(kFieldNames));
     for (const Target* const* target = targets; *target; ++target) compiled_targets.push_back((*target)->name);
     module.attr("compiler") = kCompiler;
     module.attr("arguments") = py::tuple(py::cast(arguments));
-    module.attr("rollout_fields") = py::tuple(py::cast(fields));
+    module.attr("rollout_fields") = py::tuple(py::cast(Names(std::begin(kFieldNames), std::end(kFieldNames))));
     module.attr("compiled_targets") = py::tuple(py::cast(compiled_targets));
     module.attr("moment_steps") = kMomentSteps;
     module.def("connect", connect, "Say what results are made of and how CPUs are counted, before the first call.",
                py::arg("result_type"), py::arg("new_output"), py::arg("absent"), py::arg("usable_cpus"),
                py::arg("eps"));
-    module.def("supports", supports, "Return whether this build has the CPU target, and this CPU can run it.",
-               py::arg("name"));
+    module.def(
+        "supports", [](const py::str& name) { return find_target(name.ptr()) != nullptr; },
+        "Return whether this build has the CPU target, and this CPU can run it.", py::arg("name"));
     module.def("gae", gae_of_fields,
                "Fill advantages and returns of a Rollout. Return how many steps were redone for the sequential bits,\n"
                "where pieces of a long trajectory ran side by side.",

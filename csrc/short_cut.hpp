@@ -31,7 +31,7 @@ public:
         if (!(read_rewards() && read_values() && read_flags() && read_mask() && read_coefficients() &&
               read_last_advantages() && read_ratios()))
             return false;
-        if (!is_plain() && rollout_.sparse_finals) make_finals_dense();
+        if (rollout_.sparse_finals && (call_.n || !is_plain())) make_finals_dense();
         return true;
     }
 
@@ -228,7 +228,7 @@ private:
         return true;
     }
 
-    // Write the sparse final values to a matrix, because no kernel with options reads them as they are.
+    // Write the sparse final values to a matrix, because only the kernels without options read them as they are.
     void make_finals_dense() {
         const Index rows = rollout_.env_major ? rollout_.envs : rollout_.steps;
         const Index width = rollout_.env_major ? rollout_.steps : rollout_.envs;

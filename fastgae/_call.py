@@ -38,6 +38,7 @@ Envs = Annotated[Any, Role.ENVS]
 EnvFlags = Annotated[Any, Role.ENV_FLAGS]
 Coefficient = Annotated[Any, Role.COEFFICIENT]
 Constant = Annotated[Any, Role.CONSTANT]
+Boundaries = Annotated[Any, Role.BOUNDARIES]
 Setting = Annotated[Any, Role.SETTING]
 
 
@@ -65,6 +66,8 @@ class Call(NamedTuple):
     tail_normalized: Setting = False
     time_axis: Setting = 0
     out: Setting = None  # (advantages, returns), of which each is an array, None, or NEW
+    cu_seqlens: Boundaries = None
+    n: Setting = None
     ratios: Steps = None
     rho_clip: Constant = None
     c_clip: Constant = None
@@ -88,8 +91,6 @@ ROLES: dict[str, Role] = {
     "decay": Role.FACTORS,
     "initial": Role.ENVS,
     "advantages": Role.STEPS,
-    "cu_seqlens": Role.BOUNDARIES,
-    "n": Role.SETTING,
     "by": Role.SETTING,
     "eps": Role.SETTING,
     "num_threads": Role.SETTING,

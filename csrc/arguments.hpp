@@ -84,17 +84,17 @@ struct Bytes {
 // One argument or field: a number, an array, or something else, which has neither a number nor a type.
 struct Operand {
     double number = kNaN;
-    bool given = false;   // it is not None
-    bool absent = false;  // it is ABSENT
-    bool weak = false;    // a number that has no effect on the dtype of the results
-    bool writeable = false;
-    bool swapped = false;  // the bytes of each element are in the order of another CPU
-    Type type = Type::other;
-    Stored stored = Stored::other;
-    Index rank = 0;
-    Index size = 0;  // bytes of an element
     char* data = nullptr;
     const Index *shape = nullptr, *strides = nullptr;  // strides in bytes
+    std::int16_t rank = 0;
+    std::int8_t size = 0;  // bytes of an element
+    Type type = Type::other;
+    Stored stored = Stored::other;
+    bool given = false;    // it is not None
+    bool absent = false;   // it is ABSENT
+    bool weak = false;     // a number that has no effect on the dtype of the results
+    bool swapped = false;  // the bytes of each element are in the order of another CPU
+    bool writeable = false;
 
     bool is_number() const { return number == number; }
 

@@ -131,7 +131,7 @@ Operand array_operand(PyObject* object) {
     const bool plain = has(py::detail::npy_api::NPY_ARRAY_ALIGNED_) && !result.swapped;
     result.type = plain ? type_of_stored(result.stored) : Type::other;
     result.size = bytes_of(result.stored);
-    result.rank = array->nd;
+    result.rank = static_cast<std::int16_t>(array->nd);
     result.data = array->data;
     result.shape = array->dimensions;
     result.strides = array->strides;
@@ -333,8 +333,8 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
     for (Index i = 0; i < given.count; ++i)
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None)
             call.operands[i] = operand_of(object);
-    Packed packed(call);
-    if (call[kCuSeqlens].given && !packed.unpack()) return py::none();
+    std::optional<Packed> packed;
+    if (call[kCuSeqlens].given && !packed.emplace(call).unpack()) return py::none();
     const Type type = working_type(call);
     if (type == Type::other) return py::none();
     return (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);

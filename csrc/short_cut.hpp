@@ -43,7 +43,8 @@ public:
     }
 
     RolloutWithOptions<Real>& rollout() { return rollout_; }
-    bool is_plain() const { return rollout_.is_plain(); }
+    // An array of decays is an option even if it holds one number, because kernels without options expect it in [0, 1].
+    bool is_plain() const { return rollout_.is_plain() && !(has_decays() && !call_[kGaeLambda].is_number()); }
 
     // Return whether rewards are repeated along an axis.
     bool is_broadcast() const {
@@ -138,6 +139,9 @@ private:
         row = {&number, 0, 1};
         return rewards_.rank == 1;
     }
+
+    // Return whether the lambdas are the decays of reverse_scan, which has no gates. Its arrays may hold any numbers.
+    bool has_decays() const { return call_[kTerminated].absent; }
 
     bool is_small() const { return rollout_.steps * rollout_.envs <= kConvertedSteps; }
 
@@ -305,9 +309,7 @@ private:
     bool read_coefficients() {
         const Operand &gamma = call_[kGamma], &gae_lambda = call_[kGaeLambda], &returns_lambda = call_[kReturnsLambda];
         const auto valid = [&](const Operand& given) { return is_coefficient(given, rewards_); };
-        // Without gates the lambdas are the decays of reverse_scan: arrays of any numbers of the working dtype. The
-        // kernels for one number expect it in [0, 1].
-        const bool any_numbers = call_[kTerminated].absent && gae_lambda.type == kReal;
+        const bool any_numbers = has_decays() && gae_lambda.type == kReal;
         if (!valid(gamma) || !(any_numbers ? broadcasts(gae_lambda, rewards_) : valid(gae_lambda)) ||
             (returns_lambda.given && !valid(returns_lambda)))
             return false;

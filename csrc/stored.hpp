@@ -9,7 +9,7 @@
 namespace fastgae {
 
 // The type of the elements of an array that kernels can read where it lies: aligned, and in the CPU's byte order.
-enum class Type { other, f32, f64, flag };
+enum class Type : std::uint8_t { other, f32, f64, flag };
 
 template <class Element>
 constexpr Type type_of = Type::other;
@@ -51,8 +51,8 @@ constexpr Type type_of_stored(Stored stored) {
                                        : Type::other;
 }
 
-constexpr Index bytes_of(Stored stored) {
-    constexpr Index bytes[] = {0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
+constexpr std::int8_t bytes_of(Stored stored) {
+    constexpr std::int8_t bytes[] = {0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
     return bytes[static_cast<int>(stored)];
 }
 

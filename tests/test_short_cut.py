@@ -125,3 +125,11 @@ def test_boundaries_that_do_not_rise_to_the_end_are_refused(boundaries):
 def test_a_coefficient_of_an_empty_sequence_is_checked_too():
     with pytest.raises(ValueError, match="gamma must be in"):
         fastgae.gae_packed(np.ones(3), np.ones(3), np.array([0, 3, 3]), gamma=np.array([0.5, 1.5]))
+
+
+@pytest.mark.parametrize("decay", [np.nan, -1.5, 3.0, 0.5])
+def test_an_array_of_one_decay_may_hold_any_number(decay):
+    """Kernels without options expect a number in [0, 1]."""
+    given = {"x": np.ones(3000), "decay": np.array([decay])}
+    with np.errstate(all="ignore"):
+        assert_same_bits(fastgae.reverse_scan(**given), fastgae.reverse_scan(**given, backend="numpy"))

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "kernels.hpp"
+#include "stored.hpp"
 
 namespace fastgae {
 
@@ -28,6 +31,8 @@ enum Argument {
     kTailNormalized,
     kTimeAxis,
     kOut,
+    kCuSeqlens,
+    kN,
     kRatios,
     kFirstConstant,
     kArguments = kFirstConstant + kConstants
@@ -35,7 +40,7 @@ enum Argument {
 constexpr const char* kArgumentNames[] = {
     "rewards",   "values",          "terminated", "truncated", "last_values", "next_values", "final_values",
     "autoreset", "last_advantages", "prev_done",  "mask",      "gamma",       "gae_lambda",  "returns_lambda",
-    "normalize", "tail_normalized", "time_axis",  "out",       "ratios",
+    "normalize", "tail_normalized", "time_axis",  "out",       "cu_seqlens",  "n",           "ratios",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 
@@ -76,36 +81,29 @@ struct Bytes {
     bool overlap(const Bytes& other) const { return first < other.last && other.first < last; }
 };
 
-// The type of the elements of an array. The short cut declines arrays of other types.
-enum class Type { other, f32, f64, flag };
-
-template <class Element>
-constexpr Type type_of = Type::other;
-template <>
-constexpr Type type_of<float> = Type::f32;
-template <>
-constexpr Type type_of<double> = Type::f64;
-template <>
-constexpr Type type_of<std::uint8_t> = Type::flag;
-
-inline Index bytes_of(Type type) { return type == Type::flag ? 1 : type == Type::f32 ? sizeof(float) : sizeof(double); }
-
 // One argument or field: a number, an array, or something else, which has neither a number nor a type.
 struct Operand {
     double number = kNaN;
-    bool given = false;  // it is not None
-    bool writeable = false;
-    Type type = Type::other;
-    Index rank = 0;
     char* data = nullptr;
     const Index *shape = nullptr, *strides = nullptr;  // strides in bytes
+    std::int16_t rank = 0;
+    std::int8_t size = 0;  // bytes of an element
+    Type type = Type::other;
+    Stored stored = Stored::other;
+    bool given = false;    // it is not None
+    bool absent = false;   // it is ABSENT
+    bool weak = false;     // a number that has no effect on the dtype of the results
+    bool swapped = false;  // the bytes of each element are in the order of another CPU
+    bool writeable = false;
 
     bool is_number() const { return number == number; }
+
+    Index elements() const { return std::accumulate(shape, shape + rank, Index(1), std::multiplies<Index>()); }
 
     // The memory that the elements may touch.
     Bytes bytes() const {
         if (!data) return {};
-        Index below = 0, above = bytes_of(type);
+        Index below = 0, above = size;
         for (Index axis = 0; axis < rank; ++axis)
             (strides[axis] < 0 ? below : above) += (shape[axis] - 1) * strides[axis];
         return {data + below, data + above};
@@ -120,11 +118,27 @@ struct Call {
     double time_axis = kNaN;  // NaN if it is no integer
     bool next_step = false;   // autoreset="next_step"
     bool tail_normalized = false;
+    Index n = 0;  // of n_step_returns; 0: not given
     Normalize normalize = Normalize::nothing;
 
     const Operand& operator[](Argument argument) const { return operands[argument]; }
     const Operand& operator[](Constant constant) const { return operands[kFirstConstant + constant]; }
 };
+
+// Return the type of the results, to which NumPy promotes the numbers of a call; other: declined.
+inline Type working_type(const Call& call) {
+    bool single = false, wide = false;
+    const auto take = [&](const Operand& given) {
+        single |= given.stored == Stored::f32;
+        wide |= bytes_of(given.stored) > 2 && given.stored != Stored::f32;
+        wide |= given.is_number() && !given.weak;  // a number of NumPy
+        return !given.data || given.stored != Stored::other;
+    };
+    for (const Argument numbers : {kRewards, kValues, kLastValues, kNextValues, kFinalValues, kLastAdvantages, kRatios})
+        if (!take(call[numbers])) return Type::other;
+    if (call[kTerminated].absent && !take(call[kGaeLambda])) return Type::other;  // the decays of reverse_scan
+    return single && !wide ? Type::f32 : Type::f64;
+}
 
 inline bool in_unit_interval(double x) { return x >= 0.0 && x <= 1.0; }
 

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <iterator>
 #include <new>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -20,8 +18,10 @@
 #include "canonical.hpp"
 #include "compiler.hpp"
 #include "kernels.hpp"
+#include "n_step_returns.hpp"
 #include "new_arrays.hpp"
 #include "normalize.hpp"
+#include "packed.hpp"
 #include "parallel.hpp"
 #include "short_cut.hpp"
 
@@ -53,11 +53,11 @@ private:
 // the GIL on the way, and a second thread could wait for the variable with the GIL held: a deadlock. Nothing here is
 // ever destroyed, because a thread may still run when the process exits.
 struct Registered {
-    PyObject *f32, *f64, *flag;  // NumPy's dtypes of plain arrays
+    PyObject *f32, *f64;  // NumPy's dtypes of results
     PyTypeObject* array_type;
     std::vector<std::pair<PyObject*, const Target*>> targets;  // that can run here, after their interned names
     PyTypeObject* result_type;                                 // this and the rest come from connect()
-    PyObject *new_output, *usable_cpus;
+    PyObject *new_output, *absent, *usable_cpus;
     double eps;
 };
 
@@ -66,18 +66,19 @@ Registered& registered = *new Registered();
 void register_types() {
     registered.f32 = py::dtype::of<float>().release().ptr();
     registered.f64 = py::dtype::of<double>().release().ptr();
-    registered.flag = py::dtype::of<bool>().release().ptr();
     registered.array_type = py::detail::npy_api::get().PyArray_Type_;
     for (const Target* const* target = targets; *target; ++target)
         if ((*target)->supported())
             registered.targets.emplace_back(PyUnicode_InternFromString((*target)->name), *target);
 }
 
-void connect(const py::type& result_type, const py::object& new_output, const py::function& usable_cpus, double eps) {
+void connect(const py::type& result_type, const py::object& new_output, const py::object& absent,
+             const py::function& usable_cpus, double eps) {
     const auto type = reinterpret_cast<PyTypeObject*>(result_type.ptr());
     if (!PyType_IsSubtype(type, &PyTuple_Type)) throw py::type_error("result_type must be a subclass of tuple");
     registered.result_type = reinterpret_cast<PyTypeObject*>(result_type.inc_ref().ptr());
     registered.new_output = new_output.inc_ref().ptr();
+    registered.absent = absent.inc_ref().ptr();
     registered.usable_cpus = usable_cpus.inc_ref().ptr();
     registered.eps = eps;
 }
@@ -95,50 +96,47 @@ const Target* find_target(PyObject* name) {
     return nullptr;
 }
 
-bool supports(const py::str& name) { return find_target(name.ptr()) != nullptr; }
-
 const Target& choose(const py::handle& name) {
     if (const Target* const target = find_target(name.ptr())) return *target;
     throw std::invalid_argument("no CPU target " + std::string(py::str(name)) + " here");
 }
 
-double number_from(const py::handle& object) {
-    const double number = PyFloat_AsDouble(object.ptr());
-    if (number == -1.0 && PyErr_Occurred()) throw py::error_already_set();
-    return number;
-}
-
-Index index_from(const py::handle& object) {
-    const Index number = PyNumber_AsSsize_t(object.ptr(), PyExc_OverflowError);
+// Return what a function of Python made of an object, or raise its exception; -1 may mean either.
+template <class Number>
+Number or_raise(Number number) {
     if (number == -1 && PyErr_Occurred()) throw py::error_already_set();
     return number;
 }
 
-// Unaligned arrays get no type, so that they are refused or declined.
-Operand array_operand(PyObject* object, Type type) {
+Index index_from(PyObject* object) { return or_raise(PyNumber_AsSsize_t(object, PyExc_OverflowError)); }
+
+// Unaligned and byte-swapped arrays get no type, and those without numbers can be read in no way.
+Operand array_operand(PyObject* object) {
     const auto* const array = py::detail::array_proxy(object);
+    const auto* const dtype = py::detail::array_descriptor_proxy(array->descr);
+    const auto number = static_cast<std::size_t>(dtype->type_num);
     const auto has = [&](int flag) { return (array->flags & flag) != 0; };
     Operand result;
     result.given = true;
     result.writeable = has(py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
-    result.type = has(py::detail::npy_api::NPY_ARRAY_ALIGNED_) ? type : Type::other;
-    result.rank = array->nd;
+    result.swapped = dtype->byteorder == (PY_BIG_ENDIAN ? '<' : '>');
+    result.stored = number < std::size(kStored) ? kStored[number] : Stored::other;
+    const bool plain = has(py::detail::npy_api::NPY_ARRAY_ALIGNED_) && !result.swapped;
+    result.type = plain ? type_of_stored(result.stored) : Type::other;
+    result.size = bytes_of(result.stored);
+    result.rank = static_cast<std::int16_t>(array->nd);
     result.data = array->data;
     result.shape = array->dimensions;
     result.strides = array->strides;
     return result;
 }
 
-// Read an array that _canonical has made. It may be of a subclass, or its dtype only equivalent to NumPy's own.
+// Read an array that _canonical has made. It may be of a subclass.
 Operand canonical_array(const py::handle& object) {
+    if (py::isinstance<py::array>(object)) return array_operand(object.ptr());
     Operand result;
     result.given = !object.is_none();
-    if (!py::isinstance<py::array>(object)) return result;
-    const Type type = py::isinstance<py::array_t<float>>(object)    ? Type::f32
-                      : py::isinstance<py::array_t<double>>(object) ? Type::f64
-                      : py::isinstance<py::array_t<bool>>(object)   ? Type::flag
-                                                                    : Type::other;
-    return array_operand(object.ptr(), type);
+    return result;
 }
 
 // Run the kernels without options where no option is given.
@@ -172,7 +170,7 @@ Index gae_of_fields(const py::tuple& rollout, Index num_threads, const py::str& 
     Operand fields[kFields + kConstants];
     for (Index i = 0; i < kFields + kConstants; ++i)
         if (given[i] != Py_None && !py::isinstance<py::array>(given[i])) {
-            fields[i].number = number_from(given[i]);
+            fields[i].number = or_raise(PyFloat_AsDouble(given[i]));
             fields[i].given = true;
         }
     for (Index i = 0; i < kFields + kConstants; ++i)
@@ -225,18 +223,14 @@ double integer_of(PyObject* object) {
     return overflow ? kNaN : static_cast<double>(number);
 }
 
-// Arrays of NumPy's own type, native and aligned, are plain. Others get no type, so they are declined.
+// Read an argument. Arrays of another type than NumPy's own are declined, because they are no numbers.
 Operand operand_of(PyObject* object) {
-    if (Py_TYPE(object) == registered.array_type) {
-        const auto* const dtype = reinterpret_cast<const PyObject*>(py::detail::array_proxy(object)->descr);
-        return array_operand(object, dtype == registered.f32    ? Type::f32
-                                     : dtype == registered.f64  ? Type::f64
-                                     : dtype == registered.flag ? Type::flag
-                                                                : Type::other);
-    }
+    if (Py_TYPE(object) == registered.array_type) return array_operand(object);
     Operand result;
     if (object == Py_None) return result;
     result.given = true;
+    result.absent = object == registered.absent;
+    result.weak = PyFloat_CheckExact(object) || PyLong_CheckExact(object);
     result.number = PyFloat_Check(object) ? PyFloat_AS_DOUBLE(object) : integer_of(object);
     return result;
 }
@@ -253,13 +247,15 @@ bool read_settings(const Arguments& given, Call& call) {
     PyObject *const autoreset = given[kAutoreset], *const normalize = given[kNormalize];
     PyObject* const tail_normalized = given[kTailNormalized];
     call.time_axis = integer_of(given[kTimeAxis]);
+    const double n = given[kN] == Py_None ? 0 : integer_of(given[kN]);
+    call.n = n >= 1 ? static_cast<Index>(std::min(n, 1e15)) : 0;
     call.next_step = is_text(autoreset, "next_step");
     call.tail_normalized = tail_normalized == Py_True;
     if (is_text(normalize, "global")) call.normalize = Normalize::all;
     if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
     const bool known_mode =
         autoreset == Py_None || call.next_step || is_text(autoreset, "same_step") || is_text(autoreset, "disabled");
-    return known_mode && (normalize == Py_None || call.normalize != Normalize::nothing) &&
+    return known_mode && (n == 0 || call.n) && (normalize == Py_None || call.normalize != Normalize::nothing) &&
            (tail_normalized == Py_False || tail_normalized == Py_True);
 }
 
@@ -278,9 +274,7 @@ bool read_out(PyObject* given, PyObject* (&out)[2]) {
 // before anything points into arrays.
 Index threads_for(PyObject* rewards, Index num_threads) {
     if (num_threads != 0) return num_threads;
-    const Operand array = operand_of(rewards);
-    const Index steps = std::accumulate(array.shape, array.shape + array.rank, Index(1), std::multiplies<Index>());
-    return worth_threads(steps) ? index_from(py::handle(registered.usable_cpus)()) : 1;
+    return worth_threads(operand_of(rewards).elements()) ? index_from(py::handle(registered.usable_cpus)().ptr()) : 1;
 }
 
 // Operands point into arrays, so from reading them to the results nothing may run that could change an array: no Python
@@ -295,7 +289,7 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
     for (int i = 0; i < 2; ++i)
         results[i] = out[i] == registered.new_output
                          ? new_array(call[kRewards], sizeof(Real) == sizeof(float) ? registered.f32 : registered.f64,
-                                     short_cut.fortran_ordered())
+                                     sizeof(Real), short_cut.fortran_ordered())
                          : py::reinterpret_borrow<py::object>(out[i]);
     if (!short_cut.read_outputs(operand_of(results[0].ptr()), operand_of(results[1].ptr()))) return py::none();
     {
@@ -303,7 +297,7 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
         std::optional<Normalization<Real>> normalization;
         if (call.normalize != Normalize::nothing)
             normalization.emplace(short_cut.rollout(), call.normalize == Normalize::per_env);
-        run(target, short_cut, num_threads);
+        call.n ? n_step_returns(short_cut.rollout(), call.n) : void(run(target, short_cut, num_threads));
         if (normalization) normalization->run(target, registered.eps, num_threads);
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
@@ -327,9 +321,11 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
     for (Index i = 0; i < given.count; ++i)
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None)
             call.operands[i] = operand_of(object);
-    if (call[kRewards].type == Type::f32) return computed<float>(call, out, threads, chosen);
-    if (call[kRewards].type == Type::f64) return computed<double>(call, out, threads, chosen);
-    return py::none();
+    std::optional<Packed> packed;
+    if (call[kCuSeqlens].given && !packed.emplace(call).unpack()) return py::none();
+    const Type type = working_type(call);
+    if (type == Type::other) return py::none();
+    return (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);
 }
 
 // A function as Python calls it. pybind11's dispatcher in between would cost as much as the kernel on a small rollout.
@@ -374,8 +370,11 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     module.attr("compiled_targets") = py::tuple(py::cast(compiled_targets));
     module.attr("moment_steps") = kMomentSteps;
     module.def("connect", connect, "Say what results are made of and how CPUs are counted, before the first call.",
-               py::arg("result_type"), py::arg("new_output"), py::arg("usable_cpus"), py::arg("eps"));
-    module.def("supports", supports, "Return whether this build and this CPU have the target.", py::arg("name"));
+               py::arg("result_type"), py::arg("new_output"), py::arg("absent"), py::arg("usable_cpus"),
+               py::arg("eps"));
+    module.def(
+        "supports", [](const py::str& name) { return find_target(name.ptr()) != nullptr; },
+        "Return whether this build has the CPU target, and this CPU can run it.", py::arg("name"));
     module.def(
         "cache_sizes", [] { return py::make_tuple(cache_sizes.l1d, cache_sizes.l2, cache_sizes.l3); },
         "Return the bytes of L1d, L2 and L3; 0 where the CPU does not say.");

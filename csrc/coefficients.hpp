@@ -35,13 +35,19 @@ private:
     Index missing_;  // axes of rewards that stand before those of the array
 };
 
-// Return whether all numbers are in [0, 1], and broadcast to rewards.
-inline bool is_coefficient(const Operand& given, const Operand& rewards) {
-    if (given.type != Type::f32 && given.type != Type::f64) return in_unit_interval(given.number);
+// Return whether an array broadcasts to rewards. Declined are arrays beside rewards of more than two axes.
+inline bool broadcasts(const Operand& given, const Operand& rewards) {
     if (rewards.rank > 2 || given.rank < 1 || given.rank > rewards.rank) return false;
     const Index missing = rewards.rank - given.rank;
     for (Index axis = 0; axis < given.rank; ++axis)
         if (given.shape[axis] != 1 && given.shape[axis] != rewards.shape[axis + missing]) return false;
+    return true;
+}
+
+// Return whether all numbers are in [0, 1], and broadcast to rewards.
+inline bool is_coefficient(const Operand& given, const Operand& rewards) {
+    if (given.type != Type::f32 && given.type != Type::f64) return in_unit_interval(given.number);
+    if (!broadcasts(given, rewards)) return false;
     const Coefficient numbers(given, given.rank);
     const Axis outer = numbers.axis(0), inner = given.rank == 2 ? numbers.axis(1) : Axis{};
     bool inside = true;

@@ -11,8 +11,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <numeric>
 
 #include "arguments.hpp"
 #include "recycled.hpp"
@@ -89,12 +87,12 @@ private:
     PyObject* const context_;
 };
 
-// Return numpy.empty(like.shape, dtype, "F" if fortran else "C") without making the shape a Python object.
-inline py::object new_array(const Operand& like, py::handle dtype, bool fortran) {
+// Return numpy.empty(like.shape, dtype, "F" if fortran else "C") without making the shape a Python object. Each number
+// takes `itemsize` bytes.
+inline py::object new_array(const Operand& like, py::handle dtype, std::size_t itemsize, bool fortran) {
     const auto& numpy = py::detail::npy_api::get();
     const int flags = fortran ? py::detail::npy_api::NPY_ARRAY_F_CONTIGUOUS_ : 0;
-    const Index steps = std::accumulate(like.shape, like.shape + like.rank, Index(1), std::multiplies<Index>());
-    const Recycled recycled(steps * bytes_of(like.type));
+    const Recycled recycled(like.elements() * itemsize);
     PyObject* const array =
         numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, dtype.inc_ref().ptr(), static_cast<int>(like.rank), like.shape,
                                     nullptr, nullptr, flags, nullptr);

@@ -1,6 +1,6 @@
 // The short cut turns the arguments of a call into a rollout in less time than Python takes to look at one of them.
 //
-// It only ever declines: another dtype, several layouts, a wrong shape, a missing bootstrap. Python's _canonical, the
+// It only ever declines: a dtype that it does not know, a wrong shape, a missing bootstrap. Python's _canonical, the
 // one validator of meaning, then converts the arguments or says what is wrong with them.
 #pragma once
 
@@ -12,8 +12,10 @@
 
 #include "arguments.hpp"
 #include "coefficients.hpp"
+#include "conversion.hpp"
 #include "flags.hpp"
 #include "kernels.hpp"
+#include "tuning.hpp"
 
 namespace fastgae {
 
@@ -26,8 +28,11 @@ public:
 
     // Read all arguments but the outputs; false: declined.
     bool read() {
-        return read_rewards() && read_values() && read_flags() && read_mask() && read_coefficients() &&
-               read_last_advantages() && read_ratios() && (is_plain() || !rollout_.sparse_finals);
+        if (!(read_rewards() && read_values() && read_flags() && read_mask() && read_coefficients() &&
+              read_last_advantages() && read_ratios()))
+            return false;
+        if (rollout_.sparse_finals && (call_.n || !is_plain())) make_finals_dense();
+        return true;
     }
 
     // Read the arrays to fill; false: declined, and nothing is written.
@@ -38,7 +43,8 @@ public:
     }
 
     RolloutWithOptions<Real>& rollout() { return rollout_; }
-    bool is_plain() const { return rollout_.is_plain(); }
+    // An array of decays is an option even if it holds one number, because kernels without options expect it in [0, 1].
+    bool is_plain() const { return rollout_.is_plain() && !(has_decays() && !call_[kGaeLambda].is_number()); }
 
     // Return whether rewards are repeated along an axis.
     bool is_broadcast() const {
@@ -58,7 +64,7 @@ private:
     static constexpr Type kReal = type_of<Real>;
 
     static bool c_ordered(const Operand& array) {
-        Index stride = bytes_of(array.type);
+        Index stride = array.size;
         for (Index axis = array.rank - 1; axis >= 0; --axis) {
             if (array.shape[axis] != 1 && array.strides[axis] != stride) return false;
             stride *= array.shape[axis];
@@ -66,11 +72,10 @@ private:
         return true;
     }
 
-    // Find the strides of steps and envs, in elements; false: the axes other than time do not merge into one.
+    // Find the strides of steps and envs, in bytes; false: the axes other than time do not merge into one.
     bool find_strides(const Operand& array, Index& step, Index& env) const {
-        const Index size = bytes_of(array.type);
-        step = array.rank > 2 ? rollout_.envs : array.strides[time_axis_] / size;
-        env = array.rank == 2 ? array.strides[1 - time_axis_] / size : 1;
+        step = array.rank > 2 ? rollout_.envs * array.size : array.strides[time_axis_];
+        env = array.rank == 2 ? array.strides[1 - time_axis_] : array.size;
         return array.rank <= 2 || (time_axis_ == 0 && c_ordered(array));
     }
 
@@ -81,35 +86,68 @@ private:
         return true;
     }
 
-    // Return whether the array has the layout of the rollout, and set its view if so.
+    // Set the view of an array, which has `rows` steps, if kernels can read it where it lies.
     template <class Element>
-    bool fit(const Operand& array, View<Element>& view) const {
+    bool fit(const Operand& array, Index rows, View<Element>& view) const {
+        constexpr Index size = sizeof(Element);
         Index step, env;
-        if (!find_strides(array, step, env)) return false;
-        if (rollout_.env_major ? rollout_.steps > 1 && step != 1 : env != 1) return false;
-        // No kernel uses the stride of a single step, so it may be any number.
-        view = {reinterpret_cast<Element*>(array.data), rollout_.env_major ? 1 : step, env};
+        if (array.type != type_of<std::remove_const_t<Element>> || !find_strides(array, step, env)) return false;
+        const Index unit = rollout_.env_major ? step : env, other = rollout_.env_major ? env : step;
+        if ((unit != size && (rollout_.env_major ? rows : rollout_.envs) > 1) || other % size != 0) return false;
+        view = {reinterpret_cast<Element*>(array.data), rollout_.env_major ? 1 : step / size,
+                rollout_.env_major ? env / size : 1};
         return true;
     }
 
+    // Set the view of an array of `rows` steps, of its own memory or of a copy; false: declined. Declined are copies of
+    // large arrays, because no other thread could run meanwhile, and what Python costs is nothing beside them.
     template <class Element>
-    bool read_like_rewards(const Operand& array, Type type, View<Element>& view) const {
-        return array.type == type && same_shape(array) && fit(array, view);
+    bool read_steps(const Operand& array, Index rows, View<const Element>& view) {
+        if (fit(array, rows, view)) return true;
+        Index step, env;
+        const Index envs = rollout_.envs;
+        if (!is_small() || !find_strides(array, step, env)) return false;
+        const Grid grid = rollout_.env_major ? Grid{envs, env, rows, step} : Grid{rows, step, envs, env};
+        const Element* const copy = copies_.template of<Element>(array, grid);
+        view = {copy, rollout_.env_major ? 1 : envs, rollout_.env_major ? rows : 1};
+        return copy != nullptr;
+    }
+
+    template <class Element>
+    bool read_like_rewards(const Operand& array, View<const Element>& view) {
+        return same_shape(array) && read_steps(array, rollout_.steps, view);
     }
 
     // Read an array without time.
     template <class Element>
-    bool read_row(const Operand& array, Type type, View<Element>& row) const {
-        if (array.type != type || array.rank != rewards_.rank - 1 || !c_ordered(array)) return false;
+    bool read_row(const Operand& array, View<const Element>& row) {
+        if (!array.data || array.rank != rewards_.rank - 1) return false;
         for (Index axis = 0, other = 0; axis < rewards_.rank; ++axis)
             if (axis != time_axis_ && array.shape[other++] != rewards_.shape[axis]) return false;
-        row = {reinterpret_cast<Element*>(array.data), 0, 1};
-        return true;
+        const bool ordered = c_ordered(array);
+        row = {reinterpret_cast<const Element*>(array.data), 0, 1};
+        if (ordered && array.type == type_of<Element>) return true;
+        if (!is_small() || !(ordered || array.rank == 1)) return false;
+        row.data = copies_.template of<Element>(array, {1, 0, rollout_.envs, ordered ? array.size : array.strides[0]});
+        return row.data != nullptr;
     }
+
+    // Read numbers without time. One number stands for them where rewards have no other axis.
+    bool read_numbers(const Operand& given, Real& number, View<const Real>& row) {
+        if (!given.is_number()) return read_row(given, row);
+        number = static_cast<Real>(given.number);
+        row = {&number, 0, 1};
+        return rewards_.rank == 1;
+    }
+
+    // Return whether the lambdas are the decays of reverse_scan, which has no gates. Its arrays may hold any numbers.
+    bool has_decays() const { return call_[kTerminated].absent; }
+
+    bool is_small() const { return rollout_.steps * rollout_.envs <= kConvertedSteps; }
 
     bool read_rewards() {
         const Index rank = rewards_.rank;
-        if (rewards_.type != kReal || rank < 1) return false;
+        if (rank < 1 || (rewards_.type != kReal && is_broadcast())) return false;
         const double time_axis = call_.time_axis < 0 ? call_.time_axis + rank : call_.time_axis;
         if (!(time_axis == 0 || (time_axis == 1 && rank == 2))) return false;
         time_axis_ = static_cast<Index>(time_axis);
@@ -119,66 +157,90 @@ private:
             if (axis != time_axis_) rollout_.envs *= rewards_.shape[axis];
         Index step, env;
         if (rollout_.steps == 0 || rollout_.envs == 0 || !find_strides(rewards_, step, env)) return false;
-        rollout_.env_major = rollout_.envs == 1 || (rollout_.steps > 1 && step == 1 && env != 1);
-        return fit(rewards_, rollout_.rewards);
+        // Without unit stride, copies have the order of the rewards' memory, as in Layout of Python's _canonical.
+        const Index size = rewards_.size;
+        rollout_.env_major = rollout_.envs == 1 ||
+                             (rollout_.steps > 1 && env != size && (step == size || std::abs(step) < std::abs(env)));
+        return read_steps(rewards_, rollout_.steps, rollout_.rewards);
     }
 
     bool read_values() {
         const Operand &values = call_[kValues], &next_values = call_[kNextValues], &last_values = call_[kLastValues];
-        if (values.type != kReal || values.rank != rewards_.rank) return false;
-        const bool longer = values.shape[time_axis_] == rollout_.steps + 1;
+        if (values.absent) return !last_values.given && !next_values.given && make_values();
+        if (!values.data || values.rank != rewards_.rank) return false;
+        const Index steps = rollout_.steps;
+        const bool longer = values.shape[time_axis_] == steps + 1;
         if (longer + last_values.given + next_values.given != 1) return false;
-        if (!same_shape(values, longer) || !fit(values, rollout_.values)) return false;
+        if (!same_shape(values, longer) || !read_steps(values, steps + longer, rollout_.values)) return false;
         rollout_.next_values = {rollout_.values.at(1, 0), rollout_.values.step, rollout_.values.env};
-        if (longer) {
-            Index step, env;
-            find_strides(values, step, env);
-            rollout_.last_values = {rollout_.values.data + rollout_.steps * step, 0, rollout_.values.env};
-            return true;
-        }
-        if (next_values.given) {
-            if (!read_like_rewards(next_values, kReal, rollout_.next_values)) return false;
-            rollout_.last_values = {rollout_.next_values.at(rollout_.steps - 1, 0), 0, rollout_.next_values.env};
-            return true;
-        }
-        if (last_values.type == kReal) return read_row(last_values, kReal, rollout_.last_values);
-        last_value_ = static_cast<Real>(last_values.number);
-        rollout_.last_values = {&last_value_, 0, 1};
-        return rewards_.rank == 1 && last_values.is_number();
+        if (next_values.given && !read_like_rewards(next_values, rollout_.next_values)) return false;
+        if (last_values.given) return read_numbers(last_values, last_value_, rollout_.last_values);
+        rollout_.last_values = {rollout_.next_values.at(steps - 1, 0), 0, rollout_.next_values.env};
+        return true;
+    }
+
+    // Make the values of a recursion without values: r + gamma (-0) - 0 is r, bit for bit.
+    bool make_values() {
+        const Index steps = rollout_.steps, envs = rollout_.envs;
+        const bool env_major = rollout_.env_major;
+        zeros_.assign(env_major ? steps : envs, Real(0));
+        negative_zeros_.assign(std::max(steps * env_major, envs), -Real(0));
+        rollout_.values = {zeros_.data(), env_major, !env_major};
+        rollout_.next_values = {negative_zeros_.data(), env_major, !env_major};
+        rollout_.last_values = {negative_zeros_.data(), 0, 1};
+        return true;
     }
 
     bool read_flags() {
-        const Operand &truncated = call_[kTruncated], &final_values = call_[kFinalValues];
-        if (!read_like_rewards(call_[kTerminated], Type::flag, rollout_.terminated)) return false;
+        const Operand &terminated = call_[kTerminated], &truncated = call_[kTruncated];
+        const Operand& final_values = call_[kFinalValues];
+        if (terminated.absent) {
+            never_.assign(rollout_.env_major ? rollout_.steps : rollout_.envs, 0);
+            rollout_.terminated = {never_.data(), rollout_.env_major, !rollout_.env_major};
+        } else if (!read_like_rewards(terminated, rollout_.terminated)) {
+            return false;
+        }
         if (!truncated.given) return !final_values.given;
-        if (!read_like_rewards(truncated, Type::flag, rollout_.truncated)) return false;
+        if (!read_like_rewards(truncated, rollout_.truncated)) return false;
         // V' of a truncated step stands in the next row, or in exactly one of these two arrays.
         const bool next_values = call_[kNextValues].given;
         if (call_.next_step ? final_values.given : next_values == final_values.given) return false;
         if (!final_values.given) return true;
-        if (same_shape(final_values)) return read_like_rewards(final_values, kReal, rollout_.final_values);
+        if (same_shape(final_values)) return read_like_rewards(final_values, rollout_.final_values);
         return read_sparse_finals(final_values);
     }
 
     // Read one final value per truncated step. Declined: there are fewer or more of them, or a flag is neither 0 nor 1,
     // which bool arrays can be made to hold.
     bool read_sparse_finals(const Operand& given) {
-        if (given.type != kReal || given.rank != 1) return false;
-        const Index count = given.shape[0], stride = given.strides[0] / Index(sizeof(Real));
-        const Real* from = reinterpret_cast<const Real*>(given.data);
-        if (!find_truncated(count)) return false;
+        if (!given.data || given.rank != 1) return false;
+        const Index count = given.shape[0];
+        if (count > rollout_.steps * rollout_.envs || !find_truncated(count)) return false;
+        const Real* const from = copies_.template of<Real>(given, {1, 0, count, given.strides[0]});
+        if (!from) return false;
         finals_.resize(count);
         if (rollout_.steps == 1 || rollout_.envs == 1 || rollout_.env_major == (time_axis_ == 1)) {
-            for (Index i = 0; i < count; ++i) finals_[i] = from[i * stride];
+            for (Index i = 0; i < count; ++i) finals_[i] = from[i];
         } else {
             // They come column by column: find where the next one of each column is.
             std::vector<Index> next((rollout_.env_major ? rollout_.steps : rollout_.envs) + 1);
             for (const Index column : columns_) ++next[column + 1];
             std::partial_sum(next.begin(), next.end(), next.begin());
-            for (Index i = 0; i < count; ++i) finals_[i] = from[next[columns_[i]]++ * stride];
+            for (Index i = 0; i < count; ++i) finals_[i] = from[next[columns_[i]]++];
         }
         rollout_.sparse_finals = {starts_.data(), columns_.data(), finals_.data()};
         return true;
+    }
+
+    // Write the sparse final values to a matrix, because only the kernels without options read them as they are.
+    void make_finals_dense() {
+        const Index rows = rollout_.env_major ? rollout_.envs : rollout_.steps;
+        const Index width = rollout_.env_major ? rollout_.steps : rollout_.envs;
+        dense_finals_.resize(rows * width);
+        for (Index row = 0; row < rows; ++row)
+            rollout_.sparse_finals.scatter(row, 0, width, dense_finals_.data() + row * width);
+        rollout_.final_values = {dense_finals_.data(), rollout_.env_major ? 1 : width, rollout_.env_major ? width : 1};
+        rollout_.sparse_finals = {};
     }
 
     // Find the truncated steps in the order of memory.
@@ -220,13 +282,13 @@ private:
         if (prev_done.given) return false;
         if (!mask.given) return true;
         rollout_.mask_passes_values = !call_[kNextValues].given;
-        return read_like_rewards(mask, Type::flag, rollout_.mask);
+        return read_like_rewards(mask, rollout_.mask);
     }
 
     // Make the mask that leaves out reset rows: the step after the end of an episode does not exist.
     bool find_reset_rows(const Operand& prev_done) {
         View<const std::uint8_t> before;
-        if (prev_done.given && !read_row(prev_done, Type::flag, before)) return false;
+        if (prev_done.given && !read_row(prev_done, before)) return false;
         const Index steps = rollout_.steps, envs = rollout_.envs;
         exists_.resize(steps * envs);
         const bool env_major = rollout_.env_major;
@@ -247,7 +309,10 @@ private:
     bool read_coefficients() {
         const Operand &gamma = call_[kGamma], &gae_lambda = call_[kGaeLambda], &returns_lambda = call_[kReturnsLambda];
         const auto valid = [&](const Operand& given) { return is_coefficient(given, rewards_); };
-        if (!valid(gamma) || !valid(gae_lambda) || (returns_lambda.given && !valid(returns_lambda))) return false;
+        const bool any_numbers = has_decays() && gae_lambda.type == kReal;
+        if (!valid(gamma) || !(any_numbers ? broadcasts(gae_lambda, rewards_) : valid(gae_lambda)) ||
+            (returns_lambda.given && !valid(returns_lambda)))
+            return false;
         if (returns_lambda.given && call_.tail_normalized) return false;
         const typename Product<Real>::Axes axes = {rewards_.rank, time_axis_, rollout_.env_major};
         Operand one;
@@ -261,9 +326,18 @@ private:
 
     bool read_last_advantages() {
         const Operand& given = call_[kLastAdvantages];
-        if (!given.given) return true;
+        // Without values these are the values after the last step, which are needed unless it ends every episode.
+        if (!given.given) return !call_[kValues].absent || call_[kTerminated].absent || ends_every_episode();
         if (call_[kReturnsLambda].given || call_.tail_normalized) return false;
-        return read_row(given, kReal, rollout_.last_advantages);
+        return read_numbers(given, last_advantage_, rollout_.last_advantages);
+    }
+
+    bool ends_every_episode() const {
+        const Index last = rollout_.steps - 1;
+        bool all = !rollout_.mask;  // Python looks for the last steps in the mask.
+        for (Index n = 0; n < rollout_.envs && all; ++n)
+            all = *rollout_.terminated.at(last, n) || (rollout_.truncated && *rollout_.truncated.at(last, n));
+        return all;
     }
 
     // Read ratios and the constants of the step. One without the other is declined.
@@ -274,12 +348,12 @@ private:
             if (ratios.given ? !constant.is_number() : constant.given) return false;
             rollout_.constants[i] = static_cast<Real>(constant.number);
         }
-        return !ratios.given || read_like_rewards(ratios, kReal, rollout_.ratios);
+        return !ratios.given || read_like_rewards(ratios, rollout_.ratios);
     }
 
     bool read_output(const Operand& array, View<Real>& view) const {
         if (!array.given) return true;
-        if (!array.writeable || !read_like_rewards(array, kReal, view)) return false;
+        if (!array.writeable || !same_shape(array) || !fit(array, rollout_.steps, view)) return false;
         // Rows, or columns if env-major, must not overlap one another.
         return rollout_.env_major ? rollout_.envs == 1 || std::abs(view.env) >= rollout_.steps
                                   : rollout_.steps == 1 || std::abs(view.step) >= rollout_.envs;
@@ -299,9 +373,12 @@ private:
     const Operand& rewards_;
     RolloutWithOptions<Real> rollout_;
     Index time_axis_ = 0;
-    Real last_value_{};
-    std::vector<Index> starts_, columns_;  // of the sparse final values
-    std::vector<Real> finals_;
+    Copies copies_;
+    Real last_value_{}, last_advantage_{};
+    std::vector<Real> zeros_, negative_zeros_;  // the values of a recursion without values
+    std::vector<std::uint8_t> never_;           // the flags of a recursion without gates
+    std::vector<Index> starts_, columns_;       // of the sparse final values
+    std::vector<Real> finals_, dense_finals_;
     std::vector<std::uint8_t> exists_;  // the mask without reset rows
     Product<Real> gammas_, gamma_lambdas_, returns_gamma_lambdas_, tail_lambdas_;
 };

@@ -69,6 +69,9 @@ constexpr Index kStepsPerThread = tuned(128 * 1024, 64);
 // has learnt better. Zen 5, loops that keep the last results, median time over that with out=: 1.09, 4.3, 4.3, 5.4 and
 // 2.0 times with results of 128 KiB, 256 KiB, 512 KiB, 2 MiB and 64 MiB; recycled, 1.09, 1.08, 0.99, 1.04 and 0.98.
 constexpr std::size_t kLeastRecycled = tuned(128 * 1024, 64);
+// Steps of the largest rollout whose arrays the short cut copies where kernels cannot read them. A copy of this many
+// float32 takes 30 us or more, beside which the 20 us of the long way, which lets other threads run, are few.
+constexpr Index kConvertedSteps = tuned(32 * 1024, 64);
 
 static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
 static_assert(kStreamRun <= kOptionsColumns,

@@ -38,6 +38,7 @@ Envs = Annotated[Any, Role.ENVS]
 EnvFlags = Annotated[Any, Role.ENV_FLAGS]
 Coefficient = Annotated[Any, Role.COEFFICIENT]
 Constant = Annotated[Any, Role.CONSTANT]
+Boundaries = Annotated[Any, Role.BOUNDARIES]
 Setting = Annotated[Any, Role.SETTING]
 
 
@@ -48,8 +49,8 @@ class Call(NamedTuple):
     """
 
     rewards: Steps
-    values: Steps  # or one longer along time; None for a recursion of rewards alone
-    terminated: StepFlags  # None for a recursion without gates
+    values: Steps  # or one longer along time; ABSENT for a recursion of rewards alone
+    terminated: StepFlags  # ABSENT for a recursion without gates
     truncated: StepFlags = None
     last_values: Envs = None
     next_values: Steps = None
@@ -65,6 +66,8 @@ class Call(NamedTuple):
     tail_normalized: Setting = False
     time_axis: Setting = 0
     out: Setting = None  # (advantages, returns), of which each is an array, None, or NEW
+    cu_seqlens: Boundaries = None
+    n: Setting = None
     ratios: Steps = None
     rho_clip: Constant = None
     c_clip: Constant = None
@@ -75,6 +78,10 @@ class Call(NamedTuple):
 # Stands in ``Call.out`` for an array to allocate, in calls of estimators that return only one of the two results.
 NEW = object()
 
+# Stands in an unchecked ``Call`` for ``values`` or ``terminated`` that an estimator does without: there, None would be
+# a mistake of the caller. In a checked call, both are None.
+ABSENT = object()
+
 EPS = 1e-8  # what normalisation adds to a standard deviation
 
 ROLES: dict[str, Role] = {
@@ -84,8 +91,6 @@ ROLES: dict[str, Role] = {
     "decay": Role.FACTORS,
     "initial": Role.ENVS,
     "advantages": Role.STEPS,
-    "cu_seqlens": Role.BOUNDARIES,
-    "n": Role.SETTING,
     "by": Role.SETTING,
     "eps": Role.SETTING,
     "num_threads": Role.SETTING,

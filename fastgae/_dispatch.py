@@ -8,11 +8,16 @@ import importlib
 import os
 import threading
 import warnings
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastgae import _memory
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, ShortCut
 from fastgae._canonical import integer_of, shown
+
+if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
+    from fastgae._backends import cpp, numba, numpy
+
+    _: tuple[Backend, ...] = (cpp, numba, numpy)
 
 BACKENDS = ("cpp", "numba", "numpy")  # best first
 NEEDS = {"cpp": "fastgae._core", "numba": "numba"}  # modules that may be missing, because they are optional

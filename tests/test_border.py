@@ -346,7 +346,7 @@ try:
 except ValueError as error:
     print(error)
 try:
-    _core.connect(list, None, print, 0.0)
+    _core.connect(list, None, None, print, 0.0)
 except TypeError as error:
     print(error)
 """

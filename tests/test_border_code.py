@@ -69,7 +69,7 @@ def test_cpus_are_counted_before_arrays_are_looked_at(python):
 import numpy as np, fastgae
 from fastgae import _core
 from fastgae._backends import cpp
-from fastgae._call import EPS, NEW, GAEResult
+from fastgae._call import ABSENT, EPS, NEW, GAEResult
 
 rewards, values, terminated = np.ones((2000, 2000)), np.ones((2001, 2000)), np.zeros((2000, 2000), bool)
 out = [np.ones((2000, 2000)), np.ones((2000, 2000))]
@@ -80,7 +80,7 @@ def usable_cpus():
     out.clear()
     return 2
 
-_core.connect(GAEResult, NEW, usable_cpus, EPS)
+_core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
 for options in ({}, {"returns_lambda": 0.5}):
     rewards.resize((2000, 2000), refcheck=False)
     try:
@@ -97,7 +97,7 @@ def usable_cpus():
     rewards.flags.aligned = False  # so the short cut must decline the array
     return 2
 
-_core.connect(GAEResult, NEW, usable_cpus, EPS)
+_core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
 rewards.resize((2000, 2000), refcheck=False)
 print(_core.short_cut((rewards, values, terminated, *call), 0, "baseline"))
 rewards = np.ones((2000, 2000))
@@ -105,7 +105,7 @@ rewards = np.ones((2000, 2000))
 def usable_cpus():
     raise KeyError("no CPUs")
 
-_core.connect(GAEResult, NEW, usable_cpus, EPS)
+_core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
 try:
     _core.short_cut((rewards, values, terminated, *call), 0, "baseline")
 except KeyError as error:

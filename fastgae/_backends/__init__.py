@@ -29,7 +29,7 @@ class Backend(Protocol):
     def targets(self) -> tuple[str, ...]:
         """Return the CPU targets that this machine can run, best first; empty where the backend has none."""
 
-    def gae(self, rollout: Rollout, num_threads: int, target: Any) -> object:
+    def gae(self, rollout: Rollout, num_threads: int, target: str | None) -> object:
         """Fill ``rollout.advantages`` and ``rollout.returns``; ``target`` is one of ``targets()``, None if empty."""
 
     def block_sums(

@@ -3,7 +3,7 @@
 from importlib import resources
 
 from fastgae._backends import CPU_TARGETS
-from fastgae._call import EPS, NEW, GAEResult
+from fastgae._call import ABSENT, EPS, NEW, GAEResult
 from fastgae._threads import usable_cpus
 
 try:
@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     reason = failure.read_text() if failure.is_file() else "this installation has no compiled module"
     raise ModuleNotFoundError(f"not built: {reason}", name=error.name) from error
 
-_core.connect(GAEResult, NEW, usable_cpus, EPS)
+_core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
 
 gae = _core.gae
 short_cut = _core.short_cut

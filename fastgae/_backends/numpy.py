@@ -20,7 +20,7 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
     trace = bootstrap if rollout.truncated is None else bootstrap & ~rollout.truncated
     # NaN and infinity are data here, and values behind a closed gate must not even cause a warning.
     with np.errstate(all="ignore"):
-        deltas = rollout.one_step_returns(bootstrap)
+        deltas = rollout.one_step_returns(rollout.all_next_values(), bootstrap)
         deltas -= rollout.values
         advantages = _advantages(rollout, deltas, trace)
         traced = advantages

@@ -81,6 +81,8 @@ def checked(
         tail_normalized,
         frame.axis,
         out,
+        None,
+        None,
         ratios,
         *given[FIRST_CONSTANT:],
     )

@@ -49,10 +49,10 @@ class Rollout(NamedTuple):
             np.copyto(next_values, self.final_values, where=self.truncated)
         return next_values
 
-    def one_step_returns(self, bootstrap: Array) -> Array:
-        """Return r + gamma V' where the bootstrap gate is open, and r elsewhere."""
+    def one_step_returns(self, next_values: Array, bootstrap: Array) -> Array:
+        """Return r + gamma V' where the bootstrap gate is open, and r elsewhere; V' of every step is given."""
         returns = self.rewards.copy()
-        np.add(returns, self.gamma * self.all_next_values(), out=returns, where=bootstrap)
+        np.add(returns, self.gamma * next_values, out=returns, where=bootstrap)
         return returns
 
     @property

@@ -60,16 +60,15 @@ class Frame(NamedTuple):
         if out[0] is None and out[1] is None:
             raise ValueError("out is (None, None): there is nothing to compute")
         advantages, returns = (
-            None if array is None else self.output(None if array is NEW else array, like, name)
-            for array, name in zip(out, names, strict=True)
+            None if array is None else self.output(array, like, name) for array, name in zip(out, names, strict=True)
         )
         if advantages is not None and returns is not None and np.shares_memory(advantages, returns):
             raise ValueError("out[0] and out[1] share memory")
         return advantages, returns
 
     def output(self, out: Any, like: Array, name: str = "out") -> Array:
-        """Return the array to fill: ``out``, or a new one."""
-        if out is None:
+        """Return the array to fill: ``out``, or a new one for NEW."""
+        if out is NEW:
             return _memory.empty_like(like)
         self._check_output(name, out, like.dtype)
         array: Array = out

@@ -196,7 +196,6 @@ def leaky_vtrace_td_error_and_advantage(
     return VTraceOutput(like(errors, *given), like(advantages, *given), like(estimates, *given))
 
 
-@np.errstate(all="ignore")
 def general_off_policy_returns_from_q_and_v(
     q_t: Any, v_t: Any, r_t: Any, discount_t: Any, c_t: Any, stop_target_gradients: bool = False
 ) -> Any:
@@ -209,15 +208,15 @@ def general_off_policy_returns_from_q_and_v(
     ``q_t`` is the value of the action that was taken after step t, and ``c_t`` is the decay of the trace there. Retrace
     has ``c_t = lambda min(ratio, 1)`` with the ratio of that action; ``fastgae.retrace`` calls it ``c_{t+1}``.
     """
-    rewards, discounts, following = numbers_of(r_t), numbers_of(discount_t), numbers_of(v_t)
-    traces = numbers_of(c_t)
-    bootstrapped = rewards[:-1] + discounts[:-1] * (following[:-1] - traces * numbers_of(q_t))
-    last = rewards[-1:] + discounts[-1:] * following[-1:]
-    returns = reverse_scan(bootstrapped, discounts[:-1] * traces, initial=last[0])
-    return like(np.concatenate([returns, last]), r_t, q_t, v_t, discount_t, c_t)
+    with np.errstate(all="ignore"):
+        rewards, discounts, following = numbers_of(r_t), numbers_of(discount_t), numbers_of(v_t)
+        traces = numbers_of(c_t)
+        bootstrapped = rewards[:-1] + discounts[:-1] * (following[:-1] - traces * numbers_of(q_t))
+        last = rewards[-1:] + discounts[-1:] * following[-1:]
+        returns = reverse_scan(bootstrapped, discounts[:-1] * traces, initial=last[0])
+        return like(np.concatenate([returns, last]), r_t, q_t, v_t, discount_t, c_t)
 
 
-@np.errstate(all="ignore")
 def general_off_policy_returns_from_action_values(
     q_t: Any, a_t: Any, r_t: Any, discount_t: Any, c_t: Any, pi_t: Any, stop_target_gradients: bool = False
 ) -> Any:
@@ -231,18 +230,18 @@ def general_off_policy_returns_from_action_values(
     The last number of ``a_t`` and the last of ``c_t`` are not read. An action that is too large raises IndexError; RLax
     gives NaN.
     """
-    q_values, policy = numbers_of(q_t), numbers_of(pi_t)
-    returns = general_off_policy_returns_from_q_and_v(
-        _at(q_values[:-1], numpy_of(a_t)[:-1]),
-        (policy * q_values).sum(axis=-1),
-        numbers_of(r_t),
-        numbers_of(discount_t),
-        numbers_of(c_t)[:-1],
-    )
-    return like(returns, r_t, q_t, discount_t, c_t, pi_t)
+    with np.errstate(all="ignore"):
+        q_values, policy = numbers_of(q_t), numbers_of(pi_t)
+        returns = general_off_policy_returns_from_q_and_v(
+            _at(q_values[:-1], numpy_of(a_t)[:-1]),
+            (policy * q_values).sum(axis=-1),
+            numbers_of(r_t),
+            numbers_of(discount_t),
+            numbers_of(c_t)[:-1],
+        )
+        return like(returns, r_t, q_t, discount_t, c_t, pi_t)
 
 
-@np.errstate(all="ignore")
 def retrace(
     q_tm1: Any,
     q_t: Any,
@@ -266,21 +265,21 @@ def retrace(
     ``q_tm1``, ``q_t`` and ``pi_t`` have shape (T, actions). ``mu_t`` has shape (T,): the probability of ``a_t`` under
     the policy that acted. An action that is too large raises IndexError; RLax gives NaN.
     """
-    policy, behaviour = numbers_of(pi_t), numbers_of(mu_t)
-    ratios = _at(policy, numpy_of(a_t)) / (behaviour + behaviour.dtype.type(eps))
-    returns = general_off_policy_returns_from_action_values(
-        numbers_of(q_t),
-        numpy_of(a_t),
-        numbers_of(r_t),
-        numbers_of(discount_t),
-        np.minimum(ratios, ratios.dtype.type(1)) * np.asarray(numbers_of(lambda_), ratios.dtype),
-        policy,
-    )
-    errors = returns - _at(numbers_of(q_tm1), numpy_of(a_tm1))
-    return like(errors, r_t, q_tm1, q_t, discount_t, pi_t, mu_t)
+    with np.errstate(all="ignore"):
+        policy, behaviour = numbers_of(pi_t), numbers_of(mu_t)
+        ratios = _at(policy, numpy_of(a_t)) / (behaviour + behaviour.dtype.type(eps))
+        returns = general_off_policy_returns_from_action_values(
+            numbers_of(q_t),
+            numpy_of(a_t),
+            numbers_of(r_t),
+            numbers_of(discount_t),
+            np.minimum(ratios, ratios.dtype.type(1)) * np.asarray(numbers_of(lambda_), ratios.dtype),
+            policy,
+        )
+        errors = returns - _at(numbers_of(q_tm1), numpy_of(a_tm1))
+        return like(errors, r_t, q_tm1, q_t, discount_t, pi_t, mu_t)
 
 
-@np.errstate(all="ignore")
 def retrace_continuous(
     q_tm1: Any,
     q_t: Any,
@@ -301,40 +300,41 @@ def retrace_continuous(
     ``q_t`` and ``log_rhos`` have T - 1 numbers, and ``lambda_`` one or T - 1. Without truncation, ``E + q_tm1``
     is the result of ``fastgae.retrace``.
     """
-    # exp(min(x, 0)) equals min(exp(x), 1), and it never overflows.
-    ratios = np.exp(np.minimum(numbers_of(log_rhos), 0))
-    returns = general_off_policy_returns_from_q_and_v(
-        numbers_of(q_t),
-        numbers_of(v_t),
-        numbers_of(r_t),
-        numbers_of(discount_t),
-        ratios * np.asarray(numbers_of(lambda_), ratios.dtype),
-    )
-    return like(returns - numbers_of(q_tm1), r_t, q_tm1, q_t, v_t, discount_t, log_rhos)
+    with np.errstate(all="ignore"):
+        # exp(min(x, 0)) equals min(exp(x), 1), and it never overflows.
+        ratios = np.exp(np.minimum(numbers_of(log_rhos), 0))
+        returns = general_off_policy_returns_from_q_and_v(
+            numbers_of(q_t),
+            numbers_of(v_t),
+            numbers_of(r_t),
+            numbers_of(discount_t),
+            ratios * np.asarray(numbers_of(lambda_), ratios.dtype),
+        )
+        return like(returns - numbers_of(q_tm1), r_t, q_tm1, q_t, v_t, discount_t, log_rhos)
 
 
-@np.errstate(all="ignore")  # NaN and infinity are data here
 def _errors(numbers: list[Array], alpha: float, lambda_: Any, clip: float, sample_mask: Any) -> Array:
     """Compute leaky V-trace's errors from V, V', rewards, discounts and ratios."""
     # fastgae.vtrace cannot do this, because it writes 0 at a masked step where RLax carries the next step's error over.
-    values, following, rewards, discounts, ratios = numbers
-    deltas = _weights(ratios, clip, alpha) * (rewards + discounts * following - values)
-    decay = discounts * (_weights(ratios, 1.0, alpha) * np.asarray(numbers_of(lambda_), ratios.dtype))
-    if sample_mask is None:
-        return reverse_scan(deltas, decay)
-    learnable = np.asarray(numpy_of(sample_mask), bool)
-    # RLax multiplies the delta of a masked step by 0, so NaN there stays NaN.
-    return reverse_scan(deltas * learnable, np.where(learnable, decay, 1))
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        values, following, rewards, discounts, ratios = numbers
+        deltas = _weights(ratios, clip, alpha) * (rewards + discounts * following - values)
+        decay = discounts * (_weights(ratios, 1.0, alpha) * np.asarray(numbers_of(lambda_), ratios.dtype))
+        if sample_mask is None:
+            return reverse_scan(deltas, decay)
+        learnable = np.asarray(numpy_of(sample_mask), bool)
+        # RLax multiplies the delta of a masked step by 0, so NaN there stays NaN.
+        return reverse_scan(deltas * learnable, np.where(learnable, decay, 1))
 
 
-@np.errstate(all="ignore")
 def _weights(ratios: Array, clip: float, alpha: float) -> Array:
     """Mix clipped ratios, which have the weight ``alpha``, and unclipped ratios."""
-    clipped: Array = np.minimum(ratios, ratios.dtype.type(clip))
-    if alpha == 1:  # The sum below would be NaN where a ratio is infinite, because 0 times infinity is NaN.
-        return clipped
-    share = float(numbers_of(alpha))
-    return (1 - share) * ratios + share * clipped
+    with np.errstate(all="ignore"):
+        clipped: Array = np.minimum(ratios, ratios.dtype.type(clip))
+        if alpha == 1:  # The sum below would be NaN where a ratio is infinite, because 0 times infinity is NaN.
+            return clipped
+        share = float(numbers_of(alpha))
+        return (1 - share) * ratios + share * clipped
 
 
 def _at(table: Array, actions: Array) -> Array:

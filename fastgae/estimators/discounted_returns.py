@@ -1,15 +1,13 @@
 """Discounted returns."""
 
-from typing import Any
-
 import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._call import Array, Call
+from fastgae._call import ABSENT, NEW, Array, Call
 from fastgae._canonical import check_final_values, frame_of, of_one_dtype
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._run import compute
+from fastgae._run import run
 
 
 @takes_tensors
@@ -68,29 +66,31 @@ def discounted_returns(
     """
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(discounted_returns, locals())
-    call = _checked(rewards, terminated, truncated, last_values, final_values, mask, gamma, time_axis, out)
-    return compute(call, backend, num_threads).advantages
-
-
-def _checked(
-    rewards: ArrayLike,
-    terminated: ArrayLike,
-    truncated: ArrayLike | None,
-    last_values: ArrayLike | None,
-    final_values: ArrayLike | None,
-    mask: ArrayLike | None,
-    gamma: Any,
-    time_axis: int,
-    out: Array | None,
-) -> Call:
-    """Check the arguments and return the call: a recursion of rewards alone that starts from ``last_values``."""
-    reward, last, final = of_one_dtype(
-        ("rewards",), rewards=rewards, last_values=last_values, final_values=final_values
+    call = Call(
+        rewards,
+        ABSENT,
+        terminated,
+        truncated,
+        final_values=final_values,
+        last_advantages=last_values,
+        mask=mask,
+        gamma=gamma,
+        gae_lambda=1.0,
+        time_axis=time_axis,
+        out=(NEW if out is None else out, None),
     )
-    frame = frame_of("rewards", reward, time_axis)
-    ends = frame.flags("terminated", terminated)
-    cuts = frame.step_flags("truncated", truncated)
-    exists = frame.step_flags("mask", mask)
+    return run(call, backend, num_threads, _checked).advantages
+
+
+def _checked(given: Call) -> Call:
+    """Check a recursion of rewards alone that starts from ``last_values``, which stand in ``last_advantages``."""
+    reward, last, final = of_one_dtype(
+        ("rewards",), rewards=given.rewards, last_values=given.last_advantages, final_values=given.final_values
+    )
+    frame = frame_of("rewards", reward, given.time_axis)
+    ends = frame.flags("terminated", given.terminated)
+    cuts = frame.step_flags("truncated", given.truncated)
+    exists = frame.step_flags("mask", given.mask)
     check_final_values(final, cuts, False, None)
     frame.check_envs("last_values", last)
     if last is None and not _end_with(ends if cuts is None else ends | cuts, exists, frame.axis):
@@ -103,10 +103,10 @@ def _checked(
         final_values=final,
         last_advantages=last,
         mask=exists,
-        gamma=frame.coefficient("gamma", gamma),
+        gamma=frame.coefficient("gamma", given.gamma),
         gae_lambda=1.0,
         time_axis=frame.axis,
-        out=(frame.output(out, reward), None),
+        out=(frame.output(given.out[0], reward), None),
     )
 
 

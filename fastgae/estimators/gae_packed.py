@@ -6,10 +6,18 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._call import Array, GAEResult, Output
-from fastgae._canonical import as_boundaries, as_unit_interval, check_shape, end_to_end, frame_of, shown
+from fastgae._call import Array, Call, GAEResult, Output
+from fastgae._canonical import (
+    Frame,
+    as_boundaries,
+    as_unit_interval,
+    check_shape,
+    checked,
+    end_to_end,
+    shown,
+)
 from fastgae._interop import as_array, as_numbers, is_tensor, takes_tensors, with_tensors
-from fastgae.estimators.gae import gae
+from fastgae._run import run
 
 
 @takes_tensors
@@ -74,61 +82,66 @@ def gae_packed(
     """
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae_packed, locals())
-    if normalize == "per_env":
-        raise ValueError('normalize must be "global" or None: packed sequences are no envs')
-    lengths, last_steps, ended, last = _checked(rewards, values, cu_seqlens, terminated, last_values, mask)
-    ends = np.zeros(lengths.sum(), bool)
-    ends[last_steps] = True
-    bootstrap: dict[str, Any]
-    if last is None:
-        bootstrap = {"terminated": ends if ended is None else ended | ends}
-    else:
-        never = np.zeros(len(ends), bool)
-        bootstrap = {"terminated": never if ended is None else ended, "truncated": ends, "final_values": last}
-    return gae(
+    call = Call(
         rewards,
         values,
-        last_values=0.0,  # never read, because the last sequence ends with a flag too
+        terminated,
+        last_values=last_values,
         mask=mask,
-        gamma=_per_step("gamma", gamma, lengths),
-        gae_lambda=_per_step("gae_lambda", gae_lambda, lengths),
-        returns_lambda=None if returns_lambda is None else _per_step("returns_lambda", returns_lambda, lengths),
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        returns_lambda=returns_lambda,
         normalize=normalize,
         out=out,
-        num_threads=num_threads,
-        backend=backend,
-        **bootstrap,
+        cu_seqlens=cu_seqlens,
+    )
+    return run(call, backend, num_threads, _checked)
+
+
+def _checked(given: Call) -> Call:
+    """Check sequences end to end, and return the call of one env whose episodes end with them."""
+    if given.normalize == "per_env":
+        raise ValueError('normalize must be "global" or None: packed sequences are no envs')
+    lengths, last_steps, ended, last = _checked_sequences(given)
+    ends = np.zeros(lengths.sum(), bool)
+    ends[last_steps] = True
+    inside = np.zeros(len(ends), bool) if ended is None else ended
+    return checked(
+        given._replace(
+            terminated=inside | ends if last is None else inside,
+            truncated=None if last is None else ends,
+            final_values=last,
+            last_values=0.0,  # never read, because the last sequence ends with a flag too
+            gamma=_per_step("gamma", given.gamma, lengths),
+            gae_lambda=_per_step("gae_lambda", given.gae_lambda, lengths),
+            returns_lambda=None
+            if given.returns_lambda is None
+            else _per_step("returns_lambda", given.returns_lambda, lengths),
+        )
     )
 
 
-def _checked(
-    rewards: ArrayLike,
-    values: ArrayLike,
-    cu_seqlens: ArrayLike,
-    terminated: ArrayLike | None,
-    last_values: ArrayLike | None,
-    mask: ArrayLike | None,
-) -> tuple[Array, Array, Array | None, Array | None]:
+def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array | None]:
     """Check the arguments that differ from those of a rollout of one env.
 
     Return the length of each sequence, the last step that exists of each sequence that has one, the flags, and the
     values after those last steps.
     """
-    reward = end_to_end("rewards", rewards)
-    frame, total = frame_of("rewards", reward, 0), len(reward)
-    frame.check_steps("values", as_numbers("values", values))
-    starts = as_boundaries("cu_seqlens", cu_seqlens)
+    reward = end_to_end("rewards", given.rewards)
+    frame, total = Frame("rewards", reward.shape, 0, ()), len(reward)
+    frame.check_steps("values", as_numbers("values", given.values))
+    starts = as_boundaries("cu_seqlens", given.cu_seqlens)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow
     whole = bool(some.all())
     if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
-        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(cu_seqlens)}")
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(given.cu_seqlens)}")
     lengths, ends = nexts - firsts, nexts - 1
-    ended = frame.step_flags("terminated", terminated)
-    last = None if last_values is None else as_numbers("last_values", last_values)
+    ended = frame.step_flags("terminated", given.terminated)
+    last = None if given.last_values is None else as_numbers("last_values", given.last_values)
     check_shape("last_values", last, lengths.shape, "one per sequence")
-    if mask is not None:  # the end must be a flag of a step in the mask, because other flags are ignored
-        before = np.concatenate([[-1], np.flatnonzero(frame.flags("mask", mask))])
+    if given.mask is not None:  # the end must be a flag of a step in the mask, because other flags are ignored
+        before = np.concatenate([[-1], np.flatnonzero(frame.flags("mask", given.mask))])
         ends = before[np.searchsorted(before, ends, "right") - 1]
         some = ends >= firsts
     elif whole:

@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 
 from fastgae._call import NEW, Array, Call, GAEResult
 from fastgae._canonical import canonical_rollout, checked, in_one_layout, integer_of, shown
+from fastgae._dispatch import choose
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 
 
@@ -79,20 +80,22 @@ def n_step_returns(
         gae_lambda=0.0,
         time_axis=time_axis,
         out=(None, NEW if out is None else out),
+        n=steps,
     )
+    _, target, threads, short_cut = choose(None, None)
+    result = None if short_cut is None else short_cut(given, threads, target)
+    if result is not None:
+        return result.returns
     call = checked(given, out_names=("out", "out"))
     matrices, layout = in_one_layout(call)
     rollout = canonical_rollout(matrices, layout)
     bootstrap = ~rollout.terminated
     goes_on = bootstrap[:-1] if rollout.truncated is None else bootstrap[:-1] & ~rollout.truncated[:-1]
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        one_step = rollout.one_step_returns(bootstrap)
-        gamma_here = np.broadcast_to(rollout.gamma, one_step.shape)[:-1]
-        targets = one_step
+        gamma_here = np.broadcast_to(rollout.gamma, bootstrap.shape)[:-1]
+        rollout.returns[...] = rollout.one_step_returns(rollout.all_next_values(), bootstrap)
         for _ in range(min(steps, layout.steps) - 1):
-            longer = one_step.copy()
-            np.add(rollout.rewards[:-1], gamma_here * targets[1:], out=longer[:-1], where=goes_on)
-            targets = longer
+            longer = rollout.rewards[:-1] + gamma_here * rollout.returns[1:]
+            np.copyto(rollout.returns[:-1], longer, where=goes_on)
     filled = GAEResult(rollout.advantages, rollout.returns)
-    filled.returns[...] = targets
     return layout.restored(filled, call).returns

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch, _threads
-from fastgae._call import EPS, Array
+from fastgae._call import EPS, NEW, Array
 from fastgae._canonical import NORMALIZE, as_number, frame_of, in_place, of_one_dtype, shown
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._moments import center_and_scale
@@ -73,7 +73,7 @@ def normalize(
     if not isinstance(by, str) or by not in NORMALIZE:
         raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
     added = _as_eps(eps)
-    result = frame.output(out, numbers)
+    result = frame.output(NEW if out is None else out, numbers)
     if exists is not None and np.may_share_memory(exists, result):
         exists = exists.copy()
     if not numbers.size:

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._call import Array, Call
+from fastgae._call import ABSENT, NEW, Array, Call
 from fastgae._canonical import frame_of, of_one_dtype
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._run import compute
+from fastgae._run import run
 
 
 @takes_tensors
@@ -62,13 +62,25 @@ def reverse_scan(
     """
     if type(x) is not np.ndarray and is_tensor(x):
         return with_tensors(reverse_scan, locals())
-    return compute(_checked(x, decay, initial, time_axis, out), backend, num_threads).advantages
+    call = Call(
+        x,
+        ABSENT,
+        ABSENT,
+        last_advantages=initial,
+        gamma=1.0,
+        gae_lambda=decay,
+        time_axis=time_axis,
+        out=(NEW if out is None else out, None),
+    )
+    return run(call, backend, num_threads, _checked).advantages
 
 
-def _checked(x: ArrayLike, decay: ArrayLike, initial: ArrayLike | None, time_axis: int, out: Array | None) -> Call:
-    """Check the arguments and return the call: a recursion without values and gates, with ``decay`` as lambda."""
-    terms, factors, first = of_one_dtype(("x", "decay"), x=x, decay=decay, initial=initial)
-    frame = frame_of("x", terms, time_axis)
+def _checked(given: Call) -> Call:
+    """Check a recursion without values and gates, whose lambda is ``decay``."""
+    terms, factors, first = of_one_dtype(
+        ("x", "decay"), x=given.rewards, decay=given.gae_lambda, initial=given.last_advantages
+    )
+    frame = frame_of("x", terms, given.time_axis)
     frame.check_envs("initial", first)
     frame.check_broadcast("decay", factors)
     return Call(
@@ -79,5 +91,5 @@ def _checked(x: ArrayLike, decay: ArrayLike, initial: ArrayLike | None, time_axi
         gamma=1.0,
         gae_lambda=np.atleast_1d(factors),  # an array, because a kernel for one number expects it in [0, 1]
         time_axis=frame.axis,
-        out=(frame.output(out, terms), None),
+        out=(frame.output(given.out[0], terms), None),
     )

@@ -94,8 +94,8 @@ def upgo(
     matrices, layout = in_one_layout(call._replace(out=None))
     rollout = canonical_rollout(matrices, layout)
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        deltas = rollout.one_step_returns(~rollout.terminated) - rollout.values
         next_values = rollout.all_next_values()
+        deltas = rollout.one_step_returns(next_values, ~rollout.terminated) - rollout.values
     # Where delta_{t+1} < 0 the step is cut as if it were truncated, so that nothing after it is read.
     stops = next_existing_values(~(deltas >= 0.0), np.ones((), bool), rollout.mask, 0)
     if rollout.truncated is not None:

@@ -74,6 +74,21 @@ MUTANTS = (
         "rollout_.env_major != (time_axis_ == 1)",
     ),
     Mutant(
+        "byte-swapped numbers read as they are",
+        "csrc/conversion.hpp",
+        "if constexpr (swapped) std::reverse",
+        "if constexpr (false) std::reverse",
+    ),
+    Mutant(
+        "n-step returns that run past the end of an episode",
+        "csrc/n_step_returns.hpp",
+        "ends[i] | cuts[i] ? here[i] : longer",
+        "ends[i] ? here[i] : longer",
+    ),
+    Mutant(
+        "packed sequences that end at a masked step", "csrc/packed.hpp", "while (exists && end", "while (false && end"
+    ),
+    Mutant(
         "the end of a streamed run not written",
         "csrc/memory.inl",
         "for (; first < last; ++first) single(first);\n}",

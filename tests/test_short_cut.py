@@ -1,0 +1,135 @@
+"""The short cut of the compiled backend takes every kind of small call, with the bits of the long way."""
+
+import numpy as np
+import pytest
+
+import fastgae
+from support.backends import BACKENDS, no_short_cut
+from support.cases import make_case
+from support.exactness import assert_same_bits
+
+pytestmark = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")
+
+SIZE = (17, 9)
+
+
+def strided(array):
+    wide = np.zeros(tuple(2 * length + 1 for length in array.shape), array.dtype)
+    view = wide[tuple(slice(0, 2 * length, 2) for length in array.shape)]
+    view[...] = array
+    return view
+
+
+def unaligned(array):
+    view = np.zeros(array.nbytes + 1, np.int8)[1:].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+MEMORY = {
+    "strided": strided,
+    "unaligned": unaligned,
+    "reversed": lambda array: np.ascontiguousarray(array[::-1])[::-1],
+    "fortran": np.asfortranarray,
+    "swapped": lambda array: array.astype(array.dtype.newbyteorder("S")),
+}
+# What the dtypes of flags and numbers become.
+DTYPES = {
+    "int64 flags": lambda array: array.astype(np.int64) if array.dtype == bool else array,
+    "float32 flags": lambda array: array.astype(np.float32) if array.dtype == bool else array,
+    "swapped int16 flags": lambda array: array.astype(">i2") if array.dtype == bool else array,
+    "float64 numbers": lambda array: array if array.dtype == bool else array.astype(np.float64),
+    "int8 numbers": lambda array: array if array.dtype == bool else array.astype(np.int8),
+    "uint64 numbers": lambda array: array if array.dtype == bool else np.abs(array).astype(np.uint64),
+}
+
+
+def calls(dtype):
+    case = make_case(SIZE, dtype, bootstrap="final_dense")
+    rollout = {"rewards": case.rewards, "values": case.values, "terminated": case.terminated}
+    following = {"truncated": case.truncated, "next_values": case.values[::-1]}
+    finals = {"truncated": case.truncated, "final_values": case.rewards[case.truncated]}
+    last, mask = {"last_values": case.last_values}, {"mask": case.rewards > -1}
+    own = {name: rollout[name] for name in ("rewards", "terminated")}
+    flat = {name: array[:, 0] for name, array in rollout.items()}
+    yield fastgae.gae, {**rollout, **last, **mask}
+    yield fastgae.gae, {**rollout, **following}
+    yield fastgae.gae, {**rollout, **last, **finals, **mask}
+    yield fastgae.gae, {**{name: array.T for name, array in rollout.items()}, **last, "time_axis": 1}
+    yield fastgae.td_lambda, {**rollout, **last}
+    yield fastgae.vtrace, {**rollout, **last, "ratios": np.abs(case.values)}
+    yield fastgae.n_step_returns, {**rollout, **following, "n": 3}
+    yield fastgae.n_step_returns, {**rollout, **last, **finals, "n": 40}
+    yield fastgae.discounted_returns, {**own, **last, **mask}
+    yield fastgae.discounted_returns, {**own, **last, **finals}
+    yield fastgae.discounted_returns, {"rewards": flat["rewards"], "terminated": np.ones(SIZE[0], bool)}
+    yield fastgae.reverse_scan, {"x": case.rewards, "decay": 0.5}
+    yield fastgae.reverse_scan, {"x": flat["rewards"], "decay": 1, "initial": -2.5}
+    for boundaries in ([0, 5, 5, 17], [0, 17, 17, 17], [0, 1, 2, 17]):
+        packed = {**flat, "cu_seqlens": np.array(boundaries), "gae_lambda": np.array([0.5, 1, 0])}
+        yield fastgae.gae_packed, packed
+        yield fastgae.gae_packed, {**packed, "last_values": case.last_values[:3], "mask": mask["mask"][:, 1]}
+
+
+def long_way(function, arguments):
+    with no_short_cut("cpp"):
+        return function(**arguments)
+
+
+def assert_equal(function, arguments, monkeypatch):
+    expected = long_way(function, arguments)
+    monkeypatch.setattr(fastgae._run, "compute", None)  # what declines would call it
+    monkeypatch.setattr("fastgae.estimators.n_step_returns.checked", None)
+    got = function(**arguments)
+    for array, right in zip(np.atleast_2d(got), np.atleast_2d(expected), strict=True):
+        assert_same_bits(array, right)
+    for array, right in zip(got, expected, strict=True):
+        assert (array.dtype, array.shape) == (right.dtype, right.shape)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float64)], ids=str)
+@pytest.mark.parametrize("kind", ["plain", *MEMORY, *DTYPES])
+def test_small_calls_take_the_short_cut(kind, dtype, monkeypatch):
+    change = {**MEMORY, **DTYPES}.get(kind, np.asarray)
+    for function, arguments in calls(dtype):
+        changed = {
+            name: change(given) if isinstance(given, np.ndarray) and name not in ("cu_seqlens", "gae_lambda") else given
+            for name, given in arguments.items()
+        }
+        with monkeypatch.context() as patch:
+            assert_equal(function, changed, patch)
+
+
+@pytest.mark.parametrize("place", ["last_values", "last_advantages"])
+def test_a_number_of_numpy_promotes_the_results_and_pythons_does_not(backend, place):
+    zeros = np.zeros(3, np.float32)
+    for number, expected in ((0.25, np.float32), (np.float64(0.25), np.float64)):
+        given = {"last_values": 0.0, place: number}
+        assert fastgae.gae(zeros, zeros, zeros, **given, backend=backend).returns.dtype == expected
+
+
+@pytest.mark.parametrize("flag", [2, -1, 256, 0.5, np.nan])
+def test_flags_that_are_neither_0_nor_1_are_refused(flag):
+    flags = np.zeros(SIZE, np.float64 if isinstance(flag, float) else np.int32)
+    flags[3, 5] = flag
+    with pytest.raises(ValueError, match="terminated must hold 0 or 1"):
+        fastgae.gae(np.ones(SIZE), np.ones((18, 9)), flags)
+
+
+@pytest.mark.parametrize("boundaries", [[0, 9, 5, 17], [1, 17], [0, 16], [0, 18], [-1, 17]])
+def test_boundaries_that_do_not_rise_to_the_end_are_refused(boundaries):
+    with pytest.raises(ValueError, match="cu_seqlens must rise"):
+        fastgae.gae_packed(np.ones(17), np.ones(17), np.array(boundaries))
+
+
+def test_a_coefficient_of_an_empty_sequence_is_checked_too():
+    with pytest.raises(ValueError, match="gamma must be in"):
+        fastgae.gae_packed(np.ones(3), np.ones(3), np.array([0, 3, 3]), gamma=np.array([0.5, 1.5]))
+
+
+@pytest.mark.parametrize("decay", [np.nan, -1.5, 3.0, 0.5])
+def test_an_array_of_one_decay_may_hold_any_number(decay):
+    """Kernels without options expect a number in [0, 1]."""
+    given = {"x": np.ones(3000), "decay": np.array([decay])}
+    with np.errstate(all="ignore"):
+        assert_same_bits(fastgae.reverse_scan(**given), fastgae.reverse_scan(**given, backend="numpy"))

@@ -17,12 +17,13 @@ from typing import Any
 
 from speed import memory, table
 from speed.calls import prepared
-from speed.contenders import Contender, one_thread, runs_here, thread_counts, without_reference
+from speed.contenders import ADD, LIMIT, Contender, one_thread, runs_here, thread_counts, without_reference
 from speed.machine import describe_machine, usable_cpus
 from speed.measured import measure
 from speed.places import ROOT
 from speed.rows import Row
 from speed.shown import as_document, track
+from speed.yardstick.goals import contenders
 
 from . import hooks, peers, training_share
 from .charts import overhead_chart, peers_chart, threads_chart, throughput_chart
@@ -50,8 +51,17 @@ def of_memory() -> dict[str, Any]:
     return {"machine": describe_machine(), "rows": rows}
 
 
+def of_limits() -> dict[str, Any]:
+    """Measure the default target, and AVX2's, on the rows that have a goal over the yardstick itself."""
+    backends = [name for name in ("cpp", "cpp:avx2") if name in {"cpp", *runs_here(every_target=True)}]
+    entries = {entry.row: entry for entry in table.YARDSTICK if entry.goal and entry.goal.over in (ADD, LIMIT)}
+    measured = [measure(row, contenders(entries[row], backends, 1), 0.5) for row in track(list(entries))]
+    return as_document(measured, describe_machine())
+
+
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "throughput": lambda: of_rows(table.SHOWN_THROUGHPUT, one_thread(runs_here()), 0.8),
+    "limits": of_limits,
     "overhead": lambda: of_rows(table.SHOWN_OVERHEAD, one_thread(runs_here()), 0.5),
     "threads": lambda: of_rows(table.SHOWN_THREADS, thread_counts(runs_here(), usable_cpus()), 1.5),
     "memory": of_memory,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from speed.contenders import LIMIT
 from speed.shown import duration
 
 from . import hooks, peers, training_share
@@ -22,6 +23,23 @@ def of_backends(measured: Results) -> str:
         cells = [label_of(row), duration(row["add"]["best_seconds"])]
         cells += [f"{duration(each['best_seconds'])} ({each['ratio_to_add_best']:,.3g})" for each in row["results"]]
         lines.append(f"| {' | '.join(cells)} |")
+    return _with_machine(lines, measured)
+
+
+def of_limits(measured: Results) -> str:
+    """Write the times of the yardstick, the ratio of every contender to it, and the goal."""
+    rows = measured["rows"]
+    names = [result["name"] for result in rows[0]["results"]]
+    lines = [f"| | T×N | yardstick | {' | '.join(names)} | goal |", f"|---|---|---:|{'---:|' * len(names)}---:|"]
+    group = ""
+    for row in rows:
+        goal = row["results"][0]["goal"]
+        limit = row["limit_seconds"] if goal["over"] == LIMIT else row["add"]["best_seconds"]
+        first = "" if row["group"] == group else row["group"]
+        cells = [first, f"{row['steps']}×{row['envs']} {row['detail']}".strip(), f"{goal['over']} {duration(limit)}"]
+        cells += [f"{each['ratio_judged']:.2f}" for each in row["results"]]
+        lines.append(f"| {' | '.join(cells)} | {goal['times']:g} |")
+        group = row["group"]
     return _with_machine(lines, measured)
 
 
@@ -72,6 +90,7 @@ def in_short(measured: Results) -> str:
 
 TABLES: dict[str, tuple[str | None, Callable[[Results], str]]] = {  # its section of the results, None for all of them
     "throughput": ("throughput", of_backends),
+    "limits": ("limits", of_limits),
     "overhead": ("overhead", of_backends),
     "threads": ("threads", of_backends),
     "memory": ("memory", of_memory),

@@ -126,3 +126,10 @@ def test_outputs_that_overlap_are_declined():
         before = np.array(out)
         assert short_cut(call._replace(out=out), 1, None) is None
         np.testing.assert_array_equal(out, before)
+
+
+@pytest.mark.parametrize("name", Call._fields)
+def test_an_argument_that_is_not_read_declines_the_call(name):
+    call = call_of()
+    assert short_cut(call, 1, None) is not None
+    assert short_cut(call._replace(**{name: object()}), 1, None) is None

@@ -27,7 +27,7 @@ from fastgae._backends.numba.compiled import compiled, parallel, signature
 from fastgae._backends.numba.moments import Moments
 from fastgae._backends.numba.pieces import compute_in_pieces
 from fastgae._backends.numba.plain import Plain
-from fastgae._backends.numba.short_cut import ABSENT, BOOL, read
+from fastgae._backends.numba.short_cut import EMPTY, BOOL, read
 from fastgae._call import Array, GAEResult, Role, names_of
 from fastgae._canonical import MOMENT_STEPS, Rollout
 from fastgae._threads import usable_cpus
@@ -101,7 +101,7 @@ def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_thre
     steps, envs = matrix.shape
     sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
     row = np.zeros(envs) if center is None else center
-    arguments = Moments(matrix, ABSENT[BOOL] if mask is None else mask, row, row, center is not None, sums)
+    arguments = Moments(matrix, EMPTY[BOOL] if mask is None else mask, row, row, center is not None, sums)
     _run(moments.block_sums_time_major, moments.block_sums_env_major, matrix, tuple(arguments), num_threads)
     return sums
 
@@ -110,8 +110,8 @@ def rescale(
     matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
 ) -> None:
     """Compute x = (x - center) scale in float64 and in place, for the steps that exist."""
-    exists = ABSENT[BOOL] if mask is None else mask
-    arguments = Moments(matrix, exists, center, scale, False, ABSENT[np.dtype(np.float64)])
+    exists = EMPTY[BOOL] if mask is None else mask
+    arguments = Moments(matrix, exists, center, scale, False, EMPTY[np.dtype(np.float64)])
     _run(moments.rescale_time_major, moments.rescale_env_major, matrix, tuple(arguments), num_threads)
 
 
@@ -119,7 +119,7 @@ def rescale(
 def _absent_fields(dtype: np.dtype[Any]) -> tuple[Array, ...]:
     """Return the empty matrix that stands for each field of a rollout that is not given."""
     flags = names_of(Role.STEP_FLAGS)
-    return tuple(ABSENT[BOOL if name in flags else dtype] for name in Rollout._fields)
+    return tuple(EMPTY[BOOL if name in flags else dtype] for name in Rollout._fields)
 
 
 def _as_number(field: Any) -> Any:

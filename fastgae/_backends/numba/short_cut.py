@@ -13,7 +13,7 @@ from fastgae._call import NEW, WORKING_DTYPES, Call, GAEResult
 from fastgae._memory import empty
 
 BOOL = np.dtype(bool)
-ABSENT = {dtype: np.empty((0, 0), dtype) for dtype in (*WORKING_DTYPES, BOOL)}  # stand for arrays that are not given
+EMPTY = {dtype: np.empty((0, 0), dtype) for dtype in (*WORKING_DTYPES, BOOL)}  # stand for arrays that are not given
 IN_C_ORDER = 0x101  # NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED: reading two flags by name takes twice as long
 
 Shape = tuple[int, ...]
@@ -56,7 +56,7 @@ def read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], GAEResult] | None:
     following = values[1:] if next_values is None else next_values
     if last_values is None:
         last_values = following[steps - 1]
-    nothing = ABSENT[dtype]
+    nothing = EMPTY[dtype]
     arguments = (  # in the order of Plain
         rewards,
         values,
@@ -64,7 +64,7 @@ def read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], GAEResult] | None:
         last_values,
         nothing,
         terminated,
-        ABSENT[BOOL] if truncated is None else truncated,
+        EMPTY[BOOL] if truncated is None else truncated,
         call.gamma,
         call.gamma * call.gae_lambda,
         nothing if advantages is None else advantages,
@@ -77,7 +77,8 @@ def _is_plain(call: Call) -> bool:
     """Return whether the call has none of the arguments that this file does not read."""
     return (
         call.final_values is call.autoreset is call.last_advantages is call.prev_done is call.mask is None
-        and call.returns_lambda is call.normalize is call.ratios is None
+        and call.returns_lambda is call.normalize is call.cu_seqlens is call.n is None
+        and call.ratios is call.rho_clip is call.c_clip is call.advantage_clip is call.leaky is None
         and call.tail_normalized is False
         and type(call.time_axis) is int
         and 0 <= call.time_axis <= 1

@@ -27,7 +27,7 @@ from fastgae._backends.numba.compiled import compiled, parallel, signature
 from fastgae._backends.numba.moments import Moments
 from fastgae._backends.numba.pieces import compute_in_pieces
 from fastgae._backends.numba.plain import Plain
-from fastgae._backends.numba.short_cut import EMPTY, BOOL, read
+from fastgae._backends.numba.short_cut import BOOL, EMPTY, read
 from fastgae._call import Array, GAEResult, Role, names_of
 from fastgae._canonical import MOMENT_STEPS, Rollout
 from fastgae._threads import usable_cpus

@@ -120,6 +120,7 @@ struct Call {
     bool tail_normalized = false;
     Index n = 0;  // of n_step_returns; 0: not given
     Normalize normalize = Normalize::nothing;
+    const Index* truncated_steps = nullptr;  // where the truncated steps are, ascending, if the caller knows it
 
     const Operand& operator[](Argument argument) const { return operands[argument]; }
     const Operand& operator[](Constant constant) const { return operands[kFirstConstant + constant]; }

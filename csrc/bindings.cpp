@@ -322,7 +322,7 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None)
             call.operands[i] = operand_of(object);
     std::optional<Packed> packed;
-    if (call[kCuSeqlens].given && !packed.emplace(call).unpack()) return py::none();
+    if (call[kCuSeqlens].given && !packed.emplace(call, *recycling.memory).unpack()) return py::none();
     const Type type = working_type(call);
     if (type == Type::other) return py::none();
     return (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);

@@ -40,8 +40,8 @@ struct FlatRuns {
 };
 
 // Copy the flags of the elements [bottom, top) of every run, or of the last of them if they are more than there is room
-// for.
-template <class In, class Real>
+// for. Those below them are needed next.
+template <class In, bool prefetches, class Real>
 void copy_flags(FlatRuns<Real>& runs, Index bottom, Index top) {
     constexpr Index copied = FlatRuns<Real>::copied;
     const auto copy = [&](auto count) {
@@ -50,12 +50,26 @@ void copy_flags(FlatRuns<Real>& runs, Index bottom, Index top) {
             const Index k = lane * runs.stride + runs.flags_begin;
             std::memcpy(runs.terminated[lane], runs.at.terminated + k, count);
             if constexpr (In::truncated) std::memcpy(runs.truncated[lane], runs.at.truncated + k, count);
+            if constexpr (prefetches) prefetch_below(runs.at.terminated + k, copied);
+            if constexpr (prefetches && In::truncated) prefetch_below(runs.at.truncated + k, copied);
         }
     };
     if (top - bottom >= copied)
         copy(std::integral_constant<Index, copied>());
     else
         copy(std::integral_constant<Index, FlatBlock<Real>::steps>());
+}
+
+// Return whether any of `count` flags is true.
+template <int count>
+FASTGAE_INLINE bool any_flag(const std::uint8_t* flags) {
+    std::uint64_t any = 0;
+    for (int i = 0; i < count; i += 8) {
+        std::uint64_t some = 0;
+        std::memcpy(&some, flags + i, std::min(count, 8));
+        any |= some;
+    }
+    return any != 0;
 }
 
 // Write the final values of the truncated steps of a vector to their places, from the last to the first.
@@ -65,12 +79,25 @@ void scatter_finals(typename V::Bits continues, const typename V::Real*& end, ty
         if (!(continues >> k & 1)) to[k] = *--end;
 }
 
+// Return the deltas of a vector, whose final values lie at `dense`, or if that is null before `sparse_end`. Truncation
+// is rare, so most vectors of a rollout with final values take the few instructions of one without truncation.
+template <class V, class In>
+FASTGAE_INLINE Deltas<V> flat_deltas(Pointers<typename V::Real> at, typename V::Type gamma,
+                                     const typename V::Real* dense, const typename V::Real*& sparse_end) {
+    if constexpr (!In::final_values) return deltas<V, In>(at, 0, gamma);
+    if (!any_flag<V::width>(at.truncated)) return deltas<V, Inputs<false, false>>(at, 0, gamma);
+    typename V::Real finals[V::width];
+    if (!dense) scatter_finals<V>(V::bits(V::zero_flags(at.truncated)), sparse_end, finals);
+    at.final_values = dense ? dense : finals;
+    return deltas<V, In>(at, 0, gamma);
+}
+
 // Compute the deltas of the block that begins at element s of each run.
 template <class In, bool prefetches, class Real>
 void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& block) {
     using V = Vector<Real>;
     using Block = FlatBlock<Real>;
-    if (s < runs.flags_begin) copy_flags<In>(runs, bottom, s + Block::steps);
+    if (s < runs.flags_begin) copy_flags<In, prefetches>(runs, bottom, s + Block::steps);
     const auto gamma = V::all(runs.gamma);
     for (Index group = 0; group < Block::groups; ++group) {
         unrolled<Block::parts>([&](auto reversed) FASTGAE_INLINE_LAMBDA {
@@ -83,23 +110,14 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
             typename V::Type x[V::width];
             unrolled<V::width>([&](auto i) FASTGAE_INLINE_LAMBDA {
                 constexpr Index copied = i * FlatRuns<Real>::copied;
-                Pointers<Real> at = {runs.at.rewards + k, runs.at.values + k, runs.at.next_values + k, nullptr,
-                                     terminated + copied, truncated + copied};
+                const Pointers<Real> at = {runs.at.rewards + k, runs.at.values + k, runs.at.next_values + k, nullptr,
+                                           terminated + copied, truncated + copied};
                 if constexpr (prefetches && part == 0) {
                     prefetch_below(at.rewards, kFlatPrefetchBytes);
                     prefetch_below(at.values, kFlatPrefetchBytes);
                 }
-                Real finals[V::width];
-                if constexpr (In::final_values) {
-                    const auto continues = V::bits(V::zero_flags(at.truncated));
-                    if (runs.at.final_values) {
-                        at.final_values = runs.at.final_values + k;
-                    } else if (continues != V::all_bits) {
-                        scatter_finals<V>(continues, runs.finals[first_lane + i], finals);
-                        at.final_values = finals;
-                    }
-                }
-                const Deltas<V> d = deltas<V, In>(at, 0, gamma);
+                const Deltas<V> d = flat_deltas<V, In>(
+                    at, gamma, runs.at.final_values ? runs.at.final_values + k : nullptr, runs.finals[first_lane + i]);
                 x[i] = d.delta;
                 gates[i] = V::bits(d.trace_open);
                 k += runs.stride;

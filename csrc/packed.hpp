@@ -3,17 +3,37 @@
 
 #include <algorithm>
 #include <cstring>
+#include <list>
+#include <new>
 #include <vector>
 
 #include "arguments.hpp"
 #include "conversion.hpp"
+#include "recycled.hpp"
 
 namespace fastgae {
+
+// One flag for each step, all of them 0 at first. They lie in recycled memory, because to fault in fresh memory takes
+// longer than to fill it.
+class StepFlags {
+public:
+    StepFlags(RecycledMemory& memory, Index steps) : memory_(memory), data_(memory.take(steps)) {
+        if (!data_) throw std::bad_alloc();
+        std::memset(data_, 0, steps);
+    }
+    StepFlags(const StepFlags&) = delete;
+    ~StepFlags() { memory_.give_back(data_); }
+    std::uint8_t* data() { return static_cast<std::uint8_t*>(data_); }
+
+private:
+    RecycledMemory& memory_;
+    void* data_;
+};
 
 // Turns a call with cu_seqlens into one without, and owns the arrays that it makes.
 class Packed {
 public:
-    explicit Packed(Call& call) : call_(call) {}
+    Packed(Call& call, RecycledMemory& memory) : call_(call), memory_(memory) {}
     Packed(const Packed&) = delete;  // the call points into it
 
     // Replace the arguments that mean something else in a rollout; false: declined.
@@ -21,24 +41,23 @@ public:
         const Operand& rewards = call_[kRewards];
         if (rewards.rank != 1 || call_.normalize == Normalize::per_env || !read_boundaries(rewards.shape[0]))
             return false;
-        const std::uint8_t *exists = nullptr, *terminated = nullptr;
-        if (!read_flags(kMask, exists) || !read_flags(kTerminated, terminated)) return false;
+        const std::uint8_t* exists = nullptr;
+        if (!read_mask(exists)) return false;
         find_ends(exists);
         for (const Argument place : {kGamma, kGaeLambda, kReturnsLambda})
             if (!repeat(call_.operands[place])) return false;
         const Operand last_values = call_[kLastValues];
-        Operand& zero = call_.operands[kLastValues] = Operand();
+        Operand &zero = call_.operands[kLastValues] = Operand(), &terminated = call_.operands[kTerminated];
         zero.given = zero.weak = true;
         zero.number = 0;  // never read, because the last sequence ends with a flag too
-        if (last_values.given) {
-            call_.operands[kTruncated] = array_of(ends_, Stored::boolean);
-            never_.resize(terminated ? 0 : steps_);
-            if (!terminated) call_.operands[kTerminated] = array_of(never_, Stored::boolean);
-            return take_last_values(last_values);
-        }
-        for (Index t = 0; t < steps_ && terminated; ++t) ends_[t] |= terminated[t];
-        call_.operands[kTerminated] = array_of(ends_, Stored::boolean);
-        return true;
+        StepFlags& ends = flags_.emplace_back(memory_, steps_);
+        if (!last_values.given && terminated.given && !copy_flags(terminated, ends.data())) return false;
+        for (const Index step : last_steps_) ends.data()[step] = 1;
+        (last_values.given ? call_.operands[kTruncated] : terminated) = flags(ends);
+        if (!last_values.given) return true;
+        if (!terminated.given) terminated = flags(flags_.emplace_back(memory_, steps_));
+        call_.truncated_steps = last_steps_.data();
+        return take_last_values(last_values);
     }
 
 private:
@@ -52,23 +71,33 @@ private:
         return starts_[0] == 0 && starts_.back() == steps && std::is_sorted(starts_.begin(), starts_.end());
     }
 
-    // Point at the flags of every step, or at nothing if there are none; false: declined.
-    bool read_flags(Argument place, const std::uint8_t*& flags) {
-        const Operand& given = call_[place];
-        if (!given.given) return true;
+    // Copy the flags of every step; false: declined.
+    bool copy_flags(const Operand& given, std::uint8_t* to) const {
         if (given.rank != 1 || given.shape[0] != steps_) return false;
-        flags = copies_.of<std::uint8_t>(given, {1, 0, steps_, given.strides[0]});
-        return flags != nullptr;
+        if (given.type != Type::flag || given.strides[0] != 1)
+            return convert(given, {1, 0, steps_, given.strides[0]}, to);
+        std::memcpy(to, given.data, steps_);
+        return true;
     }
 
-    // Flag the end of every sequence. It must be a step in the mask, because other flags are ignored.
+    // Point at the mask, or at nothing if there is none; false: declined.
+    bool read_mask(const std::uint8_t*& exists) {
+        const Operand& given = call_[kMask];
+        if (!given.given) return true;
+        StepFlags& copy = flags_.emplace_back(memory_, steps_);
+        exists = copy.data();
+        return copy_flags(given, copy.data());
+    }
+
+    // Find the last step of every sequence. It must be in the mask, because the flags of other steps are ignored.
     void find_ends(const std::uint8_t* exists) {
-        ends_.resize(steps_);
+        ended_.reserve(starts_.size());
+        last_steps_.reserve(starts_.size());
         for (Index i = 0; i + 1 < Index(starts_.size()); ++i) {
             Index end = starts_[i + 1] - 1;
             while (exists && end >= starts_[i] && !exists[end]) --end;
             if (end < starts_[i]) continue;
-            ends_[end] = 1;
+            last_steps_.push_back(end);
             ended_.push_back(i);
         }
     }
@@ -86,7 +115,7 @@ private:
         std::vector<double>& repeated = repeated_[repeated_count_++];
         repeated.reserve(steps_);
         for (Index i = 0; i < count; ++i) repeated.insert(repeated.end(), starts_[i + 1] - starts_[i], numbers[i]);
-        given = array_of(repeated, Stored::f64);
+        given = array_of(repeated.data(), steps_, Stored::f64);
         return true;
     }
 
@@ -96,23 +125,24 @@ private:
         last_values_.resize(ended_.size() * given.size);
         for (std::size_t i = 0; i < ended_.size(); ++i)
             std::memcpy(&last_values_[i * given.size], given.data + ended_[i] * given.strides[0], given.size);
-        Operand& finals = call_.operands[kFinalValues] = array_of(last_values_, given.stored);
+        Operand& finals = call_.operands[kFinalValues] = array_of(last_values_.data(), ended_.size(), given.stored);
         finals.swapped = given.swapped;
         if (finals.swapped) finals.type = Type::other;
         return true;
     }
 
-    template <class Element>
-    Operand array_of(std::vector<Element>& elements, Stored stored) {
+    Operand flags(StepFlags& flags) { return array_of(flags.data(), steps_, Stored::boolean); }
+
+    Operand array_of(void* data, Index count, Stored stored) {
         Operand result;
         result.given = true;
         result.stored = stored;
         result.type = type_of_stored(stored);
         result.size = bytes_of(stored);
         result.rank = 1;
-        result.data = reinterpret_cast<char*>(elements.data());
+        result.data = static_cast<char*>(data);
         Index* const axis = axes_[axes_count_++];
-        axis[0] = Index(elements.size() * sizeof(Element)) / std::max<Index>(result.size, 1);
+        axis[0] = count;
         axis[1] = result.size;
         result.shape = axis;
         result.strides = axis + 1;
@@ -120,9 +150,11 @@ private:
     }
 
     Call& call_;
+    RecycledMemory& memory_;
     Index steps_ = 0;
-    std::vector<Index> starts_, ended_;  // the boundaries, and which sequences have a step that exists
-    std::vector<std::uint8_t> ends_, never_;
+    // The boundaries, which sequences have a step that exists, and the last such step of each of them.
+    std::vector<Index> starts_, ended_, last_steps_;
+    std::list<StepFlags> flags_;
     std::vector<double> repeated_[3];
     std::vector<char> last_values_;
     Index axes_[6][2], axes_count_ = 0, repeated_count_ = 0;  // the shapes and strides of the arrays made here

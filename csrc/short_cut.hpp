@@ -245,6 +245,11 @@ private:
 
     // Find the truncated steps in the order of memory.
     bool find_truncated(Index count) {
+        if (call_.truncated_steps) {
+            starts_ = {0, count};
+            columns_.assign(call_.truncated_steps, call_.truncated_steps + count);
+            return true;
+        }
         const bool env_major = rollout_.env_major;
         const Index rows = env_major ? rollout_.envs : rollout_.steps;
         const Index width = env_major ? rollout_.steps : rollout_.envs;

@@ -130,6 +130,19 @@ def test_zeros_of_our_handler_are_zero():
     assert not context.run(np.zeros, STEPS * ENVS, np.float32).any()
 
 
+@pytest.mark.parametrize("last_values", [False, True])
+def test_flags_of_packed_sequences_begin_empty(last_values):
+    """The flags of a call lie where those of the call before it did, which marked other steps."""
+    total = 300_000
+    rewards, values = np.ones((2, total), np.float32)
+    for length in (100, 77, 1000):
+        starts = np.append(np.arange(0, total, length), total)
+        last = {"last_values": np.arange(len(starts) - 1, dtype=np.float32)} if last_values else {}
+        got = fastgae.gae_packed(rewards, values, starts, **last, backend="cpp")
+        expected = fastgae.gae_packed(rewards, values, starts, **last, backend="numpy")
+        assert all(map(np.array_equal, got, expected))
+
+
 def test_a_handler_of_the_program_is_respected():
     """The handler is a copy of NumPy's own with another name, in force in a context of its own."""
     multiarray = sys.modules["numpy._core.multiarray" if hasattr(np, "_core") else "numpy.core.multiarray"]

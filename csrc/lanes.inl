@@ -12,12 +12,16 @@ struct Tile {
     static constexpr Index lanes = std::min<Index>(2 * V::width, kTileLanes);
     static constexpr Index steps = kTileBytes / (lanes * sizeof(Real));
     static_assert(steps >= kBlockSteps && steps % kBlockSteps == 0, "rollouts are cut between blocks");
-    static constexpr Index pitch = steps + kTilePadding / sizeof(Real);
+    static constexpr Index before = kTilePadding / sizeof(Real), pitch = before + steps;
     static constexpr Index blocks = steps / V::width;
+    static_assert(before >= kLine<Real>, "the last line of one row fits before the next row");
 
-    alignas(64) Real numbers[lanes * pitch];  // (lanes, pitch): deltas, then advantages
-    alignas(64) Bits gates[blocks * lanes];   // (blocks, lanes): bit k is the trace gate of step k of the block
-    Real finals[steps];                       // the sparse final values of one lane
+    // (lanes, pitch): deltas, then advantages. Each row has room for `before` numbers before its first step.
+    alignas(64) Real numbers[lanes * pitch];
+    alignas(64) Bits gates[blocks * lanes];  // (blocks, lanes): bit k is the trace gate of step k of the block
+    Real finals[steps];                      // the sparse final values of one lane
+
+    Real* row(Index lane) { return numbers + lane * pitch + before; }
 };
 
 // Flags that mark the end of a rollout within a block. Loaded from element width - i on, `other` is 0 at step i only,
@@ -105,7 +109,7 @@ Index last_followed_env(const Rollout<Real>& rollout) {
 template <class In, class Real>
 void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
     using V = Vector<Real>;
-    constexpr Index pitch = Tile<Real>::pitch, tile_lanes = Tile<Real>::lanes;
+    constexpr Index tile_lanes = Tile<Real>::lanes;
     const auto gamma = V::all(rollout.gamma);
     // Whether V' of the last step lies elsewhere than after the other next values.
     const bool last_elsewhere = rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
@@ -117,7 +121,7 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
         if constexpr (In::final_values)
             if (rollout.sparse_finals) rollout.sparse_finals.scatter(env, t, t + steps, tile.finals);
         const Pointers<Real> at = pointers_in_env<In>(rollout, t, env, tile);
-        Real* const numbers = tile.numbers + i * pitch;
+        Real* const numbers = tile.row(i);
         auto* gates = tile.gates + i;
         Index k = 0;
         for (; k + V::width <= whole; k += V::width, gates += tile_lanes) {
@@ -137,7 +141,7 @@ void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
         }
     }
     for (Index i = count; i < tile_lanes; ++i) {  // lanes without an env
-        for (Index k = 0; k < steps; ++k) tile.numbers[i * pitch + k] = 0;
+        for (Index k = 0; k < steps; ++k) tile.row(i)[k] = 0;
         for (Index block = 0; block < steps / V::width; ++block) tile.gates[block * tile_lanes + i] = 0;
     }
 }
@@ -171,27 +175,51 @@ FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, Real*
 }
 
 // Write the results of a tile.
-template <class Out, bool streamed, class Real>
-void write_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps,
-                const Tile<Real>& tile) {
+template <class Out, class Real>
+void write_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
     using V = Vector<Real>;
     constexpr Index line = kLine<Real>;
     for (Index i = 0; i < count; ++i) {
         const Index env = lanes[i].env, t = lanes[i].origin + s;
         const Index end = std::min(steps, rollout.steps - t);
-        const Real* const numbers = tile.numbers + i * Tile<Real>::pitch;
-        const Real* const values = in_env(rollout.values, t, env);
+        const Real *const numbers = tile.row(i), *const values = in_env(rollout.values, t, env);
         Real* const advantages = Out::advantages ? in_env(rollout.advantages, t, env) : nullptr;
         Real* const returns = Out::returns ? in_env(rollout.returns, t, env) : nullptr;
-        if constexpr (streamed) {
-            stream_results(advantages, returns, numbers, values, Index(0), end);
-        } else {
-            Index k = 0;
-            for (; k + line <= end; k += line)
-                write_vectors<V, Out, line / V::width>(numbers, values, advantages, returns, k);
-            for (; k < end; ++k) write_vectors<Single<Real>, Out, 1>(numbers, values, advantages, returns, k);
-        }
+        Index k = 0;
+        for (; k + line <= end; k += line)
+            write_vectors<V, Out, line / V::width>(numbers, values, advantages, returns, k);
+        for (; k < end; ++k) write_vectors<Single<Real>, Out, 1>(numbers, values, advantages, returns, k);
     }
+}
+
+// Stream one result of a tile. Where the run of a lane continues that of the lane before it in memory, the line that
+// they share is written once, as a whole.
+template <bool add_values, class Real>
+void stream_result(const View<Real>& result, const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
+                   Index steps, Tile<Real>& tile) {
+    using V = Vector<Real>;
+    constexpr Index line = kLine<Real>;
+    Index left = 0;  // how many numbers before a run are still to be written
+    for (Index i = 0; i < count; ++i) {
+        const Index env = lanes[i].env, t = lanes[i].origin + s;
+        const Index first = -left, end = std::min(steps, rollout.steps - t);
+        Real *const numbers = tile.row(i), *const to = in_env(result, t, env);
+        const auto goes_on = [&](const auto& matrix) {
+            return in_env(matrix, lanes[i + 1].origin + s, lanes[i + 1].env) == in_env(matrix, t + end, env);
+        };
+        const bool continues = i + 1 < count && goes_on(result) && (!add_values || goes_on(rollout.values));
+        left = continues ? std::min((line - to_line(to + end)) % line, end - first) : 0;
+        stream<add_values>(to, numbers, in_env(rollout.values, t, env), first, end - left);
+        for (Index k = 0; k < line && left; k += V::width)
+            V::store(tile.row(i + 1) - line + k, V::load(numbers + end - line + k));
+    }
+}
+
+// Write the results of a tile with streaming stores.
+template <class Out, class Real>
+void stream_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
+    if constexpr (Out::advantages) stream_result<false>(rollout.advantages, rollout, lanes, count, s, steps, tile);
+    if constexpr (Out::returns) stream_result<true>(rollout.returns, rollout, lanes, count, s, steps, tile);
 }
 
 // Prefetches the inputs of a tile, one run along an env after the other, some lines at a time.
@@ -226,13 +254,13 @@ private:
 template <class Real>
 using Fill = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, Tile<Real>&);
 template <class Real>
-using Write = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, const Tile<Real>&);
+using Write = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, Tile<Real>&);
 
 // Run `count` lanes side by side, tile by tile. If `prefetches`, the inputs of each next tile are fetched from memory
 // while the chain, which needs none, runs; `following` lanes come after these in the array.
-template <bool prefetches, class Real>
+template <class Real>
 void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index following, Index bottom, Index top,
-               Real* carry, Tile<Real>& tile, Fill<Real> fill, Write<Real> write) {
+               Real* carry, Tile<Real>& tile, Fill<Real> fill, Write<Real> write, bool prefetches) {
     using V = Vector<Real>;
     using T = Tile<Real>;
     constexpr int chains = T::lanes / V::width;
@@ -246,14 +274,14 @@ void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
         const Index steps = end - s;
         fill(rollout, lanes, count, s, steps, tile);
         const bool ends = s == bottom;  // so the next tile belongs to the lanes that follow
-        const Index next_end = ends ? top : s, next = first_step(next_end);
-        TilePrefetch<Real> fetch(rollout, ends ? lanes + count : lanes, ends ? following : count, next,
+        const Index next_end = ends ? top : s, next = first_step(next_end), next_count = ends ? following : count;
+        TilePrefetch<Real> fetch(rollout, ends ? lanes + count : lanes, prefetches ? next_count : 0, next,
                                  next_end - next);
         for (Index k = steps - V::width; k >= 0; k -= V::width) {
-            if constexpr (prefetches) fetch(T::lanes * V::width / kLine<Real>);
+            fetch(T::lanes * V::width / kLine<Real>);
             const auto* const gates = tile.gates + k / V::width * T::lanes;
             unrolled<chains>([&](auto c) FASTGAE_INLINE_LAMBDA {
-                Real* const numbers = tile.numbers + c * V::width * T::pitch + k;
+                Real* const numbers = tile.row(c * V::width) + k;
                 carries[c] = chain<V>(numbers, T::pitch, gates + c * V::width, gamma_lambda, carries[c]);
             });
         }
@@ -267,13 +295,16 @@ template <bool streamed, class Real>
 void run_all_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
                    Real* scratch, bool writes) {
     const auto fill = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill_tile<decltype(in), Real>; });
-    const auto write = with_outputs(
-        rollout, [&](auto out) -> Write<Real> { return writes ? write_tile<decltype(out), streamed, Real> : nullptr; });
+    const auto write = with_outputs(rollout, [&](auto out) -> Write<Real> {
+        if (!writes) return nullptr;
+        return streamed ? stream_tile<decltype(out), Real> : write_tile<decltype(out), Real>;
+    });
+    const bool prefetches = streamed && top - bottom >= kPrefetchedSteps;
     Tile<Real>& tile = *new (scratch) Tile<Real>;
     for (Index i = 0, taken; i < count; i += taken) {
         taken = std::min(Tile<Real>::lanes, count - i);
         const Index following = std::min(Tile<Real>::lanes, count - i - taken);
-        run_lanes<streamed>(rollout, lanes + i, taken, following, bottom, top, carry + i, tile, fill, write);
+        run_lanes(rollout, lanes + i, taken, following, bottom, top, carry + i, tile, fill, write, prefetches);
     }
 }
 

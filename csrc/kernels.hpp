@@ -138,7 +138,8 @@ template <class Real>
 struct Kernels {
     // How many numbers a vector has.
     Index vector;
-    // The most lanes that one call of `lanes` or `lanes_with_options` takes.
+    // The most lanes that one call of `lanes_with_options` takes. It makes full use of the CPU, as does any multiple of
+    // it in one call of `lanes`.
     Index width;
     // How many numbers of scratch memory each thread needs: for `lanes`, and for the two kernels with options.
     Index lanes_scratch, options_scratch;
@@ -147,7 +148,7 @@ struct Kernels {
     void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
     // Env-major: compute the steps [bottom, top) of `count` lanes. `carry` holds A_top of each lane before the call and
     // A_bottom after it. Both limits are multiples of kBlockSteps. `carry` and `scratch` are aligned to 64 bytes, and
-    // `carry` has room for `width` numbers even if there are fewer lanes.
+    // `carry` has room for a multiple of `width` numbers even if there are fewer lanes.
     void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
                   Real* scratch, Store);
     // One env of an env-major rollout, or all of a time-major one whose rows follow each other without gaps: compute

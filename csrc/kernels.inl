@@ -24,10 +24,10 @@ constexpr Index kOptionsScratch = std::max(3 * (kOptionsTileBytes / Index(sizeof
 
 template <class Real>
 constexpr Kernels<Real> kernels = {
-    Vector<Real>::width,                                                            // vector
-    CachedTile<Real>::lanes,                                                        // width
-    std::max(sizeof(CachedTile<Real>), sizeof(StreamedTile<Real>)) / sizeof(Real),  // lanes_scratch
-    kOptionsScratch<Real>,                                                          // options_scratch
+    Vector<Real>::width,                // vector
+    2 * Vector<Real>::width,            // width
+    sizeof(Tile<Real>) / sizeof(Real),  // lanes_scratch
+    kOptionsScratch<Real>,              // options_scratch
     rows<Real>,
     lanes<Real>,
     FlatBlock<Real>::lanes,  // flat_lanes

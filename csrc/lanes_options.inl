@@ -6,7 +6,7 @@ template <class Real>
 class OptionsTile {
     using V = Vector<Real>;
     using Type = typename V::Type;
-    static constexpr Index kLanes = CachedTile<Real>::lanes;
+    static constexpr Index kLanes = 2 * Vector<Real>::width;
 
 public:
     static constexpr Index kSteps = kOptionsTileBytes / Index(sizeof(Real)) / kLanes;

@@ -3,13 +3,18 @@
 template <class Real>
 constexpr Index kLine = 64 / sizeof(Real);  // elements of a cache line
 
-// Prefetch the cache line `bytes` below a pointer. The address need not be mapped.
-FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
+// Prefetch the cache line of a pointer. The address need not be mapped.
+FASTGAE_INLINE void prefetch(const void* pointer) {
 #if defined(__GNUC__)
-    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
+    __builtin_prefetch(pointer);
 #else
-    (void)pointer, (void)bytes;
+    (void)pointer;
 #endif
+}
+
+// Prefetch the cache line `bytes` below a pointer.
+FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
+    prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
 }
 
 // Call body(V(), i) for the elements [first, last), from the last to the first. V is the type of the vector that begins

@@ -71,20 +71,20 @@ Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, c
     spread(spans, [&](Index thread, Index first, Index last) {
         Real* const tile = scratch.of(thread);
         Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};
-        for (; first < last; first += kernel.width) {
-            const Index width = std::min(kernel.width, last - first);
-            Lane lanes[kMaxLanes];
-            alignas(64) Real carry[kMaxLanes] = {};
-            for (Index i = 0; i < width; ++i) {
+        for (; first < last; first += kBatchLanes) {
+            const Index number = std::min(kBatchLanes, last - first);
+            Lane lanes[kBatchLanes];
+            alignas(64) Real carry[kBatchLanes] = {};
+            for (Index i = 0; i < number; ++i) {
                 lanes[i] = lane;
                 lane.origin += cut.steps;
                 if (lane.origin == cut.pieces * cut.steps) lane = {lane.env + 1, 0};
             }
             if (cut.warm_up)
-                kernel.lanes(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, carry, tile, Store::nothing);
-            if (cut.pieces > 1) std::copy_n(carry, width, started + first);
-            kernel.lanes(rollout, lanes, width, 0, cut.steps, carry, tile, store);
-            if (cut.pieces > 1) std::copy_n(carry, width, ended + first);
+                kernel.lanes(rollout, lanes, number, cut.steps, cut.steps + cut.warm_up, carry, tile, Store::nothing);
+            if (cut.pieces > 1) std::copy_n(carry, number, started + first);
+            kernel.lanes(rollout, lanes, number, 0, cut.steps, carry, tile, store);
+            if (cut.pieces > 1) std::copy_n(carry, number, ended + first);
         }
         kernel.finish(store);
     });

@@ -57,6 +57,16 @@ FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index fi
     for (; first < last; ++first) single(first);
 }
 
+// Stream the elements [begin, end), of which `begin` is 0 or the first of those that are computed so far. What lies
+// below the lowest cache line that begins there waits for the next call: `end` moves down to it.
+template <bool add_values, class Real>
+FASTGAE_INLINE void stream_down(Real* to, const Real* a, const Real* values, Index begin, Index& end) {
+    if (begin > 0) begin += to_line(to + begin);
+    if (begin >= end) return;
+    stream<add_values>(to, a, values, begin, end);
+    end = begin;
+}
+
 // Stream the wanted results: the advantages a, and the returns a + values.
 template <class Real>
 FASTGAE_INLINE void stream_results(Real* advantages, Real* returns, const Real* a, const Real* values, Index first,

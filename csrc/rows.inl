@@ -92,21 +92,21 @@ void rows_cached(const Rollout<Real>& rollout, Index bottom, Index first, Index 
                      });
 }
 
-// Compute the same rows with streaming stores. The advantages of a run of envs wait in `carry`, from where they are
-// streamed.
+// Compute the same rows with streaming stores, which write whole cache lines. The advantages of a turn of envs wait in
+// `carry`, from where they are streamed. Turns are cut where a line of the advantages begins. Where the returns lie
+// differently, the few of them below their own line wait for the next turn.
 template <class In, Prefetch prefetch, class Real>
 void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
     for_each_row<In>(rollout, bottom, first, last, finals, [&](const auto& row, Real* advantages, Real* returns) {
-        // Runs are cut at the lines of one result. If the other one lies differently, each run writes part of a line at
-        // both of its ends, with ordinary stores, so runs are longer.
-        const Index run = to_line(advantages) == to_line(returns) ? kStreamRun : 4 * kStreamRun;
+        Index advantages_end = last - first, returns_end = last - first;
         for (Index end = last - first, begin; end > 0; end = begin) {
-            begin = end > run ? end - run : 0;
+            begin = end > kStreamRun ? end - kStreamRun : 0;
             if (begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
             row_run<In, Outputs<false, false>, prefetch>(row, advantages, returns, begin, end, carry, gamma,
                                                          gamma_lambda);
-            stream_results(advantages, returns, carry, row.values, begin, end);
+            if (advantages) stream_down<false>(advantages, carry, row.values, begin, advantages_end);
+            if (returns) stream_down<true>(returns, carry, row.values, begin, returns_end);
         }
     });
 }

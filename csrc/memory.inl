@@ -57,11 +57,11 @@ FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index fi
     for (; first < last; ++first) single(first);
 }
 
-// Stream the elements [begin, end), of which `begin` is 0 or the first of those that are computed so far. What lies
-// below the lowest cache line that begins there waits for the next call: `end` moves down to it.
+// Stream the elements [begin, end), and move `end` down to where they begin. If more will follow below, those of the
+// lowest cache line wait for the rest of it.
 template <bool add_values, class Real>
-FASTGAE_INLINE void stream_down(Real* to, const Real* a, const Real* values, Index begin, Index& end) {
-    if (begin > 0) begin += to_line(to + begin);
+FASTGAE_INLINE void stream_down(Real* to, const Real* a, const Real* values, Index begin, Index& end, bool more) {
+    if (more) begin += to_line(to + begin);
     if (begin >= end) return;
     stream<add_values>(to, a, values, begin, end);
     end = begin;

@@ -34,12 +34,13 @@ void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
     const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
     const Spans spans(rollout.envs, 64, num_threads);
     const Index columns = std::min(spans.length, kSweepColumns);
+    const Index carried = columns + 64 / Index(sizeof(Real));  // and what waits for the row before
     // All sweeps of a thread use the same carry, so that it stays in a cache. A thread may take more than one span.
-    const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * columns, spans.number);
+    const Scratch<Real> scratch(shift + carried + (rollout.sparse_finals ? columns : 0), spans.number);
     spread(spans, [&](Index thread, Index first, Index last) {
         Real* const carry = scratch.of(thread) + shift;
         for (Index n = first; n < last; n += columns)
-            kernel.rows(rollout, n, std::min(n + columns, last), carry, carry + columns, store);
+            kernel.rows(rollout, n, std::min(n + columns, last), carry, carry + carried, store);
         kernel.finish(store);
     });
 }

@@ -92,23 +92,45 @@ void rows_cached(const Rollout<Real>& rollout, Index bottom, Index first, Index 
                      });
 }
 
+// Return whether whole rows are swept, and rows of every result follow each other without gaps, as those of the values.
+template <class Real>
+bool rows_join(const Rollout<Real>& rollout, Index first, Index last) {
+    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
+    return last - first == rollout.envs && rollout.envs >= kLine<Real> && dense(rollout.values) &&
+           dense(rollout.advantages) && dense(rollout.returns);
+}
+
 // Compute the same rows with streaming stores, which write whole cache lines. The advantages of a turn of envs wait in
 // `carry`, from where they are streamed. Turns are cut where a line of the advantages begins. Where the returns lie
-// differently, the few of them below their own line wait for the next turn.
+// differently, the few of them below their own line wait for the next turn. So do the first results of a row whose line
+// begins in the row before: the copy of them at the end of `carry` makes them the next envs of that row.
 template <class In, Prefetch prefetch, class Real>
 void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
+    const Index envs = last - first;
+    const bool join = rows_join(rollout, first, last);
+    Index advantages_waiting = 0, returns_waiting = 0;  // of the row after
     for_each_row<In>(rollout, bottom, first, last, finals, [&](const auto& row, Real* advantages, Real* returns) {
-        Index advantages_end = last - first, returns_end = last - first;
-        for (Index end = last - first, begin; end > 0; end = begin) {
+        Index advantages_end = envs + advantages_waiting, returns_end = envs + returns_waiting;
+        for (Index end = envs, begin; end > 0; end = begin) {
             begin = end > kStreamRun ? end - kStreamRun : 0;
             if (begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
             row_run<In, Outputs<false, false>, prefetch>(row, advantages, returns, begin, end, carry, gamma,
                                                          gamma_lambda);
-            if (advantages) stream_down<false>(advantages, carry, row.values, begin, advantages_end);
-            if (returns) stream_down<true>(returns, carry, row.values, begin, returns_end);
+            const bool more = begin > 0 || join;
+            if (advantages) stream_down<false>(advantages, carry, row.values, begin, advantages_end, more);
+            if (returns) stream_down<true>(returns, carry, row.values, begin, returns_end, more);
+        }
+        if (join) {
+            advantages_waiting = advantages_end;
+            returns_waiting = returns_end;
+            std::copy_n(carry, kLine<Real>, carry + envs);
         }
     });
+    const Real* const values = rollout.values.at(bottom, first);
+    if (join && rollout.advantages)
+        stream<false>(rollout.advantages.at(bottom, first), carry, values, 0, advantages_waiting);
+    if (join && rollout.returns) stream<true>(rollout.returns.at(bottom, first), carry, values, 0, returns_waiting);
 }
 
 // Return whether a row is shorter than `count` vectors, and rows follow each other in memory without gaps.

@@ -34,6 +34,7 @@ FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* r
             prefetch_below(row.rewards + n, kPrefetchBytes);
             prefetch_below(row.values + n, kPrefetchBytes);
             if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.next_values + n, kPrefetchBytes);
+            if constexpr (In::final_values) prefetch_below(row.final_values + n, kPrefetchBytes);
             if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
                 prefetch_below(row.terminated + n, kPrefetchBytes);
                 if constexpr (In::truncated) prefetch_below(row.truncated + n, kPrefetchBytes);

@@ -24,20 +24,23 @@ enum class Prefetch { nothing, values, values_and_next };
 // Compute the envs [first, last) of one row, a cache line at a time.
 template <class In, class Out, Prefetch prefetch, class Real>
 FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* returns, Index first, Index last,
-                            Real* carry, Real gamma, Real gamma_lambda) {
+                            Real* carry, Real gamma, Real gamma_lambda, Index gap = 0) {
     using V = Vector<Real>;
+    // At the left end of a sweep, the memory that comes next is the right end of the row before.
+    const auto ahead = [&](Index size) { return kPrefetchBytes + (first * size < kPrefetchBytes ? gap * size : 0); };
+    const Index numbers_ahead = ahead(sizeof(Real)), flags_ahead = ahead(1);
     constexpr Index line = kLine<Real>;
     Index n = last;
     while (n - first >= line) {
         n -= line;
         if constexpr (prefetch != Prefetch::nothing) {
-            prefetch_below(row.rewards + n, kPrefetchBytes);
-            prefetch_below(row.values + n, kPrefetchBytes);
-            if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.next_values + n, kPrefetchBytes);
-            if constexpr (In::final_values) prefetch_below(row.final_values + n, kPrefetchBytes);
+            prefetch_below(row.rewards + n, numbers_ahead);
+            prefetch_below(row.values + n, numbers_ahead);
+            if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.next_values + n, numbers_ahead);
+            if constexpr (In::final_values) prefetch_below(row.final_values + n, numbers_ahead);
             if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
-                prefetch_below(row.terminated + n, kPrefetchBytes);
-                if constexpr (In::truncated) prefetch_below(row.truncated + n, kPrefetchBytes);
+                prefetch_below(row.terminated + n, flags_ahead);
+                if constexpr (In::truncated) prefetch_below(row.truncated + n, flags_ahead);
             }
         }
         row_vectors<V, In, Out, line / V::width>(row, advantages, returns, n, carry, gamma, gamma_lambda);
@@ -110,6 +113,7 @@ void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Inde
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
     const Index envs = last - first;
     const bool join = rows_join(rollout, first, last);
+    const Index gap = rollout.rewards.step - envs;  // between the rows of this sweep; other inputs mostly have the same
     Index advantages_waiting = 0, returns_waiting = 0;  // of the row after
     for_each_row<In>(rollout, bottom, first, last, finals, [&](const auto& row, Real* advantages, Real* returns) {
         Index advantages_end = envs + advantages_waiting, returns_end = envs + returns_waiting;
@@ -117,7 +121,7 @@ void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Inde
             begin = end > kStreamRun ? end - kStreamRun : 0;
             if (begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
             row_run<In, Outputs<false, false>, prefetch>(row, advantages, returns, begin, end, carry, gamma,
-                                                         gamma_lambda);
+                                                         gamma_lambda, gap);
             const bool more = begin > 0 || join;
             if (advantages) stream_down<false>(advantages, carry, row.values, begin, advantages_end, more);
             if (returns) stream_down<true>(returns, carry, row.values, begin, returns_end, more);

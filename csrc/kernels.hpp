@@ -144,7 +144,7 @@ struct Kernels {
     // How many numbers of scratch memory each thread needs: for `lanes`, and for the two kernels with options.
     Index lanes_scratch, options_scratch;
     // Time-major: compute all steps of the envs [first, last). `carry` has room for one number per env of that span,
-    // and so has `finals` if the final values are sparse.
+    // and for a cache line more; `finals` has room for one per env if the final values are sparse.
     void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
     // Env-major: compute the steps [bottom, top) of `count` lanes. `carry` holds A_top of each lane before the call and
     // A_bottom after it. Both limits are multiples of kBlockSteps. `carry` and `scratch` are aligned to 64 bytes, and

@@ -62,6 +62,16 @@ FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index fi
     for (; first < last; ++first) single(first);
 }
 
+// Stream the elements [begin, end), and move `end` down to where they begin. If more will follow below, those of the
+// lowest cache line wait for the rest of it.
+template <bool add_values, class Real>
+FASTGAE_INLINE void stream_down(Real* to, const Real* a, const Real* values, Index begin, Index& end, bool more) {
+    if (more) begin += to_line(to + begin);
+    if (begin >= end) return;
+    stream<add_values>(to, a, values, begin, end);
+    end = begin;
+}
+
 // Stream the wanted results: the advantages a, and the returns a + values.
 template <class Real>
 FASTGAE_INLINE void stream_results(Real* advantages, Real* returns, const Real* a, const Real* values, Index first,

@@ -17,6 +17,12 @@ namespace fastgae {
 inline const Index stream_bytes =
     kHasStreamingStores && cache_sizes.l3 ? std::min(kStreamBytes, cache_sizes.l3 / 2) : kStreamBytes;
 
+// Return how many columns a time-major sweep takes at once.
+template <class Real>
+Index sweep_columns() {
+    return std::max(kSweepColumns, cache_sizes.l2 / kSweepShare / Index(sizeof(Real)));
+}
+
 // Use streaming stores when the results would not stay in the caches: when the arrays have `least` bytes.
 template <class Real>
 Store store_of(const Rollout<Real>& rollout, Index least) {
@@ -33,13 +39,14 @@ void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
         reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
     const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
     const Spans spans(rollout.envs, 64, num_threads);
-    const Index columns = std::min(spans.length, kSweepColumns);
+    const Index columns = std::min(spans.length, sweep_columns<Real>());
+    const Index carried = columns + 64 / Index(sizeof(Real));  // and what waits for the row before
     // All sweeps of a thread use the same carry, so that it stays in a cache. A thread may take more than one span.
-    const Scratch<Real> scratch(shift + (rollout.sparse_finals ? 2 : 1) * columns, spans.number);
+    const Scratch<Real> scratch(shift + carried + (rollout.sparse_finals ? columns : 0), spans.number);
     spread(spans, [&](Index thread, Index first, Index last) {
         Real* const carry = scratch.of(thread) + shift;
         for (Index n = first; n < last; n += columns)
-            kernel.rows(rollout, n, std::min(n + columns, last), carry, carry + columns, store);
+            kernel.rows(rollout, n, std::min(n + columns, last), carry, carry + carried, store);
         kernel.finish(store);
     });
 }
@@ -48,12 +55,13 @@ template <class Real>
 void gae_time_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout,
                                  Index num_threads, Store store) {
     const Spans spans(rollout.envs, 64, num_threads);
+    const Index columns = sweep_columns<Real>();
     const Scratch<Real> states(kStates * rollout.envs), scratch(kernel.options_scratch, spans.number);
     for (Index n = 0; n < rollout.envs; ++n) begin_states(rollout, n, states.of(0) + n, rollout.envs);
     spread(spans, [&](Index thread, Index first, Index last) {
-        for (Index n = first; n < last; n += kSweepColumns)
-            kernel.rows_with_options(rollout, n, std::min(n + kSweepColumns, last), states.of(0) + n,
-                                     scratch.of(thread), store);
+        for (Index n = first; n < last; n += columns)
+            kernel.rows_with_options(rollout, n, std::min(n + columns, last), states.of(0) + n, scratch.of(thread),
+                                     store);
         kernel.finish(store);
     });
 }

@@ -24,19 +24,23 @@ enum class Prefetch { nothing, values, values_and_next };
 // Compute the envs [first, last) of one row, a cache line at a time.
 template <class In, class Out, Prefetch prefetch, class Real>
 FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* returns, Index first, Index last,
-                            Real* carry, Real gamma, Real gamma_lambda) {
+                            Real* carry, Real gamma, Real gamma_lambda, Index gap = 0) {
     using V = Vector<Real>;
+    // At the left end of a sweep, the memory that comes next is the right end of the row before.
+    const auto ahead = [&](Index size) { return kPrefetchBytes + (first * size < kPrefetchBytes ? gap * size : 0); };
+    const Index numbers_ahead = ahead(sizeof(Real)), flags_ahead = ahead(1);
     constexpr Index line = kLine<Real>;
     Index n = last;
     while (n - first >= line) {
         n -= line;
         if constexpr (prefetch != Prefetch::nothing) {
-            prefetch_below(row.rewards + n, kPrefetchBytes);
-            prefetch_below(row.values + n, kPrefetchBytes);
-            if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.next_values + n, kPrefetchBytes);
+            prefetch_below(row.rewards + n, numbers_ahead);
+            prefetch_below(row.values + n, numbers_ahead);
+            if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.next_values + n, numbers_ahead);
+            if constexpr (In::final_values) prefetch_below(row.final_values + n, numbers_ahead);
             if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
-                prefetch_below(row.terminated + n, kPrefetchBytes);
-                if constexpr (In::truncated) prefetch_below(row.truncated + n, kPrefetchBytes);
+                prefetch_below(row.terminated + n, flags_ahead);
+                if constexpr (In::truncated) prefetch_below(row.truncated + n, flags_ahead);
             }
         }
         row_vectors<V, In, Out, line / V::width>(row, advantages, returns, n, carry, gamma, gamma_lambda);
@@ -92,23 +96,46 @@ void rows_cached(const Rollout<Real>& rollout, Index bottom, Index first, Index 
                      });
 }
 
-// Compute the same rows with streaming stores. The advantages of a run of envs wait in `carry`, from where they are
-// streamed.
+// Return whether whole rows are swept, and rows of every result follow each other without gaps, as those of the values.
+template <class Real>
+bool rows_join(const Rollout<Real>& rollout, Index first, Index last) {
+    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
+    return last - first == rollout.envs && rollout.envs >= kLine<Real> && dense(rollout.values) &&
+           dense(rollout.advantages) && dense(rollout.returns);
+}
+
+// Compute the same rows with streaming stores, which write whole cache lines. The advantages of a turn of envs wait in
+// `carry`, from where they are streamed. Turns are cut where a line of the advantages begins. Where the returns lie
+// differently, the few of them below their own line wait for the next turn. So do the first results of a row whose line
+// begins in the row before: the copy of them at the end of `carry` makes them the next envs of that row.
 template <class In, Prefetch prefetch, class Real>
 void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
+    const Index envs = last - first;
+    const bool join = rows_join(rollout, first, last);
+    const Index gap = rollout.rewards.step - envs;  // between the rows of this sweep; other inputs mostly have the same
+    Index advantages_waiting = 0, returns_waiting = 0;  // of the row after
     for_each_row<In>(rollout, bottom, first, last, finals, [&](const auto& row, Real* advantages, Real* returns) {
-        // Runs are cut at the lines of one result. If the other one lies differently, each run writes part of a line at
-        // both of its ends, with ordinary stores, so runs are longer.
-        const Index run = to_line(advantages) == to_line(returns) ? kStreamRun : 4 * kStreamRun;
-        for (Index end = last - first, begin; end > 0; end = begin) {
-            begin = end > run ? end - run : 0;
+        Index advantages_end = envs + advantages_waiting, returns_end = envs + returns_waiting;
+        for (Index end = envs, begin; end > 0; end = begin) {
+            begin = end > kStreamRun ? end - kStreamRun : 0;
             if (begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
             row_run<In, Outputs<false, false>, prefetch>(row, advantages, returns, begin, end, carry, gamma,
-                                                         gamma_lambda);
-            stream_results(advantages, returns, carry, row.values, begin, end);
+                                                         gamma_lambda, gap);
+            const bool more = begin > 0 || join;
+            if (advantages) stream_down<false>(advantages, carry, row.values, begin, advantages_end, more);
+            if (returns) stream_down<true>(returns, carry, row.values, begin, returns_end, more);
+        }
+        if (join) {
+            advantages_waiting = advantages_end;
+            returns_waiting = returns_end;
+            std::copy_n(carry, kLine<Real>, carry + envs);
         }
     });
+    const Real* const values = rollout.values.at(bottom, first);
+    if (join && rollout.advantages)
+        stream<false>(rollout.advantages.at(bottom, first), carry, values, 0, advantages_waiting);
+    if (join && rollout.returns) stream<true>(rollout.returns.at(bottom, first), carry, values, 0, returns_waiting);
 }
 
 // Return whether a row is shorter than `count` vectors, and rows follow each other in memory without gaps.

@@ -1,5 +1,22 @@
 // Time-major with options: whole rows, from the last step to the first, and each from its right end to its left.
 
+// The inputs of a row that come from memory, one line after the other.
+template <class Real>
+struct RowAhead {
+    const Real* numbers[4 + kFactors];
+    const std::uint8_t* flags[3];
+    int number_count = 0, flag_count = 0;
+
+    void add(const Real* from) { numbers[number_count++] = from; }
+    void add(const std::uint8_t* from) { flags[flag_count++] = from; }
+
+    FASTGAE_INLINE void prefetch(Index n) const {
+        for (int i = 0; i < number_count; ++i) prefetch_below(numbers[i] + n, kPrefetchBytes);
+        if (n / kLine<Real> % 4 != 0) return;  // one line of flags belongs to at least four lines of numbers
+        for (int i = 0; i < flag_count; ++i) prefetch_below(flags[i] + n, kPrefetchBytes);
+    }
+};
+
 // Compute all steps of the envs [first, last). `states` points at the state of env `first`.
 template <class In, class Options, class Real>
 void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options options, Index first, Index last,
@@ -21,7 +38,12 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
             });
         }
     };
-    Real* const results = scratch + kFactors * kOptionsColumns;  // of a streamed run, before it is written
+    // Streamed results wait here, behind those of the turn to come, until all of their cache line is computed.
+    Real* const advantages_turn = scratch + kFactors * kOptionsColumns;
+    Real* const returns_turn = advantages_turn + kOptionsColumns;
+    const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);
+    const bool join = streamed && rows_join(rollout, first, last);
+    Index advantages_end = 0, returns_end = 0;  // of the results that are computed and wait
     const Index envs = rollout.envs;
     Real *next_value = states + kNextValue * envs, *trace = states + kTrace * envs;
     Real *steps_left = states + kStepsLeft * envs, *returns_trace = states + kReturnsTrace * envs;
@@ -33,6 +55,20 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
         Real* const advantages = rollout.advantages ? rollout.advantages.at(t, first) : nullptr;
         Real* const returns = rollout.returns ? rollout.returns.at(t, first) : nullptr;
         repeat_factors(t);
+        RowAhead<Real> ahead;
+        if (streamed) {
+            ahead.add(row.rewards);
+            ahead.add(row.values);
+            if (next_elsewhere) ahead.add(row.next_values);
+            if (row.final_values) ahead.add(row.final_values);
+            for (const View<const Real>& factor : factors)
+                if (factor.env) ahead.add(factor.at(t, first));
+            ahead.add(row.terminated);
+            if (row.truncated) ahead.add(row.truncated);
+            if (options.mask) ahead.add(mask);
+        }
+        if (advantages) advantages_end += last - first;
+        if (returns) returns_end += last - first;
         for (Index end = last - first, begin; end > 0; end = begin) {
             begin = std::max<Index>(0, end - (streamed ? kStreamRun : kOptionsColumns));
             if (streamed && begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
@@ -43,22 +79,14 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
             Real* to_advantages = advantages;
             Real* to_returns = returns;
             if (streamed) {
-                if (advantages) to_advantages = results - begin;
-                if (returns) to_returns = results + kOptionsColumns - begin;
-                const auto prefetch = [&](const auto* from, const auto& view) {
-                    if (!view) return;
-                    for (Index i = begin; i < end; i += 64 / Index(sizeof(*from)))
-                        prefetch_below(from + i, kPrefetchBytes);
+                const auto make_room = [&](Real* turn, Index waiting) {
+                    std::memmove(turn + (end - begin), turn, waiting * sizeof(Real));
+                    return turn - begin;
                 };
-                prefetch(row.rewards, rollout.rewards);
-                prefetch(row.values, rollout.values);
-                prefetch(row.terminated, rollout.terminated);
-                prefetch(row.truncated, rollout.truncated);
-                prefetch(mask, rollout.mask);
-                for (Index which = 0; which < kFactors; ++which)
-                    if (factors[which].env) prefetch(runs[which], factors[which]);
+                if (advantages) to_advantages = make_room(advantages_turn, advantages_end - end);
+                if (returns) to_returns = make_room(returns_turn, returns_end - end);
             }
-            for_each_vector<Real>(begin, end, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
+            const auto body = [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
                 using V = decltype(v);
                 const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA { return V::load(runs[which] + i); };
                 const auto to_next_values = [&](auto next) FASTGAE_INLINE_LAMBDA {
@@ -77,11 +105,24 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
                 if (options.tail_normalized) V::store(steps_left + i, carry.steps_left);
                 if (options.returns_recursion) V::store(returns_trace + i, carry.returns_trace);
                 store_results<V>(options.mask, skipped, results, d.values, i, to_advantages, to_returns);
-            });
-            if (streamed && advantages) stream<false>(advantages, to_advantages, row.values, begin, end);
-            if (streamed && returns) stream<false>(returns, to_returns, row.values, begin, end);
+            };
+            if (!streamed) for_each_vector<Real>(begin, end, body);
+            for (Index n = end, low; streamed && n > begin; n = low) {
+                low = std::max(begin, n - kLine<Real>);
+                ahead.prefetch(low);
+                for_each_vector<Real>(low, n, body);
+            }
+            const bool more = begin > 0 || join;
+            if (streamed && advantages)
+                stream_down<false>(advantages, to_advantages, row.values, begin, advantages_end, more);
+            if (streamed && returns) stream_down<false>(returns, to_returns, row.values, begin, returns_end, more);
         }
+        if (!join) advantages_end = returns_end = 0;
     }
+    if (join && rollout.advantages)
+        stream<false>(rollout.advantages.at(0, first), advantages_turn, advantages_turn, 0, advantages_end);
+    if (join && rollout.returns)
+        stream<false>(rollout.returns.at(0, first), returns_turn, returns_turn, 0, returns_end);
 }
 
 template <class Real>

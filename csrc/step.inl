@@ -23,17 +23,22 @@ const View<const Real>& factor_of(const RolloutWithOptions<Real>& rollout, Facto
     }
 }
 
-// Which options a rollout has, beyond factors that vary. The compiler knows the members of MaskOnly, the most common
-// case; those of AllOptions are looked up at every step, except leaky, which would slow V-trace by 2 %.
+// Which options a rollout has, beyond factors that vary. The compiler knows those of the most common cases, a mask and
+// V-trace; those of AllOptions are looked up at every step.
 template <bool has_mask>
 struct MaskOnly {
     static constexpr bool mask = has_mask, returns_recursion = false, tail_normalized = false, ratios = false;
     static constexpr bool leaky = false, known = true;
 };
 template <bool has_leaky>
+struct Ratios {
+    static constexpr bool returns_recursion = false, tail_normalized = false, ratios = true;
+    static constexpr bool leaky = has_leaky, known = true;
+    bool mask;
+};
 struct AllOptions {
-    bool mask, returns_recursion, tail_normalized, ratios;
-    static constexpr bool leaky = has_leaky, known = false;
+    bool mask, returns_recursion, tail_normalized, ratios, leaky;
+    static constexpr bool known = false;
 };
 
 // Call run with the options of the rollout.
@@ -41,10 +46,10 @@ template <class Real, class Run>
 void with_options(const RolloutWithOptions<Real>& rollout, const Run& run) {
     const bool mask(rollout.mask), returns_recursion(rollout.returns_gamma_lambdas);
     const bool tail_normalized(rollout.tail_lambdas), ratios(rollout.ratios);
-    if (ratios && rollout.constants[kLeaky] != 0)
-        return run(AllOptions<true>{mask, returns_recursion, tail_normalized, ratios});
-    if (returns_recursion || tail_normalized || ratios)
-        return run(AllOptions<false>{mask, returns_recursion, tail_normalized, ratios});
+    const bool leaky = ratios && rollout.constants[kLeaky] != 0;
+    if (returns_recursion || tail_normalized)
+        return run(AllOptions{mask, returns_recursion, tail_normalized, ratios, leaky});
+    if (ratios) return leaky ? run(Ratios<true>{mask}) : run(Ratios<false>{mask});
     mask ? run(MaskOnly<true>()) : run(MaskOnly<false>());
 }
 

@@ -48,7 +48,6 @@ constexpr Index kFlatStreamBytes = tuned(kHasStreamingStores ? Index(4) << 20 : 
 // Numbers of one result that are streamed before as many of the other. Zen 3, 16384 x 1024: 0.2 to 1.7 G steps/s with
 // turns of half a cache line, depending on where the arrays lie; 1.5, 1.5, 1.4, 1.1 at worst with 128, 256, 512, 1024.
 // Zen 5, 1024 x 16384 and 128 x 65536: 5.4 and 3.0 ms with 128, 5.6 and 3.2 ms with 256.
-// Four times as many where the two results lie differently within their cache lines.
 constexpr Index kStreamRun = tuned(128, 16);
 // How many bytes ahead a streaming sweep prefetches. Zen 5, 1024 x 16384 and 16384 x 1024: 7.5 and 8.1 ms with 1 KiB,
 // 6.4 and 7.2 with 2 KiB, 6.4 and 6.6 with 4 KiB, 6.8 and 6.6 with 8 KiB; slower where only L2 is asked to prefetch.
@@ -58,10 +57,12 @@ constexpr Index kPrefetchBytes = 4096;
 // flags one cache line ahead. Both outputs through Python on Zen 5: 531 to 555 us without that, 413 to 433 with it
 // (AVX-512); 605 to 640 and 530 to 565 (AVX2).
 constexpr Index kFlatPrefetchBytes = 256;
-// Columns that a time-major sweep takes at once, so that the carry and one row of values stay in L2. Zen 3, 128 x
-// 65536: 1.3, 1.6, 1.6 G steps/s with 4096, 16384, 32768. Zen 5, 16 x 1048576: 9.2, 7.4, 7.1, 7.0 ms with 4096, 16384,
-// 32768, 65536, and 13.7 ms with whole rows.
-constexpr Index kSweepColumns = tuned(32768, 32);
+// The share of L2 for one row of the carry, and as much for one row of values: a time-major sweep takes as many columns
+// at once. Zen 3 with 512 KiB, 128 x 65536: 1.3, 1.6, 1.6 G steps/s with 4096, 16384, 32768 columns. Zen 5 with 1 MiB,
+// 16 x 1048576: 9.2, 7.4, 7.1, 7.0 ms with 4096, 16384, 32768, 65536, and 13.7 ms with whole rows.
+constexpr Index kSweepShare = tuned(8, PTRDIFF_MAX);
+// The least columns of a sweep, also where the CPU does not report its L2.
+constexpr Index kSweepColumns = tuned(16384, 32);
 // Rows of few envs whose results are kept before they are written together. 65536 x 4: 0.98, 0.92, 0.75 G steps/s with
 // 16, 64, 256.
 constexpr Index kNarrowRows = tuned(16, 2);
@@ -85,8 +86,9 @@ constexpr std::size_t kLeastRecycled = tuned(128 * 1024, 64);
 constexpr Index kConvertedSteps = tuned(32 * 1024, 64);
 
 static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
-static_assert(kStreamRun <= kOptionsColumns,
-              "the sweep with options keeps one streamed run in a row of this many numbers");
+static_assert(
+    kStreamRun + 64 / Index(sizeof(float)) <= kOptionsColumns,
+    "the sweep with options keeps a streamed turn, and what waits for its line, in a row of this many numbers");
 static_assert(kBatchLanes % kMaxLanes == 0, "every batch but the last fills its tiles");
 static_assert(kSweepColumns >= kMaxLanes, "narrow_rows takes rows of fewer than two vectors whole");
 

@@ -44,6 +44,12 @@ constexpr const char* kArgumentNames[] = {
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 
+// Return whether an argument says how to compute the result. Such an argument is no operand.
+constexpr bool is_setting(Argument place) {
+    return place == kAutoreset || place == kNormalize || place == kTailNormalized || place == kTimeAxis ||
+           place == kOut || place == kN;
+}
+
 // The fields of a rollout, in the order of fastgae._canonical.Rollout. The last field is a tuple of all constants.
 enum Field {
     kFieldRewards,

@@ -319,7 +319,7 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
     PyObject* out[2];
     if (!read_settings(given, call) || !read_out(given[kOut], out)) return py::none();
     for (Index i = 0; i < given.count; ++i)
-        if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None)
+        if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None && !is_setting(Argument(i)))
             call.operands[i] = operand_of(object);
     std::optional<Packed> packed;
     if (call[kCuSeqlens].given && !packed.emplace(call, *recycling.memory).unpack()) return py::none();

@@ -181,6 +181,7 @@ struct Target {
     bool (*supported)();
     Kernels<float> f32;
     Kernels<double> f64;
+    const Target* narrower;  // the target with the next shorter vectors, which every CPU with this one has; or null
 };
 
 inline const Kernels<float>& kernels(const Target& target, float) { return target.f32; }

@@ -31,6 +31,14 @@ Store store_of(const Rollout<Real>& rollout, Index least) {
     return bytes < least ? Store::cached : Store::streamed;
 }
 
+// Return the kernels of the first target whose vectors suit the rows: this target, or one with shorter vectors.
+template <class Real, class Suits>
+const Kernels<Real>& kernels_of_rows(const Target& target, const Suits& suits) {
+    for (const Target* any = &target; any; any = any->narrower)
+        if (suits(kernels(*any, Real()).vector)) return kernels(*any, Real());
+    return kernels(target, Real());
+}
+
 template <class Real>
 void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
     // Streaming writes whole cache lines of the results from the carry, so the carry gets the same offset within its
@@ -225,7 +233,11 @@ Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_thr
     if (flat_pays(kernel, rollout, flat, lanes, threads))
         return gae_flat(kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
     if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(stream_bytes));
-    gae_time_major(kernel, rollout, threads, store_from(stream_bytes));
+    // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Others
+    // are computed one number at a time where they are shorter than a vector.
+    const bool reaching = is_dense(rollout) && !rollout.sparse_finals;
+    const auto suits = [&](Index vector) { return reaching ? rollout.envs == vector : rollout.envs >= vector; };
+    gae_time_major(kernels_of_rows<Real>(target, suits), rollout, threads, store_from(stream_bytes));
     return 0;
 }
 
@@ -243,10 +255,12 @@ Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads)
 // Compute the results of a rollout with options.
 template <class Real>
 Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads, Store store) {
-    const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
-    if (rollout.env_major) return gae_env_major_with_options(kernel, rollout, threads, store);
-    gae_time_major_with_options(kernel, rollout, threads, store);
+    if (rollout.env_major) return gae_env_major_with_options(kernels(target, Real()), rollout, threads, store);
+    // Rows shorter than a vector are computed one number at a time. 128 x 8 on Zen 5: discounted_returns take 4.2 us
+    // with vectors of 16, and 3.3 us with vectors of 8.
+    const auto suits = [&](Index vector) { return rollout.envs >= vector; };
+    gae_time_major_with_options(kernels_of_rows<Real>(target, suits), rollout, threads, store);
     return 0;
 }
 

@@ -152,7 +152,7 @@ bool is_narrow(const Rollout<Real>& rollout) {
 // Results are therefore collected in padded rows and written upwards, so that each row overwrites the useless end of
 // the one before.
 template <class V, class In, class Out, int count, class Real>
-void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
+void narrow_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
     constexpr Index padded = count * V::width;
     const Index envs = rollout.envs;
     const auto gamma = V::all(rollout.gamma), gamma_lambda = V::all(rollout.gamma_lambda);
@@ -185,12 +185,29 @@ void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
     }
 }
 
+// Compute the rows [0, top) of a rollout whose rows are one vector each and follow each other without gaps. No vector
+// reaches into another row, so results need not be collected.
+template <class V, class In, class Out, class Real>
+void vector_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
+    const auto gamma = V::all(rollout.gamma), gamma_lambda = V::all(rollout.gamma_lambda);
+    const Pointers<Real> at = row_pointers<In>(rollout, 0, 0);
+    Real *const advantages = rollout.advantages.data, *const returns = rollout.returns.data;
+    typename V::Type a[1] = {V::load(carry)};
+    for (Index i = (top - 1) * V::width; i >= 0; i -= V::width) {
+        const Deltas<V> d = deltas<V, In>(at, i, gamma);
+        const typename V::Type values[1] = {d.values};
+        a[0] = advantage<V>(d.delta, d.trace_open, gamma_lambda, a[0]);
+        store<V, Out>(advantages, returns, i, a, values);
+    }
+}
+
 template <class Real>
 void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals, Store store) {
     using V = Vector<Real>;
     std::fill(carry, carry + (last - first), Real(0));
     // The vectors of narrow_rows must not reach past the last row, nor past the last row of next_values.
-    const Index reach = 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
+    const bool exact = rollout.envs == V::width;
+    const Index reach = exact ? 1 : 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
     const Index narrow_top = is_narrow<V, 2>(rollout) ? std::max<Index>(0, rollout.steps - reach) : 0;
     with_inputs(rollout, [&](auto in) {
         using In = decltype(in);
@@ -204,9 +221,12 @@ void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Re
             with_outputs(rollout, [&](auto out) {
                 using Out = decltype(out);
                 if (store == Store::cached) rows_cached<In, Out>(rollout, narrow_top, first, last, carry, finals);
-                if (narrow_top)
-                    rollout.envs <= V::width ? narrow_rows<V, In, Out, 1>(rollout, narrow_top, carry)
-                                             : narrow_rows<V, In, Out, 2>(rollout, narrow_top, carry);
+                if (narrow_top) {
+                    const auto run = exact                     ? vector_rows<V, In, Out, Real>
+                                     : rollout.envs < V::width ? narrow_rows<V, In, Out, 1, Real>
+                                                               : narrow_rows<V, In, Out, 2, Real>;
+                    run(rollout, narrow_top, carry);
+                }
             });
     });
 }

@@ -18,7 +18,7 @@ struct Vector;
 FASTGAE_TARGET_END
 
 const Target kAvx2 = {"avx2", [] { return __builtin_cpu_supports("avx2") != 0; }, avx2::kernels<float>,
-                      avx2::kernels<double>};
+                      avx2::kernels<double>, &kBaseline};
 
 }  // namespace fastgae
 #endif

@@ -23,6 +23,7 @@ using Vector = Single<Real>;
 }  // namespace baseline
 }  // namespace
 
-const Target kBaseline = {"baseline", [] { return true; }, baseline::kernels<float>, baseline::kernels<double>};
+const Target kBaseline = {"baseline", [] { return true; }, baseline::kernels<float>, baseline::kernels<double>,
+                          nullptr};
 
 }  // namespace fastgae

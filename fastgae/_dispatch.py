@@ -8,6 +8,7 @@ import importlib
 import os
 import threading
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastgae import _memory
@@ -102,7 +103,8 @@ def _cause(error: Exception) -> str:
     return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
 
 
-class Chosen(NamedTuple):
+@dataclass(frozen=True, slots=True)  # Python reads a slot faster than a field of a named tuple
+class Chosen:
     """The backend, CPU target, number of threads and short cut that compute a call."""
 
     module: Backend

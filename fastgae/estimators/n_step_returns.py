@@ -82,8 +82,8 @@ def n_step_returns(
         out=(None, NEW if out is None else out),
         n=steps,
     )
-    _, target, threads, short_cut = choose(None, None)
-    result = None if short_cut is None else short_cut(given, threads, target)
+    chosen = choose(None, None)
+    result = chosen.short_cut(given, chosen.threads, chosen.target) if chosen.short_cut else None
     if result is not None:
         return result.returns
     call = checked(given, out_names=("out", "out"))

@@ -66,7 +66,7 @@ def normalize(
     """
     if type(advantages) is not np.ndarray and is_tensor(advantages):
         return with_tensors(normalize, locals())
-    module, target, threads, _ = _dispatch.choose(backend, num_threads)
+    chosen = _dispatch.choose(backend, num_threads)
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.step_flags("mask", mask)
@@ -78,16 +78,16 @@ def normalize(
         exists = exists.copy()
     if not numbers.size:
         return result
-    on = (threads or _threads.usable_cpus(), target)
+    on = (chosen.threads or _threads.usable_cpus(), chosen.target)
     matrix, existing, layout = in_place(numbers, exists, frame.axis)
-    moments = center_and_scale(matrix, existing, by, layout, module, *on, added)
+    moments = center_and_scale(matrix, existing, by, layout, chosen.module, *on, added)
     skipped = None if existing is None else ~existing
     filled = layout.matrix(result)
     # The result is written only from here on: all memory has been allocated, so nothing can fail any more.
     np.copyto(filled, matrix)
     if skipped is not None:
         np.copyto(filled, 0, where=skipped)
-    module.rescale(filled, existing, *moments, *on)
+    chosen.module.rescale(filled, existing, *moments, *on)
     if not np.may_share_memory(filled, result):
         result[...] = layout.split(filled)
     return result

@@ -53,6 +53,7 @@ MUTANTS = (
         "k < end;",
         "k + 1 < end;",
     ),
+    Mutant("row 0 of one vector left out", "csrc/rows.inl", "* V::width; i >= 0;", "* V::width; i > 0;"),
     Mutant("a read past the end of narrow rows", "csrc/rows.inl", "rollout.steps - reach", "rollout.steps - 1"),
     Mutant(
         "pieces of few envs passed on to the wrong env",

@@ -32,7 +32,7 @@ public:
             const auto scan_all = [&](auto varies) {
                 for (Index lane = 0; lane < count; lane += V::width) scan<varies.value>(options, lane);
             };
-            if constexpr (decltype(options)::known)
+            if constexpr (!decltype(options)::more_factors)
                 if (rollout.gamma_lambdas.step == 0) return scan_all(std::false_type());
             scan_all(std::true_type());
         });

@@ -24,21 +24,22 @@ const View<const Real>& factor_of(const RolloutWithOptions<Real>& rollout, Facto
 }
 
 // Which options a rollout has, beyond factors that vary. The compiler knows those of the most common cases, a mask and
-// V-trace; those of AllOptions are looked up at every step.
+// V-trace; those of AllOptions are looked up at every step. With more_factors, a step reads other factors than gamma
+// and gamma lambda.
 template <bool has_mask>
 struct MaskOnly {
     static constexpr bool mask = has_mask, returns_recursion = false, tail_normalized = false, ratios = false;
-    static constexpr bool leaky = false, known = true;
+    static constexpr bool leaky = false, more_factors = false;
 };
 template <bool has_leaky>
 struct Ratios {
     static constexpr bool returns_recursion = false, tail_normalized = false, ratios = true;
-    static constexpr bool leaky = has_leaky, known = true;
+    static constexpr bool leaky = has_leaky, more_factors = true;
     bool mask;
 };
 struct AllOptions {
     bool mask, returns_recursion, tail_normalized, ratios, leaky;
-    static constexpr bool known = false;
+    static constexpr bool more_factors = true;
 };
 
 // Call run with the options of the rollout.

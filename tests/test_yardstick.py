@@ -10,7 +10,7 @@ from speed.calls import Prepared
 from speed.contenders import ADD, AS_ADDS, COPIES, LIMIT, Contender, Goal, runs_here, without_reference
 from speed.measured import Measured, Result
 from speed.rollouts import GIVEN, PAGE, block_for_outputs, outputs_apart
-from speed.rows import CASES, FRESH, Row, case
+from speed.rows import CASES, FRESH, SIBLINGS, Row, case
 from speed.yardstick import findings, goals, shapes
 
 ROW = case("plain", 10, 10)  # 100 steps
@@ -183,5 +183,5 @@ def test_nothing_is_from_memory_where_no_cache_is_known(monkeypatch):
 
 
 def test_a_row_of_a_sibling_takes_only_its_arguments():
-    assert set(Row("", 4, 2, **CASES["discounted_returns"]).arguments()) == {"rewards", "terminated", "last_values"}
-    assert set(Row("", 4, 2, **CASES["reverse_scan"]).arguments()) == {"x", "decay"}
+    assert set(Row("", 4, 2, **SIBLINGS["discounted_returns"]).arguments()) == {"rewards", "terminated", "last_values"}
+    assert set(Row("", 4, 2, **SIBLINGS["reverse_scan"]).arguments()) == {"x", "decay"}

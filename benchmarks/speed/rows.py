@@ -17,6 +17,9 @@ CASES: dict[str, dict[str, Any]] = {
     "V-trace": {"extras": ("ratios",), "function": "vtrace"},
     "normalize": {"options": {"normalize": "global"}},
     "packed": {"function": "gae_packed", "bootstrap": "cu_seqlens"},
+}
+# Calls that return one array, or that are measured as small calls only.
+SIBLINGS: dict[str, dict[str, Any]] = {
     "td_lambda": {"function": "td_lambda"},
     "discounted_returns": {"function": "discounted_returns", "without": ("values",)},
     "reverse_scan": {"function": "reverse_scan", "bootstrap": "decay"},

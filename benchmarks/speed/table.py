@@ -5,7 +5,7 @@ from typing import Any
 
 from .contenders import ADD, AS_ADDS, COPIES, LIMIT, Goal
 from .rollouts import PAGE
-from .rows import ADVANTAGES, BOTH, CASES, FRESH, Row, case
+from .rows import ADVANTAGES, BOTH, CASES, FRESH, SIBLINGS, Row, case
 
 Size = tuple[int, int]
 ONE, FEW, SMALL = (1, 1), (8, 1), (128, 8)
@@ -178,11 +178,11 @@ YARDSTICK = [
     ),
     Entry(Row("small call", *SMALL, detail="out="), Goal(4, ADD)),
     *(
-        Entry(Row("small call of a sibling", *SMALL, detail=name, outputs=FRESH, **CASES[name]), SMALL_CALL)
+        Entry(Row("small call of a sibling", *SMALL, detail=name, outputs=FRESH, **SIBLINGS[name]), SMALL_CALL)
         for name in ("td_lambda", "discounted_returns", "reverse_scan")
     ),
     *(
-        Entry(Row("small call of a sibling", 1024, 1, detail=name, outputs=FRESH, **CASES[name]), SMALL_CALL)
+        Entry(Row("small call of a sibling", 1024, 1, detail=name, outputs=FRESH, **SIBLINGS[name]), SMALL_CALL)
         for name in ("packed, mask", "packed, normalize")
     ),
     *(

@@ -236,8 +236,14 @@ Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_thr
     // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Others
     // are computed one number at a time where they are shorter than a vector.
     const bool reaching = is_dense(rollout) && !rollout.sparse_finals;
-    const auto suits = [&](Index vector) { return reaching ? rollout.envs == vector : rollout.envs >= vector; };
-    gae_time_major(kernels_of_rows<Real>(target, suits), rollout, threads, store_from(stream_bytes));
+    const Store store = store_from(stream_bytes);
+    // The carry and the values of the row after do not stay in L1, so that the row waits for L2 and for memory.
+    const bool waits = store == Store::streamed && 2 * rollout.envs * Index(sizeof(Real)) > cache_sizes.l1d;
+    const auto suits = [&](Index vector) {
+        if (waits) return vector * Index(sizeof(Real)) <= kWaitingVectorBytes;
+        return reaching ? rollout.envs == vector : rollout.envs >= vector;
+    };
+    gae_time_major(kernels_of_rows<Real>(target, suits), rollout, threads, store);
     return 0;
 }
 

@@ -61,6 +61,11 @@ constexpr Index kFlatPrefetchBytes = 256;
 // at once. Zen 3 with 512 KiB, 128 x 65536: 1.3, 1.6, 1.6 G steps/s with 4096, 16384, 32768 columns. Zen 5 with 1 MiB,
 // 16 x 1048576: 9.2, 7.4, 7.1, 7.0 ms with 4096, 16384, 32768, 65536, and 13.7 ms with whole rows.
 constexpr Index kSweepShare = tuned(8, PTRDIFF_MAX);
+// The longest vectors of a streamed row that waits for memory. NumPy's arrays begin 16 bytes behind the start of a
+// cache line, so every vector of 64 bytes lies in two lines. Zen 5, worst of 16 offsets between the results, times the
+// speed of memory: 1024 x 16384 1.33 with 64 bytes and 1.13 with 32, 128 x 65536 1.40 and 1.19, 16 x 1048576 1.52
+// and 1.27. Rows that fit L1 are as fast with both: 16384 x 1024 1.07 and 1.15, at the worst offset 1.23 and 1.18.
+constexpr Index kWaitingVectorBytes = 32;
 // The least columns of a sweep, also where the CPU does not report its L2.
 constexpr Index kSweepColumns = tuned(16384, 32);
 // Rows of few envs whose results are kept before they are written together. 65536 x 4: 0.98, 0.92, 0.75 G steps/s with

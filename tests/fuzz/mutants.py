@@ -30,7 +30,9 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("off by one at the end of a rollout", "csrc/lanes.inl", "whole = real - last_elsewhere;", "whole = real;"),
+    Mutant(
+        "off by one at the end of a rollout", "csrc/lanes.inl", "min(steps, real - last_elsewhere)", "min(steps, real)"
+    ),
     Mutant(
         "a gate that ignores truncation", "csrc/recursion.inl", "V::both(bootstrap_open, continues)", "bootstrap_open"
     ),
@@ -40,7 +42,7 @@ MUTANTS = (
         "V::select(continues, next, V::load(at.final_values + i))",
         "V::select(continues, V::load(at.final_values + i), next)",
     ),
-    Mutant("a lost carry between blocks", "csrc/lanes.inl", "low = chain(", "chain("),
+    Mutant("a lost carry between blocks", "csrc/lanes.inl", "carries[c] = chain<V>(", "chain<V>("),
     Mutant(
         "a vector remainder left out, time-major",
         "csrc/rows.inl",

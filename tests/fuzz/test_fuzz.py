@@ -17,6 +17,7 @@ from .check import DifferenceError, check, variants
 from .choices import Choices, parse, smallest, written
 from .draw import random_call
 from .memory import Arena, Pages, Place
+from .mutants import MUTANTS, ROOT
 from .oracle import ANSWERS, answers
 from .roles import handed_over
 from .run import attempt, main
@@ -196,3 +197,8 @@ def test_what_is_found_is_printed_with_how_to_replay_it(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "python -m fuzz --replay" in printed
     assert "planted" in printed
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+def test_every_mutant_still_finds_its_text(mutant):
+    assert (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old) == 1

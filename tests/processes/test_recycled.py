@@ -134,7 +134,7 @@ def test_exit(python, backend):
 
 
 @COMPILED
-@pytest.mark.parametrize(("setting", "hits"), [("0", 0), ("1MB", 1), ("100KB", 0), ("", 1)])
+@pytest.mark.parametrize(("setting", "hits"), [("0", 0), ("1MB", 2), ("100KB", 0), ("", 2)])
 def test_the_variable(python, setting, hits):
     counts = json.loads(python(SETTING, "numpy", FASTGAE_RECYCLE=setting))
     assert counts["hits"] == hits

@@ -16,7 +16,8 @@ Index to_line(const Real* pointer) {
     return -reinterpret_cast<std::uintptr_t>(pointer) % 64 / sizeof(Real);
 }
 
-// A (T, N) matrix in someone else's memory. Strides count elements and may be negative or 0.
+// A (T, N) matrix in someone else's memory. Strides count elements and may be negative or 0. Those of a matrix that is
+// not there are 0, so that a pointer which walks along it stays null.
 template <class Element>
 struct View {
     Element* data = nullptr;

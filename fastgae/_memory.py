@@ -48,9 +48,10 @@ def set_limit(limit: int) -> None:
     global _core, _least
     try:
         import fastgae._core as core
+
+        core.set_recycled_limit(limit)
     except Exception:  # not built, or broken, which the backend reports that needs it
         return
-    core.set_recycled_limit(limit)
     _core, _least = core, core.least_recycled
 
 

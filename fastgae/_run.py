@@ -10,24 +10,6 @@ from fastgae._canonical import Layout, canonical_rollout, checked, has_options, 
 from fastgae._moments import center_and_scale
 
 
-def run(
-    given: tuple[Any, ...],
-    backend: str | None,
-    num_threads: int | None,
-    checks: Callable[[Call], Call] = checked,
-) -> GAEResult:
-    """Compute an unchecked call: a tuple in the order of ``Call``, whose last arguments may be missing."""
-    try:
-        chosen = _dispatch.resolve(backend, num_threads)
-    except TypeError:  # asking `choose` first would cost a small call 0.1 of 1.4 us (Zen 5)
-        chosen = _dispatch.choose(backend, num_threads)
-    if chosen.short_cut is not None:
-        result = chosen.short_cut(given, chosen.threads, chosen.target)
-        if result is not None:
-            return result
-    return compute(checks(given if type(given) is Call else Call(*given)), backend, num_threads)
-
-
 def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
     """Compute a checked call."""
     chosen = _dispatch.choose(backend, num_threads)
@@ -58,3 +40,22 @@ def _filled(module: Backend, matrices: Call, layout: Layout, num_threads: int, t
             moments = center_and_scale(rollout.advantages, rollout.mask, matrices.normalize, layout, module, *how)
             module.rescale(rollout.advantages, rollout.mask, *moments, *how)
     return GAEResult(rollout.advantages, rollout.returns)
+
+
+def run(
+    given: tuple[Any, ...],
+    backend: str | None,
+    num_threads: int | None,
+    checks: Callable[[Call], Call] = checked,
+    then: Callable[[Call, str | None, int | None], GAEResult] = compute,
+) -> GAEResult:
+    """Compute an unchecked call: a tuple in the order of ``Call``, whose last arguments may be missing."""
+    try:
+        chosen = _dispatch.resolve(backend, num_threads)
+    except TypeError:  # asking `choose` first would cost a small call 0.1 of 1.4 us (Zen 5)
+        chosen = _dispatch.choose(backend, num_threads)
+    if chosen.short_cut is not None:
+        result = chosen.short_cut(given, chosen.threads, chosen.target)
+        if result is not None:
+            return result
+    return then(checks(given if type(given) is Call else Call(*given)), backend, num_threads)

@@ -114,8 +114,10 @@ def test_every_goal_names_something_that_is_measured():
 def test_rows_have_one_name_each_and_every_case_can_be_called():
     names = [entry.row.name for entry in table.YARDSTICK]
     assert len(set(names)) == len(names)
-    for name in CASES:
-        prepared = Prepared(case(name, 8, 2, outputs=FRESH))
+    cases = [case(name, 8, 2, outputs=FRESH) for name in CASES]
+    siblings = [Row(name, 16, 1, outputs=FRESH, **arguments) for name, arguments in SIBLINGS.items()]
+    for row in cases + siblings:
+        prepared = Prepared(row)
         assert prepared.right(Contender("numpy", "numpy"))
         assert prepared.expected is not None
 

@@ -5,8 +5,8 @@ from numpy.typing import ArrayLike
 
 from fastgae._call import NEW, Array, Call, GAEResult
 from fastgae._canonical import canonical_rollout, checked, in_one_layout, integer_of, shown
-from fastgae._dispatch import choose
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._run import run
 
 
 @takes_tensors
@@ -31,7 +31,7 @@ def n_step_returns(
         G_t^(1) = r_t + gamma V'_t              V' left out where terminated_t
         G_t^(k) = r_t + gamma G_{t+1}^(k-1)     where step t neither ends an episode nor is the last; else G_t^(1)
 
-    It takes n passes over the rollout, and always runs in NumPy.
+    It takes n passes over the rollout, on one thread.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def n_step_returns(
     steps = integer_of(n)
     if steps is None or steps < 1:
         raise ValueError(f"n must be a positive integer, got {shown(n)}")
-    given = Call(
+    call = Call(
         rewards,
         values,
         terminated,
@@ -82,11 +82,15 @@ def n_step_returns(
         out=(None, NEW if out is None else out),
         n=steps,
     )
-    chosen = choose(None, None)
-    result = chosen.short_cut(given, chosen.threads, chosen.target) if chosen.short_cut else None
-    if result is not None:
-        return result.returns
-    call = checked(given, out_names=("out", "out"))
+    return run(call, None, None, _checked, _computed).returns
+
+
+def _checked(call: Call) -> Call:
+    return checked(call, out_names=("out", "out"))._replace(n=call.n)
+
+
+def _computed(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
+    """Add one step after the other to all returns; no backend has a kernel for it."""
     matrices, layout = in_one_layout(call)
     rollout = canonical_rollout(matrices, layout)
     bootstrap = ~rollout.terminated
@@ -94,8 +98,7 @@ def n_step_returns(
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         gamma_here = np.broadcast_to(rollout.gamma, bootstrap.shape)[:-1]
         rollout.returns[...] = rollout.one_step_returns(rollout.all_next_values(), bootstrap)
-        for _ in range(min(steps, layout.steps) - 1):
+        for _ in range(min(call.n, layout.steps) - 1):
             longer = rollout.rewards[:-1] + gamma_here * rollout.returns[1:]
             np.copyto(rollout.returns[:-1], longer, where=goes_on)
-    filled = GAEResult(rollout.advantages, rollout.returns)
-    return layout.restored(filled, call).returns
+    return layout.restored(GAEResult(rollout.advantages, rollout.returns), call)

@@ -1,0 +1,7 @@
+"""Advantages and value targets of recorded data, in files that may be larger than memory."""
+
+from fastgae.data.compute import compute
+from fastgae.data.errors import DataError
+from fastgae.data.report import Report
+
+__all__ = ["DataError", "Report", "compute"]

@@ -1,0 +1,135 @@
+"""Find the columns that a computation needs, and read them as arrays."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastgae._call import Array
+from fastgae.data.errors import DataError
+from fastgae.data.formats import NAMING, ROLES, Format
+from fastgae.data.steps import RowError, Steps
+
+ENDS = (None, "terminated")
+
+
+class Columns(NamedTuple):
+    """The column of each role that the data have."""
+
+    of_role: Mapping[str, str]
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that the sidecar repeats."""
+        return self.named(*NAMING, "step")
+
+    def named(self, *roles: str) -> list[str]:
+        return [self.of_role[role] for role in roles if role in self.of_role]
+
+
+def chosen_columns(
+    given: Mapping[str, str] | None, known: Format, present: Sequence[str], ends: str | None, values: str | None
+) -> Columns:
+    """Return the columns to read: those that the caller names, and else those of the format that are present.
+
+    ``values``: the name of their column; None: they come from elsewhere.
+    """
+    if ends not in ENDS:
+        raise ValueError(f'ends must be "terminated" or None, got {ends!r}')
+    given = dict(given or {})
+    if unknown := set(given) - set(ROLES):
+        raise ValueError(f"columns names {', '.join(sorted(unknown))}; known are {', '.join(ROLES)}")
+    if values is not None and values != "values":
+        given.setdefault("values", values)
+    for role, name in given.items():
+        if name not in present:
+            raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present)}")
+    found = {role: name for role, name in known.columns.items() if name in present} | given
+    if values is None:
+        found.pop("values", None)
+    for role in ("rewards",) if values is None else ("rewards", "values"):
+        if role not in found:
+            raise DataError(
+                f"there is no column {known.columns[role]!r} of {role}; there are {', '.join(present)}: pass "
+                f"columns={{{role!r}: NAME}}"
+            )
+    _check_ends(found, ends)
+    return Columns({role: found[role] for role in ROLES if role in found})
+
+
+def _check_ends(found: Mapping[str, str], ends: str | None) -> None:
+    if ends == "terminated":
+        if not found.keys() & {*NAMING, "terminated", "truncated", "done"}:
+            raise DataError('nothing says where an episode ends: name a column of "episode", "terminated" or "done"')
+    elif "terminated" not in found and not {"done", "truncated"} <= found.keys():
+        raise DataError(
+            f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: name "
+            'a column of "terminated", or of "done" and "truncated", or say ends="terminated" if every episode does'
+        )
+
+
+def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> Steps:
+    """Return the rows of a table as arrays; ``values`` where the table has none."""
+    of_role = columns.of_role
+
+    def numbers(role: str) -> Any:
+        return None if role not in of_role else _numbers(role, table[of_role[role]])
+
+    def flags(role: str) -> Array:
+        return np.zeros(len(table), bool) if role not in of_role else _flags(role, table[of_role[role]])
+
+    names = [_whole(role, table[of_role[role]]) for role in NAMING if role in of_role]
+    truncated = flags("truncated")
+    terminated = flags("terminated") if "terminated" in of_role else flags("done") & ~truncated
+    return Steps(
+        lambda row: tuple(column[row].as_py() for column in names),
+        _changes(names, len(table)),
+        None if "step" not in of_role else _integers("step", table[of_role["step"]]),
+        numbers("rewards"),
+        numbers("values") if values is None else values,
+        terminated,
+        truncated,
+        numbers("next_values"),
+    )
+
+
+def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece of memory, and check that no row is missing."""
+    if column.null_count:
+        raise RowError(pc.index(pc.is_null(column), True).as_py(), f"{role} is missing")
+    return column.combine_chunks()
+
+
+def _numbers(role: str, column: pa.ChunkedArray) -> Array:
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) and not pa.types.is_float16(kind)):
+        raise DataError(f"the column of {role} holds {kind}; expected float32, float64 or integers")
+    array: Array = _whole(role, column).to_numpy(zero_copy_only=False)
+    return array
+
+
+def _integers(role: str, column: pa.ChunkedArray) -> Array:
+    if not pa.types.is_integer(column.type):
+        raise DataError(f"the column of {role} holds {column.type}; expected integers")
+    return _numbers(role, column)
+
+
+def _flags(role: str, column: pa.ChunkedArray) -> Array:
+    if pa.types.is_boolean(column.type):
+        flags: Array = _whole(role, column).to_numpy(zero_copy_only=False)
+        return flags
+    numbers = _numbers(role, column)
+    wrong = np.flatnonzero((numbers != 0) & (numbers != 1))
+    if len(wrong):
+        raise RowError(int(wrong[0]), f"{role} is {numbers[wrong[0]]}; expected 0 or 1")
+    return numbers == 1
+
+
+def _changes(names: Sequence[pa.Array], rows: int) -> Array:
+    """Return True where a row and the next differ in one of the columns."""
+    changes = np.zeros(max(rows - 1, 0), bool)
+    for column in names:
+        changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    return changes

@@ -1,0 +1,148 @@
+"""Compute rows of episodes: the one computation behind files, tables and clusters.
+
+A run of rows is computed in one call of ``fastgae.gae`` over one env, whose episodes end where those of the rows end. An
+episode that goes on behind the run is carried: the value and the advantage of its next row take the place of all that
+follows, with the same bits.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+import fastgae
+from fastgae._call import Array
+
+# The name of an episode: one item of each column that takes part in it.
+Name: TypeAlias = tuple[Any, ...]
+
+
+class RowError(ValueError):
+    """A fault of one row. Who knows the row's file says where it is."""
+
+    def __init__(self, row: int, fault: str) -> None:
+        super().__init__(fault)
+        self.row, self.fault = row, fault
+
+
+class ScatteredError(RowError):
+    """The rows of an episode do not follow each other."""
+
+
+class Steps(NamedTuple):
+    """Rows that follow each other, as arrays of one length."""
+
+    name: Callable[[int], Name]  # of the episode of a row
+    changes: Array  # True where a row and the next have episodes of different names; one shorter than the others
+    step: Array | None  # integers that rise by one from row to row of an episode
+    rewards: Array
+    values: Array
+    terminated: Array
+    truncated: Array
+    next_values: Array | None = None  # V' of every row
+    final_values: Array | None = None  # V' of the last row of an episode, read only there
+
+
+class Following(NamedTuple):
+    """What the rows before need of the first row behind them."""
+
+    name: Name
+    step: int | None
+    value: float
+    advantage: float
+
+
+class How(NamedTuple):
+    """What to compute, in the words of ``fastgae.gae``."""
+
+    gamma: float
+    gae_lambda: float
+    ends: str | None = None  # "terminated": the last row of every episode ends it for good
+    backend: str | None = None
+    num_threads: int | None = None
+
+
+class Computed(NamedTuple):
+    advantages: Array
+    returns: Array
+    last: Array  # True in the last row of each episode
+
+
+def compute(steps: Steps, following: Following | None, how: How) -> tuple[Computed, Following]:
+    """Return the results of the rows, and what the rows before them need."""
+    last = last_rows(steps, following)
+    check_order(steps, last, following)
+    for role in ("rewards", "values"):
+        check_finite(role, getattr(steps, role))
+    terminated = steps.terminated | last if how.ends == "terminated" else steps.terminated
+    cut = (last | steps.truncated) & ~terminated
+    goes_on = following if not last[-1] else None
+    result = fastgae.gae(
+        steps.rewards,
+        steps.values,
+        terminated,
+        cut,
+        **_next_values(steps, cut, goes_on),
+        last_advantages=goes_on and goes_on.advantage,
+        gamma=how.gamma,
+        gae_lambda=how.gae_lambda,
+        backend=how.backend,
+        num_threads=how.num_threads,
+    )
+    first = Following(
+        steps.name(0),
+        None if steps.step is None else int(steps.step[0]),
+        float(steps.values[0]),
+        float(result.advantages[0]),
+    )
+    return Computed(result.advantages, result.returns, last), first
+
+
+def last_rows(steps: Steps, following: Following | None) -> Array:
+    """Return True where an episode ends: at a flag, before a row of another name, and at the end of everything."""
+    last: Array = steps.terminated | steps.truncated
+    last[:-1] |= steps.changes
+    if following is None or steps.name(-1) != following.name:
+        last[-1] = True
+    return last
+
+
+def check_order(steps: Steps, last: Array, following: Following | None) -> None:
+    """Check that the steps of an episode rise by one."""
+    if steps.step is None:
+        return
+    jumps = np.flatnonzero((steps.step[1:] != steps.step[:-1] + 1) & ~last[:-1])
+    if len(jumps):
+        at = int(jumps[0])
+        raise ScatteredError(at, f"step {steps.step[at]} is followed by step {steps.step[at + 1]}")
+    if following is not None and not last[-1] and following.step != steps.step[-1] + 1:
+        raise ScatteredError(len(last) - 1, f"step {steps.step[-1]} is followed by step {following.step}")
+
+
+def check_finite(role: str, numbers: Array, rows: Array | None = None) -> None:
+    """Check that no number is NaN; ``rows``: where the numbers stand, if not in every row."""
+    wrong = np.flatnonzero(np.isnan(numbers))
+    if len(wrong):
+        raise RowError(int(wrong[0] if rows is None else rows[wrong[0]]), f"{role} is NaN")
+
+
+def _next_values(steps: Steps, cut: Array, goes_on: Following | None) -> dict[str, Any]:
+    """Return the arguments of gae that say V' of the last row of an episode that does not end for good."""
+    if steps.next_values is not None:
+        needed = np.flatnonzero(~steps.terminated)
+        check_finite("next_values", steps.next_values[needed], needed)
+        return {"next_values": steps.next_values}
+    ends = np.flatnonzero(cut)
+    if steps.final_values is not None:
+        final = steps.final_values[ends]
+        check_finite("the value after the last step", final, ends)
+    elif len(ends):
+        flag = "is truncated" if steps.truncated[ends[0]] else "ends without a flag"
+        raise RowError(
+            int(ends[0]),
+            f"the episode {flag}, and there is no value of the state after it: name a column of next_values, or say "
+            'ends="terminated" if every episode ends for good',
+        )
+    else:
+        final = steps.values[:0]
+    return {"final_values": final, "last_values": 0.0 if goes_on is None else goes_on.value}

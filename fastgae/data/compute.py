@@ -3,7 +3,9 @@
 import glob
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,10 +17,11 @@ from fastgae.data.columns import Columns, chosen_columns, steps_of
 from fastgae.data.errors import DataError
 from fastgae.data.formats import FORMATS, READERS, Format, found_format, schema
 from fastgae.data.pieces import Piece, Run, runs_backwards
-from fastgae.data.progress import Progress, progress_of
-from fastgae.data.report import Report, Sums
+from fastgae.data.progress import Advance, progress_of
+from fastgae.data.report import Report, Sums, findings_in, report_of
 from fastgae.data.spool import Spool
-from fastgae.data.steps import Computed, Following, How, RowError, compute as computed_steps
+from fastgae.data.steps import Computed, Following, How, RowError
+from fastgae.data.steps import compute as compute_steps
 
 BYTES_PER_ROW = 200  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -77,40 +80,63 @@ def compute(
         raise DataError(f"{spool.out} exists already: remove it, or pass another path as out")
     spool.begin(asked(plan, files), resume)
     try:
-        with progress_of(progress, plan.rows) as shown:
-            sums = spooled(plan, spool, shown)
+        with progress_of("computing", plan.rows, progress) as advance:
+            sums, runs, findings = spooled(plan, spool, advance)
+        with progress_of("writing", plan.rows, progress) as advance:
+            spool.finish(runs, plan.columns.keys, changed_by(sums, plan, normalize, advance))
     except DataError:
         spool.remove()
         raise
-    spool.finish(sums.runs, plan.columns.keys, lambda table: table)
-    return sums.report(str(spool.out), time.perf_counter() - began)
+    return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
 
 
-def spooled(plan: Plan, spool: Spool, progress: Progress) -> Sums:
-    """Compute all rows from the last to the first, except those that the spool already holds."""
-    sums, following = Sums(), None
+def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list[str]]:
+    """Compute all rows from the last to the first, except those that the spool already holds.
+
+    Return the sums, the number of runs and the findings of the first one.
+    """
+    sums, following, findings, number = Sums(), None, [], -1
     states = spool.states()
     for number, run in enumerate(runs_backwards(plan.pieces, plan.read, plan.most, spool.folder)):
         state = next(states, None)
         if state is None:
             table = run.read(plan.read)
-            computed, following = in_file(table, run, plan, following)
-            state = {"sums": Sums.of(computed).as_dict(), "following": following}
+            with naming_places(table, run, plan):
+                steps = steps_of(table, plan.columns)
+                computed, before = compute_steps(steps, following, plan.how)
+                found = findings_in(steps, following, plan.how) if number == 0 else []
+            state = {"sums": asdict(Sums.of(computed)), "following": before, "findings": found}
             spool.add(number, results(table, computed, plan), state)
-        else:
-            following = Following(tuple(state["following"][0]), *state["following"][1:])
-        sums = sums + Sums.from_dict(state["sums"])
-        progress.advance(run.rows)
-    return sums
+        sums += Sums.from_dict(state["sums"])
+        following = Following(tuple(state["following"][0]), *state["following"][1:])
+        findings = findings or state["findings"]
+        advance(run.rows)
+    return sums, number + 1, findings
 
 
-def in_file(table: pa.Table, run: Run, plan: Plan, following: Following | None) -> tuple[Computed, Following]:
-    """Compute the rows of a run; an error names the file, the episode and the step."""
+def changed_by(sums: Sums, plan: Plan, normalize: str | None, advance: Advance) -> Callable[[pa.Table], pa.Table]:
+    """Return what happens to the results of a run on their way into the sidecar."""
+    name = plan.format.results["advantages"]
+
+    def change(table: pa.Table) -> pa.Table:
+        advance(len(table))
+        if normalize is None:
+            return table
+        normalized = sums.advantages.normalize(table[name].to_numpy(), backend=plan.how.backend)
+        return table.set_column(table.schema.get_field_index(name), name, pa.array(normalized))
+
+    return change
+
+
+@contextmanager
+def naming_places(table: pa.Table, run: Run, plan: Plan) -> Iterator[None]:
+    """Name the file, the episode and the step in the error of a row."""
     try:
-        return computed_steps(steps_of(table, plan.columns), following, plan.how)
+        yield
     except RowError as error:
         path, row = run.place(error.row)
-        at = [f"{role} {table[name][error.row]}" for role, name in plan.columns.of_role.items() if name in plan.columns.keys]
+        named = {role: name for role, name in plan.columns.of_role.items() if name in plan.columns.keys}
+        at = [f"{role} {table[name][error.row]}" for role, name in named.items()]
         raise DataError(f"{path}: {', '.join([*at, f'row {row}'])}: {error.fault}") from error
 
 

@@ -70,32 +70,45 @@ class Computed(NamedTuple):
 
 def compute(steps: Steps, following: Following | None, how: How) -> tuple[Computed, Following]:
     """Return the results of the rows, and what the rows before them need."""
+    arguments, last = checked_arguments(steps, following, how)
+    result = fastgae.gae(**arguments, backend=how.backend, num_threads=how.num_threads)
+    return Computed(result.advantages, result.returns, last), first_row(steps, float(result.advantages[0]))
+
+
+def first_row(steps: Steps, advantage: float, row: int = 0) -> Following:
+    """Return what the rows before a row need of it."""
+    step = None if steps.step is None else int(steps.step[row])
+    return Following(steps.name(row), step, float(steps.values[row]), advantage)
+
+
+def checked_arguments(steps: Steps, following: Following | None, how: How) -> tuple[dict[str, Any], Array]:
+    """Return the arguments of ``fastgae.gae`` for the rows as one env, and where their episodes end."""
     last = last_rows(steps, following)
     check_order(steps, last, following)
     for role in ("rewards", "values"):
         check_finite(role, getattr(steps, role))
     terminated = steps.terminated | last if how.ends == "terminated" else steps.terminated
-    cut = (last | steps.truncated) & ~terminated
+    truncated = (last | steps.truncated) & ~terminated
     goes_on = following if not last[-1] else None
-    result = fastgae.gae(
-        steps.rewards,
-        steps.values,
-        terminated,
-        cut,
-        **_next_values(steps, cut, goes_on),
-        last_advantages=goes_on and goes_on.advantage,
-        gamma=how.gamma,
-        gae_lambda=how.gae_lambda,
-        backend=how.backend,
-        num_threads=how.num_threads,
-    )
-    first = Following(
-        steps.name(0),
-        None if steps.step is None else int(steps.step[0]),
-        float(steps.values[0]),
-        float(result.advantages[0]),
-    )
-    return Computed(result.advantages, result.returns, last), first
+    arguments = {
+        "rewards": steps.rewards,
+        "values": steps.values,
+        "terminated": terminated,
+        "truncated": truncated,
+        **_next_values(steps, truncated, goes_on),
+        "last_advantages": goes_on and goes_on.advantage,
+        "gamma": how.gamma,
+        "gae_lambda": how.gae_lambda,
+    }
+    return arguments, last
+
+
+def sampled(steps: Steps, rows: int) -> tuple[Steps, Following | None]:
+    """Return the first rows, and what they need of the next one."""
+    if len(steps.rewards) <= rows:
+        return steps, None
+    arrays = {name: each[:rows] for name, each in steps._asdict().items() if isinstance(each, np.ndarray)}
+    return steps._replace(**{**arrays, "changes": steps.changes[: rows - 1]}), first_row(steps, 0.0, rows)
 
 
 def last_rows(steps: Steps, following: Following | None) -> Array:
@@ -126,13 +139,13 @@ def check_finite(role: str, numbers: Array, rows: Array | None = None) -> None:
         raise RowError(int(wrong[0] if rows is None else rows[wrong[0]]), f"{role} is NaN")
 
 
-def _next_values(steps: Steps, cut: Array, goes_on: Following | None) -> dict[str, Any]:
+def _next_values(steps: Steps, truncated: Array, goes_on: Following | None) -> dict[str, Any]:
     """Return the arguments of gae that say V' of the last row of an episode that does not end for good."""
     if steps.next_values is not None:
         needed = np.flatnonzero(~steps.terminated)
         check_finite("next_values", steps.next_values[needed], needed)
         return {"next_values": steps.next_values}
-    ends = np.flatnonzero(cut)
+    ends = np.flatnonzero(truncated)
     if steps.final_values is not None:
         final = steps.final_values[ends]
         check_finite("the value after the last step", final, ends)

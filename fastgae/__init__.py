@@ -13,6 +13,7 @@ from fastgae._dispatch import BackendInfo, backends
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed
+from fastgae.estimators.moments import Moments, moments
 from fastgae.estimators.n_step_returns import n_step_returns
 from fastgae.estimators.normalize import normalize
 from fastgae.estimators.retrace import retrace
@@ -34,12 +35,14 @@ __all__ = [
     "Diagnosis",
     "Finding",
     "GAEResult",
+    "Moments",
     "__version__",
     "backends",
     "diagnose",
     "discounted_returns",
     "gae",
     "gae_packed",
+    "moments",
     "n_step_returns",
     "normalize",
     "retrace",

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from fastgae._call import Array, GAEResult
 from fastgae._canonical import Rollout
+from fastgae._exact_sums import Counts
 
 CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, in order of preference
 
@@ -44,6 +45,12 @@ class Backend(Protocol):
         self, matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
     ) -> None:
         """Compute x = (x - center) scale for the steps in the mask, in float64 and in place."""
+
+    def exact_sums(self, matrix: Array, mask: Array | None) -> tuple[Array, Counts]:
+        """Return (exponents, digits) int64 sums of the digits of the numbers in the mask, and how many there are.
+
+        ``fastgae._exact_sums`` says what the digits are.
+        """
 
 
 class BackendUnavailableError(RuntimeError):

@@ -44,7 +44,8 @@ def test_the_bits_of_numpy(name):
 
 
 def test_every_function_takes_tensors():
-    assert set(FUNCTIONS) == {name for name in fastgae.__all__ if name[0].islower()} - {"backends", "diagnose"}
+    give_no_arrays = {"backends", "diagnose", "moments"}
+    assert set(FUNCTIONS) == {name for name in fastgae.__all__ if name[0].islower()} - give_no_arrays
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -71,7 +71,8 @@ class Computed(NamedTuple):
 def compute(steps: Steps, following: Following | None, how: How) -> tuple[Computed, Following]:
     """Return the results of the rows, and what the rows before them need."""
     arguments, last = checked_arguments(steps, following, how)
-    result = fastgae.gae(**arguments, backend=how.backend, num_threads=how.num_threads)
+    carried = None if following is None or last[-1] else following.advantage
+    result = fastgae.gae(**arguments, last_advantages=carried, backend=how.backend, num_threads=how.num_threads)
     return Computed(result.advantages, result.returns, last), first_row(steps, float(result.advantages[0]))
 
 
@@ -89,14 +90,12 @@ def checked_arguments(steps: Steps, following: Following | None, how: How) -> tu
         check_finite(role, getattr(steps, role))
     terminated = steps.terminated | last if how.ends == "terminated" else steps.terminated
     truncated = (last | steps.truncated) & ~terminated
-    goes_on = following if not last[-1] else None
     arguments = {
         "rewards": steps.rewards,
         "values": steps.values,
         "terminated": terminated,
         "truncated": truncated,
-        **_next_values(steps, truncated, goes_on),
-        "last_advantages": goes_on and goes_on.advantage,
+        **_next_values(steps, truncated, None if last[-1] else following),
         "gamma": how.gamma,
         "gae_lambda": how.gae_lambda,
     }

@@ -65,8 +65,8 @@ def _check_ends(found: Mapping[str, str], ends: str | None) -> None:
             raise DataError('nothing says where an episode ends: name a column of "episode", "terminated" or "done"')
     elif "terminated" not in found and not {"done", "truncated"} <= found.keys():
         raise DataError(
-            f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: name "
-            'a column of "terminated", or of "done" and "truncated", or say ends="terminated" if every episode does'
+            f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: "
+            'name a column of "terminated", or of "done" and "truncated", or say ends="terminated" if all do'
         )
 
 
@@ -85,7 +85,7 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
     terminated = flags("terminated") if "terminated" in of_role else flags("done") & ~truncated
     return Steps(
         lambda row: tuple(column[row].as_py() for column in names),
-        _changes(names, len(table)),
+        changes(names, len(table)),
         None if "step" not in of_role else _integers("step", table[of_role["step"]]),
         numbers("rewards"),
         numbers("values") if values is None else values,
@@ -104,7 +104,7 @@ def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
 
 def _numbers(role: str, column: pa.ChunkedArray) -> Array:
     kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) and not pa.types.is_float16(kind)):
+    if not (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64())):
         raise DataError(f"the column of {role} holds {kind}; expected float32, float64 or integers")
     array: Array = _whole(role, column).to_numpy(zero_copy_only=False)
     return array
@@ -124,12 +124,13 @@ def _flags(role: str, column: pa.ChunkedArray) -> Array:
     wrong = np.flatnonzero((numbers != 0) & (numbers != 1))
     if len(wrong):
         raise RowError(int(wrong[0]), f"{role} is {numbers[wrong[0]]}; expected 0 or 1")
-    return numbers == 1
+    ones: Array = numbers == 1
+    return ones
 
 
-def _changes(names: Sequence[pa.Array], rows: int) -> Array:
+def changes(names: Sequence[pa.Array], rows: int) -> Array:
     """Return True where a row and the next differ in one of the columns."""
-    changes = np.zeros(max(rows - 1, 0), bool)
+    differ = np.zeros(max(rows - 1, 0), bool)
     for column in names:
-        changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    return changes
+        differ |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    return differ

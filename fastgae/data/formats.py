@@ -1,6 +1,5 @@
 """What each format of recorded data calls its columns, and where its sidecar lies."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastgae.data.errors import DataError
-from fastgae.data.pieces import Piece, arrow_pieces, parquet_pieces
+from fastgae.data.errors import DataError, reading
+from fastgae.data.pieces import Piece, arrow_file, arrow_pieces, parquet_pieces
 
 # What a column can be. "done" is terminated or truncated.
 ROLES = ("env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
@@ -76,8 +75,12 @@ LEROBOT = Format(
 FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT)}
 
 
-def found_format(source: Path) -> Format:
-    """Return the format that the files show."""
+def format_of(name: str, source: Path) -> Format:
+    """Return the format of this name, or for "auto" the one that the files show."""
+    if name in FORMATS:
+        return FORMATS[name]
+    if name != "auto":
+        raise ValueError(f"format must be auto, {', '.join(FORMATS)}, got {name!r}")
     if (source / "meta" / "info.json").is_file() and (source / "data").is_dir():
         return LEROBOT
     files = table_files(source)
@@ -89,7 +92,8 @@ def found_format(source: Path) -> Format:
 
 def schema(path: Path) -> pa.Schema:
     """Return the columns of a file of a table."""
-    if path.suffix == ".parquet":
-        return pq.read_schema(path)
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_file(file).schema
+    with reading(path):
+        if path.suffix == ".parquet":
+            return pq.read_schema(path)
+        with arrow_file(path) as file:
+            return file.schema

@@ -1,7 +1,8 @@
 """Read Parquet and Arrow files from their last row to their first, no more than a number of rows at once."""
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,9 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, reading
+
+CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
 
 
 class Piece(NamedTuple):
@@ -71,69 +74,73 @@ def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Pi
     with pa.OSFile(str(to), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
         writer.write_batch(first)
         for batch in batches:
-            for start in range(0, batch.num_rows, most):
-                writer.write_batch(batch.slice(start, most))
+            writer.write_batch(batch)
     return [part._replace(path=piece.path, first=piece.first + part.first) for part in arrow_pieces(to)]
-
-
-def changed(path: Path) -> int:
-    """Return when the file was changed last, in nanoseconds."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-
-
-@functools.lru_cache(maxsize=2)  # a footer takes long to read, and pieces of one file follow each other
-def _reader(path: Path, since: int) -> pq.ParquetFile:
-    return pq.ParquetFile(path, memory_map=True)
 
 
 def parquet_pieces(path: Path) -> list[Piece]:
     """Return the row groups of a Parquet file."""
-    since, metadata = changed(path), pq.read_metadata(path)
+    with reading(path):
+        since, metadata = path.stat().st_mtime_ns, pq.read_metadata(path)
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
-    def reader() -> pq.ParquetFile:
-        check_unchanged(path, since)
-        return _reader(path, since)
+    def read(group: int, columns: Sequence[str]) -> pa.Table:
+        with reading(path):
+            return _parquet(path, checked_time(path, since)).read_row_group(group, columns)
 
-    def piece(group: int, first: int) -> Piece:
-        return Piece(
-            path,
-            first,
-            rows[group],
-            lambda columns: reader().read_row_group(group, columns),
-            lambda columns, most: reader().iter_batches(most, [group], columns),
-        )
+    def batches(group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        with reading(path):
+            yield from _parquet(path, checked_time(path, since)).iter_batches(most, [group], columns)
 
-    return list(map(piece, range(len(rows)), accumulate(rows, initial=0)))
+    return _pieces(path, rows, read, batches)
 
 
 def arrow_pieces(path: Path) -> list[Piece]:
     """Return the batches of an Arrow file."""
-    since = changed(path)
+    with reading(path), arrow_file(path) as file:
+        since = path.stat().st_mtime_ns
+        rows = [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
 
-    def batch(number: int, columns: Sequence[str]) -> pa.RecordBatch:
-        check_unchanged(path, since)
-        with pa.memory_map(str(path)) as file:
-            return pa.ipc.open_file(file).get_batch(number).select(columns)
+    def read(number: int, columns: Sequence[str]) -> pa.Table:
+        checked_time(path, since)
+        with reading(path), arrow_file(path) as file:
+            return pa.Table.from_batches([file.get_batch(number).select(columns)])
 
-    def piece(number: int, first: int) -> Piece:
-        return Piece(
-            path,
-            first,
-            rows[number],
-            lambda columns: pa.Table.from_batches([batch(number, columns)]),
-            lambda columns, most: iter([batch(number, columns)]),
-        )
+    def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        yield from read(number, columns).to_batches(most)
 
+    return _pieces(path, rows, read, batches)
+
+
+def _pieces(
+    path: Path,
+    rows: Sequence[int],
+    read: Callable[[int, Sequence[str]], pa.Table],
+    batches: Callable[[int, Sequence[str], int], Iterator[pa.RecordBatch]],
+) -> list[Piece]:
+    return [
+        Piece(path, first, count, partial(read, number), partial(batches, number))
+        for number, (count, first) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
+    ]
+
+
+@lru_cache(maxsize=2)  # a footer takes long to read, and pieces of one file follow each other
+def _parquet(path: Path, since: int) -> pq.ParquetFile:
+    return pq.ParquetFile(path, memory_map=True)
+
+
+@contextmanager
+def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
     with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        rows = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
-    return list(map(piece, range(len(rows)), accumulate(rows, initial=0)))
+        if file.read(len(CONTINUATION)) == CONTINUATION:
+            raise DataError(f"{path} is an Arrow stream, which cannot be read from its end: write an Arrow file")
+        file.seek(0)
+        yield pa.ipc.open_file(file)
 
 
-def check_unchanged(path: Path, since: int) -> None:
-    if changed(path) != since:
-        raise DataError(f"{path} changed while it was read")
+def checked_time(path: Path, since: int) -> int:
+    """Return when the file was changed last; raise if that is not the time before."""
+    with reading(path):
+        if path.stat().st_mtime_ns != since:
+            raise DataError(f"{path} changed while it was read")
+    return since

@@ -46,6 +46,8 @@ def _lines(what: str, total: int) -> Advance:
         tenth, seconds = reached, max(time.monotonic() - began, 1e-9)
         left = seconds * (total - done) / done
         rate = done / seconds / 1e6
-        print(f"{what}: {done:,} of {total:,} steps, {rate:.1f} million/s, {left:.0f} s left", file=sys.stderr, flush=True)
+        print(
+            f"{what}: {done:,} of {total:,} steps, {rate:.1f} million/s, {left:.0f} s left", file=sys.stderr, flush=True
+        )
 
     return advance

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ class Sums:
 
     steps: int = 0
     episodes: int = 0
-    advantages: fastgae.Moments = fastgae.Moments()
-    returns: fastgae.Moments = fastgae.Moments()
+    advantages: fastgae.Moments = field(default_factory=fastgae.Moments)
+    returns: fastgae.Moments = field(default_factory=fastgae.Moments)
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))

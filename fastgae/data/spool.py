@@ -4,11 +4,12 @@ The folder holds one Arrow file for each computed run of rows, numbered from the
 asked for. A file gets its name only when it is whole.
 """
 
-import contextlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError
+from fastgae.data.formats import schema
 
 ASKED = "asked.json"
 STATE = b"fastgae"  # the key of the state in the metadata of a file's schema
@@ -24,35 +26,53 @@ STATE = b"fastgae"  # the key of the state in the metadata of a file's schema
 class Spool:
     """The folder of one sidecar."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, asked: Mapping[str, Any]) -> None:
+        """``asked``: all that decides on the results."""
         self.out = out
         self.folder = out.with_name(out.name + ".unfinished")
+        self._asked = json.loads(json.dumps(asked))
+        self._digest = sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
-    def begin(self, asked: Mapping[str, Any], resume: bool) -> None:
+    def finished(self) -> dict[str, Any] | None:
+        """Return what is kept in a sidecar that exists already and was written for the same; None if there is none."""
+        if not self.out.exists():
+            return None
+        about: dict[str, Any] = json.loads((schema(self.out).metadata or {}).get(STATE, "{}"))
+        if about.get("asked") == self._digest:
+            self.remove()  # a run may have been killed after it had written the sidecar
+            return about
+        return None
+
+    def begin(self, resume: bool) -> None:
         """Make the folder, or find the one that a run which was asked for the same has left."""
-        text = json.dumps(asked, indent=1, sort_keys=True)
         file = self.folder / ASKED
         if resume and file.is_file():
             before = json.loads(file.read_text(encoding="utf-8"))
-            if before == json.loads(text):
+            changed = sorted(
+                name for name in before.keys() | self._asked.keys() if before.get(name) != self._asked.get(name)
+            )
+            if not changed:
                 return
-            changed = sorted(name for name in before.keys() | asked.keys() if before.get(name) != json.loads(text).get(name))
             raise DataError(
                 f"cannot resume: {', '.join(changed)} changed since {self.folder} was begun; leave resume out to begin "
                 "again"
             )
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        self.remove()
         self.folder.mkdir(parents=True)
-        _write(file, lambda partial: partial.write_text(text, encoding="utf-8"))
+        _write(file, lambda partial: partial.write_text(json.dumps(self._asked, indent=1), encoding="utf-8"))
 
-    def states(self) -> Iterator[dict[str, Any]]:
-        """Return what was kept beside each file, from the end of the source on."""
-        number = 0
-        while (file := self._file(number)).exists():
-            with pa.memory_map(str(file)) as opened:
-                yield json.loads(pa.ipc.open_file(opened).schema.metadata[STATE])
-            number += 1
+    def state(self, number: int) -> dict[str, Any] | None:
+        """Return what was kept beside the results of a run; None if the run is still to be computed."""
+        if not self._file(number).exists():
+            return None
+        with pa.memory_map(str(self._file(number))) as file:
+            state: dict[str, Any] = json.loads(pa.ipc.open_file(file).schema.metadata[STATE])
+            return state
+
+    def table(self, number: int) -> pa.Table:
+        """Return the results of a run."""
+        with pa.memory_map(str(self._file(number))) as file:
+            return pa.ipc.open_file(file).read_all().replace_schema_metadata(None)
 
     def add(self, number: int, table: pa.Table, state: Mapping[str, Any]) -> None:
         """Keep the results of a run of rows."""
@@ -64,22 +84,26 @@ class Spool:
 
         _write(self._file(number), write)
 
-    def finish(self, numbers: int, keys: list[str], change: Callable[[pa.Table], pa.Table]) -> None:
-        """Write the sidecar, in the order of the source, from what the spool holds."""
+    def finish(self, tables: Iterator[pa.Table], keys: list[str], state: Mapping[str, Any]) -> None:
+        """Write the sidecar, and remove the folder."""
+        metadata = {STATE: json.dumps({**state, "asked": self._digest})}
 
         def write(partial: Path) -> None:
-            with contextlib.ExitStack() as stack:
-                writer = None
-                for number in reversed(range(numbers)):
-                    with pa.memory_map(str(self._file(number))) as file:
-                        table = change(pa.ipc.open_file(file).read_all().replace_schema_metadata(None))
-                        if writer is None:
-                            writer = stack.enter_context(_writer(partial, self.out.suffix, table.schema, keys))
-                        writer.write_table(table)
+            first = next(tables)
+            with _writer(partial, self.out.suffix, first.schema.with_metadata(metadata), keys) as writer:
+                for table in chain([first], tables):
+                    writer.write_table(table.replace_schema_metadata(metadata))
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
         _write(self.out, write, self.folder / self.out.name)
         self.remove()
+
+    def clear(self) -> None:
+        """Remove the results of all runs."""
+        for number in count():
+            if not self._file(number).exists():
+                return
+            self._file(number).unlink()
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

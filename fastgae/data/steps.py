@@ -1,8 +1,8 @@
 """Compute rows of episodes: the one computation behind files, tables and clusters.
 
-A run of rows is computed in one call of ``fastgae.gae`` over one env, whose episodes end where those of the rows end. An
-episode that goes on behind the run is carried: the value and the advantage of its next row take the place of all that
-follows, with the same bits.
+A run of rows is computed in one call of ``fastgae.gae`` over one env, whose episodes end where those of the rows end.
+An episode that goes on behind the run is carried: the value and the advantage of its next row take the place of all
+that follows, with the same bits.
 """
 
 from collections.abc import Callable
@@ -106,8 +106,11 @@ def sampled(steps: Steps, rows: int) -> tuple[Steps, Following | None]:
     """Return the first rows, and what they need of the next one."""
     if len(steps.rewards) <= rows:
         return steps, None
-    arrays = {name: each[:rows] for name, each in steps._asdict().items() if isinstance(each, np.ndarray)}
-    return steps._replace(**{**arrays, "changes": steps.changes[: rows - 1]}), first_row(steps, 0.0, rows)
+    arrays: dict[str, Any] = {
+        name: each[:rows] for name, each in steps._asdict().items() if isinstance(each, np.ndarray)
+    }
+    arrays["changes"] = steps.changes[: rows - 1]
+    return steps._replace(**arrays), first_row(steps, 0.0, rows)
 
 
 def last_rows(steps: Steps, following: Following | None) -> Array:

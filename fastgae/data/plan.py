@@ -1,0 +1,84 @@
+"""What to read, how to compute it, and where a row of it comes from."""
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from fastgae.data.columns import Columns
+from fastgae.data.errors import DataError
+from fastgae.data.formats import Format
+from fastgae.data.pieces import Piece, Run
+from fastgae.data.steps import How, RowError
+
+Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+BYTES_PER_ROW = 200  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
+
+# The column of a sorted copy that holds where each row was before.
+ROW = "__row__"
+
+
+class Plan(NamedTuple):
+    """What to read and how to compute it."""
+
+    format: Format
+    pieces: Sequence[Piece]
+    columns: Columns
+    how: How
+    normalize: str | None
+    most: int  # rows in memory at once
+    source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that stand beside the results."""
+        return [*self.columns.keys, *([ROW] if self.source else [])]
+
+    @property
+    def read(self) -> list[str]:
+        """The columns to read, each once, though one may have two roles."""
+        return list(dict.fromkeys([*self.columns.of_role.values(), *self.keys]))
+
+    def in_file(self, error: RowError, table: pa.Table, run: Run) -> DataError:
+        """Return the error of a row that names the file, the episode and the step."""
+        at = error.row
+        path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
+        of_role = self.columns.of_role
+        named = [f"{role} {table[of_role[role]][at]}" for role in ("env", "episode", "step") if role in of_role]
+        return DataError(f"{path}: {', '.join([*named, f'row {row}'])}: {error.fault}")
+
+    def asked(self, files: Sequence[Path]) -> dict[str, Any]:
+        """Return all that decides on the results, and size and time of every file."""
+        stats = {str(file.resolve()): file.stat() for file in files}
+        return {
+            **{f"file {file}": [stat.st_size, stat.st_mtime_ns] for file, stat in stats.items()},
+            "columns": dict(self.columns.of_role),
+            "format": self.format.name,
+            "memory": self.most,
+            "normalize": self.normalize,
+            **{name: getattr(self.how, name) for name in ("gamma", "gae_lambda", "ends")},
+        }
+
+
+def found_sources(source: Source) -> list[Path]:
+    """Return the paths that a path, a pattern or a list of them names."""
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    return [path for each in given for path in _matches(os.fspath(each))]
+
+
+def _matches(name: str) -> Iterator[Path]:
+    if Path(name).exists():
+        yield Path(name)
+        return
+    matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 (a pattern may be absolute)
+    if not matches:
+        raise DataError(f"source {name!r} does not exist")
+    yield from map(Path, matches)

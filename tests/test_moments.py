@@ -181,6 +181,8 @@ def test_views_with_gaps_and_repeats(backend, dtype):
         mask = view % 3 != 0
         assert fastgae.moments(view, backend=backend) == fastgae.moments(np.array(view).ravel(), backend="numpy")
         assert fastgae.moments(view, mask, backend=backend) == fastgae.moments(view[mask], backend="numpy")
+    mask = np.random.default_rng(12).random((20, 33)) < 0.5
+    assert fastgae.moments(numbers, mask[:, 1:31], backend=backend) == fastgae.moments(numbers[mask[:, 1:31]])
     repeated = np.broadcast_to(numbers[0], (5, 30))
     assert fastgae.moments(repeated, backend=backend) == sum([fastgae.moments(numbers[0])] * 5, Moments())
 

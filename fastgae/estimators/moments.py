@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +14,7 @@ from fastgae._canonical import Layout, frame_of, in_place, of_one_dtype
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
 from fastgae._interop import is_tensor, with_tensors
 from fastgae._moments import scale_of
-from fastgae.estimators.normalize import shift_and_scale
+from fastgae.estimators.normalize import How, shift_and_scale
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -126,13 +125,7 @@ class Moments:
         >>> moments.normalize(np.array([1.0, 4.0]), eps=0.0)
         array([-1.34164079,  1.34164079])
         """
-        if type(advantages) is not np.ndarray and is_tensor(advantages):
-            return with_tensors(Moments.normalize, {"advantages": advantages, **locals()})
-
-        def own(matrix: Array, exists: Array | None, layout: Layout, how: Any, added: float) -> tuple[Array, Array]:
-            return np.full(layout.envs, self.mean), scale_of(np.full(layout.envs, self.std), added)
-
-        return shift_and_scale(own, advantages, mask, eps, 0, out, num_threads, backend)
+        return normalize_by(advantages, self, mask, out, eps, num_threads, backend)
 
     def _fields(self) -> Iterator[int]:
         return (getattr(self, name) for name in self.__slots__)
@@ -195,6 +188,25 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: st
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, 0)
     return _moments_of(numbers, frame.step_flags("mask", mask), module)
+
+
+def normalize_by(
+    advantages: ArrayLike,
+    moments: Moments,
+    mask: ArrayLike | None,
+    out: Array | None,
+    eps: float,
+    num_threads: int | None,
+    backend: str | None,
+) -> Array:
+    """Compute ``Moments.normalize``, as a function whose first argument says which library the result belongs to."""
+    if type(advantages) is not np.ndarray and is_tensor(advantages):
+        return with_tensors(normalize_by, locals())
+
+    def own(matrix: Array, exists: Array | None, layout: Layout, how: How, added: float) -> tuple[Array, Array]:
+        return np.full(layout.envs, moments.mean), scale_of(np.full(layout.envs, moments.std), added)
+
+    return shift_and_scale(own, advantages, mask, eps, 0, out, num_threads, backend)
 
 
 def _moments_of(numbers: Array, exists: Array | None, module: Backend) -> Moments:

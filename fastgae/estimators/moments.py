@@ -1,8 +1,8 @@
 """Exact statistics of advantages that lie in several files, blocks or processes."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+import operator
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,25 +65,24 @@ class Moments:
     def __add__(self, other: "Moments") -> "Moments":
         if not isinstance(other, Moments):
             return NotImplemented
-        return Moments(*(mine + theirs for mine, theirs in zip(self._fields(), other._fields(), strict=True)))
+        return Moments(*map(operator.add, astuple(self), astuple(other)))
 
     def __repr__(self) -> str:
         return f"Moments(count={self.count}, mean={self.mean!r}, std={self.std!r})"
 
     @property
     def mean(self) -> float:
-        infinities = [math.inf] * bool(self.positive_infinities) + [-math.inf] * bool(self.negative_infinities)
-        if not self.count or self.nans or len(infinities) == 2:
-            return math.nan
-        return infinities[0] if infinities else quotient(self.total, self.count << -SUM_UNIT)
+        if self._not_finite():
+            return sum(self._not_finite())
+        return quotient(self.total, self.count << -SUM_UNIT) if self.count else math.nan
 
     @property
     def variance(self) -> float:
-        return math.nan if self._has_no_variance() else quotient(*self._exact_variance())
+        return quotient(*self._exact_variance()) if self._has_variance() else math.nan
 
     @property
     def std(self) -> float:
-        return math.nan if self._has_no_variance() else root_of_quotient(*self._exact_variance())
+        return root_of_quotient(*self._exact_variance()) if self._has_variance() else math.nan
 
     def normalize(
         self,
@@ -127,11 +126,13 @@ class Moments:
         """
         return normalize_by(advantages, self, mask, out, eps, num_threads, backend)
 
-    def _fields(self) -> Iterator[int]:
-        return (getattr(self, name) for name in self.__slots__)
+    def _not_finite(self) -> list[float]:
+        """Return the numbers that are not finite, each once, as their sum depends on no more."""
+        kinds = ((math.nan, self.nans), (math.inf, self.positive_infinities), (-math.inf, self.negative_infinities))
+        return [number for number, count in kinds if count]
 
-    def _has_no_variance(self) -> bool:
-        return not self.count or bool(self.nans or self.positive_infinities or self.negative_infinities)
+    def _has_variance(self) -> bool:
+        return self.count > 0 and not self._not_finite()
 
     def _exact_variance(self) -> tuple[int, int]:
         """Return numerator and denominator of the variance."""

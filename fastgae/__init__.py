@@ -13,7 +13,6 @@ from fastgae._dispatch import BackendInfo, backends
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed
-from fastgae.estimators.moments import Moments, moments
 from fastgae.estimators.n_step_returns import n_step_returns
 from fastgae.estimators.normalize import normalize
 from fastgae.estimators.retrace import retrace
@@ -26,6 +25,7 @@ from fastgae.estimators.vtrace import vtrace
 if TYPE_CHECKING:
     from fastgae._diagnose.diagnose import diagnose
     from fastgae._diagnose.report import Diagnosis, Finding
+    from fastgae.estimators.moments import Moments, moments
 
 __version__ = "0.1.0"
 
@@ -57,7 +57,9 @@ __all__ = [
 _AT_FIRST_USE = {
     "Diagnosis": "fastgae._diagnose.report",
     "Finding": "fastgae._diagnose.report",
+    "Moments": "fastgae.estimators.moments",
     "diagnose": "fastgae._diagnose.diagnose",
+    "moments": "fastgae.estimators.moments",
 }
 
 

@@ -17,8 +17,6 @@ DIGIT = 2**DIGIT_BITS - 1
 SUM_UNIT = -1074  # sums are in units of 2**SUM_UNIT, the smallest float64, and sums of squares in its square
 MOST_AT_ONCE = 2**36  # numbers that a backend may add up at once: so many digits always fit into an int64
 
-Counts = tuple[int, int, int, int]  # of numbers, of NaN, of +infinity and of -infinity
-
 
 class Format(NamedTuple):
     """How the numbers of a dtype lie in memory, and how many digits they have."""
@@ -78,14 +76,14 @@ def root_of_quotient(numerator: int, denominator: int) -> float:
     return quotient(2 * root + (not is_exact), 2 << shift)
 
 
-def sums_by_numpy(matrix: Array, mask: Array | None) -> tuple[Array, Counts]:
+def sums_by_numpy(matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, int, int, int]]:
     """Fill the bins by NumPy, for backends without a kernel of their own."""
     given = FORMATS[matrix.dtype]
     bins, counts = np.zeros((given.exponents, given.digits), np.int64), np.zeros(4, np.int64)
     # Chunks bound the memory. bincount adds up in float64, where the digits of so few numbers have an exact sum.
     operands = [matrix, np.True_ if mask is None else mask]
     for numbers, exists in np.nditer(operands, ["external_loop", "buffered", "zerosize_ok"], buffersize=2**16):
-        existing = numbers[exists != 0]
+        existing = numbers[exists]
         nans, infinite = np.isnan(existing), np.isinf(existing)
         counts += [existing.size, nans.sum(), (infinite & (existing > 0)).sum(), (infinite & (existing < 0)).sum()]
         finite = existing[~(nans | infinite)]

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from fastgae._call import Array, GAEResult
 from fastgae._canonical import Rollout
-from fastgae._exact_sums import Counts
 
 CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, in order of preference
 
@@ -46,10 +45,10 @@ class Backend(Protocol):
     ) -> None:
         """Compute x = (x - center) scale for the steps in the mask, in float64 and in place."""
 
-    def exact_sums(self, matrix: Array, mask: Array | None) -> tuple[Array, Counts]:
-        """Return (exponents, digits) int64 sums of the digits of the numbers in the mask, and how many there are.
+    def exact_sums(self, matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, int, int, int]]:
+        """Return (exponents, digits) int64 sums of the digits of the numbers in the mask, as in fastgae._exact_sums.
 
-        ``fastgae._exact_sums`` says what the digits are.
+        Then come the counts of all these numbers, of NaN, of +infinity and of -infinity.
         """
 
 

@@ -19,7 +19,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 def takes_tensors(function: Function) -> Function:
     """Register a function and return it unchanged, so that a call with NumPy's arrays pays nothing."""
-    FUNCTIONS[function.__qualname__] = function
+    FUNCTIONS[function.__name__] = function
     return function
 
 

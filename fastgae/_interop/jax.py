@@ -61,8 +61,8 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Return the results of a callback that makes the call when the traced code runs. They have no gradient."""
-    if function.__qualname__ not in FUNCTIONS:
-        raise TypeError(f"{function.__qualname__} needs the numbers themselves: call it outside of jax.jit")
+    if function.__name__ not in FUNCTIONS:
+        raise TypeError(f"{function.__name__} needs the numbers themselves: call it outside of jax.jit")
     traced = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
     # A batch splits arrays, so each of them has to be NumPy's, and a masked array would lose its mask.
     others = {

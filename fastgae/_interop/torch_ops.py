@@ -19,7 +19,7 @@ NO_TENSORS = names_of(Role.SETTING, Role.CONSTANT)
 
 def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call the operation that stands for a function, and then fill ``out``. Its results have no gradient."""
-    name, out = function.__qualname__, arguments.get("out")
+    name, out = function.__name__, arguments.get("out")
     if name not in FUNCTIONS:
         raise TypeError(f"{name} needs the numbers themselves: call it outside of torch.compile")
     results = OPERATIONS[name](**operands(arguments))

@@ -1,9 +1,8 @@
 """Exact statistics of advantages that lie in several files, blocks or processes."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+import operator
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +14,7 @@ from fastgae._canonical import Layout, frame_of, in_place, of_one_dtype
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
 from fastgae._interop import is_tensor, with_tensors
 from fastgae._moments import scale_of
-from fastgae.estimators.normalize import shift_and_scale
+from fastgae.estimators.normalize import How, shift_and_scale
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,25 +65,24 @@ class Moments:
     def __add__(self, other: "Moments") -> "Moments":
         if not isinstance(other, Moments):
             return NotImplemented
-        return Moments(*(mine + theirs for mine, theirs in zip(self._fields(), other._fields(), strict=True)))
+        return Moments(*map(operator.add, astuple(self), astuple(other)))
 
     def __repr__(self) -> str:
         return f"Moments(count={self.count}, mean={self.mean!r}, std={self.std!r})"
 
     @property
     def mean(self) -> float:
-        infinities = [math.inf] * bool(self.positive_infinities) + [-math.inf] * bool(self.negative_infinities)
-        if not self.count or self.nans or len(infinities) == 2:
-            return math.nan
-        return infinities[0] if infinities else quotient(self.total, self.count << -SUM_UNIT)
+        if self._not_finite():
+            return sum(self._not_finite())
+        return quotient(self.total, self.count << -SUM_UNIT) if self.count else math.nan
 
     @property
     def variance(self) -> float:
-        return math.nan if self._has_no_variance() else quotient(*self._exact_variance())
+        return quotient(*self._exact_variance()) if self._has_variance() else math.nan
 
     @property
     def std(self) -> float:
-        return math.nan if self._has_no_variance() else root_of_quotient(*self._exact_variance())
+        return root_of_quotient(*self._exact_variance()) if self._has_variance() else math.nan
 
     def normalize(
         self,
@@ -126,19 +124,15 @@ class Moments:
         >>> moments.normalize(np.array([1.0, 4.0]), eps=0.0)
         array([-1.34164079,  1.34164079])
         """
-        if type(advantages) is not np.ndarray and is_tensor(advantages):
-            return with_tensors(Moments.normalize, {"advantages": advantages, **locals()})
+        return normalize_by(advantages, self, mask, out, eps, num_threads, backend)
 
-        def own(matrix: Array, exists: Array | None, layout: Layout, how: Any, added: float) -> tuple[Array, Array]:
-            return np.full(layout.envs, self.mean), scale_of(np.full(layout.envs, self.std), added)
+    def _not_finite(self) -> list[float]:
+        """Return the numbers that are not finite, each once, as their sum depends on no more."""
+        kinds = ((math.nan, self.nans), (math.inf, self.positive_infinities), (-math.inf, self.negative_infinities))
+        return [number for number, count in kinds if count]
 
-        return shift_and_scale(own, advantages, mask, eps, 0, out, num_threads, backend)
-
-    def _fields(self) -> Iterator[int]:
-        return (getattr(self, name) for name in self.__slots__)
-
-    def _has_no_variance(self) -> bool:
-        return not self.count or bool(self.nans or self.positive_infinities or self.negative_infinities)
+    def _has_variance(self) -> bool:
+        return self.count > 0 and not self._not_finite()
 
     def _exact_variance(self) -> tuple[int, int]:
         """Return numerator and denominator of the variance."""
@@ -195,6 +189,25 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: st
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, 0)
     return _moments_of(numbers, frame.step_flags("mask", mask), module)
+
+
+def normalize_by(
+    advantages: ArrayLike,
+    moments: Moments,
+    mask: ArrayLike | None,
+    out: Array | None,
+    eps: float,
+    num_threads: int | None,
+    backend: str | None,
+) -> Array:
+    """Compute ``Moments.normalize``, as a function whose first argument says which library the result belongs to."""
+    if type(advantages) is not np.ndarray and is_tensor(advantages):
+        return with_tensors(normalize_by, locals())
+
+    def own(matrix: Array, exists: Array | None, layout: Layout, how: How, added: float) -> tuple[Array, Array]:
+        return np.full(layout.envs, moments.mean), scale_of(np.full(layout.envs, moments.std), added)
+
+    return shift_and_scale(own, advantages, mask, eps, 0, out, num_threads, backend)
 
 
 def _moments_of(numbers: Array, exists: Array | None, module: Backend) -> Moments:

@@ -65,6 +65,25 @@ def test_diagnose():
     assert fastgae.diagnose(**tensors(ROLLOUT)).as_dict() == fastgae.diagnose(**ROLLOUT).as_dict()
 
 
+def test_moments():
+    mask = ROLLOUT["terminated"]
+    given, exists = tensor(ROLLOUT["rewards"]), tensor(mask)
+    moments = fastgae.moments(ROLLOUT["rewards"], mask)
+    assert fastgae.moments(given.requires_grad_(), exists) == moments
+    assert_answers(moments.normalize(given, exists), moments.normalize(ROLLOUT["rewards"], mask))
+    out = torch.empty(given.shape)
+    assert moments.normalize(given, out=out) is out
+    assert_same_bits(out.numpy(), moments.normalize(ROLLOUT["rewards"]))
+    assert fastgae.moments(torch.ones(3, dtype=torch.bfloat16)) == fastgae.moments([1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("function", [fastgae.moments, fastgae.moments([1.0, 2.0]).normalize])
+def test_moments_are_not_compiled(function):
+    compiled = torch.compile(lambda given: function(given), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match=r"needs the numbers themselves: .*torch\.compile"):
+        compiled(torch.ones(3))
+
+
 def test_memory_is_shared():
     given = torch.ones(4, 6)[::2, 1:]
     array = to_numpy("rewards", given)

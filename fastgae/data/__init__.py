@@ -2,6 +2,7 @@
 
 from fastgae.data.compute import compute
 from fastgae.data.errors import DataError
+from fastgae.data.on_table import on_table
 from fastgae.data.report import Report
 
-__all__ = ["DataError", "Report", "compute"]
+__all__ = ["DataError", "Report", "compute", "on_table"]

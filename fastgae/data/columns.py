@@ -28,6 +28,11 @@ class Columns(NamedTuple):
     def named(self, *roles: str) -> list[str]:
         return [self.of_role[role] for role in roles if role in self.of_role]
 
+    def place(self, table: pa.Table, at: int, row: int) -> str:
+        """Name the episode and the step of a row of a table, for an error; ``row``: where it lies in the source."""
+        named = [f"{role} {table[self.of_role[role]][at]}" for role in (*NAMING, "step") if role in self.of_role]
+        return ", ".join([*named, f"row {row}"])
+
 
 def chosen_columns(
     given: Mapping[str, str] | None, known: Format, present: Sequence[str], ends: str | None, values: str | None

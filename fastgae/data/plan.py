@@ -51,9 +51,7 @@ class Plan(NamedTuple):
         """Return the error of a row that names the file, the episode and the step."""
         at = error.row
         path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
-        of_role = self.columns.of_role
-        named = [f"{role} {table[of_role[role]][at]}" for role in ("env", "episode", "step") if role in of_role]
-        return DataError(f"{path}: {', '.join([*named, f'row {row}'])}: {error.fault}")
+        return DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}")
 
     def asked(self, files: Sequence[Path]) -> dict[str, Any]:
         """Return all that decides on the results, and size and time of every file."""

@@ -17,6 +17,7 @@
 #include "arguments.hpp"
 #include "canonical.hpp"
 #include "compiler.hpp"
+#include "exact_sums.hpp"
 #include "kernels.hpp"
 #include "n_step_returns.hpp"
 #include "new_arrays.hpp"
@@ -209,6 +210,25 @@ void rescale_of(const py::object& matrix, const py::object& mask, const py::obje
         run(canonical_moments<double>(numbers, exists, centers, scales));
 }
 
+template <class Real>
+py::tuple exact_sums_of_type(const Operand& matrix, const Operand& mask) {
+    const auto numbers = canonical_moments<const Real>(matrix, mask, {}, {});
+    ExactSums<Real> sums;
+    py::array_t<std::int64_t> bins({ExactSums<Real>::exponents, Index(ExactFormat<Real>::digits)});
+    std::int64_t* const to = bins.mutable_data();
+    {
+        const WithoutGil released;
+        sums.add(numbers);
+        sums.write(to);
+    }
+    return py::make_tuple(bins, py::make_tuple(sums.count, sums.nans, sums.infinities[0], sums.infinities[1]));
+}
+
+py::tuple exact_sums_of(const py::object& matrix, const py::object& mask) {
+    const Operand numbers = canonical_array(matrix), exists = canonical_array(mask);
+    return (numbers.type == Type::f32 ? exact_sums_of_type<float> : exact_sums_of_type<double>)(numbers, exists);
+}
+
 using Floats = py::array_t<float, py::array::c_style>;
 void streaming_add(const Floats& a, const Floats& b, Floats& out) {
     if (a.size() != out.size() || b.size() != out.size()) throw std::invalid_argument("a, b and out differ in size");
@@ -385,6 +405,10 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
                py::arg("matrix"), py::arg("mask"), py::arg("center"), py::arg("num_threads"), py::arg("target"));
     module.def("rescale", rescale_of, "Set x = (x - center) scale, in place.", py::arg("matrix"), py::arg("mask"),
                py::arg("center").none(false), py::arg("scale").none(false), py::arg("num_threads"), py::arg("target"));
+    module.def(
+        "exact_sums", exact_sums_of,
+        "Return int64 digits, (exponents, digits), of the exact sums, and the counts of numbers, NaN and infinities.",
+        py::arg("matrix"), py::arg("mask"));
     module.def("streaming_add", streaming_add, "Set out = a + b by streaming stores, for benchmarks.",
                py::arg("a").noconvert(), py::arg("b").noconvert(), py::arg("out").noconvert());
     if (PyModule_AddFunctions(module.ptr(), raw_functions) != 0) throw py::error_already_set();

@@ -80,6 +80,9 @@ constexpr Index kOptionsTileBytes = tuned(32 * 1024, 2048);
 // where rows are long, are read once for all of them. 1024 x 16384 on a Zen 5: sums in 10.4 ms one row at a time, 2.6
 // with 8; rescaled in 11.5 and 3.6.
 constexpr int kMomentRows = 8;
+// Numbers that are added up exactly before a look for NaN and infinity: few enough to lie in L1 if they must be
+// searched.
+constexpr Index kExactRun = tuned(4096, 8);
 // Steps of work that make a thread worth its cost, about 16 us to spawn and join.
 constexpr Index kStepsPerThread = tuned(128 * 1024, 64);
 // Bytes of a result from which on its memory is recycled, because glibc maps blocks of this size on their own until it

@@ -25,6 +25,7 @@ from fastgae.estimators.vtrace import vtrace
 if TYPE_CHECKING:
     from fastgae._diagnose.diagnose import diagnose
     from fastgae._diagnose.report import Diagnosis, Finding
+    from fastgae.estimators.moments import Moments, moments
 
 __version__ = "0.1.0"
 
@@ -34,12 +35,14 @@ __all__ = [
     "Diagnosis",
     "Finding",
     "GAEResult",
+    "Moments",
     "__version__",
     "backends",
     "diagnose",
     "discounted_returns",
     "gae",
     "gae_packed",
+    "moments",
     "n_step_returns",
     "normalize",
     "retrace",
@@ -54,7 +57,9 @@ __all__ = [
 _AT_FIRST_USE = {
     "Diagnosis": "fastgae._diagnose.report",
     "Finding": "fastgae._diagnose.report",
+    "Moments": "fastgae.estimators.moments",
     "diagnose": "fastgae._diagnose.diagnose",
+    "moments": "fastgae.estimators.moments",
 }
 
 

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from contextvars import Context
 
-from numpy import bool_, float32, float64, floating
+from numpy import bool_, float32, float64, floating, int64
 from numpy.typing import NDArray
 
 from fastgae._call import GAEResult
@@ -36,6 +36,9 @@ def rescale(
     num_threads: int,
     target: str | None,
 ) -> None: ...
+def exact_sums(
+    matrix: NDArray[floating], mask: NDArray[bool_] | None
+) -> tuple[NDArray[int64], tuple[int, int, int, int]]: ...
 def streaming_add(a: NDArray[float32], b: NDArray[float32], out: NDArray[float32]) -> None: ...
 def set_recycled_limit(nbytes: int) -> None: ...
 def recycled() -> dict[str, int]: ...

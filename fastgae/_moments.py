@@ -28,7 +28,14 @@ def center_and_scale(
     with np.errstate(all="ignore"):  # NaN and infinity are data here, and an env may have no steps
         mean = _mean(module.block_sums(matrix, mask, None, *how), counts, by, layout)
         variance = _mean(module.block_sums(matrix, mask, mean, *how), counts, by, layout)
-        return mean, 1.0 / (np.sqrt(variance) + eps)
+        return mean, scale_of(np.sqrt(variance), eps)
+
+
+def scale_of(std: Array, eps: float) -> Array:
+    """Return the factor that gives numbers with this standard deviation one of 1."""
+    with np.errstate(all="ignore"):  # where both are 0, the factor is infinite
+        scale: Array = 1.0 / (std + eps)
+        return scale
 
 
 def _mean(sums: Array, counts: Array, by: str, layout: Layout) -> Array:

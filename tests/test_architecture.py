@@ -24,6 +24,7 @@ LAYERS = [
     "_moments",
     "_dispatch",
     "_backends",
+    "_exact_sums",
     "_canonical",
     "_interop",
     "_threads",
@@ -147,7 +148,7 @@ def test_no_unsafe_compiler_settings():
 def test_every_backend_offers_the_contract(name):
     contract = importlib.import_module("fastgae._backends").Backend
     functions = [offered for offered in vars(contract) if not offered.startswith("_")]
-    assert {"version", "targets", "gae", "block_sums", "rescale"} <= set(functions)
+    assert {"version", "targets", "gae", "block_sums", "rescale", "exact_sums"} <= set(functions)
     module = importlib.import_module(f"fastgae._backends.{name}")
     for offered in functions:
         assert callable(getattr(module, offered))

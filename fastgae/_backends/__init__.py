@@ -45,6 +45,12 @@ class Backend(Protocol):
     ) -> None:
         """Compute x = (x - center) scale for the steps in the mask, in float64 and in place."""
 
+    def exact_sums(self, matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, int, int, int]]:
+        """Return (exponents, digits) int64 sums of the digits of the numbers in the mask, as in fastgae._exact_sums.
+
+        Then come the counts of all these numbers, of NaN, of +infinity and of -infinity.
+        """
+
 
 class BackendUnavailableError(RuntimeError):
     """The backend that was asked for cannot run here; its cause is chained."""

@@ -20,6 +20,7 @@ gae = _core.gae
 short_cut = _core.short_cut
 block_sums = _core.block_sums
 rescale = _core.rescale
+exact_sums = _core.exact_sums
 
 
 def version() -> str:

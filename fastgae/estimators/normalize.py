@@ -1,16 +1,20 @@
 """Normalisation of advantages."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch, _threads
+from fastgae._backends import Backend
 from fastgae._call import EPS, NEW, Array
-from fastgae._canonical import NORMALIZE, as_number, frame_of, in_place, of_one_dtype, shown
+from fastgae._canonical import NORMALIZE, Layout, as_number, frame_of, in_place, of_one_dtype, shown
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._moments import center_and_scale
+
+How = tuple[Backend, int, str | None]  # a backend, the number of threads, and the CPU target
 
 
 @takes_tensors
@@ -66,28 +70,46 @@ def normalize(
     """
     if type(advantages) is not np.ndarray and is_tensor(advantages):
         return with_tensors(normalize, locals())
+    if not isinstance(by, str) or by not in NORMALIZE:
+        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
+
+    def moments(matrix: Array, exists: Array | None, layout: Layout, how: How, eps: float) -> tuple[Array, Array]:
+        return center_and_scale(matrix, exists, by, layout, *how, eps)
+
+    return shift_and_scale(moments, advantages, mask, eps, time_axis, out, num_threads, backend)
+
+
+def shift_and_scale(
+    moments: Callable[[Array, Array | None, Layout, How, float], tuple[Array, Array]],
+    advantages: ArrayLike,
+    mask: ArrayLike | None,
+    eps: float,
+    time_axis: int,
+    out: Array | None,
+    num_threads: int | None,
+    backend: str | None,
+) -> Array:
+    """Return (advantages - center) * scale, where ``moments`` computes center and scale of each env of a matrix."""
     chosen = _dispatch.choose(backend, num_threads)
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.step_flags("mask", mask)
-    if not isinstance(by, str) or by not in NORMALIZE:
-        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
     added = _as_eps(eps)
     result = frame.output(NEW if out is None else out, numbers)
     if exists is not None and np.may_share_memory(exists, result):
         exists = exists.copy()
     if not numbers.size:
         return result
-    on = (chosen.threads or _threads.usable_cpus(), chosen.target)
+    how: How = (chosen.module, chosen.threads or _threads.usable_cpus(), chosen.target)
     matrix, existing, layout = in_place(numbers, exists, frame.axis)
-    moments = center_and_scale(matrix, existing, by, layout, chosen.module, *on, added)
+    center, scale = moments(matrix, existing, layout, how, added)
     skipped = None if existing is None else ~existing
     filled = layout.matrix(result)
     # The result is written only from here on: all memory has been allocated, so nothing can fail any more.
     np.copyto(filled, matrix)
     if skipped is not None:
         np.copyto(filled, 0, where=skipped)
-    chosen.module.rescale(filled, existing, *moments, *on)
+    chosen.module.rescale(filled, existing, center, scale, *how[1:])
     if not np.may_share_memory(filled, result):
         result[...] = layout.split(filled)
     return result

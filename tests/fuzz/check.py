@@ -95,6 +95,8 @@ def _run(call: Call, backend: str) -> dict[str, Any]:
 def _outcome(call: Call, result: Any, pair: list[Any]) -> dict[str, Any]:
     if isinstance(result, fastgae.Diagnosis):
         return {"arrays": {}, "strides": {}, "report": result.to_json()}
+    if isinstance(result, fastgae.Moments):
+        return {"arrays": {}, "strides": {}, "report": result}
     named = result._asdict() if isinstance(result, fastgae.GAEResult) else {"result": result}
     if call.out is not None:
         for output, array in zip(pair, named.values(), strict=True):

@@ -107,6 +107,12 @@ MUTANTS = (
         "moments without the last step of a block", "csrc/moments.inl", "rest < at[i].steps;", "rest + 1 < at[i].steps;"
     ),
     Mutant(
+        "exact sums that take a mask with gaps for one without",
+        "csrc/exact_sums.hpp",
+        "stride == length && (!of.mask || mask_stride == length)",
+        "stride == length",
+    ),
+    Mutant(
         "a thread that begins with the wrong piece",
         "csrc/parallel.hpp",
         "Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};",

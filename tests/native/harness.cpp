@@ -1,6 +1,7 @@
 // Runs the kernels without Python and compares them with a scalar loop, bit for bit: every target, dtype, layout,
 // option, output and number of threads. Every array is a heap block of its own size, so that sanitizers see any step
 // beyond it.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "../../csrc/exact_sums.hpp"
 #include "../../csrc/parallel.hpp"
 
 namespace {
@@ -343,11 +345,68 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
     std::exit(1);
 }
 
+// Compare the exact sums of a matrix with sums in long long of numbers that are small multiples of 1/8, some of them
+// not finite. The digits of a sum are put together in float64, where all of them are exact.
+template <class Real>
+void check_exact_sums(const Problem& problem) {
+    using Sums = fastgae::ExactSums<Real>;
+    gaps = below(2) == 0;
+    const Index steps = problem.steps, envs = problem.envs;
+    const Real odd[] = {std::numeric_limits<Real>::quiet_NaN(), std::numeric_limits<Real>::infinity(),
+                        -std::numeric_limits<Real>::infinity()};
+    Matrix<Real> matrix(steps, envs, problem.env_major);
+    Matrix<std::uint8_t> mask(steps, envs, problem.env_major);
+    const Index rare = below(2) ? 50 : 1000000;
+    matrix.fill([&](Index, Index) { return below(rare) == 0 ? odd[below(3)] : Real(below(2001) - 1000) / 8; });
+    mask.fill([](Index, Index) { return std::uint8_t(below(4) != 0 ? 1 + below(255) : 0); });
+    const bool masked = below(2);
+    Sums sums;
+    sums.add({steps, envs, problem.env_major, matrix.read(), masked ? mask.read() : View<const std::uint8_t>(), nullptr,
+              nullptr});
+
+    long long eighths = 0, squares = 0;
+    Index count = 0, nans = 0, infinities[2] = {};
+    for (Index t = 0; t < steps; ++t)
+        for (Index n = 0; n < envs; ++n) {
+            const Real x = *matrix.view.at(t, n);
+            if (masked && !*mask.view.at(t, n)) continue;
+            ++count;
+            if (std::isnan(x)) ++nans;
+            if (std::isinf(x)) ++infinities[x < 0];
+            if (!std::isfinite(x)) continue;
+            eighths += static_cast<long long>(8 * x);
+            squares += static_cast<long long>(64 * x * x);
+        }
+    std::vector<std::int64_t> bins(Sums::exponents * Sums::Format::digits);
+    sums.write(bins.data());
+    double sum = 0, sum_of_squares = 0;
+    constexpr int bias = std::numeric_limits<Real>::max_exponent - 1 + Sums::Format::fraction_bits;
+    constexpr int number_digits = Sums::Format::number_digits;
+    for (Index exponent = 0; exponent < Sums::exponents; ++exponent)
+        for (int digit = 0; digit < Sums::Format::digits; ++digit) {
+            const auto bin = static_cast<double>(bins[exponent * Sums::Format::digits + digit]);
+            const int power = std::max<int>(static_cast<int>(exponent), 1) - bias;
+            if (bin == 0) continue;
+            if (digit < number_digits)
+                sum += std::ldexp(bin, power + fastgae::kDigitBits * digit);
+            else
+                sum_of_squares += std::ldexp(bin, 2 * power + fastgae::kDigitBits * (digit - number_digits));
+        }
+    const bool right = 8 * sum == static_cast<double>(eighths) && 64 * sum_of_squares == static_cast<double>(squares) &&
+                       sums.count == count && sums.nans == nans && sums.infinities[0] == infinities[0] &&
+                       sums.infinities[1] == infinities[1];
+    if (right) return;
+    std::printf("f%zu exact sums: steps %td envs %td env_major %d mask %d: wrong\n", 8 * sizeof(Real), steps, envs,
+                problem.env_major, masked);
+    std::exit(1);
+}
+
 template <class Real>
 void check_all(const fastgae::Target& target, const Problem& problem) {
     check<Real>(target, problem);
     check_with_options<Real>(target, problem);
     check_moments<Real>(target, problem);
+    check_exact_sums<Real>(problem);
 }
 
 void check_both(const fastgae::Target& target, const Problem& problem) {

@@ -53,6 +53,16 @@ def test_diagnose():
         jax.jit(fastgae.diagnose)(**jax_arrays(ROLLOUT))
 
 
+def test_moments():
+    given = jnp.asarray(ROLLOUT["rewards"])
+    moments = fastgae.moments(given)
+    assert moments == fastgae.moments(ROLLOUT["rewards"])
+    assert_answers(moments.normalize(given), moments.normalize(ROLLOUT["rewards"]))
+    for function in (fastgae.moments, moments.normalize):
+        with pytest.raises(TypeError, match=r"needs the numbers themselves: .*jax\.jit"):
+            jax.jit(function)(given)
+
+
 def test_memory_is_shared(monkeypatch):
     given = jnp.ones((4, 6))
     assert to_numpy("rewards", given).ctypes.data == given.unsafe_buffer_pointer()

@@ -44,7 +44,8 @@ def test_the_bits_of_numpy(name):
 
 
 def test_every_function_takes_tensors():
-    assert set(FUNCTIONS) == {name for name in fastgae.__all__ if name[0].islower()} - {"backends", "diagnose"}
+    give_no_arrays = {"backends", "diagnose", "moments"}
+    assert set(FUNCTIONS) == {name for name in fastgae.__all__ if name[0].islower()} - give_no_arrays
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -62,6 +63,25 @@ def test_backends(name, backend, dtype):
 
 def test_diagnose():
     assert fastgae.diagnose(**tensors(ROLLOUT)).as_dict() == fastgae.diagnose(**ROLLOUT).as_dict()
+
+
+def test_moments():
+    mask = ROLLOUT["terminated"]
+    given, exists = tensor(ROLLOUT["rewards"]), tensor(mask)
+    moments = fastgae.moments(ROLLOUT["rewards"], mask)
+    assert fastgae.moments(given.requires_grad_(), exists) == moments
+    assert_answers(moments.normalize(given, exists), moments.normalize(ROLLOUT["rewards"], mask))
+    out = torch.empty(given.shape)
+    assert moments.normalize(given, out=out) is out
+    assert_same_bits(out.numpy(), moments.normalize(ROLLOUT["rewards"]))
+    assert fastgae.moments(torch.ones(3, dtype=torch.bfloat16)) == fastgae.moments([1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("function", [fastgae.moments, fastgae.moments([1.0, 2.0]).normalize])
+def test_moments_are_not_compiled(function):
+    compiled = torch.compile(lambda given: function(given), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match=r"needs the numbers themselves: .*torch\.compile"):
+        compiled(torch.ones(3))
 
 
 def test_memory_is_shared():

@@ -1,0 +1,110 @@
+"""Exact sums of numbers and of their squares, as Python integers.
+
+A finite float is an integer times a power of two. A backend cuts that integer and its square into digits, and adds them
+up in one bin for each exponent and digit. No bin is ever rounded, so any order of additions gives the same bins, and
+``totals`` puts them together.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastgae._call import Array
+
+DIGIT_BITS = 27
+DIGIT = 2**DIGIT_BITS - 1
+SUM_UNIT = -1074  # sums are in units of 2**SUM_UNIT, the smallest float64, and sums of squares in its square
+MOST_AT_ONCE = 2**36  # numbers that a backend may add up at once: so many digits always fit into an int64
+
+
+class Format(NamedTuple):
+    """How the numbers of a dtype lie in memory, and how many digits they have."""
+
+    bits: type[np.unsignedinteger[Any]]
+    fraction_bits: int
+    exponents: int
+    number_digits: int  # the digits of the number come first, and then twice as many of its square
+    lowest: int  # the power of two that a number of exponent 1 is multiplied by
+
+    @property
+    def digits(self) -> int:
+        return 3 * self.number_digits
+
+
+FORMATS = {
+    np.dtype(np.float32): Format(np.uint32, 23, 256, 1, -149),
+    np.dtype(np.float64): Format(np.uint64, 52, 2048, 2, -1074),
+}
+
+
+def totals(bins: Array) -> tuple[int, int]:
+    """Return the sum of the numbers and that of their squares, in their units; ``bins`` is (exponents, digits)."""
+    given = next(each for each in FORMATS.values() if bins.shape == (each.exponents, each.digits))
+    # Subnormal numbers have exponent 0, and the same power of two as those of exponent 1.
+    power = np.maximum(np.arange(given.exponents), 1)[:, np.newaxis] - 1 + given.lowest - SUM_UNIT
+    places = DIGIT_BITS * np.arange(given.digits)
+    numbers = _added_up(bins[:, : given.number_digits], power + places[: given.number_digits])
+    squares = _added_up(bins[:, given.number_digits :], 2 * power + places[: -given.number_digits])
+    return numbers, squares
+
+
+def _added_up(bins: Array, shifts: Array) -> int:
+    """Return the sum of bins times 2**shifts. Few exponents occur in an array, so most bins are 0."""
+    filled = bins.nonzero()
+    return sum(number << shift for number, shift in zip(bins[filled].tolist(), shifts[filled].tolist(), strict=True))
+
+
+def quotient(numerator: int, denominator: int) -> float:
+    """Return the float64 nearest to a quotient; infinity beyond float64."""
+    try:
+        return numerator / denominator  # Python rounds a quotient of integers once
+    except OverflowError:  # only a variance can be so large, and it is not negative
+        return math.inf
+
+
+def root_of_quotient(numerator: int, denominator: int) -> float:
+    """Return the float64 nearest to the square root of a quotient of integers that are not negative.
+
+    The root is cut off far behind the bits of a float64. One more bit says whether anything was cut off, so the result
+    rounds as the root itself would.
+    """
+    shift = max(0, 64 + (denominator.bit_length() - numerator.bit_length()) // 2)
+    scaled = numerator << 2 * shift
+    root = math.isqrt(scaled // denominator)
+    is_exact = root * root * denominator == scaled
+    return quotient(2 * root + (not is_exact), 2 << shift)
+
+
+def sums_by_numpy(matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, int, int, int]]:
+    """Fill the bins by NumPy, for backends without a kernel of their own."""
+    given = FORMATS[matrix.dtype]
+    bins, counts = np.zeros((given.exponents, given.digits), np.int64), np.zeros(4, np.int64)
+    # Chunks bound the memory. bincount adds up in float64, where the digits of so few numbers have an exact sum.
+    operands = [matrix, np.True_ if mask is None else mask]
+    for numbers, exists in np.nditer(operands, ["external_loop", "buffered", "zerosize_ok"], buffersize=2**16):
+        existing = numbers[exists]
+        nans, infinite = np.isnan(existing), np.isinf(existing)
+        counts += [existing.size, nans.sum(), (infinite & (existing > 0)).sum(), (infinite & (existing < 0)).sum()]
+        finite = existing[~(nans | infinite)]
+        bits = finite.view(given.bits).astype(np.int64)
+        hidden = 1 << given.fraction_bits  # the first bit of every number that is not subnormal
+        exponent = (bits >> given.fraction_bits) & (given.exponents - 1)
+        integer = (bits & (hidden - 1)) | np.where(exponent == 0, 0, hidden)
+        number = [(integer >> DIGIT_BITS * i) & DIGIT for i in range(given.number_digits)]
+        sign = np.where(np.signbit(finite), -1, 1)
+        for column, digits in enumerate([*(sign * digit for digit in number), *_squared(number)]):
+            bins[:, column] += np.bincount(exponent, digits, given.exponents).astype(np.int64)
+    return bins, (int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3]))
+
+
+def _squared(number: list[Array]) -> list[Array]:
+    """Return the digits of the square of a number, which has twice as many digits."""
+    count, carry = len(number), np.zeros_like(number[0])
+    square = []
+    for place in range(2 * count - 1):
+        for i in range(max(0, place - count + 1), min(place + 1, count)):
+            carry = carry + number[i] * number[place - i]
+        square.append(carry & DIGIT)
+        carry = carry >> DIGIT_BITS
+    return [*square, carry]

@@ -1,0 +1,60 @@
+"""The recipe of docs/data.md on two ranks of torch.distributed: the bits of one process with all advantages."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgae
+from support.cases import assert_same_bits
+
+pytest.importorskip("torch.distributed")
+
+PAGE = Path(__file__).parents[2] / "docs" / "data.md"
+RECIPE = re.search(r"^def normalized_over_ranks.*?\n(?=\S)", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+RANK = """
+import sys
+import fastgae, numpy as np, torch
+import torch.distributed as dist
+
+{recipe}
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{{folder}}/store", rank=rank, world_size=2)
+result = normalized_over_ranks(torch.from_numpy(np.load(f"{{folder}}/given{{rank}}.npy")))
+np.save(f"{{folder}}/result{{rank}}.npy", result.numpy())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("cut", [1, 700, 2999])
+def test_two_ranks_give_the_bits_of_one_process(tmp_path, cut):
+    whole = np.random.default_rng(cut).normal(0.3, 2.0, 3000).astype(np.float32)
+    parts = np.split(whole, [cut])
+    for rank, part in enumerate(parts):
+        np.save(tmp_path / f"given{rank}.npy", part)
+    program = RANK.format(recipe=RECIPE[0])
+    paths = os.pathsep.join(filter(None, [str(Path(fastgae.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", program, str(rank), str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": paths},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        printed = [rank.communicate(timeout=300)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()  # if one failed, the other waits for it
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
+    expected = fastgae.moments(whole).normalize(whole)
+    for rank, right in enumerate(np.split(expected, [cut])):
+        assert_same_bits(np.load(tmp_path / f"result{rank}.npy"), right)

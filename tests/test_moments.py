@@ -1,0 +1,350 @@
+"""Exact statistics: against fractions, for every split, order, backend and layout, and as a value."""
+
+import copy
+import dataclasses
+import decimal
+import itertools
+import json
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae import Moments, _exact_sums
+from support.cases import assert_same_bits
+
+DIGITS = decimal.Context(prec=3000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)  # more than any exact square has
+EDGES = [0.0, -0.0, 1.0, -1.0, 1.5, 1 / 3]
+
+
+def any_numbers(dtype, size, seed=0):
+    """Return numbers of every exponent and sign, subnormal ones, and the edges of the dtype."""
+    rng = np.random.default_rng([seed, dtype.itemsize])
+    raw = rng.integers(0, 256, (size, dtype.itemsize), np.uint8).view(dtype)[:, 0]
+    numbers = raw[np.isfinite(raw)]
+    limits = np.finfo(dtype)
+    edges = [*EDGES, limits.max, limits.min, limits.tiny, limits.smallest_subnormal, limits.tiny / 4, 1 + limits.eps]
+    subnormal = limits.smallest_subnormal * rng.integers(-1000, 1000, 20).astype(dtype)
+    return rng.permutation(np.concatenate([numbers, np.array(edges, dtype), subnormal])).astype(dtype)
+
+
+def fractions_of(numbers):
+    """Return mean and variance of finite numbers as fractions."""
+    exact = [Fraction(float(number)) for number in np.ravel(numbers)]
+    mean = sum(exact) / len(exact)
+    return mean, sum(number**2 for number in exact) / len(exact) - mean**2
+
+
+def nearest(fraction):
+    """Round a fraction to float64. Fraction divides integers, so decimals check it."""
+    try:
+        rounded = float(fraction)
+    except OverflowError:
+        return math.inf
+    assert float(DIGITS.divide(decimal.Decimal(fraction.numerator), decimal.Decimal(fraction.denominator))) == rounded
+    return rounded
+
+
+def nearest_root(fraction):
+    numerator, denominator = decimal.Decimal(fraction.numerator), decimal.Decimal(fraction.denominator)
+    return float(DIGITS.sqrt(DIGITS.divide(numerator, denominator)))
+
+
+def parts_of(numbers, rng):
+    """Split numbers into some parts, of which some are empty, and put them into any order."""
+    cuts = np.sort(rng.integers(0, len(numbers) + 1, 7))
+    parts = np.split(numbers, cuts)
+    return [parts[i] for i in rng.permutation(len(parts))]
+
+
+def check_fields(given, numbers):
+    exact = [Fraction(float(number)) for number in np.ravel(numbers)]
+    assert given.count == len(exact)
+    assert Fraction(given.total, 2**1074) == sum(exact)
+    assert Fraction(given.total_of_squares, 2**2148) == sum(number**2 for number in exact)
+
+
+@pytest.mark.parametrize("scale", ["any", "ordinary", "one exponent", "near the largest", "subnormal", "one number"])
+def test_sums_and_quotients_are_those_of_fractions(backend, dtype, scale):
+    rng = np.random.default_rng(1)
+    limits = np.finfo(dtype)
+    numbers = {
+        "any": any_numbers(dtype, 500),
+        "ordinary": rng.normal(0.3, 2.0, 3000),
+        "one exponent": rng.uniform(1, 2, 500),
+        "near the largest": rng.uniform(-1, 1, 300) * float(limits.max),
+        "subnormal": rng.integers(-(2**20), 2**20, 300) * limits.smallest_subnormal,
+        "one number": np.full(333, 0.1),
+    }[scale].astype(dtype)
+    got = fastgae.moments(numbers, backend=backend)
+    check_fields(got, numbers)
+    mean, variance = fractions_of(numbers)
+    assert got.mean == nearest(mean)
+    assert got.variance == nearest(variance)
+    assert got.std == nearest_root(variance)
+
+
+def test_mean_variance_and_std_are_those_of_numpy(backend):
+    numbers = np.random.default_rng(2).normal(size=(1000, 9))
+    got = fastgae.moments(numbers, backend=backend)
+    assert got.mean == pytest.approx(numbers.mean(), rel=1e-13)
+    assert got.variance == pytest.approx(numbers.var(), rel=1e-13)
+    assert got.std == pytest.approx(numbers.std(), rel=1e-13)
+
+
+def test_std_is_rounded_once():
+    """Where the variance is rounded first, its root is often another float64."""
+    rng = np.random.default_rng(3)
+    rounded_twice = 0
+    for _ in range(200):
+        numbers = rng.normal(size=5)
+        got, (_, variance) = fastgae.moments(numbers), fractions_of(numbers)
+        assert got.std == nearest_root(variance)
+        rounded_twice += got.std != math.sqrt(got.variance)
+    assert rounded_twice > 10
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+@pytest.mark.parametrize("bits", [1, 20, 300, 2000])
+def test_a_root_beside_the_middle_of_two_floats(bits, offset):
+    """The middle rounds to the even float, and the smallest difference decides."""
+    middle = (2**53 + 1) * 2**bits  # between two floats
+    below, above = float(2**53), float(2**53 + 2)
+    expected = {-1: below, 0: below, 1: above}[offset]
+    assert _exact_sums.root_of_quotient((middle**2 << 400) + offset, 1 << 400 + 2 * bits) == expected
+
+
+def test_a_variance_beyond_float64_is_infinite():
+    got = fastgae.moments(np.array([1e300, -1e300]))
+    assert (got.mean, got.variance, got.std) == (0.0, math.inf, 1e300)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_split_and_order_gives_equal_moments(backend, dtype, seed):
+    rng = np.random.default_rng(seed)
+    numbers = any_numbers(dtype, 200, seed)
+    expected = fastgae.moments(numbers, backend=backend)
+    parts = [fastgae.moments(part, backend=backend) for part in parts_of(numbers, rng)]
+    assert sum(parts, Moments()) == expected
+    middle = len(parts) // 2
+    assert sum(parts[middle:], Moments()) + sum(parts[:middle], Moments()) == expected
+    assert hash(sum(parts, Moments())) == hash(expected)
+
+
+def test_float32_and_float64_are_merged():
+    rng = np.random.default_rng(4)
+    single, double = rng.normal(size=50).astype(np.float32), any_numbers(np.dtype(np.float64), 50)
+    got = fastgae.moments(single) + fastgae.moments(double)
+    assert got == fastgae.moments(np.concatenate([single.astype(np.float64), double]))
+    assert got == fastgae.moments(double) + fastgae.moments(single)
+
+
+def test_every_backend_fills_the_same_bins(backend, dtype):
+    """The digits of every exponent, and chunks and rows of any length."""
+    rng = np.random.default_rng(5)
+    for size in [(1, 1), (3, 7), (2, 4097), (5000, 3), (70_000, 1)]:
+        numbers = rng.integers(0, 256, (*size, dtype.itemsize), np.uint8).view(dtype)[..., 0]
+        mask = rng.random(size) < 0.6
+        for exists in (None, mask):
+            assert fastgae.moments(numbers, exists, backend=backend) == fastgae.moments(
+                numbers, exists, backend="numpy"
+            )
+
+
+def test_a_mask_leaves_out(backend, dtype):
+    numbers = any_numbers(dtype, 300)[:300].reshape(20, 15)
+    mask = np.random.default_rng(6).random(numbers.shape) < 0.5
+    expected = fastgae.moments(numbers[mask], backend=backend)
+    assert fastgae.moments(numbers, mask, backend=backend) == expected
+    broken = np.where(mask, numbers, np.array([np.nan, np.inf, -np.inf], dtype)[np.arange(15) % 3])
+    assert fastgae.moments(broken, mask.astype(int), backend=backend) == expected
+    assert fastgae.moments(numbers, np.zeros_like(mask), backend=backend) == Moments()
+
+
+def test_layouts_do_not_matter(backend, dtype, layout):
+    size = layout.size((33, 7))
+    numbers = any_numbers(dtype, 600)[: math.prod(size)].reshape(size)
+    given = layout.arranged("advantages", numbers)
+    mask = layout.arranged("terminated", np.random.default_rng(7).random(numbers.shape) < 0.7)
+    there = layout.plain("terminated", mask)
+    plain = layout.plain("advantages", given)
+    assert fastgae.moments(given, backend=backend) == fastgae.moments(np.ravel(plain), backend="numpy")
+    assert fastgae.moments(given, mask, backend=backend) == fastgae.moments(plain[there], backend="numpy")
+
+
+def test_views_with_gaps_and_repeats(backend, dtype):
+    numbers = np.arange(600, dtype=dtype).reshape(20, 30) - 250
+    for view in (numbers[::2], numbers[:, ::3], numbers[::-1, ::-1], numbers[3:9, 5:6], numbers.T[1:]):
+        mask = view % 3 != 0
+        assert fastgae.moments(view, backend=backend) == fastgae.moments(np.array(view).ravel(), backend="numpy")
+        assert fastgae.moments(view, mask, backend=backend) == fastgae.moments(view[mask], backend="numpy")
+    mask = np.random.default_rng(12).random((20, 33)) < 0.5
+    assert fastgae.moments(numbers, mask[:, 1:31], backend=backend) == fastgae.moments(numbers[mask[:, 1:31]])
+    repeated = np.broadcast_to(numbers[0], (5, 30))
+    assert fastgae.moments(repeated, backend=backend) == sum([fastgae.moments(numbers[0])] * 5, Moments())
+
+
+def test_other_numbers_are_converted():
+    expected = fastgae.moments(np.array([1.0, 2.0, 3.0]))
+    for given in ([1, 2, 3], [1.0, 2.0, 3.0], np.arange(1, 4, dtype=np.int8), np.array([1, 2, 3], ">f4")):
+        assert fastgae.moments(given) == expected
+    assert fastgae.moments(np.array([True, False])).mean == 0.5
+
+
+NOT_FINITE = {
+    "nan": ([np.nan], math.nan),
+    "infinity": ([np.inf, np.inf], math.inf),
+    "minus infinity": ([-np.inf], -math.inf),
+    "both infinities": ([np.inf, -np.inf], math.nan),
+    "nan and infinity": ([np.nan, np.inf], math.nan),
+}
+
+
+@pytest.mark.parametrize("name", NOT_FINITE)
+def test_numbers_that_are_not_finite(backend, dtype, name):
+    """The mean is what additions of IEEE 754 give in any order; no deviation from it is a number."""
+    odd, mean = NOT_FINITE[name]
+    numbers = np.array([*odd, 1.0, 2.0], dtype)
+    for order in itertools.permutations(numbers):
+        got = fastgae.moments(np.array(order), backend=backend)
+        assert got == fastgae.moments(np.array(order[:1])) + fastgae.moments(np.array(order[1:]))
+        assert got.count == len(numbers)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_equal(got.mean, float(np.add.reduce(order)))
+    np.testing.assert_equal([got.mean, got.variance, got.std], [mean, math.nan, math.nan])
+    assert np.isnan(got.normalize(np.ones(3, dtype), backend=backend)).all()
+    finite = fastgae.moments(np.array([1.0, 2.0]))
+    assert (got.total, got.total_of_squares) == (finite.total, finite.total_of_squares)
+
+
+def test_not_finite_numbers_are_counted_in_every_run(backend, dtype):
+    """They are looked for only in runs that have some, so runs with them stand between runs without."""
+    numbers = np.ones((3, 10_000), dtype)
+    numbers[0, 4096], numbers[1, :5], numbers[2, -1], numbers[2, -2] = np.nan, np.inf, -np.inf, np.nan
+    got = fastgae.moments(numbers, backend=backend)
+    assert got == Moments(30_000, 2, 5, 1, (30_000 - 8) << 1074, (30_000 - 8) << 2148)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
+def test_no_numbers(backend, dtype, shape):
+    got = fastgae.moments(np.empty(shape, dtype), backend=backend)
+    assert got == Moments()
+    assert got.count == 0
+    assert all(math.isnan(number) for number in (got.mean, got.variance, got.std))
+    assert got.normalize(np.empty(shape, dtype), backend=backend).shape == shape
+
+
+def test_arrays_too_large_for_the_bins_are_halved(monkeypatch):
+    numbers = any_numbers(np.dtype(np.float32), 300)[:240].reshape(4, 60)
+    mask = np.random.default_rng(8).random(numbers.shape) < 0.7
+    expected, masked = fastgae.moments(numbers), fastgae.moments(numbers, mask)
+    module = fastgae._dispatch.choose(None, None).module
+    sizes = []
+
+    def counted(matrix, mask):
+        sizes.append(matrix.size)
+        return module.exact_sums(matrix, mask)
+
+    chosen = dataclasses.replace(
+        fastgae._dispatch.choose(None, None), module=type("Counted", (), {"exact_sums": counted})
+    )
+    monkeypatch.setattr("fastgae._dispatch.choose", lambda *given: chosen)
+    monkeypatch.setattr("fastgae.estimators.moments.MOST_AT_ONCE", 50)
+    assert (fastgae.moments(numbers), fastgae.moments(numbers, mask)) == (expected, masked)
+    assert max(sizes) <= 50
+    assert sum(sizes) == 2 * 240
+
+
+def test_the_bins_have_room(backend, dtype):
+    """As many digits as one array may have fit into an int64."""
+    module = fastgae._dispatch.choose(backend, None).module
+    for number in any_numbers(dtype, 200):
+        bins, _ = module.exact_sums(np.full((1, 1), number), None)
+        assert np.abs(bins).max() <= _exact_sums.DIGIT
+    assert _exact_sums.DIGIT * _exact_sums.MOST_AT_ONCE < 2**63
+
+
+def test_a_moments_is_a_value(dtype):
+    got = fastgae.moments(any_numbers(dtype, 300))
+    assert pickle.loads(pickle.dumps(got)) == copy.deepcopy(got) == got
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        got.count = 3
+    assert not hasattr(got, "__dict__")
+    assert got != fastgae.moments([1.0])
+    assert got + Moments() == Moments() + got == got
+    assert repr(fastgae.moments([1.0, 2.0])) == "Moments(count=2, mean=1.5, std=0.5)"
+    with pytest.raises(TypeError):
+        got + 1
+
+
+def test_json_gives_equal_moments(dtype):
+    numbers = np.concatenate([any_numbers(dtype, 300), np.array([np.nan, np.inf, -np.inf], dtype)])
+    for given in (fastgae.moments(numbers), Moments()):
+        text = json.dumps(dataclasses.asdict(given))
+        assert Moments(**json.loads(text)) == given
+
+
+def test_normalize_is_its_equation(backend, dtype, layout):
+    rng = np.random.default_rng(9)
+    given = layout.arranged("advantages", rng.normal(3, 2, layout.size((40, 6))).astype(dtype))
+    plain = layout.plain("advantages", given)
+    moments = fastgae.moments(rng.normal(1, 7, 100)) + fastgae.moments(plain)
+    expected = ((plain.astype(np.float64) - moments.mean) * (1 / (moments.std + 1e-8))).astype(dtype)
+    got = moments.normalize(given, backend=backend, num_threads=3)
+    assert_same_bits(layout.plain("advantages", got), expected)
+    mask = rng.random(plain.shape) < 0.7
+    got = moments.normalize(plain, mask, eps=0.5, backend=backend)
+    scaled = ((plain.astype(np.float64) - moments.mean) * (1 / (moments.std + 0.5))).astype(dtype)
+    assert_same_bits(got, np.where(mask, scaled, dtype.type(0)))
+
+
+def test_normalize_in_place_and_by_parts(backend, dtype):
+    numbers = np.random.default_rng(10).normal(5, 3, (300, 7)).astype(dtype)
+    moments = fastgae.moments(numbers)
+    expected = moments.normalize(numbers, backend="numpy")
+    parts = [moments.normalize(part, backend=backend) for part in np.split(numbers, [1, 17, 200])]
+    assert_same_bits(np.concatenate(parts), expected)
+    own = numbers.copy()
+    assert moments.normalize(own, out=own, backend=backend) is own
+    assert_same_bits(own, expected)
+    own = np.zeros((301, 7), dtype)
+    own[:-1] = numbers
+    moments.normalize(own[:-1], out=own[1:], backend=backend)
+    assert_same_bits(own[1:], expected)
+
+
+def test_normalize_comes_close_to_fastgae_normalize():
+    numbers = np.random.default_rng(11).normal(5, 3, (300, 7))
+    np.testing.assert_allclose(fastgae.moments(numbers).normalize(numbers), fastgae.normalize(numbers), rtol=1e-10)
+
+
+def test_normalize_of_numbers_that_are_all_the_same(backend):
+    same = np.full(5, 2.0)
+    assert (fastgae.moments(same).normalize(same, backend=backend) == 0).all()
+    assert np.isnan(fastgae.moments(same).normalize(same, eps=0.0, backend=backend)).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"eps": -1.0}, ["eps", "-1.0"]),
+        ({"mask": np.ones((2, 2))}, ["mask", "(2, 2)", "(3, 2)"]),
+        ({"mask": np.full((3, 2), 2)}, ["mask", "0 or 1"]),
+        ({"advantages": 1.0}, ["advantages", "scalar"]),
+        ({"advantages": None}, ["advantages", "None"]),
+        ({"out": np.ones((2, 2))}, ["out", "(2, 2)", "(3, 2)"]),
+        ({"out": np.ones((3, 2), np.float32)}, ["out", "float32", "float64"]),
+        ({"num_threads": 0}, ["num_threads", "0"]),
+        ({"backend": "gpu"}, ["backend", "gpu"]),
+    ],
+    ids=str,
+)
+def test_input_of_normalize_is_checked(changes, words):
+    moments = fastgae.moments([1.0, 2.0])
+    with pytest.raises((TypeError, ValueError)) as caught:
+        moments.normalize(**{"advantages": np.ones((3, 2)), **changes})
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{missing} not in {caught.value}"

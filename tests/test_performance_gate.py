@@ -121,13 +121,19 @@ def test_a_choice_that_gains_too_little_over_the_best_other_one_is_red(monkeypat
     assert choices.compared("row", timers, 1.3).red == red
 
 
-def test_a_choice_below_its_floor_is_measured_again_and_the_best_samples_count(monkeypatch):
-    turns = [[[(2.0,)], [(1.5,)]], [[(1.0,)], [(2.5,)]], []]
+def test_a_choice_below_its_floor_is_measured_again_and_all_samples_count(monkeypatch):
+    turns = [[[(2.0,)] * 3, [(1.5,)] * 3], [[(1.0,)] * 3, [(2.5,)] * 3], []]
     monkeypatch.setattr(choices, "in_turn", lambda clocks, shares: turns.pop(0))
     line = choices.compared("row", {"chosen": Timer("pass"), "other": Timer("pass")}, 1.4)
     assert line.cells[3] == "1.50"
     assert not line.red
     assert turns == [[]]
+
+
+def test_two_samples_of_a_clock_that_jumped_do_not_count(monkeypatch):
+    seconds = [[1.0, 1.0, 1.0, 9.0], [0.1, 0.1, 1.5, 1.6]]
+    monkeypatch.setattr(choices, "in_turn", lambda clocks, shares: [[(each,) for each in some] for some in seconds])
+    assert choices.compared("row", {"chosen": Timer("pass"), "other": Timer("pass")}, 1.4).cells[3] == "1.50"
 
 
 @pytest.mark.parametrize(("seconds", "red"), [((1.0, 4.0, 1.0), False), ((1.0, 1.5, 1.0), True)])

@@ -13,7 +13,7 @@ from fastgae.cli import rollout
 MODES = ("next_step", "same_step", "disabled")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each is its own key in a cache
 class Recorded:
     """The arrays that a loop around env.step collects. next_observations are from before any reset."""
 
@@ -27,17 +27,17 @@ class Recorded:
 
     def arguments(self, value):
         """Return the arguments of a correct call."""
-        following = value(self.next_observations)
+        values, next_values, last_values = self.values_by(value)
         call = {
             "rewards": self.rewards,
-            "values": value(self.observations),
+            "values": values,
             "terminated": self.terminated,
             "truncated": self.truncated,
-            "last_values": value(self.last_observations),
+            "last_values": last_values,
             "autoreset": self.mode,
         }
         if self.mode != "next_step":
-            call["final_values"] = following[self.truncated]
+            call["final_values"] = next_values[self.truncated]
         return call
 
     def arguments_with_next_values(self, value):
@@ -45,7 +45,12 @@ class Recorded:
         call = self.arguments(value)
         del call["last_values"]
         call.pop("final_values", None)
-        return {**call, "next_values": value(self.next_observations)}
+        return {**call, "next_values": self.values_by(value)[1]}
+
+    @functools.cache  # noqa: B019 (records are few, and kept by a cache themselves)
+    def values_by(self, value):
+        """Return the values of the observations, of the next observations and of the last ones."""
+        return tuple(map(value, (self.observations, self.next_observations, self.last_observations)))
 
 
 @functools.cache

@@ -27,6 +27,7 @@ from speed.timing import Clock, in_turn
 from .verdicts import RED, Line, Report
 
 SECONDS, RETRIES = 0.25, 9  # for each call of a comparison; for each one below its floor
+PLACE = 3  # of the sample that counts, from the best one on
 READINGS = 40  # of the results that were written last
 THREADS_GAIN = 1.3  # 1.8 to 2.0 beside busy neighbours
 STREAMED = 2.2  # 4.1 on a Zen 5, and 1.4 with ordinary stores
@@ -102,19 +103,20 @@ def steps_beyond() -> int:
 
 
 def compared(what: str, timers: Mapping[str, Timer], floor: float) -> Line:
-    """Compare the first call with the fastest of the others, best sample over best sample.
+    """Compare the first call with the fastest of the others, by the third best sample of each.
 
-    A sample is one call, because a short one finds a moment in which nobody else uses the CPUs and the memory. A ratio
-    below the floor is measured again, and all samples count.
+    A sample is one call, because a short one finds a moment in which nobody else uses the CPUs and the memory. The very
+    best one may be an error of a virtual machine's clock. A ratio below the floor is measured again, and all samples
+    count.
     """
     clocks = [(Clock(timer, number=1),) for timer in timers.values()]
-    best = dict.fromkeys(timers, float("inf"))
+    best: dict[str, list[float]] = {name: [] for name in timers}
     for _ in range(1 + RETRIES):
         for name, samples in zip(timers, in_turn(clocks, [SECONDS] * len(clocks)), strict=True):
-            best[name] = min(best[name], *(sample for (sample,) in samples))
+            best[name] = sorted([*best[name], *(sample for (sample,) in samples)])[:PLACE]
         choice, *others = timers
-        other = min(others, key=best.__getitem__)
-        ratio = best[other] / best[choice]
+        other = min(others, key=lambda name: best[name][-1])
+        ratio = best[other][-1] / best[choice][-1]
         if ratio >= floor:
             break
     return line(what, choice, other, ratio, floor)

@@ -58,7 +58,7 @@ def chosen_columns(
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} of {role}; there are {', '.join(present)}: pass "
-                f"columns={{{role!r}: NAME}}"
+                f"columns={{{role!r}: NAME}}{', or a critic as values' if role == 'values' else ''}"
             )
     _check_ends(found, ends)
     return Columns({role: found[role] for role in ROLES if role in found})
@@ -98,6 +98,12 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         truncated,
         numbers("next_values"),
     )
+
+
+def values_in(table: pa.Table, columns: Columns) -> Array:
+    """Return the values of a table of states."""
+    values: Array = _numbers("values", table[columns.of_role["values"]])
+    return values
 
 
 def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:

@@ -40,7 +40,7 @@ class Steps(NamedTuple):
     terminated: Array
     truncated: Array
     next_values: Array | None = None  # V' of every row
-    final_values: Array | None = None  # V' of the last row of an episode, read only there
+    final_values: Array | None = None  # V' of the last row of an episode, read only there; NaN where there is none
 
 
 class Following(NamedTuple):
@@ -148,16 +148,15 @@ def _next_values(steps: Steps, truncated: Array, goes_on: Following | None) -> d
         check_finite("next_values", steps.next_values[needed], needed)
         return {"next_values": steps.next_values}
     ends = np.flatnonzero(truncated)
-    if steps.final_values is not None:
-        final = steps.final_values[ends]
-        check_finite("the value after the last step", final, ends)
-    elif len(ends):
-        flag = "is truncated" if steps.truncated[ends[0]] else "ends without a flag"
+    final = np.full(len(ends), np.nan) if steps.final_values is None else steps.final_values[ends]
+    unknown = ends[np.isnan(final)]
+    if len(unknown):
+        flag = "is truncated" if steps.truncated[unknown[0]] else "ends without a flag"
         raise RowError(
-            int(ends[0]),
+            int(unknown[0]),
             f"the episode {flag}, and there is no value of the state after it: name a column of next_values, or say "
             'ends="terminated" if every episode ends for good',
         )
-    else:
-        final = steps.values[:0]
+    if not len(ends):
+        final = steps.values[:0]  # of no dtype that could decide on the results'
     return {"final_values": final, "last_values": 0.0 if goes_on is None else goes_on.value}

@@ -3,18 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 
+import numpy as np
 import pyarrow as pa
 
-from fastgae.data.columns import steps_of
+from fastgae.data.columns import steps_of, values_in
 from fastgae.data.episodes import Episodes
 from fastgae.data.formats import NAMING
-from fastgae.data.pieces import runs_backwards
+from fastgae.data.pieces import Run, runs_backwards
 from fastgae.data.plan import Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
 from fastgae.data.scattered import in_source_order, is_sorted, sorted_plan
 from fastgae.data.spool import Spool
-from fastgae.data.steps import Computed, Following, RowError, ScatteredError, compute
+from fastgae.data.steps import Computed, Following, RowError, ScatteredError, Steps, compute
 
 
 def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
@@ -52,7 +53,7 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         if state is None:
             table = run.read(plan.read)
             try:
-                steps = steps_of(table, plan.columns)
+                steps = valued_steps(table, run, plan)
                 computed, before = compute(steps, following, plan.how)
                 episodes.add(table, following)
                 found = findings_in(steps, following, plan.how) if number == 0 else []
@@ -69,6 +70,29 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         findings = findings or state["findings"]
         advance(run.rows)
     return sums, number + 1, findings
+
+
+def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:
+    """Return the rows as arrays, with the values of the states after episodes that do not end for good."""
+    values = plan.values
+    steps = steps_of(table, plan.columns, None if values is None else values.of(table))
+    if plan.how.ends == "terminated" or steps.next_values is not None:
+        return steps
+    ends = np.append(steps.changes, True) | steps.truncated
+    rows = np.flatnonzero(ends & ~steps.terminated).tolist()
+    found = run.finals([plan.columns.of_role["values"]] if values is None else values.columns, set(rows))
+    if found is None and rows and values is not None and values.next_columns:
+        found = rows, values.behind(table, rows)
+    if found is None:
+        return steps
+    rows, states = found
+    try:
+        final = values_in(states, plan.columns) if values is None else values.of(states)
+    except RowError as error:
+        raise RowError(rows[error.row], f"{error.fault} in the state after this step") from error
+    final_values = np.full(len(table), np.nan, final.dtype)
+    final_values[rows] = final
+    return steps._replace(final_values=final_values)
 
 
 def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:

@@ -12,7 +12,7 @@ from fastgae.data.columns import chosen_columns
 from fastgae.data.critic import Critic, valuation
 from fastgae.data.errors import DataError
 from fastgae.data.formats import format_of
-from fastgae.data.pieces import opened
+from fastgae.data.pieces import open_files
 from fastgae.data.plan import BYTES_PER_ROW, Plan, Source, found_sources, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
@@ -22,6 +22,7 @@ from fastgae.data.walk import computed_and_written
 NORMALIZE = (None, "global")
 
 
+@open_files()
 def compute(
     source: Source,
     out: str | os.PathLike[str] | None = None,
@@ -77,6 +78,4 @@ def compute(
     except DataError:
         spool.remove()  # nothing is left to resume, because the data have to change
         raise
-    finally:
-        opened.cache_clear()
     return report_of(sums, findings, str(spool.out), time.perf_counter() - began)

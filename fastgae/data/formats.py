@@ -77,7 +77,12 @@ def table_files(source: Path) -> list[Path]:
     return sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
 
 
-PLAIN = Format("table", {role: role for role in ROLES}, beside)
+PLAIN = Format(
+    "table",
+    {role: role for role in ROLES},
+    beside,
+    next_state={"observations": "next_observations", "obs": "next_obs"},
+)
 RLLIB = Format(
     "rllib",
     {
@@ -90,6 +95,7 @@ RLLIB = Format(
     },
     beside,
     {"advantages": "advantages", "returns": "value_targets"},
+    next_state={"obs": "new_obs"},
 )
 LEROBOT = Format(
     "lerobot",

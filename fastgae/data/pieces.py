@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from contextvars import ContextVar
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,11 @@ import pyarrow.parquet as pq
 from fastgae.data.errors import DataError, reading
 
 SLICE = 65_536  # rows to read at once of arrays of which any rows can be read
+MOST_OPEN = 2
 CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
+
+# None outside of open_files. Every thread has its own.
+_open_files: ContextVar[dict[tuple[Path, int], Any] | None] = ContextVar("open files", default=None)
 
 
 class Piece(NamedTuple):
@@ -167,10 +172,29 @@ def _pieces(
     ]
 
 
-@lru_cache(maxsize=2)  # a file takes long to open, and pieces of one file follow each other
 def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
-    """Return what ``open_file`` makes of a file. Who reads files calls ``opened.cache_clear()`` at the end."""
-    return open_file(path)
+    """Return what ``open_file`` makes of a file, which stays open: that takes long, and pieces of a file are many."""
+    files = _open_files.get()
+    if files is None:
+        return open_file(path)
+    if (path, since) not in files:
+        while len(files) >= MOST_OPEN:
+            files.pop(next(iter(files))).close()
+        files[path, since] = open_file(path)
+    return files[path, since]
+
+
+@contextmanager
+def open_files() -> Iterator[None]:
+    """Keep files open between their pieces, and close them at the end: HDF5 opens no file to write that is open."""
+    files: dict[tuple[Path, int], Any] = {}
+    token = _open_files.set(files)
+    try:
+        yield
+    finally:
+        _open_files.reset(token)
+        for file in files.values():
+            file.close()
 
 
 def _parquet(path: Path) -> pq.ParquetFile:

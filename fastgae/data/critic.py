@@ -12,7 +12,7 @@ from fastgae._interop import as_array
 from fastgae.data.arrays import arrays_of, axes_of, holds_numbers
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
-from fastgae.data.steps import RowError, check_finite
+from fastgae.data.steps import RowError
 
 ROWS = 8192
 
@@ -95,7 +95,8 @@ class Valuation:
             )
         if values.dtype not in WORKING_DTYPES:
             raise TypeError(f"the critic returned dtype {values.dtype}; expected float32 or float64")
-        check_finite("the value from the critic", values, np.arange(first, first + len(table)))
+        if len(wrong := np.flatnonzero(np.isnan(values))):
+            raise RowError(first + int(wrong[0]), "the value from the critic is NaN")
         return values
 
 

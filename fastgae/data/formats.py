@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
 from fastgae.data.minari import hdf5_episodes, hdf5_pieces, is_minari, minari_files, table_pieces, table_schema
+from fastgae.data.npz import npy_files
 from fastgae.data.pieces import Piece, arrow_file, arrow_pieces, parquet_pieces
-from fastgae.data.stored import OPENERS, Stored
+from fastgae.data.stored import HDF5, flat, npy_pieces
 
 # What a column can be. "done" is terminated or truncated.
 ROLES = ("env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
@@ -34,8 +35,12 @@ TABLES = {
     ".parquet": Reader(parquet_pieces, pq.read_schema),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), Reader(arrow_pieces, arrow_schema)),
 }
-ARRAYS = dict.fromkeys(OPENERS, Reader(lambda path: Stored.of(path).pieces(), lambda path: Stored.of(path).schema()))
+ARRAYS = {
+    **dict.fromkeys((*HDF5, ".npz"), Reader(lambda path: flat(path).pieces(), lambda path: flat(path).schema())),
+    ".npy": Reader(npy_pieces, lambda path: flat(path).schema()),
+}
 READERS = {**TABLES, **ARRAYS}
+NUMPY = (".npz", ".npy")
 
 
 @dataclass(frozen=True)
@@ -65,15 +70,16 @@ class Format:
 
 
 def beside(source: Path) -> Path:
-    """Return ``name.advantages.parquet`` beside a file or folder."""
+    """Return ``name.advantages.parquet`` beside a file or folder, or ``.npz`` beside NumPy's files."""
     stem = source.stem if source.suffix in READERS else source.name
-    return source.with_name(f"{stem}.advantages.parquet")
+    suffix = ".npz" if table_files(source)[0].suffix in NUMPY else ".parquet"
+    return source.with_name(f"{stem}.advantages{suffix}")
 
 
 def table_files(source: Path) -> list[Path]:
-    """Return the file, or the files of tables in the folder in the order of their names."""
+    """Return the file, or the files of tables and arrays in the folder in the order of their names."""
     if source.is_file():
-        return [source]
+        return npy_files(source) if source.suffix == ".npy" else [source]
     return sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
 
 
@@ -120,7 +126,7 @@ D4RL = Format(
 
 def minari_reader(path: Path) -> Reader:
     """Return how to read one file of a dataset of Minari's."""
-    if path.suffix in OPENERS:
+    if path.suffix in HDF5:
         return Reader(hdf5_pieces, lambda path: hdf5_episodes(path)[0].schema())
     pieces, schema = READERS[path.suffix]
     return Reader(lambda path: table_pieces(path, pieces(path)), lambda path: table_schema(schema(path)))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fastgae._call import Array
 from fastgae.data.errors import DataError, reading
 from fastgae.data.pieces import Piece
-from fastgae.data.stored import OPENERS, Stored, file_of
+from fastgae.data.stored import HDF5, Stored, file_of
 
 GROUP = re.compile(r"episode_(\d+)")
 KEYS = ("episode_id", "step")  # what the name of a group or folder, and the place of a row, stand for
@@ -37,7 +37,7 @@ def minari_files(source: Path) -> list[Path]:
 def is_minari(source: Path) -> bool:
     """Return whether a path shows a dataset of Minari's."""
     if source.is_file():
-        return source.suffix in OPENERS and bool(_groups(source))
+        return source.suffix in HDF5 and bool(_groups(source))
     return any(map(_is_described, (source, source / "data")))
 
 

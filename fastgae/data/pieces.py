@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -18,8 +19,17 @@ SLICE = 65_536  # rows to read at once of arrays of which any rows can be read
 MOST_OPEN = 2
 CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
 
-# None outside of open_files. Every thread has its own.
-_open_files: ContextVar[dict[tuple[Path, int], Any] | None] = ContextVar("open files", default=None)
+
+@dataclass
+class OpenNow:
+    """What is open inside of open_files."""
+
+    files: dict[tuple[Path, int], Any] = field(default_factory=dict)
+    scratch: Path | None = None
+
+
+# Every thread has its own.
+_open_now: ContextVar[OpenNow | None] = ContextVar("what is open", default=None)
 
 
 class Piece(NamedTuple):
@@ -174,9 +184,10 @@ def _pieces(
 
 def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
     """Return what ``open_file`` makes of a file, which stays open: that takes long, and pieces of a file are many."""
-    files = _open_files.get()
-    if files is None:
+    open_now = _open_now.get()
+    if open_now is None:
         return open_file(path)
+    files = open_now.files
     if (path, since) not in files:
         while len(files) >= MOST_OPEN:
             files.pop(next(iter(files))).close()
@@ -187,14 +198,27 @@ def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
 @contextmanager
 def open_files() -> Iterator[None]:
     """Keep files open between their pieces, and close them at the end: HDF5 opens no file to write that is open."""
-    files: dict[tuple[Path, int], Any] = {}
-    token = _open_files.set(files)
+    open_now = OpenNow()
+    token = _open_now.set(open_now)
     try:
         yield
     finally:
-        _open_files.reset(token)
-        for file in files.values():
+        _open_now.reset(token)
+        for file in open_now.files.values():
             file.close()
+
+
+def scratch_folder() -> Path | None:
+    """Return where to put copies of what cannot be mapped; None: where the system has its temporary files."""
+    open_now = _open_now.get()
+    return None if open_now is None else open_now.scratch
+
+
+def put_scratch_into(folder: Path) -> None:
+    """Let scratch files lie in a folder from now on, because the system's may lie in memory."""
+    open_now = _open_now.get()
+    if open_now is not None:
+        open_now.scratch = folder
 
 
 def _parquet(path: Path) -> pq.ParquetFile:

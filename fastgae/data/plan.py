@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from fastgae.data.columns import Columns
+from fastgae.data.columns import Columns, in_envs
 from fastgae.data.critic import Valuation
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
@@ -70,12 +70,13 @@ class Plan(NamedTuple):
         }
 
 
-def row_bytes(pieces: Sequence[Piece], values: Valuation | None) -> int:
-    """Return the memory of the columns that a critic reads of one row: as a table, and as arrays."""
-    if values is None or not pieces:
-        return 0
+def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation | None) -> int:
+    """Return the memory that one row takes: its numbers for each env, and what a critic reads, as table and arrays."""
+    numbers = BYTES_PER_ROW * (rewards.shape[0] if in_envs(rewards) else 1)
+    if values is None:
+        return numbers
     row: pa.RecordBatch = next(pieces[0].batches(values.read, 1))
-    return 2 * int(row.nbytes)
+    return numbers + 2 * int(row.nbytes)
 
 
 def found_sources(source: Source) -> list[Path]:

@@ -1,15 +1,19 @@
-"""Read arrays that a file holds by name, of which any rows can be read: one group of an HDF5 file, or all of it."""
+"""Read arrays that a file holds by name, of which any rows can be read: those of an .npz or HDF5 file or group."""
 
+import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from fastgae._call import Array
 from fastgae.data.arrays import column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.extras import needed
+from fastgae.data.npz import NpyFolder, NpzFile, npy_files
 from fastgae.data.pieces import Piece, checked_time, opened, slices
 
 # Makes columns that no array holds, of the rows start … stop - 1.
@@ -25,7 +29,8 @@ def hdf5_file(path: Path) -> Any:
     return needed("h5py", "hdf5", f"reading {path}").File(path, "r")
 
 
-OPENERS: dict[str, Callable[[Path], Any]] = {".hdf5": hdf5_file, ".h5": hdf5_file}
+HDF5 = (".hdf5", ".h5")
+OPENERS: dict[str, Callable[[Path], Any]] = {**dict.fromkeys(HDF5, hdf5_file), ".npz": NpzFile, ".npy": NpyFolder}
 
 
 def file_of(path: Path, since: int | None = None) -> Any:
@@ -46,12 +51,19 @@ class Stored(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = no_keys) -> "Stored":
-        """Return the arrays of a group, which are as long as the rewards."""
+        """Return the arrays of a group, which are as long as the rewards, or without such as most of them."""
         unmeasured = cls(path, path.stat().st_mtime_ns, group, 0, longer, keys)
-        rows = _length(unmeasured.item("rewards"))
+        items = unmeasured._items()
+        lengths = [_length(unmeasured.item("rewards"))] if "rewards" in items else list(map(_length, items.values()))
+        rows = statistics.mode([length for length in lengths if length is not None] or [None])
         if rows is None:
             raise DataError(f"{unmeasured.where}: rewards is no array with a number for each step")
         return unmeasured._replace(rows=rows)
+
+    def _items(self) -> Mapping[str, Any]:
+        file = file_of(self.path, self.since)
+        items: Mapping[str, Any] = file[self.group] if self.group else file
+        return items
 
     @property
     def where(self) -> str:
@@ -59,8 +71,7 @@ class Stored(NamedTuple):
 
     def item(self, name: str) -> Any:
         """Return an array, or a group of them."""
-        file = file_of(self.path, self.since)
-        items = file[self.group] if self.group else file
+        items = self._items()
         if name not in items:
             raise DataError(f"{self.where} has no {name}; there are {', '.join(items) or 'no arrays'}")
         return items[name]
@@ -79,12 +90,12 @@ class Stored(NamedTuple):
 
     def schema(self) -> pa.Schema:
         """Return the columns that hold numbers."""
-        file = file_of(self.path, self.since)
-        made = [(name, pa.array(key).type) for name, key in self.keys(0, 1).items()]
-        items = (file[self.group] if self.group else file).items()
-        lengths = (self.rows, self.rows + 1)
-        found = [(name, _type(item)) for name, item in items if _length(item) in lengths]
-        return pa.schema([*made, *((name, kind) for name, kind in found if kind is not None)])
+        fields = [(name, pa.array(key).type) for name, key in self.keys(0, 1).items()]
+        for name, item in self._items().items():
+            if _length(item) in (self.rows, self.rows + 1):
+                with suppress(TypeError):
+                    fields.append((name, _type(item)))
+        return pa.schema(fields)
 
     def _rows(self, name: str, start: int, stop: int) -> pa.Array:
         return self._column(name, start, stop, [self.rows, self.rows + 1] if name in self.longer else [self.rows])
@@ -101,6 +112,36 @@ class Stored(NamedTuple):
                 raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
 
 
+def flat(path: Path) -> Stored:
+    """Return the arrays of a whole file, with the keys that ``episode_ends`` stands for if the file has it."""
+    arrays = Stored.of(path)
+    items, rows = arrays._items(), arrays.rows
+    if "values" in items and _length(items["values"]) == rows + 1:
+        arrays = arrays._replace(longer=("values",))
+    if "episode_ends" in items:
+        arrays = arrays._replace(keys=_episode_keys(path, items["episode_ends"][:], rows))
+    return arrays
+
+
+def _episode_keys(path: Path, ends: Array, rows: int) -> Keys:
+    """Return the function that makes the episode and the step of rows; ``ends``: the row behind each episode."""
+    rises = ends.ndim == 1 and ends.dtype.kind in "iu" and len(ends) and ends[0] > 0 and (ends[1:] > ends[:-1]).all()
+    if not (rises and ends[-1] == rows):
+        raise DataError(f"{path}: episode_ends must be integers that rise to {rows}, the number of rewards")
+
+    def keys(start: int, stop: int) -> Mapping[str, Array]:
+        row = np.arange(start, stop)
+        episode = np.searchsorted(ends, row, side="right")
+        return {"episode": episode, "step": row - np.concatenate([[0], ends])[episode].astype(np.int64)}
+
+    return keys
+
+
+def npy_pieces(path: Path) -> list[Piece]:
+    """Return the rows of all .npy files in a folder as those of the first one, and none of the others."""
+    return flat(path).pieces() if path == npy_files(path)[0] else []
+
+
 def _length(item: Any) -> int | None:
     """Return the number of rows of an array; None for a number, and for a group whose arrays have several lengths."""
     if isinstance(item, Mapping):
@@ -109,12 +150,11 @@ def _length(item: Any) -> int | None:
     return len(item) if item.shape else None
 
 
-def _type(item: Any) -> pa.DataType | None:
-    """Return the type of the column; None for text and other things than numbers."""
-    try:
-        return _column(item, 0, 1).type
-    except TypeError:
-        return None
+def _type(item: Any) -> pa.DataType:
+    """Return the type of the column; raise TypeError for text and other things than numbers."""
+    if isinstance(item, Mapping):
+        return pa.struct([(name, _type(part)) for name, part in item.items()])
+    return column_of(np.zeros((1, *item.shape[1:]), item.dtype)).type
 
 
 def _column(item: Any, start: int, stop: int) -> pa.Array:

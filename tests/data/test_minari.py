@@ -185,7 +185,7 @@ BROKEN = {
     ),
     "matrix": (
         replaced("rewards", lambda array: array[:, None]),
-        r"the column of rewards holds .*; expected float32",
+        r"a row of values has the shape \(\), and one of rewards \(1,\)",
     ),
     "end in the middle": (
         replaced("truncations", put(9, 1)),

@@ -1,15 +1,19 @@
-"""Import the libraries that not every user needs."""
+"""Name the extra of fastgae that brings a library which is not installed."""
 
-import importlib
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# What the extras in pyproject.toml bring.
+EXTRAS = {"data": ("duckdb", "pyarrow", "rich"), "hdf5": ("h5py",)}
 
 
-def needed(library: str, extra: str, what: str) -> Any:
-    """Return a library; where it is not installed, say which extra of fastgae brings it."""
+@contextmanager
+def brought_by(extra: str, what: str) -> Iterator[None]:
+    """Say how to install what the imports inside miss; ``what`` needs it."""
     try:
-        return importlib.import_module(library)
+        yield
     except ModuleNotFoundError as error:
-        if error.name != library:  # the library is there, and something that it needs is not
+        if error.name not in EXTRAS[extra]:  # the library is there, and something that it needs is not
             raise
-        message = f"{what} needs {library}, which is not installed: pip install 'fastgae-rl[{extra}]'"
-        raise ModuleNotFoundError(message, name=library) from error
+        message = f"{what} needs {error.name}, which is not installed: pip install 'fastgae-rl[{extra}]'"
+        raise ModuleNotFoundError(message, name=error.name) from error

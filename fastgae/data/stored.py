@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastgae._call import Array
 from fastgae.data.arrays import column_of
 from fastgae.data.errors import DataError, reading
-from fastgae.data.extras import needed
+from fastgae.data.extras import brought_by
 from fastgae.data.npz import NpyFolder, NpzFile, npy_files
 from fastgae.data.pieces import Piece, checked_time, opened, slices
 
@@ -26,7 +26,9 @@ def no_keys(start: int, stop: int) -> Mapping[str, Array]:
 
 def hdf5_file(path: Path) -> Any:
     """Return the open file, whose items are arrays and groups of them."""
-    return needed("h5py", "hdf5", f"reading {path}").File(path, "r")
+    with brought_by("hdf5", f"reading {path}"):
+        import h5py
+    return h5py.File(path, "r")
 
 
 HDF5 = (".hdf5", ".h5")

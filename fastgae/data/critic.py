@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fastgae._call import WORKING_DTYPES, Array
 from fastgae._interop import as_array
-from fastgae.data.arrays import arrays_of, axes_of, holds_numbers
+from fastgae.data.arrays import Arrays, arrays_of, axes_of, holds_numbers
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
 from fastgae.data.steps import RowError
@@ -85,7 +85,7 @@ class Valuation:
         for name in table.column_names:
             if name in self.columns:
                 try:
-                    batch[name] = arrays_of(table[name])
+                    batch[name] = _writable(arrays_of(table[name]))
                 except ValueError as error:
                     raise RowError(first, f"the critic cannot read {name}: {error}") from error
         values = as_array("values from the critic", self.critic.function(batch))
@@ -98,6 +98,13 @@ class Valuation:
         if len(wrong := np.flatnonzero(np.isnan(values))):
             raise RowError(first + int(wrong[0]), "the value from the critic is NaN")
         return values
+
+
+def _writable(arrays: Arrays) -> Arrays:
+    """Return arrays of the critic's own: those of a mapped file are read-only, and torch warns about these."""
+    if isinstance(arrays, dict):
+        return {name: _writable(part) for name, part in arrays.items()}
+    return np.require(arrays, requirements="W")
 
 
 def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collection[str]) -> Valuation:

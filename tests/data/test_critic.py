@@ -81,6 +81,7 @@ def test_what_a_critic_is_called_on(tmp_path, states, recorded):
     batches = []
 
     def critic(batch):
+        batch["speed" if "speed" in batch else "observations"] += 0  # the arrays are the critic's own
         batches.append({name: getattr(array, "shape", array) for name, array in batch.items()})
         return batch["observations"][:, 0]
 

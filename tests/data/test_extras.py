@@ -7,7 +7,16 @@ import pytest
 
 from fastgae.data.extras import EXTRAS
 
-MISSING = "import sys; sys.modules[sys.argv[1]] = None; "
+MISSING = """
+import sys
+
+class Missing:
+    def find_spec(name, path=None, target=None):
+        if name == sys.argv[1]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing)
+"""
 
 
 def test_an_import_reads_no_files(python):

@@ -8,11 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import Array
+from fastgae.data.arrays import arrays_of
 from fastgae.data.errors import DataError
 from fastgae.data.formats import NAMING, ROLES, Format
-from fastgae.data.steps import RowError, Steps
+from fastgae.data.steps import RowError, Steps, check_none
 
 ENDS = (None, "terminated")
+KEYS = (*NAMING, "step")
 
 
 class Columns(NamedTuple):
@@ -35,12 +37,13 @@ class Columns(NamedTuple):
 
 
 def chosen_columns(
-    given: Mapping[str, str] | None, known: Format, present: Sequence[str], ends: str | None, values: str | None
+    given: Mapping[str, str] | None, known: Format, schema: pa.Schema, ends: str | None, values: str | None
 ) -> Columns:
     """Return the columns to read: those that the caller names, and else those of the format that are present.
 
     ``values``: the name of their column; None: they come from elsewhere.
     """
+    present = schema.names
     if ends not in ENDS:
         raise ValueError(f'ends must be "terminated" or None, got {ends!r}')
     given = dict(given or {})
@@ -58,8 +61,10 @@ def chosen_columns(
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} of {role}; there are {', '.join(present)}: pass "
-                f"columns={{{role!r}: NAME}}"
+                f"columns={{{role!r}: NAME}}{', or a critic as values' if role == 'values' else ''}"
             )
+    if in_envs(schema.field(found["rewards"]).type):
+        found = {role: name for role, name in found.items() if role not in KEYS}  # flags alone end episodes there
     _check_ends(found, ends)
     return Columns({role: found[role] for role in ROLES if role in found})
 
@@ -83,21 +88,34 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         return None if role not in of_role else _numbers(role, table[of_role[role]])
 
     def flags(role: str) -> Array:
-        return np.zeros(len(table), bool) if role not in of_role else _flags(role, table[of_role[role]])
+        return np.zeros_like(rewards, bool) if role not in of_role else _flags(role, table[of_role[role]])
 
     names = [_whole(role, table[of_role[role]]) for role in NAMING if role in of_role]
+    rewards = _numbers("rewards", table[of_role["rewards"]])
     truncated = flags("truncated")
     terminated = flags("terminated") if "terminated" in of_role else flags("done") & ~truncated
-    return Steps(
+    differ = changes(names, len(table))
+    steps = Steps(
         lambda row: tuple(column[row].as_py() for column in names),
-        changes(names, len(table)),
+        differ.reshape(len(differ), *[1] * (rewards.ndim - 1)),
         None if "step" not in of_role else _integers("step", table[of_role["step"]]),
-        numbers("rewards"),
+        rewards,
         numbers("values") if values is None else values,
         terminated,
         truncated,
         numbers("next_values"),
     )
+    for role in ("values", "terminated", "truncated", "next_values"):
+        array = getattr(steps, role)
+        if array is not None and array.shape[1:] != rewards.shape[1:]:
+            raise DataError(f"a row of {role} has the shape {array.shape[1:]}, and one of rewards {rewards.shape[1:]}")
+    return steps
+
+
+def values_in(table: pa.Table, columns: Columns) -> Array:
+    """Return the values of a table of states."""
+    values: Array = _numbers("values", table[columns.of_role["values"]])
+    return values
 
 
 def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
@@ -108,11 +126,16 @@ def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
 
 
 def _numbers(role: str, column: pa.ChunkedArray) -> Array:
-    kind = column.type
+    kind = column.type.value_type if in_envs(column.type) else column.type
     if not (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64())):
         raise DataError(f"the column of {role} holds {kind}; expected float32, float64 or integers")
-    array: Array = _whole(role, column).to_numpy(zero_copy_only=False)
+    array: Array = arrays_of(_whole(role, column))
     return array
+
+
+def in_envs(kind: pa.DataType) -> bool:
+    """Return whether a row of a column has a number for each of several envs."""
+    return isinstance(kind, pa.FixedShapeTensorType) and len(kind.shape) == 1
 
 
 def _integers(role: str, column: pa.ChunkedArray) -> Array:
@@ -126,9 +149,9 @@ def _flags(role: str, column: pa.ChunkedArray) -> Array:
         flags: Array = _whole(role, column).to_numpy(zero_copy_only=False)
         return flags
     numbers = _numbers(role, column)
-    wrong = np.flatnonzero((numbers != 0) & (numbers != 1))
-    if len(wrong):
-        raise RowError(int(wrong[0]), f"{role} is {numbers[wrong[0]]}; expected 0 or 1")
+    wrong = (numbers != 0) & (numbers != 1)
+    if wrong.any():
+        check_none(wrong, f"{role} is {numbers[wrong][0]}; expected 0 or 1")
     ones: Array = numbers == 1
     return ones
 

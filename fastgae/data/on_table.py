@@ -62,7 +62,7 @@ def on_table(
     if format not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS)}, got {format!r}")
     known = FORMATS[format]
-    chosen = chosen_columns(columns, known, table.column_names, ends, "values")
+    chosen = chosen_columns(columns, known, table.schema, ends, "values")
     how = How(gamma, gae_lambda, ends, backend, num_threads)
     rows = table.select(list(dict.fromkeys(chosen.of_role.values())))
     order = np.arange(len(rows))

@@ -1,11 +1,13 @@
-"""Read Parquet and Arrow files from their last row to their first, no more than a number of rows at once."""
+"""Read files from their last row to their first, no more than a number of rows at once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -13,17 +15,33 @@ import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
 
+SLICE = 65_536  # rows to read at once of arrays of which any rows can be read
+MOST_OPEN = 2
 CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
 
 
+@dataclass
+class OpenNow:
+    """What is open inside of open_files."""
+
+    files: dict[tuple[Path, int], Any] = field(default_factory=dict)
+    scratch: Path | None = None
+
+
+# Every thread has its own.
+_open_now: ContextVar[OpenNow | None] = ContextVar("what is open", default=None)
+
+
 class Piece(NamedTuple):
-    """Rows that a file can read by themselves: a row group of Parquet, a batch of Arrow."""
+    """Rows that a file can read by themselves: a row group of Parquet, a batch of Arrow, a slice of an HDF5 array."""
 
     path: Path
     first: int  # its first row, counted from the beginning of the file
     rows: int
     read: Callable[[Sequence[str]], pa.Table]
     batches: Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]  # the same rows, so many at a time
+    # One row with the columns that a file also has of the state after the last of these rows, if an episode ends there.
+    final: Callable[[Sequence[str]], pa.Table] | None = None
 
 
 class Run(NamedTuple):
@@ -37,6 +55,16 @@ class Run(NamedTuple):
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         return pa.concat_tables(piece.read(columns) for piece in self.pieces)
+
+    def finals(self, columns: Sequence[str], rows: Collection[int]) -> tuple[list[int], pa.Table] | None:
+        """Return those of the rows behind which a file has the state after an episode, and the states as a table."""
+        last = [row - 1 for row in accumulate(piece.rows for piece in self.pieces)]
+        found = [
+            (row, piece.final) for row, piece in zip(last, self.pieces, strict=True) if piece.final and row in rows
+        ]
+        if not found:
+            return None
+        return [row for row, _ in found], pa.concat_tables(final(columns) for _, final in found)
 
     def place(self, row: int) -> tuple[Path, int]:
         """Return the file of a row, and its place there."""
@@ -53,12 +81,14 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
     Parquet is read by whole row groups. A larger one is copied first, piece by piece, into a file in ``scratch``.
     """
     waiting: list[Piece] = []
+    rows = 0  # of those that wait
     for piece in reversed(pieces):
-        if waiting and sum(each.rows for each in waiting) + piece.rows > most:
+        if waiting and rows + piece.rows > most:
             yield Run(tuple(reversed(waiting)))
-            waiting = []
+            waiting, rows = [], 0
         if piece.rows <= most:
             waiting.append(piece)
+            rows += piece.rows
             continue
         copy = scratch / "large.arrow"
         yield from (Run((part,)) for part in reversed(copied(piece, columns, most, copy)))
@@ -75,7 +105,35 @@ def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Pi
         writer.write_batch(first)
         for batch in batches:
             writer.write_batch(batch)
-    return [part._replace(path=piece.path, first=piece.first + part.first) for part in arrow_pieces(to)]
+    *parts, last = (part._replace(path=piece.path, first=piece.first + part.first) for part in arrow_pieces(to))
+    return [*parts, last._replace(final=piece.final)]
+
+
+def slices(
+    path: Path,
+    first: int,
+    rows: int,
+    read: Callable[[int, int, Sequence[str]], pa.Table],
+    final: Callable[[Sequence[str]], pa.Table] | None = None,
+) -> list[Piece]:
+    """Return rows of which ``read(start, stop, columns)`` reads any, in pieces of at most SLICE."""
+
+    def batches(start: int, stop: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        for begin in range(start, stop, most):
+            yield from read(begin, min(begin + most, stop), columns).to_batches()
+
+    bounds = [(start, min(start + SLICE, rows)) for start in range(0, rows, SLICE)]
+    return [
+        Piece(
+            path,
+            first + start,
+            stop - start,
+            partial(read, start, stop),
+            partial(batches, start, stop),
+            final if stop == rows else None,
+        )
+        for start, stop in bounds
+    ]
 
 
 def parquet_pieces(path: Path) -> list[Piece]:
@@ -86,11 +144,11 @@ def parquet_pieces(path: Path) -> list[Piece]:
 
     def read(group: int, columns: Sequence[str]) -> pa.Table:
         with reading(path):
-            return _parquet(path, checked_time(path, since)).read_row_group(group, columns)
+            return opened(_parquet, path, checked_time(path, since)).read_row_group(group, columns)
 
     def batches(group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         with reading(path):
-            yield from _parquet(path, checked_time(path, since)).iter_batches(most, [group], columns)
+            yield from opened(_parquet, path, checked_time(path, since)).iter_batches(most, [group], columns)
 
     return _pieces(path, rows, read, batches)
 
@@ -124,8 +182,46 @@ def _pieces(
     ]
 
 
-@lru_cache(maxsize=2)  # a footer takes long to read, and pieces of one file follow each other
-def _parquet(path: Path, since: int) -> pq.ParquetFile:
+def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
+    """Return what ``open_file`` makes of a file, which stays open: that takes long, and pieces of a file are many."""
+    open_now = _open_now.get()
+    if open_now is None:
+        return open_file(path)
+    files = open_now.files
+    if (path, since) not in files:
+        while len(files) >= MOST_OPEN:
+            files.pop(next(iter(files))).close()
+        files[path, since] = open_file(path)
+    return files[path, since]
+
+
+@contextmanager
+def open_files() -> Iterator[None]:
+    """Keep files open between their pieces, and close them at the end: HDF5 opens no file to write that is open."""
+    open_now = OpenNow()
+    token = _open_now.set(open_now)
+    try:
+        yield
+    finally:
+        _open_now.reset(token)
+        for file in open_now.files.values():
+            file.close()
+
+
+def scratch_folder() -> Path | None:
+    """Return where to put copies of what cannot be mapped; None: where the system has its temporary files."""
+    open_now = _open_now.get()
+    return None if open_now is None else open_now.scratch
+
+
+def put_scratch_into(folder: Path) -> None:
+    """Let scratch files lie in a folder from now on, because the system's may lie in memory."""
+    open_now = _open_now.get()
+    if open_now is not None:
+        open_now.scratch = folder
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, memory_map=True)
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from fastgae.data.columns import Columns
+from fastgae.data.columns import Columns, in_envs
+from fastgae.data.critic import Valuation
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
 from fastgae.data.pieces import Piece, Run
@@ -31,6 +32,7 @@ class Plan(NamedTuple):
     how: How
     normalize: str | None
     most: int  # rows in memory at once
+    values: Valuation | None = None  # None: a column
     source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
 
     @property
@@ -45,7 +47,8 @@ class Plan(NamedTuple):
     @property
     def read(self) -> list[str]:
         """The columns to read, each once, though one may have two roles."""
-        return list(dict.fromkeys([*self.columns.of_role.values(), *self.keys]))
+        for_critic = self.values.read if self.values else []
+        return list(dict.fromkeys([*self.columns.of_role.values(), *self.keys, *for_critic]))
 
     def in_file(self, error: RowError, table: pa.Table, run: Run) -> DataError:
         """Return the error of a row that names the file, the episode and the step."""
@@ -59,11 +62,21 @@ class Plan(NamedTuple):
         return {
             **{f"file {file}": [stat.st_size, stat.st_mtime_ns] for file, stat in stats.items()},
             "columns": dict(self.columns.of_role),
+            "values": self.values and self.values.asked,
             "format": self.format.name,
             "memory": self.most,
             "normalize": self.normalize,
             **{name: getattr(self.how, name) for name in ("gamma", "gae_lambda", "ends")},
         }
+
+
+def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation | None) -> int:
+    """Return the memory that one row takes: its numbers for each env, and what a critic reads, as table and arrays."""
+    numbers = BYTES_PER_ROW * (rewards.shape[0] if in_envs(rewards) else 1)
+    if values is None:
+        return numbers
+    row: pa.RecordBatch = next(pieces[0].batches(values.read, 1))
+    return numbers + 2 * int(row.nbytes)
 
 
 def found_sources(source: Source) -> list[Path]:

@@ -29,7 +29,7 @@ class Sums:
     @classmethod
     def of(cls, computed: Computed) -> "Sums":
         return cls(
-            len(computed.last),
+            computed.last.size,
             int(np.count_nonzero(computed.last)),
             fastgae.moments(computed.advantages),
             fastgae.moments(computed.returns),

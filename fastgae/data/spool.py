@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError
-from fastgae.data.formats import schema
+from fastgae.data.npz import ABOUT
+from fastgae.data.sidecars import about, sidecar_of
 
 ASKED = "asked.json"
-STATE = b"fastgae"  # the key of the state in the metadata of a file's schema
 
 
 class Spool:
@@ -29,6 +28,7 @@ class Spool:
     def __init__(self, out: Path, asked: Mapping[str, Any]) -> None:
         """``asked``: all that decides on the results."""
         self.out = out
+        sidecar_of(out)  # raises before anything is computed
         self.folder = out.with_name(out.name + ".unfinished")
         self._asked = json.loads(json.dumps(asked))
         self._digest = sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -37,10 +37,10 @@ class Spool:
         """Return what is kept in a sidecar that exists already and was written for the same; None if there is none."""
         if not self.out.exists():
             return None
-        about: dict[str, Any] = json.loads((schema(self.out).metadata or {}).get(STATE, "{}"))
-        if about.get("asked") == self._digest:
+        said: dict[str, Any] = json.loads(about(self.out) or "{}")
+        if said.get("asked") == self._digest:
             self.remove()  # a run may have been killed after it had written the sidecar
-            return about
+            return said
         return None
 
     def begin(self, resume: bool) -> None:
@@ -66,7 +66,7 @@ class Spool:
         if not self._file(number).exists():
             return None
         with pa.memory_map(str(self._file(number))) as file:
-            state: dict[str, Any] = json.loads(pa.ipc.open_file(file).schema.metadata[STATE])
+            state: dict[str, Any] = json.loads(pa.ipc.open_file(file).schema.metadata[ABOUT])
             return state
 
     def table(self, number: int) -> pa.Table:
@@ -76,7 +76,7 @@ class Spool:
 
     def add(self, number: int, table: pa.Table, state: Mapping[str, Any]) -> None:
         """Keep the results of a run of rows."""
-        schema = table.schema.with_metadata({STATE: json.dumps(state)})
+        schema = table.schema.with_metadata({ABOUT: json.dumps(state)})
 
         def write(partial: Path) -> None:
             with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -86,11 +86,11 @@ class Spool:
 
     def finish(self, tables: Iterator[pa.Table], keys: list[str], state: Mapping[str, Any]) -> None:
         """Write the sidecar, and remove the folder."""
-        metadata = {STATE: json.dumps({**state, "asked": self._digest})}
+        metadata = {ABOUT: json.dumps({**state, "asked": self._digest})}
 
         def write(partial: Path) -> None:
             first = next(tables)
-            with _writer(partial, self.out.suffix, first.schema.with_metadata(metadata), keys) as writer:
+            with sidecar_of(self.out).writer(partial, first.schema.with_metadata(metadata), keys) as writer:
                 for table in chain([first], tables):
                     writer.write_table(table.replace_schema_metadata(metadata))
 
@@ -110,12 +110,6 @@ class Spool:
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:08}.arrow"
-
-
-def _writer(path: Path, suffix: str, schema: pa.Schema, keys: list[str]) -> Any:
-    if suffix == ".parquet":
-        return pq.ParquetWriter(path, schema, use_dictionary=keys)  # numbers hardly repeat, but keys do
-    return pa.ipc.new_file(str(path), schema)
 
 
 def _write(path: Path, write: Callable[[Path], Any], partial: Path | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 import fastgae
-from fastgae._call import Array
+from fastgae._call import Array, working_dtype
 
 # The name of an episode: one item of each column that takes part in it.
 Name: TypeAlias = tuple[Any, ...]
@@ -30,7 +30,7 @@ class ScatteredError(RowError):
 
 
 class Steps(NamedTuple):
-    """Rows that follow each other, as arrays of one length."""
+    """Rows that follow each other, as arrays of one length; or of one shape (T, N) for N envs, without names."""
 
     name: Callable[[int], Name]  # of the episode of a row
     changes: Array  # True where a row and the next have episodes of different names; one shorter than the others
@@ -40,7 +40,7 @@ class Steps(NamedTuple):
     terminated: Array
     truncated: Array
     next_values: Array | None = None  # V' of every row
-    final_values: Array | None = None  # V' of the last row of an episode, read only there
+    final_values: Array | None = None  # V' of the last row of an episode, read only there; NaN where there is none
 
 
 class Following(NamedTuple):
@@ -48,8 +48,8 @@ class Following(NamedTuple):
 
     name: Name
     step: int | None
-    value: float
-    advantage: float
+    value: float | list[float]  # a number for each env
+    advantage: float | list[float]
 
 
 class How(NamedTuple):
@@ -71,15 +71,22 @@ class Computed(NamedTuple):
 def compute(steps: Steps, following: Following | None, how: How) -> tuple[Computed, Following]:
     """Return the results of the rows, and what the rows before them need."""
     arguments, last = checked_arguments(steps, following, how)
-    carried = None if following is None or last[-1] else following.advantage
+    carried = None
+    if following is not None and not last[-1].all():
+        carried = for_envs(following.advantage, working_dtype((steps.rewards.dtype, steps.values.dtype)))
     result = fastgae.gae(**arguments, last_advantages=carried, backend=how.backend, num_threads=how.num_threads)
-    return Computed(result.advantages, result.returns, last), first_row(steps, float(result.advantages[0]))
+    return Computed(result.advantages, result.returns, last), first_row(steps, result.advantages[0].tolist())
 
 
-def first_row(steps: Steps, advantage: float, row: int = 0) -> Following:
+def first_row(steps: Steps, advantage: float | list[float], row: int = 0) -> Following:
     """Return what the rows before a row need of it."""
     step = None if steps.step is None else int(steps.step[row])
-    return Following(steps.name(row), step, float(steps.values[row]), advantage)
+    return Following(steps.name(row), step, steps.values[row].tolist(), advantage)
+
+
+def for_envs(number: float | list[float], dtype: np.dtype[Any]) -> float | Array:
+    """Return the numbers of the envs as an array of a dtype; one number has no effect on the dtype of results."""
+    return np.asarray(number, dtype) if isinstance(number, list) else number
 
 
 def checked_arguments(steps: Steps, following: Following | None, how: How) -> tuple[dict[str, Any], Array]:
@@ -95,7 +102,7 @@ def checked_arguments(steps: Steps, following: Following | None, how: How) -> tu
         "values": steps.values,
         "terminated": terminated,
         "truncated": truncated,
-        **_next_values(steps, truncated, None if last[-1] else following),
+        **_next_values(steps, truncated, None if last[-1].all() else following),
         "gamma": how.gamma,
         "gae_lambda": how.gae_lambda,
     }
@@ -134,30 +141,36 @@ def check_order(steps: Steps, last: Array, following: Following | None) -> None:
         raise ScatteredError(len(last) - 1, f"step {steps.step[-1]} is followed by step {following.step}")
 
 
-def check_finite(role: str, numbers: Array, rows: Array | None = None) -> None:
-    """Check that no number is NaN; ``rows``: where the numbers stand, if not in every row."""
-    wrong = np.flatnonzero(np.isnan(numbers))
-    if len(wrong):
-        raise RowError(int(wrong[0] if rows is None else rows[wrong[0]]), f"{role} is NaN")
+def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
+    """Check that no number which is read is NaN."""
+    check_none(np.isnan(numbers) & read, f"{role} is NaN")
+
+
+def check_none(wrong: Array, fault: str) -> None:
+    """Raise the error of the first row in which something is wrong."""
+    places = np.argwhere(wrong)
+    if len(places):
+        row, *envs = places[0].tolist()
+        raise RowError(row, fault + "".join(f" in env {env}" for env in envs))
 
 
 def _next_values(steps: Steps, truncated: Array, goes_on: Following | None) -> dict[str, Any]:
     """Return the arguments of gae that say V' of the last row of an episode that does not end for good."""
     if steps.next_values is not None:
-        needed = np.flatnonzero(~steps.terminated)
-        check_finite("next_values", steps.next_values[needed], needed)
+        check_finite("next_values", steps.next_values, ~steps.terminated)
         return {"next_values": steps.next_values}
-    ends = np.flatnonzero(truncated)
-    if steps.final_values is not None:
-        final = steps.final_values[ends]
-        check_finite("the value after the last step", final, ends)
-    elif len(ends):
-        flag = "is truncated" if steps.truncated[ends[0]] else "ends without a flag"
-        raise RowError(
-            int(ends[0]),
-            f"the episode {flag}, and there is no value of the state after it: name a column of next_values, or say "
+    final = steps.final_values
+    unknown = truncated if final is None else truncated & np.isnan(final)
+    for flagged, how in ((steps.truncated, "is truncated"), (True, "ends without a flag")):
+        check_none(
+            unknown & flagged,
+            f"the episode {how}, and there is no value of the state after it: name a column of next_values, or say "
             'ends="terminated" if every episode ends for good',
         )
-    else:
-        final = steps.values[:0]
-    return {"final_values": final, "last_values": 0.0 if goes_on is None else goes_on.value}
+    return {
+        # Without any, of no dtype that could decide on the results'.
+        "final_values": steps.values[:0].reshape(-1) if final is None else final[truncated],
+        "last_values": (
+            np.zeros_like(steps.values[0]) if goes_on is None else for_envs(goes_on.value, steps.values.dtype)
+        ),
+    }

@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 
+import numpy as np
 import pyarrow as pa
 
-from fastgae.data.columns import steps_of
+from fastgae.data.arrays import arrays_of, column_of
+from fastgae.data.columns import steps_of, values_in
 from fastgae.data.episodes import Episodes
 from fastgae.data.formats import NAMING
-from fastgae.data.pieces import runs_backwards
+from fastgae.data.pieces import Run, runs_backwards
 from fastgae.data.plan import Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
 from fastgae.data.scattered import in_source_order, is_sorted, sorted_plan
 from fastgae.data.spool import Spool
-from fastgae.data.steps import Computed, Following, RowError, ScatteredError, compute
+from fastgae.data.steps import Computed, Following, RowError, ScatteredError, Steps, compute, last_rows
 
 
 def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
@@ -52,7 +54,7 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         if state is None:
             table = run.read(plan.read)
             try:
-                steps = steps_of(table, plan.columns)
+                steps = valued_steps(table, run, plan)
                 computed, before = compute(steps, following, plan.how)
                 episodes.add(table, following)
                 found = findings_in(steps, following, plan.how) if number == 0 else []
@@ -71,11 +73,34 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
     return sums, number + 1, findings
 
 
+def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:
+    """Return the rows as arrays, with the values of the states after episodes that do not end for good."""
+    values = plan.values
+    steps = steps_of(table, plan.columns, None if values is None else values.of(table))
+    if plan.how.ends == "terminated" or steps.next_values is not None:
+        return steps
+    ends = last_rows(steps, None) & ~steps.terminated
+    rows = np.flatnonzero(ends.reshape(len(table), -1).any(axis=1)).tolist()
+    found = run.finals([plan.columns.of_role["values"]] if values is None else values.columns, set(rows))
+    if found is None and rows and values is not None and values.next_columns:
+        found = rows, values.behind(table, rows)
+    if found is None:
+        return steps
+    rows, states = found
+    try:
+        final = values_in(states, plan.columns) if values is None else values.of(states)
+    except RowError as error:
+        raise RowError(rows[error.row], f"{error.fault} in the state after this step") from error
+    final_values = np.full(steps.rewards.shape, np.nan, final.dtype)
+    final_values[rows] = final
+    return steps._replace(final_values=final_values)
+
+
 def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
     """Return the keys of the rows, and beside them their results."""
     keys = table.select(plan.keys)
     for result, name in plan.format.results.items():
-        keys = keys.append_column(name, pa.array(getattr(computed, result)))
+        keys = keys.append_column(name, column_of(getattr(computed, result)))
     return keys
 
 
@@ -85,7 +110,7 @@ def finished(plan: Plan, spool: Spool, runs: int, sums: Sums, advance: Advance) 
     for number in reversed(range(runs)):
         table = spool.table(number)
         if plan.normalize is not None:
-            normalized = sums.advantages.normalize(table[name].to_numpy(), backend=plan.how.backend)
-            table = table.set_column(table.schema.get_field_index(name), name, pa.array(normalized))
+            normalized = sums.advantages.normalize(arrays_of(table[name]), backend=plan.how.backend)
+            table = table.set_column(table.schema.get_field_index(name), name, column_of(normalized))
         yield table
         advance(len(table))

@@ -1,0 +1,228 @@
+"""Advantages and value targets of recorded data, computed on a cluster of Ray's."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+import fastgae
+from fastgae._canonical import as_unit_interval
+from fastgae.data import DataError, on_table
+from fastgae.data.columns import Columns, chosen_columns
+from fastgae.data.compute import NORMALIZE
+from fastgae.data.extras import brought_by
+from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_of
+from fastgae.data.pieces import open_files
+from fastgae.data.plan import Source, found_sources
+
+with brought_by("ray", "fastgae.ray"):
+    import ray.data
+    from ray.data import Dataset
+
+__all__ = ["compute"]
+
+# From a block to what takes its place.
+Function: TypeAlias = Callable[[pa.Table], pa.Table | Iterator[pa.Table]]
+
+PATH, MOMENTS = "path", "moments"  # the only columns of datasets that nobody else sees
+
+
+def compute(
+    dataset_or_paths: Dataset | Source,
+    *,
+    whole_episodes: bool = False,
+    format: str = "auto",  # noqa: A002 (the word of the field)
+    columns: Mapping[str, str] | None = None,
+    ends: str | None = None,
+    values: str = "values",
+    gamma: float = 0.99,
+    gae_lambda: float = 0.95,
+    normalize: str | None = None,
+    backend: str | None = None,
+    num_threads: int | None = None,
+) -> Dataset:
+    """Append advantages and returns to recorded episodes, in parallel on the machines of a Ray cluster.
+
+    The results are the same bits as those of ``fastgae.data.compute``, whatever the blocks, files and machines. Every
+    block is computed in one call: a task for each episode would take a thousand times as long.
+
+    Rows are shuffled once, so that each block holds whole episodes, unless ``whole_episodes`` says that they do. Then
+    nothing moves between machines. The shuffle keeps all rows in Ray's object store, which spills to disk;
+    ``RAY_DATA_ENABLE_DISK_SHUFFLE=1`` makes Ray shuffle in files.
+
+    Parameters
+    ----------
+    dataset_or_paths : ray.data.Dataset, or a path, folder, pattern or list of them
+        One row per step. Paths are read where the tasks run, one file at a time, so every machine must see them. Read
+        object stores with ``ray.data.read_parquet`` and pass the dataset.
+    whole_episodes : bool
+        Every block of the dataset, or every file, has all rows of its episodes. This is not checked. Ray cuts large
+        files into several blocks, so pass the paths of files rather than a dataset that was read from them.
+    format : str
+        As in ``fastgae.data.compute``. "auto" means "table" for a dataset.
+    columns, ends, gamma, gae_lambda, backend
+        As in ``fastgae.data.compute``. The shuffle loses the order of rows, so it needs columns of "episode" (or "env")
+        and "step".
+    values : str
+        The name of the column of V. Let ``dataset.map_batches`` add one, if a critic computes it.
+    normalize : None or "global"
+        "global": shift and scale the advantages by the mean and the standard deviation of all of them. This computes
+        the dataset at once and keeps it in the object store, because the moments must be known before the first result.
+    num_threads : int, optional
+        Threads of each task, for which it reserves as many CPUs. None: one.
+
+    Returns
+    -------
+    ray.data.Dataset
+        The rows with two columns more, in an order that Ray chooses. Without ``normalize`` it is lazy: errors in the
+        data are raised when it is read or written.
+
+    Raises
+    ------
+    DataError, ValueError
+        As ``fastgae.data.compute``.
+    ray.exceptions.RayTaskError
+        If data are bad: the message has that of the DataError, with the file if there is one, the episode and the step.
+    TypeError
+        If ``values`` is not a name.
+
+    Examples
+    --------
+    >>> import fastgae.ray
+    >>> dataset = fastgae.ray.compute("/data/episodes", whole_episodes=True, normalize="global")  # doctest: +SKIP
+    >>> dataset.write_parquet("/data/with_advantages")  # doctest: +SKIP
+    """
+    if normalize not in NORMALIZE:
+        raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
+    if not isinstance(values, str):
+        raise TypeError(
+            f"values must be the name of a column, got {type(values).__name__}: let dataset.map_batches compute a "
+            "column of values first"
+        )
+    for name, number in (("gamma", gamma), ("gae_lambda", gae_lambda)):
+        as_unit_interval(name, number, ())
+    source = (
+        _rows(dataset_or_paths, format) if isinstance(dataset_or_paths, Dataset) else _files(dataset_or_paths, format)
+    )
+    chosen = chosen_columns(columns, source.format, source.schema, ends, values)
+    computed = partial(
+        on_table,
+        format=source.format.name,
+        columns=chosen.of_role,
+        ends=ends,
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        backend=backend,
+        num_threads=num_threads,
+    )
+    if whole_episodes:
+        results = source.through(computed, num_threads)
+    else:
+        results = _per_block(_shuffled(source.rows(), chosen), computed, num_threads)
+    return results if normalize is None else _normalized(results, source.format.results["advantages"], backend)
+
+
+class _Rows(NamedTuple):
+    """A dataset with one row per step."""
+
+    format: Format
+    schema: pa.Schema
+    dataset: Dataset
+
+    def rows(self) -> Dataset:
+        return self.dataset
+
+    def through(self, function: Function, num_cpus: int | None) -> Dataset:
+        """Return what a function makes of each block."""
+        return _per_block(self.dataset, function, num_cpus)
+
+
+class _Files(NamedTuple):
+    """Files with one row per step. Tasks read them whole, but Ray's own readers cut them into blocks."""
+
+    format: Format
+    schema: pa.Schema
+    paths: Dataset
+
+    def rows(self) -> Dataset:
+        return _per_block(self.paths, partial(_pieces, self.format.name, self.schema))
+
+    def through(self, function: Function, num_cpus: int | None) -> Dataset:
+        """Return what a function makes of each file."""
+        return _per_block(self.paths, partial(_of_files, self.format.name, self.schema, function), num_cpus)
+
+
+def _rows(dataset: Dataset, format: str) -> _Rows:  # noqa: A002
+    name = PLAIN.name if format == "auto" else format
+    if name not in FORMATS:
+        raise ValueError(f"format must be auto, {', '.join(FORMATS)}, got {format!r}")
+    schema = dataset.schema()
+    if schema is None:
+        raise DataError("there are no rows in the dataset")
+    kinds = [kind if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]  # of pandas, any object
+    return _Rows(FORMATS[name], pa.schema(list(zip(schema.names, kinds, strict=True))), dataset)
+
+
+def _files(paths: Source, format: str) -> _Files:  # noqa: A002
+    sources = found_sources(paths)
+    known = format_of(format, sources[0])
+    files = [file.resolve() for source in sources for file in known.files(source)]
+    if not files:
+        raise DataError(f"{sources[0]} holds no files of the format {known.name}")
+    return _Files(known, known.schema(files[0]), ray.data.from_items([{PATH: str(file)} for file in files]))
+
+
+def _per_block(dataset: Dataset, function: Function, num_cpus: int | None = None) -> Dataset:
+    return dataset.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
+
+
+def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:
+    """Return the rows in blocks that hold whole episodes, in any order inside: ``on_table`` sorts them."""
+    names = columns.named(*NAMING)
+    if not names or "step" not in columns.of_role:
+        raise DataError(
+            'rows are shuffled by episode, and lose their order: name columns of "episode" and "step", or pass '
+            "whole_episodes=True if every block or file holds whole episodes"
+        )
+    return dataset.repartition(dataset.context.default_hash_shuffle_parallelism, keys=names)
+
+
+def _normalized(results: Dataset, name: str, backend: str | None) -> Dataset:
+    blocks = results.materialize()  # or Ray would compute them for the moments, and once more to normalize them
+    parts = _per_block(blocks, partial(_moments, name)).take_all()
+    total = sum((fastgae.Moments(**json.loads(part[MOMENTS])) for part in parts), fastgae.Moments())
+    return _per_block(blocks, partial(_scaled, name, total, backend))
+
+
+# What the tasks run.
+
+
+def _pieces(format: str, schema: pa.Schema, paths: pa.Table) -> Iterator[pa.Table]:  # noqa: A002
+    """Return the rows of files, in parts that need not hold whole episodes."""
+    with open_files():
+        for path in paths[PATH].to_pylist():
+            for piece in FORMATS[format].pieces(Path(path)):
+                yield piece.read(schema.names)
+
+
+def _of_files(format: str, schema: pa.Schema, function: Function, paths: pa.Table) -> Iterator[pa.Table]:  # noqa: A002
+    for path in paths[PATH].to_pylist():
+        parts = _pieces(format, schema, pa.table({PATH: [path]}))
+        try:
+            yield function(pa.concat_tables([schema.empty_table(), *parts]))
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+
+
+def _moments(name: str, block: pa.Table) -> pa.Table:
+    """Return the exact sums of a block as JSON, because they are integers of any size."""
+    return pa.table({MOMENTS: [json.dumps(asdict(fastgae.moments(block[name].to_numpy())))]})
+
+
+def _scaled(name: str, moments: fastgae.Moments, backend: str | None, block: pa.Table) -> pa.Table:
+    normalized = moments.normalize(block[name].to_numpy(), backend=backend)
+    return block.set_column(block.schema.get_field_index(name), name, pa.array(normalized))

@@ -1,0 +1,245 @@
+"""``fastgae.ray.compute`` on a real cluster: the bits of one call in memory, whatever the blocks and accidents."""
+
+import importlib
+import os
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ray
+from ray.exceptions import RayTaskError
+
+import fastgae.data
+import fastgae.ray
+from data.conftest import ROWS, write
+from fastgae.data import DataError
+
+# Ray's own settings use names that Ray has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+KEYS = [("episode", "ascending"), ("step", "ascending")]
+
+
+def blocks_of(table, bounds):
+    """Return a dataset with a block from each of the bounds to the next."""
+    return ray.data.from_arrow([table.slice(begin, end - begin) for begin, end in pairwise([0, *bounds, len(table)])])
+
+
+def table_of(dataset):
+    """Return the rows of a dataset, sorted: blocks arrive in any order."""
+    blocks = [block for block in ray.get(dataset.to_arrow_refs()) if block.num_rows]
+    return pa.concat_tables(blocks).sort_by(KEYS)
+
+
+def assert_results(got, recorded, advantages=None):
+    assert got.select(recorded.table().column_names) == recorded.table()
+    advantages = recorded.result.advantages if advantages is None else advantages
+    assert np.array_equal(got["advantages"], advantages)
+    assert np.array_equal(got["returns"], recorded.result.returns)
+
+
+def shuffled(table, seed=0):
+    return table.take(np.random.default_rng(seed).permutation(len(table)))
+
+
+@pytest.mark.parametrize("size", [100, ROWS])
+@pytest.mark.parametrize("scattered", [False, True])
+def test_same_bits_in_blocks_of_every_size(recorded, size, scattered):
+    table = shuffled(recorded.table()) if scattered else recorded.table()
+    assert_results(table_of(fastgae.ray.compute(blocks_of(table, range(size, ROWS, size)))), recorded)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_blocks_of_whole_episodes(recorded, count):
+    bounds = recorded.first[1 :: max(1, len(recorded.first) // count)]
+    blocks = blocks_of(recorded.table(), [0, *bounds])  # the first block is empty
+    assert_results(table_of(fastgae.ray.compute(blocks, whole_episodes=True)), recorded)
+
+
+def test_whole_episodes_are_not_shuffled(recorded):
+    blocks = blocks_of(recorded.table(), recorded.first[[3]])
+    results = fastgae.ray.compute(blocks, whole_episodes=True)
+    assert sorted(block.num_rows for block in ray.get(results.to_arrow_refs())) == sorted(
+        [recorded.first[3], ROWS - recorded.first[3]]
+    )
+
+
+def test_blocks_of_pandas_with_names_of_episodes(recorded):
+    names = [f"episode {number:05}" for number in recorded.episode]
+    table = shuffled(recorded.table(episode=names))
+    frames = [table.slice(0, 777).to_pandas(), table.slice(777).to_pandas()]
+    got = table_of(fastgae.ray.compute(ray.data.from_pandas(frames), values="values"))
+    assert got["episode"].to_pylist() == names
+    assert np.array_equal(got["advantages"], recorded.result.advantages)
+
+
+@pytest.mark.parametrize("whole_episodes", [False, True])
+def test_normalized_over_everything(recorded, whole_episodes):
+    blocks = blocks_of(recorded.table(), recorded.first[[2, 5, 7]])
+    got = table_of(fastgae.ray.compute(blocks, whole_episodes=whole_episodes, normalize="global"))
+    advantages = recorded.result.advantages
+    assert_results(got, recorded, fastgae.moments(advantages).normalize(advantages))
+
+
+@pytest.mark.parametrize("whole_episodes", [False, True])
+def test_one_call_for_each_block(recorded, whole_episodes, tmp_path, monkeypatch):
+    """Not one for each episode, and no second one to normalize: Ray computes a lazy dataset whenever it is used."""
+    on_table = fastgae.ray.on_table
+
+    def counted(block, **options):
+        (tmp_path / f"{os.getpid()} {time.time_ns()}").touch()
+        return on_table(block, **options)
+
+    monkeypatch.setattr(fastgae.ray, "on_table", counted)
+    blocks = blocks_of(recorded.table(), recorded.first[[2, 5]])
+    fastgae.ray.compute(blocks, whole_episodes=whole_episodes, normalize="global").materialize()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.fixture
+def folder(recorded, tmp_path):
+    """Four files of whole episodes, with row groups that cut them."""
+    for number, (begin, end) in enumerate(pairwise([0, *recorded.first[[3, 5, 6]], ROWS])):
+        write(recorded.table().slice(begin, end - begin), tmp_path / f"{number}.parquet", 50)
+    write(recorded.table().slice(0, 0), tmp_path / "4.parquet", 50)
+    return tmp_path
+
+
+@pytest.mark.parametrize("whole_episodes", [False, True])
+def test_files(recorded, folder, whole_episodes, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    for paths in (folder, f"{folder.name}/*.parquet", sorted(folder.iterdir())):
+        assert_results(table_of(fastgae.ray.compute(paths, whole_episodes=whole_episodes)), recorded)
+
+
+def test_names_of_columns_and_results(recorded, tmp_path):
+    names = {"episode": "eps_id", "step": "t", "terminated": "terminateds", "truncated": "truncateds", "values": "v"}
+    table = recorded.table("episode", "step", "terminated", "truncated", "values", "rewards", "next_values")
+    write(table.rename_columns([names.get(name, name) for name in table.column_names]), tmp_path / "a.parquet", 500)
+    chosen = {"values": "v", "columns": {"next_values": "next_values"}, "gamma": 0.9, "gae_lambda": 0.7}
+    expected = fastgae.data.compute(tmp_path / "a.parquet", progress=False, **chosen)
+    for paths, read in (
+        (tmp_path / "a.parquet", {}),
+        (ray.data.read_parquet(tmp_path / "a.parquet"), {"format": "rllib"}),
+    ):
+        results = fastgae.ray.compute(paths, **chosen, **read)
+        got = pa.concat_tables(ray.get(results.to_arrow_refs())).sort_by([("eps_id", "ascending"), ("t", "ascending")])
+        keys = ["eps_id", "t", "advantages", "value_targets"]
+        assert got.select(keys) == pq.read_table(expected.file)
+
+
+def test_errors_in_tasks(recorded, folder):
+    rewards = recorded.rewards.copy()
+    rewards[77] = np.nan
+    place = f"episode {recorded.episode[77]}, step {recorded.step[77]}, row [0-9]+: rewards is NaN"
+    table = recorded.table(rewards=rewards)
+    with pytest.raises(RayTaskError, match=f"DataError: {place}"):
+        fastgae.ray.compute(ray.data.from_arrow(table)).materialize()
+    file = write(table, folder / "0.parquet", 100)
+    with pytest.raises(RayTaskError, match=f"DataError: {file}: {place}"):
+        fastgae.ray.compute(folder, whole_episodes=True).materialize()
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "given"),
+    [
+        (DataError, r"no column 'v' for values; there are episode, .*", {"values": "v"}),
+        (TypeError, r"values must be the name of a column, got function: .*map_batches", {"values": lambda rows: rows}),
+        (ValueError, r'normalize must be "global" or None, got \'all\'', {"normalize": "all"}),
+        (ValueError, r"gamma must be .* got 1\.5", {"gamma": 1.5}),
+        (ValueError, r"format must be auto, table, .*, got 'csv'", {"format": "csv"}),
+    ],
+)
+def test_errors_before_anything_is_read(recorded, error, message, given):
+    with pytest.raises(error, match=message):
+        fastgae.ray.compute(ray.data.from_arrow(recorded.table()), **given)
+
+
+def test_rows_without_steps_cannot_be_shuffled(recorded):
+    for names in (("rewards", "values", "terminated", "truncated"), ("episode", "rewards", "values", "terminated")):
+        blocks = ray.data.from_arrow(recorded.table(*names))
+        with pytest.raises(DataError, match='lose their order: name columns of "episode" and "step"'):
+            fastgae.ray.compute(blocks)
+
+
+def test_no_rows():
+    with pytest.raises(DataError, match="there are no rows in the dataset"):
+        fastgae.ray.compute(ray.data.from_items([]))
+
+
+@pytest.mark.parametrize("normalize", [None, "global"])
+def test_a_worker_is_killed(recorded, tmp_path, normalize):
+    """Ray runs a task again if its process dies: here before the computation, and after it."""
+
+    def dying_once(block):
+        try:
+            (tmp_path / "killed").touch(exist_ok=False)
+        except FileExistsError:
+            return block
+        return os.kill(os.getpid(), signal.SIGKILL)
+
+    how = {"batch_size": None, "batch_format": "pyarrow"}
+    blocks = blocks_of(shuffled(recorded.table()), [500, 900])
+    advantages = recorded.result.advantages
+    expected = advantages if normalize is None else fastgae.moments(advantages).normalize(advantages)
+    before = fastgae.ray.compute(blocks.map_batches(dying_once, **how), normalize=normalize)
+    assert_results(table_of(before), recorded, expected)
+    (tmp_path / "killed").unlink()
+    after = fastgae.ray.compute(blocks, normalize=normalize).map_batches(dying_once, **how)
+    assert_results(table_of(after), recorded, expected)
+    assert (tmp_path / "killed").exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--whole-episodes", "--normalize", "global"]])
+def test_the_example(recorded, folder, options, tmp_path_factory, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    program = importlib.import_module("ray_offline")
+    out = tmp_path_factory.mktemp("results") / "out"
+    program.main(program.parse([str(folder), str(out), "--column", "rewards=rewards", *options]))
+    advantages = recorded.result.advantages
+    expected = fastgae.moments(advantages).normalize(advantages) if options else advantages
+    assert_results(pq.read_table(out).sort_by(KEYS), recorded, expected)
+    with pytest.raises(SystemExit, match="exists already"):
+        program.main(program.parse([str(folder), str(out)]))
+
+
+TWO_NODES = """
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+from ray.cluster_utils import Cluster
+
+import fastgae.ray
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+cluster.add_node(num_cpus=1)
+ray.init(address=cluster.address)
+assert len([node for node in ray.nodes() if node["Alive"]]) == 2
+
+
+def on_node(block):
+    return block.append_column("node", pa.array([ray.get_runtime_context().get_node_id()] * len(block)))
+
+
+dataset = fastgae.ray.compute(sys.argv[1], normalize="global")
+dataset = dataset.map_batches(on_node, batch_size=None, batch_format="pyarrow")
+pq.write_table(pa.concat_tables(ray.get(dataset.to_arrow_refs())), sys.argv[2])
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+def test_two_nodes(recorded, folder, python, tmp_path):
+    python(TWO_NODES, str(folder), str(tmp_path / "out"))
+    got = pq.read_table(tmp_path / "out").sort_by(KEYS)
+    advantages = recorded.result.advantages
+    assert_results(got, recorded, fastgae.moments(advantages).normalize(advantages))
+    assert len(set(got["node"].to_pylist())) == 2

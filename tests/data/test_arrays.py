@@ -9,6 +9,7 @@ import pytest
 
 import fastgae
 from fastgae.data import DataError, compute
+from fastgae.data.pieces import runs_backwards
 
 from .conftest import ROWS, read
 from .test_tables import limit
@@ -121,6 +122,19 @@ def test_time_major_with_one_more_row_of_values(tmp_path, grid, rows):
     np.savez(tmp_path / "a.npz", rewards=grid["rewards"], values=values, terminated=grid["terminated"])
     compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False)
     assert_same(tmp_path / "a.advantages.npz", fastgae.gae(grid["rewards"], values, grid["terminated"]))
+
+
+def test_memory_counts_the_envs(tmp_path, grid, monkeypatch):
+    most = []
+
+    def runs(pieces, columns, rows, scratch):
+        most.append(rows)
+        return runs_backwards(pieces, columns, rows, scratch)
+
+    monkeypatch.setattr("fastgae.data.walk.runs_backwards", runs)
+    np.savez(tmp_path / "a.npz", **grid)
+    compute(tmp_path / "a.npz", memory=limit(11 * N), progress=False)
+    assert most == [11]
 
 
 def test_time_major_normalized(tmp_path, grid):

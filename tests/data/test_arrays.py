@@ -11,7 +11,7 @@ import fastgae
 from fastgae.data import DataError, compute
 from fastgae.data.pieces import runs_backwards
 
-from .conftest import ROWS, read
+from .recorded import ROWS, read
 from .test_tables import limit
 
 T, N = 120, 7
@@ -282,7 +282,7 @@ def test_bad_episode_ends(tmp_path, recorded, ends):
 def test_text_does_not_fit_into_npz(tmp_path, recorded):
     import pyarrow as pa
 
-    from .conftest import write
+    from .recorded import write
 
     table = recorded.table(episode=pa.array([f"e{number}" for number in recorded.episode]))
     source = write(table, tmp_path / "a.parquet", 100)

@@ -10,7 +10,7 @@ import pytest
 import fastgae
 from fastgae.data import DataError, compute
 
-from .conftest import ROWS, read, write
+from .recorded import ROWS, read, write
 
 quiet = {"progress": False}
 

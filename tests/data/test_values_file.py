@@ -6,7 +6,7 @@ import pytest
 
 from fastgae.data import DataError, compute
 
-from .conftest import ROWS, read, write
+from .recorded import ROWS, read, write
 from .test_tables import assert_results, limit
 
 NAMES = ("episode", "step", "rewards", "next_values", "terminated", "truncated")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import fastgae
-from fastgae.cli import demo, diagnose, info
+from fastgae.cli import compute, demo, diagnose, info
 from fastgae.cli.options import CommandError, Formatter
 
 EXAMPLES = """\
@@ -15,6 +15,7 @@ examples:
   fastgae info                                    what runs here, and what is missing
   fastgae demo                                    a real rollout, computed on every backend
   fastgae demo --env Pendulum-v1 --num-steps 256 --plot pendulum.png
+  fastgae compute episodes.parquet                advantages of recorded data, in a file beside it
   fastgae diagnose rollout.npz                    mistakes that a recorded rollout shows traces of
 
 `python -m fastgae` is the same command where `fastgae` is not on the PATH.
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"fastgae {fastgae.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     info.add_parser(commands)
+    compute.add_parser(commands)
     demo.add_parser(commands)
     diagnose.add_parser(commands)
     args = parser.parse_args(argv)

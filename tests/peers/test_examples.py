@@ -131,3 +131,15 @@ def test_curves(example, monkeypatch, tmp_path):
     curves.train_all(seeds=1)
     curves.draw_all()
     assert {path.name for path in tmp_path.glob("*.svg")} == {"learning_curves.svg", "truncation.svg"}
+
+
+@pytest.mark.parametrize("data_format", ["hdf5", "arrow"])
+@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")  # of the folder that Minari collects in
+def test_minari_critic(example, tmp_path, data_format):
+    for library in ("minari", "h5py", "jax"):
+        pytest.importorskip(library)
+    program = example("minari_critic")
+    given = [str(tmp_path), "--steps", "500", "--updates", "20", "--data-format", data_format]
+    report = program.main(program.parse(given))
+    assert (report.steps, report.episodes) == (500, 3)
+    assert Path(report.file).is_file()

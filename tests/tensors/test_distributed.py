@@ -1,4 +1,4 @@
-"""The recipe of docs/data.md on two ranks of torch.distributed: the bits of one process with all advantages."""
+"""The recipe of docs/moments.md on two ranks of torch.distributed: the bits of one process with all advantages."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from support.cases import assert_same_bits
 
 pytest.importorskip("torch.distributed")
 
-PAGE = Path(__file__).parents[2] / "docs" / "data.md"
+PAGE = Path(__file__).parents[2] / "docs" / "moments.md"
 RECIPE = re.search(r"^def normalized_over_ranks.*?\n(?=\S)", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 RANK = """
 import sys

@@ -1,0 +1,65 @@
+"""Turn NumPy's arrays into columns of a table, and back. The first axis is the rows."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastgae._call import Array
+
+# A column as arrays: one with a number or more for each row, or a dict of such for a column with fields.
+Arrays: TypeAlias = Any
+
+
+def column_of(array: Array) -> pa.Array:
+    """Return a column whose rows are the numbers of an array, or its sub-arrays."""
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"an array of dtype {array.dtype} holds no numbers")
+    native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    if native.ndim == 1:
+        return pa.array(native)
+    # Arrow's flags are single bits, of which it makes no tensors.
+    return pa.FixedShapeTensorArray.from_numpy_ndarray(native.view(np.uint8) if native.dtype == bool else native)
+
+
+def holds_numbers(kind: pa.DataType) -> bool:
+    """Return whether a column of this type can be read as arrays."""
+    if pa.types.is_struct(kind):
+        return all(holds_numbers(field.type) for field in kind)
+    if _is_list(kind) or isinstance(kind, pa.FixedShapeTensorType):
+        return holds_numbers(kind.value_type)
+    return any(is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
+
+
+def axes_of(kind: pa.DataType) -> int:
+    """Return the number of axes of one row: 0 for a number, 1 for a vector, 2 or more for an image."""
+    if pa.types.is_struct(kind):
+        return max((axes_of(field.type) for field in kind), default=0)
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return len(kind.shape)
+    return 1 + axes_of(kind.value_type) if _is_list(kind) else 0
+
+
+def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
+    """Return a column as an array, or one with fields as a dict of arrays. The lists of a column have one length."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    kind = column.type
+    if column.null_count:
+        raise ValueError("a row is missing")
+    if pa.types.is_struct(kind):
+        return {field.name: arrays_of(part) for field, part in zip(kind, column.flatten(), strict=True)}
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return column.to_numpy_ndarray()
+    if not _is_list(kind):
+        return column.to_numpy(zero_copy_only=False)
+    lengths = pc.unique(pc.list_value_length(column))
+    if len(lengths) > 1:
+        raise ValueError("its lists have several lengths")
+    inner = arrays_of(column.flatten())
+    return inner.reshape(len(column), lengths[0].as_py() if len(lengths) else 0, *inner.shape[1:])
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))

@@ -1,0 +1,164 @@
+"""Find the columns that a computation needs, and read them as arrays."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastgae._call import Array
+from fastgae.data.arrays import arrays_of
+from fastgae.data.errors import DataError
+from fastgae.data.formats import NAMING, ROLES, Format
+from fastgae.data.steps import RowError, Steps, check_none
+
+ENDS = (None, "terminated")
+KEYS = (*NAMING, "step")
+
+
+class Columns(NamedTuple):
+    """The column of each role that the data have."""
+
+    of_role: Mapping[str, str]
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that the sidecar repeats."""
+        return self.named(*NAMING, "step")
+
+    def named(self, *roles: str) -> list[str]:
+        return [self.of_role[role] for role in roles if role in self.of_role]
+
+    def place(self, table: pa.Table, at: int, row: int) -> str:
+        """Name the episode and the step of a row of a table, for an error; ``row``: where it lies in the source."""
+        named = [f"{role} {table[self.of_role[role]][at]}" for role in (*NAMING, "step") if role in self.of_role]
+        return ", ".join([*named, f"row {row}"])
+
+
+def chosen_columns(
+    given: Mapping[str, str] | None, known: Format, schema: pa.Schema, ends: str | None, values: str | None
+) -> Columns:
+    """Return the columns to read: those that the caller names, and else those of the format that are present.
+
+    ``values``: the name of their column; None: they come from elsewhere.
+    """
+    present = schema.names
+    if ends not in ENDS:
+        raise ValueError(f'ends must be "terminated" or None, got {ends!r}')
+    given = dict(given or {})
+    if unknown := set(given) - set(ROLES):
+        raise ValueError(f"columns names {', '.join(sorted(unknown))}; known are {', '.join(ROLES)}")
+    if values is not None and values != "values":
+        given.setdefault("values", values)
+    for role, name in given.items():
+        if name not in present:
+            raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present)}")
+    found = {role: name for role, name in known.columns.items() if name in present} | given
+    if values is None:
+        found.pop("values", None)
+    for role in ("rewards",) if values is None else ("rewards", "values"):
+        if role not in found:
+            raise DataError(
+                f"there is no column {known.columns[role]!r} of {role}; there are {', '.join(present)}: pass "
+                f"columns={{{role!r}: NAME}}{', or a critic as values' if role == 'values' else ''}"
+            )
+    if in_envs(schema.field(found["rewards"]).type):
+        found = {role: name for role, name in found.items() if role not in KEYS}  # flags alone end episodes there
+    _check_ends(found, ends)
+    return Columns({role: found[role] for role in ROLES if role in found})
+
+
+def _check_ends(found: Mapping[str, str], ends: str | None) -> None:
+    if ends == "terminated":
+        if not found.keys() & {*NAMING, "terminated", "truncated", "done"}:
+            raise DataError('nothing says where an episode ends: name a column of "episode", "terminated" or "done"')
+    elif "terminated" not in found and not {"done", "truncated"} <= found.keys():
+        raise DataError(
+            f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: "
+            'name a column of "terminated", or of "done" and "truncated", or say ends="terminated" if all do'
+        )
+
+
+def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> Steps:
+    """Return the rows of a table as arrays; ``values`` where the table has none."""
+    of_role = columns.of_role
+
+    def numbers(role: str) -> Any:
+        return None if role not in of_role else _numbers(role, table[of_role[role]])
+
+    def flags(role: str) -> Array:
+        return np.zeros_like(rewards, bool) if role not in of_role else _flags(role, table[of_role[role]])
+
+    names = [_whole(role, table[of_role[role]]) for role in NAMING if role in of_role]
+    rewards = _numbers("rewards", table[of_role["rewards"]])
+    truncated = flags("truncated")
+    terminated = flags("terminated") if "terminated" in of_role else flags("done") & ~truncated
+    differ = changes(names, len(table))
+    steps = Steps(
+        lambda row: tuple(column[row].as_py() for column in names),
+        differ.reshape(len(differ), *[1] * (rewards.ndim - 1)),
+        None if "step" not in of_role else _integers("step", table[of_role["step"]]),
+        rewards,
+        numbers("values") if values is None else values,
+        terminated,
+        truncated,
+        numbers("next_values"),
+    )
+    for role in ("values", "terminated", "truncated", "next_values"):
+        array = getattr(steps, role)
+        if array is not None and array.shape[1:] != rewards.shape[1:]:
+            raise DataError(f"a row of {role} has the shape {array.shape[1:]}, and one of rewards {rewards.shape[1:]}")
+    return steps
+
+
+def values_in(table: pa.Table, columns: Columns) -> Array:
+    """Return the values of a table of states."""
+    values: Array = _numbers("values", table[columns.of_role["values"]])
+    return values
+
+
+def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece of memory, and check that no row is missing."""
+    if column.null_count:
+        raise RowError(pc.index(pc.is_null(column), True).as_py(), f"{role} is missing")
+    return column.combine_chunks()
+
+
+def _numbers(role: str, column: pa.ChunkedArray) -> Array:
+    kind = column.type.value_type if in_envs(column.type) else column.type
+    if not (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64())):
+        raise DataError(f"the column of {role} holds {kind}; expected float32, float64 or integers")
+    array: Array = arrays_of(_whole(role, column))
+    return array
+
+
+def in_envs(kind: pa.DataType) -> bool:
+    """Return whether a row of a column has a number for each of several envs."""
+    return isinstance(kind, pa.FixedShapeTensorType) and len(kind.shape) == 1
+
+
+def _integers(role: str, column: pa.ChunkedArray) -> Array:
+    if not pa.types.is_integer(column.type):
+        raise DataError(f"the column of {role} holds {column.type}; expected integers")
+    return _numbers(role, column)
+
+
+def _flags(role: str, column: pa.ChunkedArray) -> Array:
+    if pa.types.is_boolean(column.type):
+        flags: Array = _whole(role, column).to_numpy(zero_copy_only=False)
+        return flags
+    numbers = _numbers(role, column)
+    wrong = (numbers != 0) & (numbers != 1)
+    if wrong.any():
+        check_none(wrong, f"{role} is {numbers[wrong][0]}; expected 0 or 1")
+    ones: Array = numbers == 1
+    return ones
+
+
+def changes(names: Sequence[pa.Array], rows: int) -> Array:
+    """Return True where a row and the next differ in one of the columns."""
+    differ = np.zeros(max(rows - 1, 0), bool)
+    for column in names:
+        differ |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    return differ

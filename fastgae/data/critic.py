@@ -1,0 +1,125 @@
+"""Values from a critic: a function that is called on batches of rows."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastgae._call import WORKING_DTYPES, Array
+from fastgae._interop import as_array
+from fastgae.data.arrays import Arrays, arrays_of, axes_of, holds_numbers
+from fastgae.data.errors import DataError
+from fastgae.data.formats import Format
+from fastgae.data.steps import RowError
+
+ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Critic:
+    """V(s) of recorded states: ``values`` of ``fastgae.data.compute``.
+
+    Attributes
+    ----------
+    function : callable
+        ``function(batch) -> V``. ``batch`` is a dict from the name of a column to its array of shape (rows, ...), or to
+        a dict of such arrays if the column has fields. V has the shape (rows,) and is float32 or float64; it may be a
+        tensor of torch or JAX. The results have the same bits at every ``memory`` if V of a row does not depend on the
+        other rows of its batch, which the matrix products of most libraries do not promise to the last bit.
+    columns : sequence of str, optional
+        The columns that the batch holds. Default: the observations of a Minari dataset; elsewhere every column of
+        numbers or vectors that has no role. Images, and other arrays of two axes or more, are read only if named here.
+    rows : int
+        At most so many rows to a batch.
+    """
+
+    function: Callable[[dict[str, Any]], Any]
+    columns: Sequence[str] | None = None
+    rows: int = ROWS
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"values must be a column or a function of a batch of rows, got {self.function!r}")
+        if self.rows < 1:
+            raise ValueError(f"rows of a critic must be at least 1, got {self.rows}")
+
+
+class Batch(dict[str, Any]):
+    """The columns that a critic is called on."""
+
+    def __missing__(self, name: str) -> Any:
+        raise DataError(f"the critic reads the column {name!r}; it gets {', '.join(self)}")
+
+
+@dataclass(frozen=True)
+class Valuation:
+    """A critic, and the columns of one source that it is called on."""
+
+    critic: Critic
+    columns: tuple[str, ...]
+    next_columns: Mapping[str, str]  # where a row holds the state behind it
+
+    @property
+    def read(self) -> list[str]:
+        return [*self.columns, *self.next_columns.values()]
+
+    @property
+    def asked(self) -> list[Any]:
+        """What a run that goes on with an unfinished one must have in common with it, as far as it can be seen."""
+        function = self.critic.function
+        return [getattr(function, "__qualname__", type(function).__qualname__), self.critic.rows, *self.columns]
+
+    def of(self, table: pa.Table) -> Array:
+        """Return V of every row of a table."""
+        size = self.critic.rows
+        return np.concatenate([self._of_batch(table.slice(row, size), row) for row in range(0, len(table), size)])
+
+    def behind(self, table: pa.Table, rows: Sequence[int]) -> pa.Table:
+        """Return the states behind rows of a table, which these rows hold themselves."""
+        return table.select(list(self.next_columns.values())).take(rows).rename_columns(list(self.next_columns))
+
+    def _of_batch(self, table: pa.Table, first: int) -> Array:
+        batch = Batch()
+        for name in table.column_names:
+            if name in self.columns:
+                try:
+                    batch[name] = _writable(arrays_of(table[name]))
+                except ValueError as error:
+                    raise RowError(first, f"the critic cannot read {name}: {error}") from error
+        values = as_array("values from the critic", self.critic.function(batch))
+        if values.shape != (len(table),):
+            raise ValueError(
+                f"the critic returned shape {values.shape} for {len(table)} rows; expected ({len(table)},)"
+            )
+        if values.dtype not in WORKING_DTYPES:
+            raise TypeError(f"the critic returned dtype {values.dtype}; expected float32 or float64")
+        if len(wrong := np.flatnonzero(np.isnan(values))):
+            raise RowError(first + int(wrong[0]), "the value from the critic is NaN")
+        return values
+
+
+def _writable(arrays: Arrays) -> Arrays:
+    """Return arrays of the critic's own: those of a mapped file are read-only, and torch warns about these."""
+    if isinstance(arrays, dict):
+        return {name: _writable(part) for name, part in arrays.items()}
+    return np.require(arrays, requirements="W")
+
+
+def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collection[str]) -> Valuation:
+    """Return the critic with the columns that it reads of a source; ``taken``: those that have a role."""
+    present = {field.name: field.type for field in schema if holds_numbers(field.type)}
+    columns = critic.columns
+    if columns is None:
+        roles = {*taken, *known.columns.values(), *known.next_state.values()}
+        free = [name for name, kind in present.items() if name not in roles and axes_of(kind) < 2]
+        columns = [name for name in known.state or free if name in present]
+    if missing := [name for name in columns if name not in present]:
+        raise DataError(f"there are no numbers {' and '.join(missing)} for the critic; there are {', '.join(present)}")
+    if not columns:
+        raise DataError(
+            f"there is no column for the critic; there are {', '.join(schema.names)}: name them by Critic(columns=...)"
+        )
+    next_columns = {name: known.next_state[name] for name in columns if known.next_state.get(name) in present}
+    return Valuation(critic, tuple(columns), next_columns)

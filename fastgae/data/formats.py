@@ -1,0 +1,172 @@
+"""What each format of recorded data calls its columns, and where its sidecar lies."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastgae.data.errors import DataError, reading
+from fastgae.data.minari import hdf5_episodes, hdf5_pieces, is_minari, minari_files, table_pieces, table_schema
+from fastgae.data.npz import npy_files
+from fastgae.data.pieces import Piece, arrow_file, arrow_pieces, parquet_pieces
+from fastgae.data.stored import HDF5, flat, npy_pieces
+
+# What a column can be. "done" is terminated or truncated.
+ROLES = ("env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
+NAMING = ("env", "episode")  # together they name an episode
+
+
+class Reader(NamedTuple):
+    """How to read a file: as pieces, and which columns of numbers it has."""
+
+    pieces: Callable[[Path], list[Piece]]
+    schema: Callable[[Path], pa.Schema]
+
+
+def arrow_schema(path: Path) -> pa.Schema:
+    with arrow_file(path) as file:
+        return file.schema
+
+
+TABLES = {
+    ".parquet": Reader(parquet_pieces, pq.read_schema),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), Reader(arrow_pieces, arrow_schema)),
+}
+ARRAYS = {
+    **dict.fromkeys((*HDF5, ".npz"), Reader(lambda path: flat(path).pieces(), lambda path: flat(path).schema())),
+    ".npy": Reader(npy_pieces, lambda path: flat(path).schema()),
+}
+READERS = {**TABLES, **ARRAYS}
+NUMPY = (".npz", ".npy")
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: its name, what it calls its columns, what it calls the results, and where they go."""
+
+    name: str
+    columns: Mapping[str, str]
+    sidecar: Callable[[Path], Path]
+    results: Mapping[str, str] = field(default_factory=lambda: {"advantages": "advantages", "returns": "returns"})
+    files: Callable[[Path], list[Path]] = lambda source: table_files(source)
+    reader: Callable[[Path], Reader] = lambda path: READERS[path.suffix]
+    # The columns that say the state: those that a critic reads, unless it names others. None: all without a role.
+    state: tuple[str, ...] | None = None
+    # The columns of the state behind a row, by the names of the columns of the state in the row.
+    next_state: Mapping[str, str] = field(default_factory=dict)
+
+    def schema(self, path: Path) -> pa.Schema:
+        """Return the columns of a file."""
+        with reading(path):
+            return self.reader(path).schema(path)
+
+    def pieces(self, path: Path) -> list[Piece]:
+        """Return the rows of a file, as pieces that can be read by themselves."""
+        with reading(path):
+            return [piece for piece in self.reader(path).pieces(path) if piece.rows]
+
+
+def beside(source: Path) -> Path:
+    """Return ``name.advantages.parquet`` beside a file or folder, or ``.npz`` beside NumPy's files."""
+    stem = source.stem if source.suffix in READERS else source.name
+    suffix = ".npz" if table_files(source)[0].suffix in NUMPY else ".parquet"
+    return source.with_name(f"{stem}.advantages{suffix}")
+
+
+def table_files(source: Path) -> list[Path]:
+    """Return the file, or the files of tables and arrays in the folder in the order of their names."""
+    if source.is_file():
+        return npy_files(source) if source.suffix == ".npy" else [source]
+    return sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
+
+
+PLAIN = Format(
+    "table",
+    {role: role for role in ROLES},
+    beside,
+    next_state={"observations": "next_observations", "obs": "next_obs"},
+)
+RLLIB = Format(
+    "rllib",
+    {
+        "episode": "eps_id",
+        "step": "t",
+        "rewards": "rewards",
+        "values": "vf_preds",
+        "terminated": "terminateds",
+        "truncated": "truncateds",
+    },
+    beside,
+    {"advantages": "advantages", "returns": "value_targets"},
+    next_state={"obs": "new_obs"},
+)
+LEROBOT = Format(
+    "lerobot",
+    {
+        "episode": "episode_index",
+        "step": "frame_index",
+        "rewards": "next.reward",
+        "values": "values",
+        "done": "next.done",
+        "truncated": "next.truncated",
+    },
+    lambda source: source / "meta" / "advantages.parquet",
+    files=lambda source: table_files(source / "data"),
+)
+D4RL = Format(
+    "d4rl",
+    {"rewards": "rewards", "values": "values", "terminated": "terminals", "truncated": "timeouts"},
+    beside,
+    next_state={"observations": "next_observations"},
+)
+
+
+def minari_reader(path: Path) -> Reader:
+    """Return how to read one file of a dataset of Minari's."""
+    if path.suffix in HDF5:
+        return Reader(hdf5_pieces, lambda path: hdf5_episodes(path)[0].schema())
+    pieces, schema = READERS[path.suffix]
+    return Reader(lambda path: table_pieces(path, pieces(path)), lambda path: table_schema(schema(path)))
+
+
+MINARI = Format(
+    "minari",
+    {
+        "episode": "episode_id",
+        "step": "step",
+        "rewards": "rewards",
+        "values": "values",
+        "terminated": "terminations",
+        "truncated": "truncations",
+    },
+    lambda source: source / "advantages.parquet" if (source / "data").is_dir() else beside(source),
+    files=minari_files,
+    reader=minari_reader,
+    state=("observations",),
+)
+FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL)}
+
+
+def format_of(name: str, source: Path) -> Format:
+    """Return the format of this name, or for "auto" the one that the files show."""
+    if name in FORMATS:
+        return FORMATS[name]
+    if name != "auto":
+        raise ValueError(f"format must be auto, {', '.join(FORMATS)}, got {name!r}")
+    if (source / "meta" / "info.json").is_file() and (source / "data").is_dir():
+        return LEROBOT
+    if is_minari(source):
+        return MINARI
+    files = table_files(source)
+    if not files:
+        raise DataError(
+            f"{source} holds no file of a known format: {', '.join(READERS)}, or a dataset of LeRobot's or Minari's"
+        )
+    names = set(PLAIN.schema(files[0]).names)
+    for known, marks in ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"})):
+        if marks <= names:
+            return known
+    return PLAIN

@@ -1,0 +1,140 @@
+"""Minari's datasets: one HDF5 file with a group for each episode, or a folder for each with an Arrow or Parquet file.
+
+An episode of T steps has T + 1 observations. The last one is the state after the last step.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastgae._call import Array
+from fastgae.data.errors import DataError, reading
+from fastgae.data.pieces import Piece
+from fastgae.data.stored import HDF5, Stored, file_of
+
+GROUP = re.compile(r"episode_(\d+)")
+KEYS = ("episode_id", "step")  # what the name of a group or folder, and the place of a row, stand for
+LONGER = ("observations", "infos", "values")  # what an HDF5 file may have of the state after the last step
+
+
+def minari_files(source: Path) -> list[Path]:
+    """Return the files of a dataset, or of its folder ``data``, in the order of the episodes."""
+    if source.is_file():
+        return [source]
+    data = source / "data" if (source / "data").is_dir() else source
+    if (main := data / "main_data.hdf5").is_file():
+        return [main]
+    found = (path for suffix in ("arrow", "parquet") for path in data.glob(f"[0-9]*/*.{suffix}"))
+    return sorted(found, key=lambda path: (_episode(path), path.name))
+
+
+def is_minari(source: Path) -> bool:
+    """Return whether a path shows a dataset of Minari's."""
+    if source.is_file():
+        return source.suffix in HDF5 and bool(_groups(source))
+    return any(map(_is_described, (source, source / "data")))
+
+
+def _is_described(folder: Path) -> bool:
+    if (folder / "main_data.hdf5").is_file():
+        return True
+    try:
+        return "data_format" in json.loads((folder / "metadata.json").read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def hdf5_episodes(path: Path) -> list[Stored]:
+    """Return the episodes of a file, in the order of their numbers."""
+    episodes = [
+        Stored.of(path, f"episode_{number}", longer=LONGER, keys=partial(_keys, number)) for number in _groups(path)
+    ]
+    if not episodes:
+        raise DataError(f"{path} has no groups episode_0, episode_1 …, which Minari writes")
+    return episodes
+
+
+def hdf5_pieces(path: Path) -> list[Piece]:
+    """Return the rows of all episodes of a file."""
+    pieces: list[Piece] = []
+    first = 0
+    for episode in hdf5_episodes(path):
+        pieces += episode.pieces(first)
+        first += episode.rows
+    return pieces
+
+
+def _groups(path: Path) -> list[int]:
+    with reading(path):
+        return sorted(int(match[1]) for match in map(GROUP.fullmatch, file_of(path)) if match)
+
+
+def _episode(path: Path) -> int:
+    """Return the episode of a file, which the name of its folder says."""
+    return int(path.parent.name)
+
+
+def _keys(episode: int, start: int, stop: int) -> Mapping[str, Array]:
+    return {"episode_id": np.full(stop - start, episode), "step": np.arange(start, stop)}
+
+
+def table_pieces(path: Path, pieces: list[Piece]) -> list[Piece]:
+    """Return the pieces of the file of one episode, without the padding of its end, and with its keys."""
+    return [_with_keys(piece, _episode(path)) for piece in without_padding(pieces)]
+
+
+def table_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a file, and the keys."""
+    return pa.schema([*((name, pa.int64()) for name in KEYS), *schema])
+
+
+def without_padding(pieces: list[Piece]) -> list[Piece]:
+    """Return all rows but the last one, which stands for the state after the last step."""
+    *before, last = pieces
+
+    def final(columns: Sequence[str]) -> pa.Table:
+        return last.read(columns).slice(last.rows - 1)
+
+    if last.rows > 1:
+        return [*before, _first_rows(last, last.rows - 1)._replace(final=final)]
+    return [*before[:-1], *(piece._replace(final=final) for piece in before[-1:])]
+
+
+def _first_rows(piece: Piece, rows: int) -> Piece:
+    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        left = rows
+        for batch in piece.batches(columns, most):
+            if left:
+                yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+
+    return piece._replace(rows=rows, read=lambda columns: piece.read(columns).slice(0, rows), batches=batches)
+
+
+def _with_keys(piece: Piece, episode: int) -> Piece:
+    """Return the piece with the columns of KEYS, which its file has not."""
+
+    def added(rows: Any, columns: Sequence[str], first: int) -> Any:
+        keys = _keys(episode, first, first + rows.num_rows)
+        arrays = [pa.array(keys[name]) if name in keys else rows.column(name) for name in columns]
+        return type(rows).from_arrays(arrays, names=list(columns))
+
+    def stored(columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if name not in KEYS]
+
+    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        first = piece.first
+        for batch in piece.batches(stored(columns), most):
+            yield added(batch, columns, first)
+            first += batch.num_rows
+
+    def read(columns: Sequence[str]) -> pa.Table:
+        return added(piece.read(stored(columns)), columns, piece.first)
+
+    return piece._replace(read=read, batches=batches)

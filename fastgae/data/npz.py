@@ -1,0 +1,202 @@
+"""Read .npz and .npy files, which may be larger than memory, broken or malicious; and write .npz files."""
+
+import shutil
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.lib import format as npy
+
+from fastgae._archive import (
+    FILE_ERRORS,
+    LONGEST_HEADER,
+    NUMBERS,
+    Header,
+    check_kind,
+    checked_header,
+    named_members,
+    reason,
+)
+from fastgae._call import Array
+from fastgae.data.arrays import arrays_of
+from fastgae.data.errors import DataError
+from fastgae.data.pieces import scratch_folder
+
+ABOUT = b"fastgae"  # the key, in the metadata of a schema, of what results say about themselves
+COPIED = 2**20  # bytes at a time
+BEGAN = (1980, 1, 1, 0, 0, 0)  # the time of every member, so that the same results are the same bytes
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        # NumPy warns about headers from Python 2, and Python's parser about the literals in them.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except DataError:
+        raise
+    except FILE_ERRORS as error:
+        raise DataError(f"{path} cannot be read: {reason(error)}") from error
+
+
+class Mapped:
+    """An array in a file. It is mapped anew for every read, because pages of a mapping count as memory once touched."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], mapped: Callable[[], Array]) -> None:
+        self.shape, self.dtype = shape, dtype
+        self._mapped = mapped
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        return self._mapped()[rows]
+
+
+class Member(Mapped):
+    """An array of an .npz file. It is copied to a scratch file when the first of its numbers is read."""
+
+    def __init__(self, header: Header, copy: Callable[[IO[bytes]], None]) -> None:
+        super().__init__(header.shape, header.dtype, self._map)
+        self._header, self._copy = header, copy
+
+    def _map(self) -> Array:
+        if 0 in self.shape:
+            return np.empty(self.shape, self.dtype)
+        order: Literal["C", "F"] = "F" if self._header.fortran_order else "C"
+        return np.memmap(self._scratch, self.dtype, "r", self._header.begin, self.shape, order)
+
+    @cached_property
+    def _scratch(self) -> IO[bytes]:
+        # The file has no name, so that it vanishes with the array, however this process ends.
+        with ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryFile(dir=scratch_folder()))
+            self._copy(scratch)
+            stack.pop_all()  # it stays open until close()
+        return scratch
+
+    def close(self) -> None:
+        if "_scratch" in vars(self):
+            self._scratch.close()
+
+
+class NpzFile(Mapping[str, Member]):
+    """The arrays of an .npz file by their names. What is wrong with one of them is an error where it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with _reading(path), ExitStack() as stack:
+            file = stack.enter_context(path.open("rb"))
+            check_kind(file)
+            self._archive = stack.enter_context(zipfile.ZipFile(file))
+            self._members = named_members(self._archive)
+            self._arrays = {name: self._array(name) for name in self._members}
+            for array in self._arrays.values():
+                if isinstance(array, Member):
+                    stack.callback(array.close)
+            self.close = stack.pop_all().close
+
+    def _array(self, name: str) -> Member | ValueError:
+        try:
+            return Member(checked_header(self._archive, name, self._members[name]), partial(self._copy, name))
+        except ValueError as error:
+            return error
+
+    def _copy(self, name: str, to: IO[bytes]) -> None:
+        with _reading(self._path), self._archive.open(self._members[name]) as content:
+            shutil.copyfileobj(content, to, COPIED)
+            to.flush()
+
+    def __getitem__(self, name: str) -> Member:
+        array = self._arrays[name]
+        if isinstance(array, ValueError):
+            raise DataError(f"{self._path} cannot be read: {array}") from array
+        return array
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, array in self._arrays.items() if isinstance(array, Member))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class NpyFolder(dict[str, Mapped]):
+    """The arrays of the .npy files in a folder by the names of the files."""
+
+    def __init__(self, path: Path) -> None:
+        for file in npy_files(path):
+            mapped = partial(_npy, file)
+            self[file.stem] = Mapped((array := mapped()).shape, array.dtype, mapped)
+
+    def close(self) -> None:
+        self.clear()
+
+
+def _npy(path: Path) -> Array:
+    with _reading(path):
+        array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
+        return array
+
+
+def npy_files(path: Path) -> list[Path]:
+    """Return the .npy files in the folder of one of them, or in a folder."""
+    return sorted((path if path.is_dir() else path.parent).glob("*.npy"))
+
+
+class NpzWriter:
+    """Write tables, one after the other, into an .npz file with an array for each column.
+
+    The numbers wait in a file for each column, because a member of the archive begins with its shape.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path, self._rows = path, 0
+        self._about = (schema.metadata or {}).get(ABOUT, b"")
+        self._first: dict[str, Array] = {}  # no rows of each column: its dtype and the shape of a row
+
+    def __enter__(self) -> "NpzWriter":
+        return self
+
+    def write_table(self, table: pa.Table) -> None:
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            array = arrays_of(column)
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in NUMBERS:
+                raise DataError(f"{self._path.name} can hold numbers only, and {name} is {column.type}: write .parquet")
+            with self._waiting(name).open("ab" if name in self._first else "wb") as file:
+                file.write(np.ascontiguousarray(array).data)
+            self._first.setdefault(name, array[:0])
+        self._rows += len(table)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            return
+        with zipfile.ZipFile(self._path, "w") as archive:
+            archive.comment = self._about
+            for name, first in self._first.items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy", BEGAN), "w", force_zip64=True) as member:
+                    shape = (self._rows, *first.shape[1:])
+                    header = {"descr": npy.dtype_to_descr(first.dtype), "fortran_order": False, "shape": shape}
+                    npy.write_array_header_1_0(member, header)
+                    with self._waiting(name).open("rb") as file:
+                        shutil.copyfileobj(file, member, COPIED)
+                self._waiting(name).unlink()
+
+    def _waiting(self, name: str) -> Path:
+        return self._path.with_name(f"{self._path.name}.{name}.numbers")
+
+
+def npz_about(path: Path) -> bytes:
+    """Return what the schema of the tables said, which an .npz file was written from."""
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        return archive.comment

@@ -1,0 +1,98 @@
+"""``fastgae.data.on_table``: a table of whole episodes with their advantages and returns, for any engine."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import fastgae
+from fastgae._call import GAEResult
+from fastgae.data.columns import Columns, chosen_columns, steps_of
+from fastgae.data.episodes import Episodes
+from fastgae.data.errors import DataError
+from fastgae.data.formats import FORMATS, NAMING, PLAIN
+from fastgae.data.plan import ROW
+from fastgae.data.steps import How, RowError, ScatteredError, compute
+
+
+def on_table(
+    table: pa.Table,
+    *,
+    format: str = PLAIN.name,  # noqa: A002 (the word of the field)
+    columns: Mapping[str, str] | None = None,
+    ends: str | None = None,
+    gamma: float = 0.99,
+    gae_lambda: float = 0.95,
+    backend: str | None = None,
+    num_threads: int | None = None,
+) -> pa.Table:
+    """Append advantages and returns to a table of whole episodes, whose rows may stand in any order.
+
+    It is a pure function of one table in memory, so any engine can call it on its partitions, where each episode lies
+    in one of them: Ray Data, Dask, Spark, Daft, duckdb, polars. The results are the same bits as those of
+    ``fastgae.data.compute``.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        One row per step. Its columns are named as in ``fastgae.data.compute``.
+    format : str
+        The format whose names the columns have: "table", "rllib", "lerobot", "minari" or "d4rl".
+    columns, ends, gamma, gae_lambda, backend, num_threads
+        As in ``fastgae.data.compute``.
+
+    Returns
+    -------
+    pyarrow.Table
+        The table with two columns more, in the order that it had.
+
+    Raises
+    ------
+    DataError
+        As ``fastgae.data.compute``. The message names the episode and the step.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, fastgae.data
+    >>> table = pa.table({"episode": [7, 7], "rewards": [1.0, 1.0], "values": [0.0, 0.0]})
+    >>> fastgae.data.on_table(table, ends="terminated", gamma=0.5, gae_lambda=1.0)["advantages"].to_pylist()
+    [1.5, 1.0]
+    """
+    if format not in FORMATS:
+        raise ValueError(f"format must be {', '.join(FORMATS)}, got {format!r}")
+    known = FORMATS[format]
+    chosen = chosen_columns(columns, known, table.schema, ends, "values")
+    how = How(gamma, gae_lambda, ends, backend, num_threads)
+    rows = table.select(list(dict.fromkeys(chosen.of_role.values())))
+    order = np.arange(len(rows))
+    try:
+        computed = _in_order(rows, chosen, how)
+    except ScatteredError:
+        keys = [(name, "ascending") for name in (*chosen.keys, ROW)]
+        order = pc.sort_indices(rows.append_column(ROW, pa.array(order)), keys).to_numpy()
+        try:
+            computed = _in_order(rows.take(order), chosen, how)
+        except RowError as error:
+            raise _named(error, rows, int(order[error.row]), chosen) from error
+    except RowError as error:
+        raise _named(error, rows, error.row, chosen) from error
+    for result, name in known.results.items():
+        column = np.empty_like(getattr(computed, result))
+        column[order] = getattr(computed, result)
+        table = table.append_column(name, pa.array(column))
+    return table
+
+
+def _in_order(rows: pa.Table, columns: Columns, how: How) -> GAEResult:
+    """Compute rows in which those of each episode follow each other."""
+    steps = steps_of(rows, columns)
+    if not len(rows):
+        return fastgae.gae(steps.rewards, steps.values, steps.terminated, last_values=0.0)
+    Episodes(columns.named(*NAMING)).add(rows, None)
+    computed, _ = compute(steps, None, how)
+    return GAEResult(computed.advantages, computed.returns)
+
+
+def _named(error: RowError, rows: pa.Table, row: int, columns: Columns) -> DataError:
+    return DataError(f"{columns.place(rows, row, row)}: {error.fault}")

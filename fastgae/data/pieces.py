@@ -1,0 +1,242 @@
+"""Read files from their last row to their first, no more than a number of rows at once."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from fastgae.data.errors import DataError, reading
+
+SLICE = 65_536  # rows to read at once of arrays of which any rows can be read
+MOST_OPEN = 2
+CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
+
+
+@dataclass
+class OpenNow:
+    """What is open inside of open_files."""
+
+    files: dict[tuple[Path, int], Any] = field(default_factory=dict)
+    scratch: Path | None = None
+
+
+# Every thread has its own.
+_open_now: ContextVar[OpenNow | None] = ContextVar("what is open", default=None)
+
+
+class Piece(NamedTuple):
+    """Rows that a file can read by themselves: a row group of Parquet, a batch of Arrow, a slice of an HDF5 array."""
+
+    path: Path
+    first: int  # its first row, counted from the beginning of the file
+    rows: int
+    read: Callable[[Sequence[str]], pa.Table]
+    batches: Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]  # the same rows, so many at a time
+    # One row with the columns that a file also has of the state after the last of these rows, if an episode ends there.
+    final: Callable[[Sequence[str]], pa.Table] | None = None
+
+
+class Run(NamedTuple):
+    """Pieces that are computed together."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return pa.concat_tables(piece.read(columns) for piece in self.pieces)
+
+    def finals(self, columns: Sequence[str], rows: Collection[int]) -> tuple[list[int], pa.Table] | None:
+        """Return those of the rows behind which a file has the state after an episode, and the states as a table."""
+        last = [row - 1 for row in accumulate(piece.rows for piece in self.pieces)]
+        found = [
+            (row, piece.final) for row, piece in zip(last, self.pieces, strict=True) if piece.final and row in rows
+        ]
+        if not found:
+            return None
+        return [row for row, _ in found], pa.concat_tables(final(columns) for _, final in found)
+
+    def place(self, row: int) -> tuple[Path, int]:
+        """Return the file of a row, and its place there."""
+        for piece in self.pieces:
+            if row < piece.rows:
+                return piece.path, piece.first + row
+            row -= piece.rows
+        raise IndexError(row)
+
+
+def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, scratch: Path) -> Iterator[Run]:
+    """Return runs of at most so many rows, from the last to the first.
+
+    Parquet is read by whole row groups. A larger one is copied first, piece by piece, into a file in ``scratch``.
+    """
+    waiting: list[Piece] = []
+    rows = 0  # of those that wait
+    for piece in reversed(pieces):
+        if waiting and rows + piece.rows > most:
+            yield Run(tuple(reversed(waiting)))
+            waiting, rows = [], 0
+        if piece.rows <= most:
+            waiting.append(piece)
+            rows += piece.rows
+            continue
+        copy = scratch / "large.arrow"
+        yield from (Run((part,)) for part in reversed(copied(piece, columns, most, copy)))
+        copy.unlink()
+    if waiting:
+        yield Run(tuple(reversed(waiting)))
+
+
+def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:
+    """Copy a piece to an Arrow file whose batches have at most so many rows, and return these."""
+    batches = piece.batches(columns, most)
+    first = next(batches)
+    with pa.OSFile(str(to), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        writer.write_batch(first)
+        for batch in batches:
+            writer.write_batch(batch)
+    *parts, last = (part._replace(path=piece.path, first=piece.first + part.first) for part in arrow_pieces(to))
+    return [*parts, last._replace(final=piece.final)]
+
+
+def slices(
+    path: Path,
+    first: int,
+    rows: int,
+    read: Callable[[int, int, Sequence[str]], pa.Table],
+    final: Callable[[Sequence[str]], pa.Table] | None = None,
+) -> list[Piece]:
+    """Return rows of which ``read(start, stop, columns)`` reads any, in pieces of at most SLICE."""
+
+    def batches(start: int, stop: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        for begin in range(start, stop, most):
+            yield from read(begin, min(begin + most, stop), columns).to_batches()
+
+    bounds = [(start, min(start + SLICE, rows)) for start in range(0, rows, SLICE)]
+    return [
+        Piece(
+            path,
+            first + start,
+            stop - start,
+            partial(read, start, stop),
+            partial(batches, start, stop),
+            final if stop == rows else None,
+        )
+        for start, stop in bounds
+    ]
+
+
+def parquet_pieces(path: Path) -> list[Piece]:
+    """Return the row groups of a Parquet file."""
+    with reading(path):
+        since, metadata = path.stat().st_mtime_ns, pq.read_metadata(path)
+    rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+
+    def read(group: int, columns: Sequence[str]) -> pa.Table:
+        with reading(path):
+            return opened(_parquet, path, checked_time(path, since)).read_row_group(group, columns)
+
+    def batches(group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        with reading(path):
+            yield from opened(_parquet, path, checked_time(path, since)).iter_batches(most, [group], columns)
+
+    return _pieces(path, rows, read, batches)
+
+
+def arrow_pieces(path: Path) -> list[Piece]:
+    """Return the batches of an Arrow file."""
+    with reading(path), arrow_file(path) as file:
+        since = path.stat().st_mtime_ns
+        rows = [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
+
+    def read(number: int, columns: Sequence[str]) -> pa.Table:
+        checked_time(path, since)
+        with reading(path), arrow_file(path) as file:
+            return pa.Table.from_batches([file.get_batch(number).select(columns)])
+
+    def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        yield from read(number, columns).to_batches(most)
+
+    return _pieces(path, rows, read, batches)
+
+
+def _pieces(
+    path: Path,
+    rows: Sequence[int],
+    read: Callable[[int, Sequence[str]], pa.Table],
+    batches: Callable[[int, Sequence[str], int], Iterator[pa.RecordBatch]],
+) -> list[Piece]:
+    return [
+        Piece(path, first, count, partial(read, number), partial(batches, number))
+        for number, (count, first) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
+    ]
+
+
+def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
+    """Return what ``open_file`` makes of a file, which stays open: that takes long, and pieces of a file are many."""
+    open_now = _open_now.get()
+    if open_now is None:
+        return open_file(path)
+    files = open_now.files
+    if (path, since) not in files:
+        while len(files) >= MOST_OPEN:
+            files.pop(next(iter(files))).close()
+        files[path, since] = open_file(path)
+    return files[path, since]
+
+
+@contextmanager
+def open_files() -> Iterator[None]:
+    """Keep files open between their pieces, and close them at the end: HDF5 opens no file to write that is open."""
+    open_now = OpenNow()
+    token = _open_now.set(open_now)
+    try:
+        yield
+    finally:
+        _open_now.reset(token)
+        for file in open_now.files.values():
+            file.close()
+
+
+def scratch_folder() -> Path | None:
+    """Return where to put copies of what cannot be mapped; None: where the system has its temporary files."""
+    open_now = _open_now.get()
+    return None if open_now is None else open_now.scratch
+
+
+def put_scratch_into(folder: Path) -> None:
+    """Let scratch files lie in a folder from now on, because the system's may lie in memory."""
+    open_now = _open_now.get()
+    if open_now is not None:
+        open_now.scratch = folder
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    return pq.ParquetFile(path, memory_map=True)
+
+
+@contextmanager
+def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    with pa.memory_map(str(path)) as file:
+        if file.read(len(CONTINUATION)) == CONTINUATION:
+            raise DataError(f"{path} is an Arrow stream, which cannot be read from its end: write an Arrow file")
+        file.seek(0)
+        yield pa.ipc.open_file(file)
+
+
+def checked_time(path: Path, since: int) -> int:
+    """Return when the file was changed last; raise if that is not the time before."""
+    with reading(path):
+        if path.stat().st_mtime_ns != since:
+            raise DataError(f"{path} changed while it was read")
+    return since

@@ -1,0 +1,95 @@
+"""What to read, how to compute it, and where a row of it comes from."""
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from fastgae.data.columns import Columns, in_envs
+from fastgae.data.critic import Valuation
+from fastgae.data.errors import DataError
+from fastgae.data.formats import Format
+from fastgae.data.pieces import Piece, Run
+from fastgae.data.steps import How, RowError
+
+Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+BYTES_PER_ROW = 200  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
+
+# The column of a sorted copy that holds where each row was before.
+ROW = "__row__"
+
+
+class Plan(NamedTuple):
+    """What to read and how to compute it."""
+
+    format: Format
+    pieces: Sequence[Piece]
+    columns: Columns
+    how: How
+    normalize: str | None
+    most: int  # rows in memory at once
+    values: Valuation | None = None  # None: a column
+    source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that stand beside the results."""
+        return [*self.columns.keys, *([ROW] if self.source else [])]
+
+    @property
+    def read(self) -> list[str]:
+        """The columns to read, each once, though one may have two roles."""
+        for_critic = self.values.read if self.values else []
+        return list(dict.fromkeys([*self.columns.of_role.values(), *self.keys, *for_critic]))
+
+    def in_file(self, error: RowError, table: pa.Table, run: Run) -> DataError:
+        """Return the error of a row that names the file, the episode and the step."""
+        at = error.row
+        path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
+        return DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}")
+
+    def asked(self, files: Sequence[Path]) -> dict[str, Any]:
+        """Return all that decides on the results, and size and time of every file."""
+        stats = {str(file.resolve()): file.stat() for file in files}
+        return {
+            **{f"file {file}": [stat.st_size, stat.st_mtime_ns] for file, stat in stats.items()},
+            "columns": dict(self.columns.of_role),
+            "values": self.values and self.values.asked,
+            "format": self.format.name,
+            "memory": self.most,
+            "normalize": self.normalize,
+            **{name: getattr(self.how, name) for name in ("gamma", "gae_lambda", "ends")},
+        }
+
+
+def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation | None) -> int:
+    """Return the memory that one row takes: its numbers for each env, and what a critic reads, as table and arrays."""
+    numbers = BYTES_PER_ROW * (rewards.shape[0] if in_envs(rewards) else 1)
+    if values is None:
+        return numbers
+    row: pa.RecordBatch = next(pieces[0].batches(values.read, 1))
+    return numbers + 2 * int(row.nbytes)
+
+
+def found_sources(source: Source) -> list[Path]:
+    """Return the paths that a path, a pattern or a list of them names."""
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    return [path for each in given for path in _matches(os.fspath(each))]
+
+
+def _matches(name: str) -> Iterator[Path]:
+    if Path(name).exists():
+        yield Path(name)
+        return
+    matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 (a pattern may be absolute)
+    if not matches:
+        raise DataError(f"source {name!r} does not exist")
+    yield from map(Path, matches)

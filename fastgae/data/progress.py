@@ -1,0 +1,53 @@
+"""Show how far a computation is: a bar on a terminal, and a line for every tenth elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+Advance: TypeAlias = Callable[[int], None]
+TENTHS = 10
+
+
+@contextmanager
+def progress_of(what: str, total: int, shown: bool) -> Iterator[Advance]:
+    """Return a function that takes the number of steps which were done since the call before."""
+    console = Console(stderr=True)
+    if not shown:
+        yield lambda steps: None
+    elif console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), _Rate(), TimeRemainingColumn())
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda steps: bar.advance(task, steps)
+    else:
+        yield _lines(what, total)
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.completed:,.0f} steps, {(task.finished_speed or task.speed or 0) / 1e6:.1f} million/s")
+
+
+def _lines(what: str, total: int) -> Advance:
+    began, done, tenth = time.monotonic(), 0, 0
+
+    def advance(steps: int) -> None:
+        nonlocal done, tenth
+        done += steps
+        reached = done * TENTHS // total
+        if reached == tenth:
+            return
+        tenth, seconds = reached, max(time.monotonic() - began, 1e-9)
+        left = seconds * (total - done) / done
+        rate = done / seconds / 1e6
+        print(
+            f"{what}: {done:,} of {total:,} steps, {rate:.1f} million/s, {left:.0f} s left", file=sys.stderr, flush=True
+        )
+
+    return advance

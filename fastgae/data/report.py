@@ -1,0 +1,109 @@
+"""What a computation over recorded data found."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+import fastgae
+from fastgae.data.steps import Computed, Following, How, Steps, checked_arguments, sampled
+
+SAMPLE = 65_536  # rows for fastgae.diagnose
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a run of rows adds to the report; ``+`` merges two of them."""
+
+    steps: int = 0
+    episodes: int = 0
+    advantages: fastgae.Moments = field(default_factory=fastgae.Moments)
+    returns: fastgae.Moments = field(default_factory=fastgae.Moments)
+
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    @classmethod
+    def of(cls, computed: Computed) -> "Sums":
+        return cls(
+            computed.last.size,
+            int(np.count_nonzero(computed.last)),
+            fastgae.moments(computed.advantages),
+            fastgae.moments(computed.returns),
+        )
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> "Sums":
+        """Return what ``dataclasses.asdict`` took apart."""
+        moments = {name: fastgae.Moments(**kept[name]) for name in ("advantages", "returns")}
+        return cls(kept["steps"], kept["episodes"], **moments)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was computed; ``str`` gives a table for people, and ``to_json`` the same for programs.
+
+    Attributes
+    ----------
+    file : str
+        The sidecar.
+    episodes, steps : int
+    mean, std : float
+        Of the advantages before normalisation, in the units of the rewards. They are correctly rounded.
+    explained_variance : float
+        1 - Var(A) / Var(R), where R - V = A: 1 if the values predict the returns, 0 or less if a constant does so as
+        well. NaN if the returns do not vary.
+    findings : tuple of str
+        What ``fastgae.diagnose`` found in a sample of the rows.
+    seconds : float
+    """
+
+    file: str
+    episodes: int
+    steps: int
+    mean: float
+    std: float
+    explained_variance: float
+    findings: tuple[str, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(show_header=False, box=None)
+        for name, value in (
+            ("file", self.file),
+            ("episodes", f"{self.episodes:,}"),
+            ("steps", f"{self.steps:,}"),
+            ("advantages", f"mean {self.mean:.6g}, standard deviation {self.std:.6g}"),
+            ("explained variance", f"{self.explained_variance:.4f}"),
+            ("diagnose", "\n".join(self.findings) or f"found nothing in a sample of {SAMPLE:,} steps"),
+            ("time", f"{self.seconds:.2f} s, {self.steps / self.seconds / 1e6:.1f} million steps/s"),
+        ):
+            table.add_row(name, value)
+        text = io.StringIO()
+        Console(file=text, width=120).print(table)
+        return text.getvalue().rstrip()
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return one JSON object. NaN is null there."""
+        return json.dumps({k: None if v != v else v for k, v in asdict(self).items()}, indent=indent)
+
+
+def report_of(sums: Sums, findings: Sequence[str], file: str, seconds: float) -> Report:
+    advantages, returns = sums.advantages, sums.returns
+    varies = returns.variance > 0
+    explained = 1 - advantages.variance / returns.variance if varies else float("nan")
+    numbers = (advantages.mean, advantages.std, explained)
+    return Report(file, sums.episodes, sums.steps, *numbers, tuple(findings), seconds)
+
+
+def findings_in(steps: Steps, following: Following | None, how: How) -> list[str]:
+    """Return what fastgae.diagnose finds in the first rows."""
+    sample, next_row = sampled(steps, SAMPLE)
+    arguments, _ = checked_arguments(sample, next_row or following, how)
+    return [finding.what for finding in fastgae.diagnose(**arguments)]

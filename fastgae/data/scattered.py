@@ -1,0 +1,80 @@
+"""Sort rows whose episodes are scattered over the source. duckdb does it, in files where memory does not suffice."""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from fastgae.data.formats import NAMING
+from fastgae.data.pieces import Run, parquet_pieces
+from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
+
+COPY = "sorted.parquet"
+LEAST_MEMORY = 64  # MB; duckdb refuses to sort with much less
+
+
+def is_sorted(folder: Path) -> bool:
+    """Return whether a run before this one has made the sorted copy."""
+    return (folder / COPY).exists()
+
+
+def sorted_plan(plan: Plan, folder: Path) -> Plan:
+    """Return the plan over a copy of the rows in which those of each episode follow each other."""
+    copy = folder / COPY
+    if not is_sorted(folder):
+        partial = folder / "sorted.partial"
+        order = [*plan.columns.named(*NAMING, "step"), ROW]
+        rows = pa.RecordBatchReader.from_batches(*_numbered(plan))
+        with _database(plan, folder) as database:
+            database.register("rows", rows)
+            database.execute(
+                f"COPY (SELECT * FROM rows ORDER BY {_listed(order)}) TO '{_quoted(partial)}' "
+                f"(FORMAT parquet, ROW_GROUP_SIZE {max(2048, plan.most // 4)})"
+            )
+        partial.replace(copy)
+    return plan._replace(pieces=parquet_pieces(copy), source=Run(tuple(plan.pieces)))
+
+
+def in_source_order(tables: Iterator[pa.Table], plan: Plan, folder: Path) -> Iterator[pa.Table]:
+    """Return the results, of which each says the row of the source it belongs to, in the order of the source."""
+    first = next(tables)
+    every = pa.RecordBatchReader.from_batches(
+        first.schema, (batch for table in chain([first], tables) for batch in table.to_batches())
+    )
+    with _database(plan, folder) as database:
+        database.register("results", every)
+        ordered = database.sql(f'SELECT * EXCLUDE "{ROW}" FROM results ORDER BY "{ROW}"')
+        for batch in ordered.to_arrow_reader(plan.most):
+            yield pa.Table.from_batches([batch])
+
+
+def _numbered(plan: Plan) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the rows of the source with their numbers, and the schema."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        row = 0
+        for piece in plan.pieces:
+            for batch in piece.batches(plan.read, plan.most):
+                numbers = pa.array(np.arange(row, row + batch.num_rows))
+                yield batch.append_column(ROW, numbers)
+                row += batch.num_rows
+
+    found = batches()
+    first = next(found)
+    return first.schema, chain([first], found)
+
+
+def _database(plan: Plan, folder: Path) -> duckdb.DuckDBPyConnection:
+    memory = max(LEAST_MEMORY, plan.most * BYTES_PER_ROW // 2**20)
+    return duckdb.connect(config={"memory_limit": f"{memory}MB", "temp_directory": str(folder / "sorting")})
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

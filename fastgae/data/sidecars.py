@@ -1,0 +1,54 @@
+"""Write the results to a file whose name says the format, and read back what it says about itself."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastgae.data.errors import DataError, reading
+from fastgae.data.npz import ABOUT, NpzWriter, npz_about
+from fastgae.data.pieces import arrow_file
+
+
+class Sidecar(NamedTuple):
+    """One format of results."""
+
+    writer: Callable[[Path, pa.Schema, list[str]], Any]  # a context manager that writes tables one after the other
+    about: Callable[[Path], bytes | None]  # what stands under ABOUT in the metadata of the schema
+
+
+def arrow_about(path: Path) -> bytes | None:
+    with arrow_file(path) as file:
+        return _about(file.schema)
+
+
+def _about(schema: pa.Schema) -> bytes | None:
+    about: bytes | None = (schema.metadata or {}).get(ABOUT)
+    return about
+
+
+ARROW = Sidecar(lambda path, schema, keys: pa.ipc.new_file(str(path), schema), arrow_about)
+SIDECARS = {
+    ".parquet": Sidecar(
+        lambda path, schema, keys: pq.ParquetWriter(path, schema, use_dictionary=keys),  # keys repeat, results hardly
+        lambda path: _about(pq.read_schema(path)),
+    ),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), ARROW),
+    ".npz": Sidecar(lambda path, schema, keys: NpzWriter(path, schema), npz_about),
+}
+
+
+def sidecar_of(path: Path) -> Sidecar:
+    """Return the format of the results that a file's name says."""
+    try:
+        return SIDECARS[path.suffix]
+    except KeyError:
+        raise DataError(f"out must end in {', '.join(SIDECARS)}, got {str(path)!r}") from None
+
+
+def about(path: Path) -> bytes | None:
+    """Return what the results in a file say about themselves."""
+    with reading(path):
+        return sidecar_of(path).about(path)

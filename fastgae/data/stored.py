@@ -1,0 +1,169 @@
+"""Read arrays that a file holds by name, of which any rows can be read: those of an .npz or HDF5 file or group."""
+
+import statistics
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fastgae._call import Array
+from fastgae.data.arrays import column_of
+from fastgae.data.errors import DataError, reading
+from fastgae.data.extras import brought_by
+from fastgae.data.npz import NpyFolder, NpzFile, npy_files
+from fastgae.data.pieces import Piece, checked_time, opened, slices
+
+# Makes columns that no array holds, of the rows start … stop - 1.
+Keys = Callable[[int, int], Mapping[str, Array]]
+
+
+def no_keys(start: int, stop: int) -> Mapping[str, Array]:
+    return {}
+
+
+def hdf5_file(path: Path) -> Any:
+    """Return the open file, whose items are arrays and groups of them."""
+    with brought_by("hdf5", f"reading {path}"):
+        import h5py
+    return h5py.File(path, "r")
+
+
+HDF5 = (".hdf5", ".h5")
+OPENERS: dict[str, Callable[[Path], Any]] = {**dict.fromkeys(HDF5, hdf5_file), ".npz": NpzFile, ".npy": NpyFolder}
+
+
+def file_of(path: Path, since: int | None = None) -> Any:
+    """Return the open file; raise if it has changed since then."""
+    since = path.stat().st_mtime_ns if since is None else checked_time(path, since)
+    return opened(OPENERS[path.suffix], path, since)
+
+
+class Stored(NamedTuple):
+    """Arrays of one length in a file, and columns that are made beside them."""
+
+    path: Path
+    since: int
+    group: str  # "" for the file itself
+    rows: int
+    longer: Collection[str]  # the arrays that may have one row more: the state after the last step
+    keys: Keys
+
+    @classmethod
+    def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = no_keys) -> "Stored":
+        """Return the arrays of a group, which are as long as the rewards, or without such as most of them."""
+        unmeasured = cls(path, path.stat().st_mtime_ns, group, 0, longer, keys)
+        items = unmeasured.items()
+        lengths = [_length(items["rewards"])] if "rewards" in items else list(map(_length, items.values()))
+        rows = statistics.mode([length for length in lengths if length is not None] or [None])
+        if rows is None:
+            raise DataError(f"{unmeasured.where}: rewards is no array with a number for each step")
+        return unmeasured._replace(rows=rows)
+
+    def items(self) -> Mapping[str, Any]:
+        """Return all arrays, and groups of them."""
+        file = file_of(self.path, self.since)
+        items: Mapping[str, Any] = file[self.group] if self.group else file
+        return items
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}: {self.group}" if self.group else str(self.path)
+
+    def pieces(self, first: int = 0) -> list[Piece]:
+        """Return the rows; the first one has this place in the file."""
+        return slices(self.path, first, self.rows, self.read, self.final if self.longer else None)
+
+    def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+        made = {name: pa.array(key) for name, key in self.keys(start, stop).items()}
+        lengths = {name: [self.rows, self.rows + (name in self.longer)] for name in columns if name not in made}
+        stored = self._columns(start, stop, lengths)
+        return pa.table({name: made[name] if name in made else stored[name] for name in columns})
+
+    def final(self, columns: Sequence[str]) -> pa.Table:
+        """Return what the arrays hold of the state after the last step."""
+        return pa.table(self._columns(self.rows, self.rows + 1, {name: [self.rows + 1] for name in columns}))
+
+    def schema(self) -> pa.Schema:
+        """Return the columns that hold numbers."""
+        fields = [(name, pa.array(key).type) for name, key in self.keys(0, 1).items()]
+        for name, item in self.items().items():
+            if _length(item) in (self.rows, self.rows + 1):
+                with suppress(TypeError):
+                    fields.append((name, _type(item)))
+        return pa.schema(fields)
+
+    def _columns(self, start: int, stop: int, lengths: Mapping[str, Collection[int]]) -> dict[str, pa.Array]:
+        """Return rows of the arrays of these names, each of which must have one of its lengths."""
+        with reading(self.path):
+            items = self.items()  # HDF5 takes long to look up a name, in a group and in the file
+            return {name: self._column(items, name, start, stop, lengths[name]) for name in lengths}
+
+    def _column(self, items: Mapping[str, Any], name: str, start: int, stop: int, lengths: Collection[int]) -> pa.Array:
+        try:
+            item = items[name]
+        except KeyError:
+            there = ", ".join(items) or "no arrays"
+            raise DataError(f"{self.where} has no {name}; there are {there}") from None
+        if (length := _length(item)) not in lengths:
+            has = "no rows" if length is None else f"{length:,} rows"
+            raise DataError(f"{self.where}: {name} has {has}; expected {max(lengths):,}, for {self.rows:,} rewards")
+        try:
+            return _column(item, start, stop)
+        except TypeError as error:
+            raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
+
+
+def flat(path: Path) -> Stored:
+    """Return the arrays of a whole file, with the keys that ``episode_ends`` stands for if the file has it."""
+    arrays = Stored.of(path)
+    items, rows = arrays.items(), arrays.rows
+    if "values" in items and _length(items["values"]) == rows + 1:
+        arrays = arrays._replace(longer=("values",))
+    if "episode_ends" in items:
+        arrays = arrays._replace(keys=_episode_keys(path, items["episode_ends"][:], rows))
+    return arrays
+
+
+def _episode_keys(path: Path, ends: Array, rows: int) -> Keys:
+    """Return the function that makes the episode and the step of rows; ``ends``: the row behind each episode."""
+    rises = ends.ndim == 1 and ends.dtype.kind in "iu" and len(ends) and ends[0] > 0 and (ends[1:] > ends[:-1]).all()
+    if not (rises and ends[-1] == rows):
+        raise DataError(f"{path}: episode_ends must be integers that rise to {rows}, the number of rewards")
+
+    def keys(start: int, stop: int) -> Mapping[str, Array]:
+        row = np.arange(start, stop)
+        episode = np.searchsorted(ends, row, side="right")
+        return {"episode": episode, "step": row - np.concatenate([[0], ends])[episode].astype(np.int64)}
+
+    return keys
+
+
+def npy_pieces(path: Path) -> list[Piece]:
+    """Return the rows of all .npy files in a folder as those of the first one, and none of the others."""
+    return flat(path).pieces() if path == npy_files(path)[0] else []
+
+
+def _length(item: Any) -> int | None:
+    """Return the number of rows of an array; None for a number, and for a group whose arrays have several lengths."""
+    if isinstance(item, Mapping):
+        lengths = set(map(_length, item.values()))
+        return lengths.pop() if len(lengths) == 1 else None
+    return len(item) if item.shape else None
+
+
+def _type(item: Any) -> pa.DataType:
+    """Return the type of the column; raise TypeError for text and other things than numbers."""
+    if isinstance(item, Mapping):
+        return pa.struct([(name, _type(part)) for name, part in item.items()])
+    return column_of(np.zeros((1, *item.shape[1:]), item.dtype)).type
+
+
+def _column(item: Any, start: int, stop: int) -> pa.Array:
+    """Return rows of an array, or of the arrays of a group as fields of one column."""
+    if isinstance(item, Mapping):
+        parts = [_column(part, start, stop) for part in item.values()]
+        return pa.StructArray.from_arrays(parts, names=list(item))
+    return column_of(item[start:stop])

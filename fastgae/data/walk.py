@@ -1,0 +1,116 @@
+"""Compute the rows of a plan from the last to the first, and write their results in the order of the source."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import numpy as np
+import pyarrow as pa
+
+from fastgae.data.arrays import arrays_of, column_of
+from fastgae.data.columns import steps_of, values_in
+from fastgae.data.episodes import Episodes
+from fastgae.data.formats import NAMING
+from fastgae.data.pieces import Run, runs_backwards
+from fastgae.data.plan import Plan
+from fastgae.data.progress import Advance, progress_of
+from fastgae.data.report import Sums, findings_in
+from fastgae.data.scattered import in_source_order, is_sorted, sorted_plan
+from fastgae.data.spool import Spool
+from fastgae.data.steps import Computed, Following, RowError, ScatteredError, Steps, compute, last_rows
+
+
+def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
+    """Compute the plan and write the sidecar. Return the sums and what diagnose found."""
+    if is_sorted(spool.folder):
+        return _done(sorted_plan(plan, spool.folder), spool, progress)
+    try:
+        return _done(plan, spool, progress)
+    except ScatteredError:
+        spool.clear()  # before the sorted copy exists, which says that later results belong to it
+        return _done(sorted_plan(plan, spool.folder), spool, progress)
+
+
+def _done(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
+    with progress_of("computing", plan.rows, progress) as advance:
+        sums, runs, findings = spooled(plan, spool, advance)
+    with progress_of("writing", plan.rows, progress) as advance:
+        tables = finished(plan, spool, runs, sums, advance)
+        if plan.source is not None:
+            tables = in_source_order(tables, plan, spool.folder)
+        spool.finish(tables, plan.columns.keys, {"sums": asdict(sums), "findings": findings})
+    return sums, findings
+
+
+def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list[str]]:
+    """Compute all rows, except those that the spool already holds.
+
+    Return the sums, the number of runs and what diagnose found in the first one.
+    """
+    sums, following, number = Sums(), None, -1
+    findings: list[str] = []
+    episodes = Episodes(plan.columns.named(*NAMING))
+    for number, run in enumerate(runs_backwards(plan.pieces, plan.read, plan.most, spool.folder)):
+        state = spool.state(number)
+        if state is None:
+            table = run.read(plan.read)
+            try:
+                steps = valued_steps(table, run, plan)
+                computed, before = compute(steps, following, plan.how)
+                episodes.add(table, following)
+                found = findings_in(steps, following, plan.how) if number == 0 else []
+            except RowError as error:
+                if plan.source is None and isinstance(error, ScatteredError):
+                    raise
+                raise plan.in_file(error, table, run) from error
+            state = {"sums": asdict(Sums.of(computed)), "following": before, "findings": found}
+            spool.add(number, results(table, computed, plan), state)
+        else:
+            episodes.add(spool.table(number), following)
+        sums += Sums.from_dict(state["sums"])
+        following = Following(tuple(state["following"][0]), *state["following"][1:])
+        findings = findings or state["findings"]
+        advance(run.rows)
+    return sums, number + 1, findings
+
+
+def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:
+    """Return the rows as arrays, with the values of the states after episodes that do not end for good."""
+    values = plan.values
+    steps = steps_of(table, plan.columns, None if values is None else values.of(table))
+    if plan.how.ends == "terminated" or steps.next_values is not None:
+        return steps
+    ends = last_rows(steps, None) & ~steps.terminated
+    rows = np.flatnonzero(ends.reshape(len(table), -1).any(axis=1)).tolist()
+    found = run.finals([plan.columns.of_role["values"]] if values is None else values.columns, set(rows))
+    if found is None and rows and values is not None and values.next_columns:
+        found = rows, values.behind(table, rows)
+    if found is None:
+        return steps
+    rows, states = found
+    try:
+        final = values_in(states, plan.columns) if values is None else values.of(states)
+    except RowError as error:
+        raise RowError(rows[error.row], f"{error.fault} in the state after this step") from error
+    final_values = np.full(steps.rewards.shape, np.nan, final.dtype)
+    final_values[rows] = final
+    return steps._replace(final_values=final_values)
+
+
+def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
+    """Return the keys of the rows, and beside them their results."""
+    keys = table.select(plan.keys)
+    for result, name in plan.format.results.items():
+        keys = keys.append_column(name, column_of(getattr(computed, result)))
+    return keys
+
+
+def finished(plan: Plan, spool: Spool, runs: int, sums: Sums, advance: Advance) -> Iterator[pa.Table]:
+    """Return the results of all runs from the first row to the last, normalized if they are to be."""
+    name = plan.format.results["advantages"]
+    for number in reversed(range(runs)):
+        table = spool.table(number)
+        if plan.normalize is not None:
+            normalized = sums.advantages.normalize(arrays_of(table[name]), backend=plan.how.backend)
+            table = table.set_column(table.schema.get_field_index(name), name, column_of(normalized))
+        yield table
+        advance(len(table))

@@ -1,0 +1,46 @@
+"""Real datasets: episodes of Gymnasium's environments, written by Minari itself."""
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+minari = pytest.importorskip("minari")
+from minari.data_collector import EpisodeBuffer  # noqa: E402
+
+EPISODES = 6
+
+
+def episode(env, seed, longest):
+    """Return one episode of random actions. It is truncated by the environment's limit of time, or by ours."""
+    env.action_space.seed(seed)
+    observation, _ = env.reset(seed=seed)
+    observations, steps = [observation], []
+    while not steps or not (steps[-1][2] or steps[-1][3]):
+        action = env.action_space.sample()
+        observation, reward, terminated, truncated, _ = env.step(action)
+        observations.append(observation)
+        steps.append((action, reward, terminated, truncated or (len(steps) + 1 == longest and not terminated)))
+    actions, rewards, terminations, truncations = map(np.array, zip(*steps, strict=True))
+    return EpisodeBuffer(
+        id=seed,
+        observations=np.array(observations),
+        actions=actions,
+        rewards=rewards,
+        terminations=terminations,
+        truncations=truncations,
+        infos={},
+    )
+
+
+def write_dataset(folder, env_id, data_format):
+    """Write a dataset in one of Minari's formats, and return its folder and its episodes."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Minari warns of every description that a dataset lacks
+        patch.setenv("MINARI_DATASETS_PATH", str(folder))
+        env = gym.make(env_id)
+        episodes = [episode(env, seed, longest=17 if seed == 3 else 10**6) for seed in range(EPISODES)]
+        minari.create_dataset_from_buffers("test/random-v0", episodes, env=env, data_format=data_format)
+        env.close()
+    return folder / "test" / "random-v0", episodes

@@ -1,0 +1,297 @@
+"""Arrays in .npz and .npy files: the same bits as one call of fastgae.gae on all of them, and nothing is unpickled."""
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae.data import DataError, compute
+from fastgae.data.pieces import runs_backwards
+
+from .recorded import ROWS, read
+from .test_tables import limit
+
+T, N = 120, 7
+FLAT = ("rewards", "values", "next_values", "terminated", "truncated")
+
+
+def arrays(recorded, *names, **changed):
+    return {**{name: getattr(recorded, name) for name in names or FLAT}, **changed}
+
+
+def assert_same(path, answer):
+    with np.load(path) as got:
+        for name, expected in answer._asdict().items():
+            assert got[name].dtype == expected.dtype
+            assert got[name].shape == expected.shape
+            assert got[name].tobytes() == expected.tobytes(), name
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("rows", [70, 10**6])
+def test_flat_arrays_with_flags(tmp_path, recorded, save, rows):
+    source = tmp_path / "a.npz"
+    save(source, **arrays(recorded))
+    before = source.read_bytes()
+    report = compute(source, memory=limit(rows), progress=False)
+    assert_same(tmp_path / "a.advantages.npz", recorded.result)
+    assert (report.steps, report.episodes) == (ROWS, len(recorded.first))
+    assert source.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.advantages.npz", "a.npz"]
+
+
+@pytest.mark.parametrize("slice_rows", [1000, 65_536])
+def test_episode_ends(tmp_path, recorded, monkeypatch, slice_rows):
+    monkeypatch.setattr("fastgae.data.pieces.SLICE", slice_rows)
+    ends = np.append(recorded.first[1:], ROWS)
+    np.savez(tmp_path / "a.npz", **arrays(recorded, "rewards", "values", episode_ends=ends))
+    compute(tmp_path / "a.npz", ends="terminated", progress=False)
+    answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
+    assert_same(tmp_path / "a.advantages.npz", answer)
+    with np.load(tmp_path / "a.advantages.npz") as got:
+        assert np.array_equal(got["episode"], recorded.episode)
+        assert np.array_equal(got["step"], recorded.step)
+
+
+@pytest.mark.parametrize("name", ["rewards.npy", ""])
+def test_a_folder_of_npy_files(tmp_path, recorded, name):
+    folder = tmp_path / "run.1"
+    folder.mkdir()
+    for each, array in arrays(recorded, actions=np.zeros((ROWS, 2))).items():
+        np.save(folder / f"{each}.npy", array)
+    compute(folder / name, tmp_path / "out.npz", memory=limit(500), progress=False)
+    assert_same(tmp_path / "out.npz", recorded.result)
+
+
+def test_the_sidecar_of_a_folder_lies_beside_it(tmp_path, recorded):
+    folder = tmp_path / "run.1"
+    folder.mkdir()
+    for each, array in arrays(recorded).items():
+        np.save(folder / f"{each}.npy", array)
+    compute(folder, progress=False)
+    assert_same(tmp_path / "run.1.advantages.npz", recorded.result)
+
+
+def test_values_one_longer_than_rewards(tmp_path, recorded):
+    nothing = np.zeros(ROWS, bool)
+    values = np.append(recorded.values, np.float32(3))
+    np.savez(tmp_path / "a.npz", rewards=recorded.rewards, values=values, terminated=nothing)
+    compute(tmp_path / "a.npz", memory=limit(999), progress=False)
+    assert_same(tmp_path / "a.advantages.npz", fastgae.gae(recorded.rewards, values, nothing))
+
+
+@pytest.fixture(params=[np.float32, np.float64])
+def grid(request):
+    """Return a time-major rollout of N envs."""
+    rng = np.random.default_rng(5)
+    rewards, values, next_values = rng.normal(size=(3, T, N)).astype(request.param)
+    terminated, truncated = rng.random((2, T, N)) < 0.05
+    return {
+        "rewards": rewards,
+        "values": values,
+        "next_values": next_values,
+        "terminated": terminated,
+        "truncated": truncated & ~terminated,
+    }
+
+
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "Fortran": np.asfortranarray,
+    "big-endian": lambda array: array.astype(array.dtype.newbyteorder(">")),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", [1, 11, 10**6])
+def test_time_major(tmp_path, grid, layout, rows):
+    np.savez(tmp_path / "a.npz", **{name: LAYOUTS[layout](array) for name, array in grid.items()})
+    report = compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False)
+    assert_same(tmp_path / "a.advantages.npz", fastgae.gae(**grid))
+    ends = grid["terminated"] | grid["truncated"]
+    ends[-1] = True
+    assert (report.steps, report.episodes) == (T * N, np.count_nonzero(ends))
+
+
+@pytest.mark.parametrize("rows", [13, 10**6])
+def test_time_major_with_one_more_row_of_values(tmp_path, grid, rows):
+    values = np.concatenate([grid["values"], grid["next_values"][-1:]])
+    np.savez(tmp_path / "a.npz", rewards=grid["rewards"], values=values, terminated=grid["terminated"])
+    compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False)
+    assert_same(tmp_path / "a.advantages.npz", fastgae.gae(grid["rewards"], values, grid["terminated"]))
+
+
+def test_memory_counts_the_envs(tmp_path, grid, monkeypatch):
+    most = []
+
+    def runs(pieces, columns, rows, scratch):
+        most.append(rows)
+        return runs_backwards(pieces, columns, rows, scratch)
+
+    monkeypatch.setattr("fastgae.data.walk.runs_backwards", runs)
+    np.savez(tmp_path / "a.npz", **grid)
+    compute(tmp_path / "a.npz", memory=limit(11 * N), progress=False)
+    assert most == [11]
+
+
+def test_time_major_normalized(tmp_path, grid):
+    np.savez(tmp_path / "a.npz", **grid)
+    results = []
+    for rows in (10, 10**6):
+        compute(
+            tmp_path / "a.npz", tmp_path / f"{rows}.npz", normalize="global", memory=limit(rows * N), progress=False
+        )
+        results.append(np.load(tmp_path / f"{rows}.npz")["advantages"])
+    advantages = fastgae.gae(**grid).advantages
+    assert results[0].tobytes() == results[1].tobytes() == fastgae.moments(advantages).normalize(advantages).tobytes()
+
+
+def test_time_major_to_a_table(tmp_path, grid):
+    np.savez(tmp_path / "a.npz", **grid)
+    compute(tmp_path / "a.npz", tmp_path / "out.parquet", progress=False)
+    got = read(tmp_path / "out.parquet")["advantages"].combine_chunks().to_numpy_ndarray()
+    assert got.tobytes() == fastgae.gae(**grid).advantages.tobytes()
+
+
+def test_a_finished_file_is_not_computed_again(tmp_path, recorded):
+    np.savez(tmp_path / "a.npz", **arrays(recorded))
+    first = compute(tmp_path / "a.npz", progress=False)
+    written = (tmp_path / "a.advantages.npz").read_bytes()
+    again = compute(tmp_path / "a.npz", resume=True, progress=False)
+    assert (first.mean, first.steps) == (again.mean, again.steps)
+    (tmp_path / "a.advantages.npz").unlink()
+    compute(tmp_path / "a.npz", progress=False)
+    assert (tmp_path / "a.advantages.npz").read_bytes() == written
+
+
+class Opened:
+    """Unpickled, it would leave a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def member(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def written(path, members, method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+
+
+def test_nothing_is_unpickled(tmp_path, recorded):
+    trap = np.array([Opened(tmp_path / "trapped")], object)
+    np.savez(tmp_path / "a.npz", **arrays(recorded, rewards=trap))
+    with pytest.raises(DataError, match=r"a.npz cannot be read: rewards must hold numbers or bool, got dtype object"):
+        compute(tmp_path / "a.npz", progress=False)
+    (tmp_path / "run").mkdir()
+    np.save(tmp_path / "run" / "rewards.npy", trap)
+    with pytest.raises(DataError, match=r"rewards.npy cannot be read: Array can't be memory-mapped: Python objects"):
+        compute(tmp_path / "run", progress=False)
+    (tmp_path / "run" / "rewards.npy").write_bytes(pickle.dumps(Opened(tmp_path / "trapped")))
+    with pytest.raises(DataError, match=r"rewards.npy cannot be read: "):
+        compute(tmp_path / "run", progress=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "run"]
+
+
+def test_what_is_not_asked_for_may_hold_anything(tmp_path, recorded):
+    np.savez(tmp_path / "a.npz", **arrays(recorded, note=np.array([{"a": 1}], object), name=np.array("text")))
+    compute(tmp_path / "a.npz", progress=False)
+    assert_same(tmp_path / "a.advantages.npz", recorded.result)
+
+
+def cut(content):
+    return content[: len(content) // 2]
+
+
+def flipped(content):
+    at = 3000
+    return content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :]
+
+
+BROKEN = {
+    "cut": (cut, "a.npz cannot be read: it is no .npz archive, or not all of one"),
+    "empty": (lambda content: b"", "a.npz cannot be read: it is empty"),
+    "one array": (lambda content: member(np.zeros(3)), "a.npz cannot be read: it holds one array"),
+    "a flipped bit": (flipped, r"a.npz cannot be read: it is damaged \(Bad CRC-32 for file 'rewards.npy'\)"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_damaged_archives(tmp_path, recorded, fault):
+    change, message = BROKEN[fault]
+    np.savez(tmp_path / "a.npz", **arrays(recorded))
+    (tmp_path / "a.npz").write_bytes(change((tmp_path / "a.npz").read_bytes()))
+    with pytest.raises(DataError, match=message):
+        compute(tmp_path / "a.npz", progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_a_header_that_asks_for_more_than_there_is(tmp_path):
+    written(tmp_path / "a.npz", {"rewards": member(np.zeros(1000)).replace(b"(1000,)", b"(9999,)")})
+    with pytest.raises(DataError, match=r"a.npz cannot be read: rewards has 8,000 bytes, which is not what its header"):
+        compute(tmp_path / "a.npz", progress=False)
+
+
+def put(row, value):
+    def change(array):
+        array = array.astype(np.float64)
+        array[row] = value
+        return array
+
+    return change
+
+
+FAULTS = {
+    "NaN": ("rewards", put((7, 3), np.nan), r"a.npz: row 7: rewards is NaN in env 3"),
+    "flag 2": ("terminated", put((9, 1), 2), r"a.npz: row 9: terminated is 2.0; expected 0 or 1 in env 1"),
+    "no V'": ("next_values", None, r"a.npz: row \d+: the episode is truncated, and there is no value .*every episode"),
+    "shape": ("values", lambda array: array[:, :3], r"a row of values has the shape \(3,\), and one of rewards \(7,\)"),
+    "length": ("values", lambda array: array[:50], "there is no column 'values' of values; there are rewards, next"),
+    "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),
+    "float16": ("rewards", lambda array: array.astype(np.float16), "the column of rewards holds .*; expected float32"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_bad_arrays(tmp_path, grid, fault):
+    name, change, message = FAULTS[fault]
+    changed = grid | {name: change(grid[name])} if change else {each: grid[each] for each in grid if each != name}
+    np.savez(tmp_path / "a.npz", **changed)
+    with pytest.raises(DataError, match=message):
+        compute(tmp_path / "a.npz", progress=False)
+
+
+@pytest.mark.parametrize("ends", [[5, 4, ROWS], [5, ROWS + 1], [0, ROWS], [], [5.0, ROWS]])
+def test_bad_episode_ends(tmp_path, recorded, ends):
+    np.savez(tmp_path / "a.npz", **arrays(recorded, episode_ends=np.array(ends)))
+    with pytest.raises(DataError, match=f"a.npz: episode_ends must be integers that rise to {ROWS}"):
+        compute(tmp_path / "a.npz", progress=False)
+
+
+def test_text_does_not_fit_into_npz(tmp_path, recorded):
+    import pyarrow as pa
+
+    from .recorded import write
+
+    table = recorded.table(episode=pa.array([f"e{number}" for number in recorded.episode]))
+    source = write(table, tmp_path / "a.parquet", 100)
+    with pytest.raises(DataError, match=r"out.npz can hold numbers only, and episode is string: write .parquet"):
+        compute(source, tmp_path / "out.npz", progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_the_name_of_the_results(tmp_path, recorded):
+    np.savez(tmp_path / "a.npz", **arrays(recorded))
+    with pytest.raises(DataError, match=r"out must end in \.parquet, .*, \.npz, got '.*out\.csv'"):
+        compute(tmp_path / "a.npz", tmp_path / "out.csv", progress=False)

@@ -1,0 +1,132 @@
+"""Data that cannot be computed: an error that names the file, the episode and the step, and nothing left behind."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fastgae.data import DataError, compute
+
+from .recorded import read, write
+from .test_tables import limit
+
+# A change of one row of one column, and what the error says of it.
+AT = 1234
+FAULTS = {
+    "rewards": (np.nan, "rewards is NaN"),
+    "values": (np.nan, "values is NaN"),
+    "terminated": (2.0, "terminated is 2.0; expected 0 or 1"),
+    "truncated": (None, "truncated is missing"),
+    "step": (10**6, "is followed by step"),
+}
+
+
+def changed(column, row, value):
+    numbers = [float(each) for each in column] if column.dtype != np.int64 else column.tolist()
+    return pa.array([*numbers[:row], value, *numbers[row + 1 :]])
+
+
+@pytest.mark.parametrize("role", FAULTS)
+@pytest.mark.parametrize("rows", [100, 10**6])
+def test_a_fault_of_one_row(tmp_path, recorded, role, rows):
+    value, fault = FAULTS[role]
+    source = write(recorded.table(**{role: changed(getattr(recorded, role), AT, value)}), tmp_path / "a.parquet", 100)
+    with pytest.raises(DataError) as caught:
+        compute(source, memory=limit(rows), progress=False)
+    message = str(caught.value)
+    assert message.startswith(f"{source}: episode {recorded.episode[AT]}, step ")
+    assert fault in message
+    if role != "step":
+        assert f"step {recorded.step[AT]}, row {AT}: " in message
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+def test_a_doubled_and_a_missing_step(tmp_path, recorded, scattered):
+    rows = np.arange(len(recorded.rewards))
+    for wrong in (np.delete(rows, AT), np.insert(rows, AT, AT)):
+        order = np.random.default_rng(0).permutation(wrong) if scattered else wrong
+        source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
+        with pytest.raises(
+            DataError, match=rf"a\.parquet: episode {recorded.episode[AT]}, step \d+, row .*is followed by"
+        ):
+            compute(source, memory=limit(500), progress=False)
+        assert list(tmp_path.iterdir()) == [source]
+
+
+def test_an_end_without_a_next_value(tmp_path, recorded):
+    names = ("episode", "step", "rewards", "values", "terminated")
+    nothing = pa.array(np.zeros(len(recorded.rewards), bool))
+    source = write(recorded.table(*names).append_column("truncated", nothing), tmp_path / "a.parquet", 100)
+    with pytest.raises(
+        DataError, match=r"row \d+: the episode ends without a flag, .*next_values.*ends=\"terminated\""
+    ):
+        compute(source, progress=False)
+    source = write(recorded.table(*names, "truncated"), tmp_path / "a.parquet", 100)
+    with pytest.raises(DataError, match=r"row \d+: the episode is truncated, and there is no value"):
+        compute(source, progress=False)
+
+
+def test_columns(tmp_path, recorded):
+    source = write(recorded.table("episode", "rewards", "values"), tmp_path / "a.parquet", 100)
+    for arguments, message in (
+        ({}, "nothing says which episodes ended for good"),
+        ({"columns": {"rewards": "reward"}}, "no column 'reward' for rewards; there are episode, rewards, values"),
+        ({"columns": {"reward": "rewards"}}, "columns names reward; known are env, episode"),
+        ({"ends": "truncated"}, 'ends must be "terminated" or None'),
+        ({"format": "csv"}, "format must be"),
+        ({"normalize": "per_env"}, "normalize must be"),
+        ({"memory": "much", "ends": "terminated"}, "memory='much' is not an amount of memory"),
+        ({"gamma": 1.5}, "gamma"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            compute(source, progress=False, **arguments)
+    done = pa.table({"done": recorded.last, "rewards": recorded.rewards, "values": recorded.values})
+    with pytest.raises(DataError, match="done may be a time limit"):
+        compute(write(done, tmp_path / "b.parquet", 100), progress=False)
+    text = recorded.table("episode", "values", "terminated").append_column("rewards", pa.array(["1"] * 3000))
+    with pytest.raises(DataError, match="the column of rewards holds string; expected float32"):
+        compute(write(text, tmp_path / "c.parquet", 100), progress=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet", "c.parquet"]
+
+
+def test_sources(tmp_path, recorded):
+    with pytest.raises(DataError, match=r"nothing\.parquet' does not exist"):
+        compute(tmp_path / "nothing.parquet")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="empty holds no file of a known format"):
+        compute(tmp_path / "empty")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match=r"broken\.parquet cannot be read"):
+        compute(tmp_path / "broken.parquet")
+    with (
+        pa.OSFile(str(tmp_path / "stream.arrow"), "wb") as file,
+        pa.ipc.new_stream(file, recorded.table().schema) as out,
+    ):
+        out.write_table(recorded.table())
+    with pytest.raises(DataError, match=r"stream\.arrow is an Arrow stream"):
+        compute(tmp_path / "stream.arrow")
+
+
+def test_a_result_that_exists_stays(tmp_path, recorded):
+    source = write(recorded.table(), tmp_path / "a.parquet", 1000)
+    compute(source, progress=False)
+    before = (tmp_path / "a.advantages.parquet").read_bytes()
+    with pytest.raises(DataError, match=r"a\.advantages\.parquet exists already"):
+        compute(source, gamma=0.5, progress=False)
+    assert (tmp_path / "a.advantages.parquet").read_bytes() == before
+
+
+def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch):
+    source = write(recorded.table(), tmp_path / "a.parquet", 100)
+    from fastgae.data import walk
+
+    def compute_then_change(*arguments):
+        write(recorded.table(rewards=recorded.rewards + 1), source, 100)
+        return kept(*arguments)
+
+    kept = walk.compute
+    monkeypatch.setattr(walk, "compute", compute_then_change)
+    with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
+        compute(source, memory=limit(200), progress=False)
+    assert list(tmp_path.iterdir()) == [source]
+    assert read(source).num_rows == len(recorded.rewards)

@@ -1,0 +1,52 @@
+"""Libraries that not every user has: loaded where they are needed, and their extra is named where they are missing."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fastgae.data.extras import EXTRAS
+
+MISSING = """
+import sys
+
+class Missing:
+    def find_spec(name, path=None, target=None):
+        if name == sys.argv[1]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing)
+"""
+
+
+def test_an_import_reads_no_files(python):
+    loaded = python("import sys, fastgae.data; print(*sys.modules)").split()
+    assert not {"h5py", "torch", "minari"} & set(loaded)
+
+
+@pytest.mark.parametrize("library", EXTRAS["data"])
+def test_the_extra_of_the_package(python, library):
+    done = python(f"{MISSING}import fastgae.data", library, check=False)
+    message = f"fastgae.data needs {library}, which is not installed: pip install 'fastgae-rl[data]'"
+    assert done.stderr.strip().endswith(f"ModuleNotFoundError: {message}")
+
+
+def test_the_extra_of_hdf5(python, tmp_path):
+    (tmp_path / "a.hdf5").touch()
+    done = python(f"{MISSING}import fastgae.data; fastgae.data.compute(sys.argv[2])", "h5py", "a.hdf5", check=False)
+    message = "reading a.hdf5 needs h5py, which is not installed: pip install 'fastgae-rl[hdf5]'"
+    assert done.stderr.strip().endswith(f"ModuleNotFoundError: {message}")
+
+
+def test_what_a_library_needs_is_no_extra_of_ours(python):
+    code = "import fastgae.data.extras as e\nwith e.brought_by('hdf5', 'it'):\n    import no_such_library"
+    done = python(code, check=False)
+    assert done.stderr.strip().endswith("ModuleNotFoundError: No module named 'no_such_library'")
+
+
+def test_the_extras_bring_them():
+    file = Path(__file__).parents[2] / "pyproject.toml"
+    extras = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for extra, libraries in EXTRAS.items():
+        for library in libraries:
+            assert any(requirement.startswith(library) for requirement in extras[extra])

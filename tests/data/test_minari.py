@@ -1,0 +1,265 @@
+"""Minari's datasets, as Minari writes them: the same bits as one call of fastgae.gae for each episode."""
+
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastgae
+from fastgae.data import DataError, compute
+from fastgae.data.minari import without_padding
+from fastgae.data.pieces import arrow_pieces, slices
+
+pytest.importorskip("gymnasium")
+h5py = pytest.importorskip("h5py")
+from .minari_datasets import write_dataset  # noqa: E402
+from .test_tables import limit  # noqa: E402
+
+FORMATS = ("hdf5", "arrow", "parquet")
+ENVS = ("CartPole-v1", "Pendulum-v1")  # the episodes of the second end by the limit of time
+
+
+def critic(batch):
+    """V of every row by itself, whatever the batch."""
+    observations = batch["observations"].astype(np.float64)
+    return observations[:, 0] * 3 - observations[:, 1] ** 2
+
+
+@pytest.fixture(scope="session")
+def datasets(tmp_path_factory):
+    return {
+        (env, form): write_dataset(tmp_path_factory.mktemp(f"{env}-{form}"), env, form)
+        for env in ENVS
+        for form in FORMATS
+    }
+
+
+@pytest.fixture
+def dataset(datasets, tmp_path):
+    """Return a function that copies a dataset."""
+
+    def copied(env="Pendulum-v1", form="hdf5"):
+        folder, episodes = datasets[env, form]
+        shutil.copytree(folder, tmp_path / "dataset")
+        return tmp_path / "dataset", episodes
+
+    return copied
+
+
+def expected(episodes):
+    """Return the results of all episodes, each from one call in memory."""
+    results = []
+    for each in episodes:
+        values = critic({"observations": each.observations})
+        results.append(
+            fastgae.gae(each.rewards, values[:-1], each.terminations, each.truncations, next_values=values[1:])
+        )
+    return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
+
+
+def assert_results(got, episodes):
+    lengths = [len(each.rewards) for each in episodes]
+    assert got.column_names == ["episode_id", "step", "advantages", "returns"]
+    assert np.array_equal(got["episode_id"], np.repeat(np.arange(len(episodes)), lengths))
+    assert np.array_equal(got["step"], np.concatenate([np.arange(length) for length in lengths]))
+    for name, answer in zip(("advantages", "returns"), expected(episodes), strict=True):
+        assert got[name].to_numpy().tobytes() == answer.tobytes()
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("rows", [20, 150, 10**6])
+def test_same_bits_in_every_format_and_memory(dataset, env, form, rows):
+    folder, episodes = dataset(env, form)
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    observations = episodes[0].observations.itemsize * episodes[0].observations.shape[1]
+    report = compute(folder, values=critic, memory=f"{rows * (200 + 2 * observations)}B", progress=False)
+    assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
+    assert (report.episodes, report.steps) == (len(episodes), sum(len(each.rewards) for each in episodes))
+    (folder / "advantages.parquet").unlink()
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_dataset_may_be_named_by_its_data(dataset, tmp_path, form):
+    folder, episodes = dataset("CartPole-v1", form)
+    sources = [folder / "data", *folder.glob("data/*.hdf5")]
+    for number, source in enumerate(sources):
+        compute(source, tmp_path / f"{number}.parquet", values=critic, progress=False)
+        assert_results(pq.read_table(tmp_path / f"{number}.parquet"), episodes)
+
+
+def test_an_episode_longer_than_a_slice(dataset, monkeypatch):
+    monkeypatch.setattr("fastgae.data.pieces.SLICE", 64)
+    folder, episodes = dataset()
+    compute(folder, values=critic, progress=False)
+    assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
+
+
+def test_a_column_of_values_has_the_state_after_the_episode(dataset):
+    folder, episodes = dataset()
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        for number, each in enumerate(episodes):
+            file[f"episode_{number}"]["values"] = critic({"observations": each.observations})
+    compute(folder, progress=False)
+    assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
+
+
+def test_there_is_no_column_of_values(dataset):
+    folder, _ = dataset()
+    with pytest.raises(
+        DataError, match=r"no column 'values' of values; there are episode_id, .* or a critic as values"
+    ):
+        compute(folder, progress=False)
+
+
+def test_ends_for_good_need_no_last_observation(dataset):
+    folder, episodes = dataset()
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        for group in file.values():
+            group["values"] = np.zeros(len(group["rewards"]))
+    compute(folder, ends="terminated", progress=False)
+    got = pq.read_table(folder / "advantages.parquet")["advantages"].to_numpy()
+    last = np.cumsum([len(each.rewards) for each in episodes]) - 1
+    assert np.array_equal(got[last], [each.rewards[-1] for each in episodes])
+
+
+def broken_hdf5(change):
+    def broken(folder):
+        with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+            change(file["episode_2"])
+
+    return broken
+
+
+def replaced(name, change):
+    def replace(group):
+        array = group[name][()]
+        del group[name]
+        group[name] = change(array)
+
+    return broken_hdf5(replace)
+
+
+def put(row, value):
+    def change(array):
+        array = array.astype(np.float64)
+        array[row] = value
+        return array
+
+    return change
+
+
+BROKEN = {
+    "no flags": (
+        broken_hdf5(lambda group: group.pop("truncations")),
+        r"main_data.hdf5: episode_2 has no truncations; there",
+    ),
+    "no rewards": (
+        broken_hdf5(lambda group: group.pop("rewards")),
+        r"main_data.hdf5: episode_2 has no rewards; there are",
+    ),
+    "short flags": (
+        replaced("terminations", lambda array: array[:-1]),
+        r"main_data.hdf5: episode_2: terminations has 199 rows; expected 200, for 200 rewards",
+    ),
+    "no last observation": (
+        replaced("observations", lambda array: array[:-1]),
+        r"main_data.hdf5: episode_2: observations has 200 rows; expected 201, for 200 rewards",
+    ),
+    "NaN": (replaced("rewards", put(7, np.nan)), r"main_data.hdf5: episode 2, step 7, row 407: rewards is NaN"),
+    "NaN in the critic": (
+        replaced("observations", put(7, np.nan)),
+        r"episode 2, step 7, row 407: the value from the critic is NaN$",
+    ),
+    "NaN behind": (
+        replaced("observations", put(200, np.nan)),
+        r"episode 2, step 199, row 599: the value from the critic is NaN in the state after this step",
+    ),
+    "flag 2": (replaced("terminations", put(9, 2)), r"episode 2, step 9, row 409: terminated is 2.0; expected 0 or 1"),
+    "text": (
+        replaced("rewards", lambda array: array.astype("S8")),
+        r"main_data.hdf5: episode_2: rewards cannot be read: an array of dtype \|S8 holds no numbers",
+    ),
+    "matrix": (
+        replaced("rewards", lambda array: array[:, None]),
+        r"a row of values has the shape \(\), and one of rewards \(1,\)",
+    ),
+    "end in the middle": (
+        replaced("truncations", put(9, 1)),
+        r"episode 2, step 9, row 409: the episode is truncated, and there is no value of the state after it",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_bad_files(dataset, fault):
+    folder, _ = dataset()
+    broken, message = BROKEN[fault]
+    broken(folder)
+    with pytest.raises(DataError, match=message):
+        compute(folder, values=critic, memory=limit(300), progress=False)
+    assert sorted(path.name for path in folder.iterdir()) == ["data"]
+
+
+def test_the_state_behind_an_end_for_good_is_never_read(dataset):
+    folder, episodes = dataset("CartPole-v1")
+    assert episodes[0].terminations[-1]
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        file["episode_0"]["observations"][-1] = np.nan
+    compute(folder, values=critic, progress=False)
+    assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
+
+
+def test_an_error_leaves_no_file_open(dataset):
+    """HDF5 opens no file to write that is open to read; the frames of an error keep what they have read."""
+    folder, _ = dataset()
+    broken, _ = BROKEN["short flags"]
+    broken(folder)
+    with pytest.raises(DataError) as caught:
+        compute(folder, values=critic, progress=False)
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        file["more"] = [1]
+    assert "expected 200" in str(caught.value)
+
+
+def test_a_file_that_is_no_hdf5(dataset):
+    folder, _ = dataset()
+    (folder / "data" / "main_data.hdf5").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"main_data.hdf5 cannot be read: "):
+        compute(folder, values=critic, progress=False)
+
+
+def test_a_file_without_episodes(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        file["rewards"] = [1.0]
+    with pytest.raises(DataError, match=r"main_data.hdf5 has no groups episode_0, episode_1 …, which Minari writes"):
+        compute(tmp_path, values=critic, progress=False)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_padding_is_the_last_row(tmp_path, size):
+    table = pa.table({"a": np.arange(5)})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=size)
+    pieces = without_padding(arrow_pieces(tmp_path / "a.arrow"))
+    for most in (1, 3, 10):
+        batches = [batch for piece in pieces for batch in piece.batches(["a"], most)]
+        assert pa.Table.from_batches(batches)["a"].to_pylist() == [0, 1, 2, 3]
+        assert max(batch.num_rows for batch in batches) <= most
+    assert [number for piece in pieces for number in piece.read(["a"])["a"].to_pylist()] == [0, 1, 2, 3]
+    assert sum(piece.rows for piece in pieces) == 4
+    assert [piece.final is None for piece in pieces] == [True] * (len(pieces) - 1) + [False]
+    assert pieces[-1].final(["a"])["a"].to_pylist() == [4]
+
+
+def test_slices_read_what_they_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastgae.data.pieces.SLICE", 4)
+    pieces = slices(tmp_path, 100, 10, lambda start, stop, columns: pa.table({"a": np.arange(start, stop)}))
+    assert [(piece.first, piece.rows) for piece in pieces] == [(100, 4), (104, 4), (108, 2)]
+    assert [batch.num_rows for piece in pieces for batch in piece.batches(["a"], 3)] == [3, 1, 3, 1, 2]
+    assert [number for piece in pieces for number in piece.read(["a"])["a"].to_pylist()] == list(range(10))

@@ -1,7 +1,6 @@
 """The Numba backend takes what a rollout has, compiles each kernel once, and reads the record for names."""
 
 import importlib
-import platform
 
 import numpy as np
 import pytest
@@ -137,30 +136,3 @@ def test_rounds_of_shuffles_transpose_a_square_of_any_vector(size, chunk):
     rows = [[(row, column) for column in range(size)] for row in range(size)]
     got = transposed(rows, chunk, lambda one, other, lanes: [[*one, *other][lane] for lane in lanes])
     assert got == [list(column) for column in zip(*rows, strict=True)]
-
-
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the features are those of x86")
-@pytest.mark.parametrize(("features", "vector_bytes"), [("+sse2", 16), ("+avx,+avx2", 32)])
-def test_narrower_vectors_give_the_same_bits(python, features, vector_bytes):
-    code = """
-import numpy as np, fastgae
-from fastgae._backends.numba.squares import VECTOR_BYTES
-rng = np.random.default_rng(0)
-for envs, steps in [(16, 33), (37, 530)]:
-    rewards, values = rng.normal(size=(2, envs, steps)).astype(np.float32)
-    ends, exists = rng.random((2, envs, steps)) < [[[0.1]], [[0.8]]]
-    for options in ({}, {"mask": exists}):
-        call = {"last_values": values[:, 0].copy(), "time_axis": 1, **options}
-        got, right = (fastgae.gae(rewards, values, ends, backend=name, **call) for name in ("numba", "numpy"))
-        assert got[0].tobytes() == right[0].tobytes() and got[1].tobytes() == right[1].tobytes()
-print(VECTOR_BYTES)
-"""
-    if not set(features.replace("+", "").split(",")) <= host_features():
-        pytest.skip("this CPU cannot run it")
-    assert python(code, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features) == str(vector_bytes)
-
-
-def host_features():
-    from llvmlite.binding import get_host_cpu_features
-
-    return {name for name, has in get_host_cpu_features().items() if has}

@@ -15,8 +15,9 @@ file beside the data: one row for each step, with the columns that name the
 episode and the step. The data themselves are never written to, and may be
 larger than memory.
 
-SOURCE is a file, a folder or a pattern: Parquet or Arrow tables, a LeRobot
-dataset, or what RLlib records.
+SOURCE is a file, a folder or a pattern: Parquet or Arrow tables, arrays in .npz
+or .npy files, a LeRobot or D4RL dataset, or what RLlib records. (The values of
+a Minari dataset come from a critic, which Python calls.)
 
 The exit status is 0 where the results were written, and 2 where the data or an
 option cannot be used.

@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from fastgae._canonical import as_unit_interval
 from fastgae._memory import limit_from
-from fastgae.data.columns import chosen_columns
-from fastgae.data.critic import Critic, valuation
+from fastgae.data.columns import Columns, chosen_columns
+from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError
-from fastgae.data.formats import format_of
-from fastgae.data.pieces import open_files, put_scratch_into
+from fastgae.data.formats import Format, format_of
+from fastgae.data.pieces import Piece, open_files, put_scratch_into
 from fastgae.data.plan import Plan, Source, found_sources, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
 from fastgae.data.steps import How
+from fastgae.data.values_file import COLUMN, is_values_file, with_values
 from fastgae.data.walk import computed_and_written
 
 NORMALIZE = (None, "global")
@@ -40,37 +43,89 @@ def compute(
     backend: str | None = None,
     num_threads: int | None = None,
 ) -> Report:
+    r"""Compute advantages and value targets of recorded episodes, and write them to a file beside the data.
+
+    ::
+
+        delta_t = (r_t + gamma V'_t) - V_t       the bootstrap gamma V'_t only where not terminated_t
+        A_t     = delta_t + gamma lambda A_{t+1} the second term only inside an episode
+        R_t     = A_t + V_t
+
+    The source may be larger than memory, its episodes too, and its rows may be scattered. It is never written to. The
+    results are the same bits as those of one call of ``fastgae.gae`` on everything in memory, at every ``memory``,
+    every size of files and row groups, and every number of threads.
+
+    Parameters
+    ----------
+    source : path, folder, pattern, or a list of them
+        Parquet or Arrow tables, arrays of NumPy or HDF5, or a dataset of LeRobot's, Minari's, RLlib's or D4RL's.
+    out : path, optional
+        The file to write, Parquet or Arrow by its suffix. None: the sidecar of the format's convention.
+    format : str
+        "auto", or a format by its name, where the files do not show it.
+    columns : mapping, optional
+        Names of columns by what they hold: "env", "episode", "step", "rewards", "values", "next_values", "terminated",
+        "truncated" or "done". They come before the names that the format uses.
+    ends : "terminated", optional
+        The last row of every episode ends it for good, whatever its flag. None: a last row that does not needs the
+        value of the state after it.
+    values : str or callable
+        The column of V; or a file of V, one for each row of the source (.npy, or a table with a column "values"); or a
+        function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``).
+    gamma, gae_lambda : float in [0, 1]
+        Discount per step, and the decay of the trace.
+    normalize : "global", optional
+        Shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, by the exact statistics
+        of ``fastgae.moments``.
+    memory : str or int
+        About how many bytes may be used beside Python and its libraries, such as "256MB".
+    resume : bool
+        Go on with what a run that was killed has left.
+    progress : bool
+        Show a bar on a terminal, and lines elsewhere.
+    backend, num_threads
+        As in ``fastgae.gae``.
+
+    Returns
+    -------
+    Report
+        Episodes, steps, statistics, what ``fastgae.diagnose`` found in a sample; ``print`` shows a table.
+
+    Raises
+    ------
+    DataError
+        The data cannot be computed. The message says the file, the episode and the step. Nothing is written.
+    WriteError
+        The disk is full, or refuses for another reason. What is done is kept, and ``resume`` goes on with it.
+    ValueError, TypeError
+        An argument has a wrong value or type.
+
+    Examples
+    --------
+    >>> import fastgae.data
+    >>> fastgae.data.compute("episodes.parquet", ends="terminated")  # doctest: +SKIP
+    """
     began = time.perf_counter()
-    gamma, gae_lambda = (
-        float(as_unit_interval(name, x, ())) for name, x in (("gamma", gamma), ("gae_lambda", gae_lambda))
-    )
     if normalize not in NORMALIZE:
         raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
+    gamma, gae_lambda = (
+        float(as_unit_interval("gamma", gamma, ())),
+        float(as_unit_interval("gae_lambda", gae_lambda, ())),
+    )
+    how = How(gamma, gae_lambda, ends, backend, num_threads)
+    bytes_in_memory = limit_from("memory", str(memory))
     sources = found_sources(source)
     known = format_of(format, sources[0])
     files = [file for each in sources for file in known.files(each)]
-    if not files:
-        raise DataError(f"{sources[0]} holds no files of the format {known.name}")
-    schema = known.schema(files[0])
-    critic = None if isinstance(values, str) else values if isinstance(values, Critic) else Critic(values)
-    chosen = chosen_columns(columns, known, schema, ends, values if isinstance(values, str) else None)
-    valued = None if critic is None else valuation(critic, schema, known, chosen.of_role.values())
     pieces = [piece for file in files for piece in known.pieces(file)]
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
-    plan = Plan(
-        known,
-        pieces,
-        chosen,
-        How(gamma, gae_lambda, ends, backend, num_threads),
-        normalize,
-        max(
-            1,
-            limit_from("memory", str(memory))
-            // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued),
-        ),
-        valued,
-    )
+    schema = known.schema(files[0])
+    chosen, pieces, valued = _with_values(values, columns, known, schema, pieces, ends)
+    if isinstance(values, str) and chosen.of_role["values"] == COLUMN:
+        files.append(Path(values))
+    most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
+    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued)
     spool = Spool(Path(out) if out is not None else known.sidecar(sources[0]), plan.asked(files))
     if resume and (about := spool.finished()):
         return report_of(Sums.from_dict(about["sums"]), about["findings"], str(spool.out), time.perf_counter() - began)
@@ -84,3 +139,22 @@ def compute(
         spool.remove()  # nothing is left to resume, because the data have to change
         raise
     return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
+
+
+def _with_values(
+    values: str | Critic | Callable[[dict[str, Any]], Any],
+    given: Mapping[str, str] | None,
+    known: Format,
+    schema: pa.Schema,
+    pieces: list[Piece],
+    ends: str | None,
+) -> tuple[Columns, list[Piece], Valuation | None]:
+    """Return the columns to read, the pieces that have them, and the critic if values come from one."""
+    if not isinstance(values, str):
+        chosen = chosen_columns(given, known, schema, ends, None)
+        critic = values if isinstance(values, Critic) else Critic(values)
+        return chosen, pieces, valuation(critic, schema, known, chosen.of_role.values())
+    if is_values_file(values, schema.names):
+        chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), ends, COLUMN)
+        return chosen, with_values(pieces, Path(values), chosen.keys), None
+    return chosen_columns(given, known, schema, ends, values), pieces, None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -47,28 +47,45 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {reason(error)}") from error
 
 
-class Member:
-    """An array of an .npz file. It is copied to a scratch file, and mapped, when the first of its numbers is read."""
+class Mapped:
+    """An array in a file. It is mapped anew for every read, because pages of a mapping count as memory once touched."""
 
-    def __init__(self, header: Header, copy: Callable[[IO[bytes]], None]) -> None:
-        self.shape, self.dtype = header.shape, header.dtype
-        self._header, self._copy = header, copy
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], mapped: Callable[[], Array]) -> None:
+        self.shape, self.dtype = shape, dtype
+        self._mapped = mapped
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> Array:
-        return self._array[rows]
+        return self._mapped()[rows]
+
+
+class Member(Mapped):
+    """An array of an .npz file. It is copied to a scratch file when the first of its numbers is read."""
+
+    def __init__(self, header: Header, copy: Callable[[IO[bytes]], None]) -> None:
+        super().__init__(header.shape, header.dtype, self._map)
+        self._header, self._copy = header, copy
+
+    def _map(self) -> Array:
+        if 0 in self.shape:
+            return np.empty(self.shape, self.dtype)
+        order: Literal["C", "F"] = "F" if self._header.fortran_order else "C"
+        return np.memmap(self._scratch, self.dtype, "r", self._header.begin, self.shape, order)
 
     @cached_property
-    def _array(self) -> Array:
-        _, fortran_order, _, begin = self._header
+    def _scratch(self) -> IO[bytes]:
         # The file has no name, so that it vanishes with the array, however this process ends.
-        with tempfile.TemporaryFile(dir=scratch_folder()) as scratch:
+        with ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryFile(dir=scratch_folder()))
             self._copy(scratch)
-            if 0 in self.shape:
-                return np.empty(self.shape, self.dtype)
-            return np.memmap(scratch, self.dtype, "r", begin, self.shape, "F" if fortran_order else "C")
+            stack.pop_all()  # it stays open until close()
+        return scratch
+
+    def close(self) -> None:
+        if "_scratch" in vars(self):
+            self._scratch.close()
 
 
 class NpzFile(Mapping[str, Member]):
@@ -82,6 +99,9 @@ class NpzFile(Mapping[str, Member]):
             self._archive = stack.enter_context(zipfile.ZipFile(file))
             self._members = named_members(self._archive)
             self._arrays = {name: self._array(name) for name in self._members}
+            for array in self._arrays.values():
+                if isinstance(array, Member):
+                    stack.callback(array.close)
             self.close = stack.pop_all().close
 
     def _array(self, name: str) -> Member | ValueError:
@@ -111,16 +131,22 @@ class NpzFile(Mapping[str, Member]):
         return sum(1 for _ in self)
 
 
-class NpyFolder(dict[str, Array]):
-    """The arrays of the .npy files in a folder, mapped, by the names of the files."""
+class NpyFolder(dict[str, Mapped]):
+    """The arrays of the .npy files in a folder by the names of the files."""
 
     def __init__(self, path: Path) -> None:
         for file in npy_files(path):
-            with _reading(file):
-                self[file.stem] = np.load(file, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
+            mapped = partial(_npy, file)
+            self[file.stem] = Mapped((array := mapped()).shape, array.dtype, mapped)
 
     def close(self) -> None:
         self.clear()
+
+
+def _npy(path: Path) -> Array:
+    with _reading(path):
+        array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
+        return array
 
 
 def npy_files(path: Path) -> list[Path]:

@@ -124,7 +124,7 @@ def last_rows(steps: Steps, following: Following | None) -> Array:
     """Return True where an episode ends: at a flag, before a row of another name, and at the end of everything."""
     last: Array = steps.terminated | steps.truncated
     last[:-1] |= steps.changes
-    if following is None or steps.name(-1) != following.name:
+    if following is None or steps.name(len(last) - 1) != following.name:
         last[-1] = True
     return last
 

@@ -55,14 +55,15 @@ class Stored(NamedTuple):
     def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = no_keys) -> "Stored":
         """Return the arrays of a group, which are as long as the rewards, or without such as most of them."""
         unmeasured = cls(path, path.stat().st_mtime_ns, group, 0, longer, keys)
-        items = unmeasured._items()
-        lengths = [_length(unmeasured.item("rewards"))] if "rewards" in items else list(map(_length, items.values()))
+        items = unmeasured.items()
+        lengths = [_length(items["rewards"])] if "rewards" in items else list(map(_length, items.values()))
         rows = statistics.mode([length for length in lengths if length is not None] or [None])
         if rows is None:
             raise DataError(f"{unmeasured.where}: rewards is no array with a number for each step")
         return unmeasured._replace(rows=rows)
 
-    def _items(self) -> Mapping[str, Any]:
+    def items(self) -> Mapping[str, Any]:
+        """Return all arrays, and groups of them."""
         file = file_of(self.path, self.since)
         items: Mapping[str, Any] = file[self.group] if self.group else file
         return items
@@ -71,53 +72,54 @@ class Stored(NamedTuple):
     def where(self) -> str:
         return f"{self.path}: {self.group}" if self.group else str(self.path)
 
-    def item(self, name: str) -> Any:
-        """Return an array, or a group of them."""
-        items = self._items()
-        if name not in items:
-            raise DataError(f"{self.where} has no {name}; there are {', '.join(items) or 'no arrays'}")
-        return items[name]
-
     def pieces(self, first: int = 0) -> list[Piece]:
         """Return the rows; the first one has this place in the file."""
         return slices(self.path, first, self.rows, self.read, self.final if self.longer else None)
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
         made = {name: pa.array(key) for name, key in self.keys(start, stop).items()}
-        return pa.table({name: made[name] if name in made else self._rows(name, start, stop) for name in columns})
+        lengths = {name: [self.rows, self.rows + (name in self.longer)] for name in columns if name not in made}
+        stored = self._columns(start, stop, lengths)
+        return pa.table({name: made[name] if name in made else stored[name] for name in columns})
 
     def final(self, columns: Sequence[str]) -> pa.Table:
         """Return what the arrays hold of the state after the last step."""
-        return pa.table({name: self._column(name, self.rows, self.rows + 1, [self.rows + 1]) for name in columns})
+        return pa.table(self._columns(self.rows, self.rows + 1, {name: [self.rows + 1] for name in columns}))
 
     def schema(self) -> pa.Schema:
         """Return the columns that hold numbers."""
         fields = [(name, pa.array(key).type) for name, key in self.keys(0, 1).items()]
-        for name, item in self._items().items():
+        for name, item in self.items().items():
             if _length(item) in (self.rows, self.rows + 1):
                 with suppress(TypeError):
                     fields.append((name, _type(item)))
         return pa.schema(fields)
 
-    def _rows(self, name: str, start: int, stop: int) -> pa.Array:
-        return self._column(name, start, stop, [self.rows, self.rows + 1] if name in self.longer else [self.rows])
-
-    def _column(self, name: str, start: int, stop: int, lengths: Collection[int]) -> pa.Array:
+    def _columns(self, start: int, stop: int, lengths: Mapping[str, Collection[int]]) -> dict[str, pa.Array]:
+        """Return rows of the arrays of these names, each of which must have one of its lengths."""
         with reading(self.path):
-            item = self.item(name)
-            if (length := _length(item)) not in lengths:
-                has = "no rows" if length is None else f"{length:,} rows"
-                raise DataError(f"{self.where}: {name} has {has}; expected {max(lengths):,}, for {self.rows:,} rewards")
-            try:
-                return _column(item, start, stop)
-            except TypeError as error:
-                raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
+            items = self.items()  # HDF5 takes long to look up a name, in a group and in the file
+            return {name: self._column(items, name, start, stop, lengths[name]) for name in lengths}
+
+    def _column(self, items: Mapping[str, Any], name: str, start: int, stop: int, lengths: Collection[int]) -> pa.Array:
+        try:
+            item = items[name]
+        except KeyError:
+            there = ", ".join(items) or "no arrays"
+            raise DataError(f"{self.where} has no {name}; there are {there}") from None
+        if (length := _length(item)) not in lengths:
+            has = "no rows" if length is None else f"{length:,} rows"
+            raise DataError(f"{self.where}: {name} has {has}; expected {max(lengths):,}, for {self.rows:,} rewards")
+        try:
+            return _column(item, start, stop)
+        except TypeError as error:
+            raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
 
 
 def flat(path: Path) -> Stored:
     """Return the arrays of a whole file, with the keys that ``episode_ends`` stands for if the file has it."""
     arrays = Stored.of(path)
-    items, rows = arrays._items(), arrays.rows
+    items, rows = arrays.items(), arrays.rows
     if "values" in items and _length(items["values"]) == rows + 1:
         arrays = arrays._replace(longer=("values",))
     if "episode_ends" in items:

@@ -1,59 +1,15 @@
-"""Recorded episodes, as one table, and the answer of one call of fastgae.gae on all of them."""
+"""Tests of fastgae.data need the extra "data"."""
 
-import functools
+import importlib.util
 
-import numpy as np
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-import pyarrow.parquet as pq  # noqa: E402
-
-import fastgae  # noqa: E402
-
-ROWS = 3000
-
-
-class Recorded:
-    """Episodes of 1 to 400 steps; the last one, and some others, are truncated."""
-
-    def __init__(self, seed=0, rows=ROWS):
-        rng = np.random.default_rng(seed)
-        lengths = rng.integers(1, 400, rows)
-        self.episode = np.repeat(np.arange(rows), lengths)[:rows]
-        self.last = np.append(self.episode[1:] != self.episode[:-1], True)
-        self.first = np.flatnonzero(np.append(True, self.last[:-1]))
-        self.step = np.arange(rows) - np.repeat(self.first, np.diff(np.append(self.first, rows)))
-        self.terminated = self.last & (rng.random(rows) < 0.7)
-        self.truncated = self.last & ~self.terminated
-        self.rewards, self.values, self.next_values = rng.normal(size=(3, rows)).astype(np.float32)
-
-    def table(self, *names, **changed):
-        """Return the columns of these names, or of all."""
-        names = names or ("episode", "step", "rewards", "values", "next_values", "terminated", "truncated")
-        return pa.table({name: changed.get(name, getattr(self, name)) for name in names})
-
-    @functools.cached_property
-    def result(self):
-        return fastgae.gae(self.rewards, self.values, self.terminated, self.truncated, next_values=self.next_values)
+if importlib.util.find_spec("pyarrow") is None:
+    collect_ignore_glob = ["test_*.py"]
 
 
 @pytest.fixture(scope="session")
 def recorded():
+    from .recorded import Recorded
+
     return Recorded()
-
-
-def write(table, path, rows):
-    """Write a table to Parquet or Arrow, so many rows to a row group or batch."""
-    if path.suffix == ".parquet":
-        pq.write_table(table, path, row_group_size=rows)
-    else:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table, max_chunksize=rows)
-    return path
-
-
-def read(path):
-    if path.suffix == ".parquet":
-        return pq.read_table(path)
-    with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()

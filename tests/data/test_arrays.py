@@ -9,8 +9,9 @@ import pytest
 
 import fastgae
 from fastgae.data import DataError, compute
+from fastgae.data.pieces import runs_backwards
 
-from .conftest import ROWS, read
+from .recorded import ROWS, read
 from .test_tables import limit
 
 T, N = 120, 7
@@ -121,6 +122,19 @@ def test_time_major_with_one_more_row_of_values(tmp_path, grid, rows):
     np.savez(tmp_path / "a.npz", rewards=grid["rewards"], values=values, terminated=grid["terminated"])
     compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False)
     assert_same(tmp_path / "a.advantages.npz", fastgae.gae(grid["rewards"], values, grid["terminated"]))
+
+
+def test_memory_counts_the_envs(tmp_path, grid, monkeypatch):
+    most = []
+
+    def runs(pieces, columns, rows, scratch):
+        most.append(rows)
+        return runs_backwards(pieces, columns, rows, scratch)
+
+    monkeypatch.setattr("fastgae.data.walk.runs_backwards", runs)
+    np.savez(tmp_path / "a.npz", **grid)
+    compute(tmp_path / "a.npz", memory=limit(11 * N), progress=False)
+    assert most == [11]
 
 
 def test_time_major_normalized(tmp_path, grid):
@@ -268,7 +282,7 @@ def test_bad_episode_ends(tmp_path, recorded, ends):
 def test_text_does_not_fit_into_npz(tmp_path, recorded):
     import pyarrow as pa
 
-    from .conftest import write
+    from .recorded import write
 
     table = recorded.table(episode=pa.array([f"e{number}" for number in recorded.episode]))
     source = write(table, tmp_path / "a.parquet", 100)

@@ -6,7 +6,7 @@ import pytest
 
 from fastgae.data import DataError, compute
 
-from .conftest import read, write
+from .recorded import read, write
 from .test_tables import limit
 
 # A change of one row of one column, and what the error says of it.

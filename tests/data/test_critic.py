@@ -7,7 +7,7 @@ import pytest
 import fastgae
 from fastgae.data import Critic, DataError, compute
 
-from .conftest import ROWS, read, write
+from .recorded import ROWS, read, write
 from .test_tables import limit
 
 SIDE = 5

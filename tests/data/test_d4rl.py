@@ -105,13 +105,3 @@ def test_bad_files(tmp_path, recorded, fault):
     with pytest.raises(DataError, match=message):
         compute(source, values="values" if values is None else values, progress=False)
     assert list(tmp_path.iterdir()) == [source]
-
-
-def test_the_file_is_closed(tmp_path, recorded):
-    """HDF5 opens no file to write that is open to read."""
-    source = write(tmp_path / "a.hdf5", recorded)
-    compute(source, values=critic, progress=False)
-    with pytest.raises(DataError):
-        compute(source, tmp_path / "b.parquet", progress=False)
-    with h5py.File(source, "a") as file:
-        file["more"] = [1]

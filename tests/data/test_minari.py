@@ -204,6 +204,27 @@ def test_bad_files(dataset, fault):
     assert sorted(path.name for path in folder.iterdir()) == ["data"]
 
 
+def test_the_state_behind_an_end_for_good_is_never_read(dataset):
+    folder, episodes = dataset("CartPole-v1")
+    assert episodes[0].terminations[-1]
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        file["episode_0"]["observations"][-1] = np.nan
+    compute(folder, values=critic, progress=False)
+    assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
+
+
+def test_an_error_leaves_no_file_open(dataset):
+    """HDF5 opens no file to write that is open to read; the frames of an error keep what they have read."""
+    folder, _ = dataset()
+    broken, _ = BROKEN["short flags"]
+    broken(folder)
+    with pytest.raises(DataError) as caught:
+        compute(folder, values=critic, progress=False)
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        file["more"] = [1]
+    assert "expected 200" in str(caught.value)
+
+
 def test_a_file_that_is_no_hdf5(dataset):
     folder, _ = dataset()
     (folder / "data" / "main_data.hdf5").write_bytes(b"nothing")

@@ -10,7 +10,7 @@ import pytest
 import fastgae
 from fastgae.data import DataError, compute
 
-from .conftest import ROWS, read, write
+from .recorded import ROWS, read, write
 
 quiet = {"progress": False}
 
@@ -164,3 +164,14 @@ def test_no_rows(tmp_path, recorded):
     source = write(recorded.table().slice(0, 0), tmp_path / "a.parquet", 10)
     with pytest.raises(DataError, match=r"there are no rows in .*a\.parquet"):
         compute(source, **quiet)
+
+
+def test_the_sample_for_diagnose_may_end_within_an_episode(tmp_path, recorded, monkeypatch):
+    within = int(recorded.first[3]) + 1
+    assert not recorded.last[within - 1]
+    monkeypatch.setattr("fastgae.data.report.SAMPLE", within)
+    table = recorded.table("episode", "step", "rewards", "values")
+    source = write(table.append_column("terminated", pa.array(recorded.last)), tmp_path / "a.parquet", 100)
+    compute(source, tmp_path / "out.parquet", **quiet)
+    answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
+    assert np.array_equal(read(tmp_path / "out.parquet")["advantages"], answer.advantages)

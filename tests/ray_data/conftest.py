@@ -4,7 +4,7 @@ import pytest
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
-from data.conftest import Recorded  # noqa: E402
+from data.recorded import Recorded  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)

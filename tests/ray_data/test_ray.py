@@ -16,7 +16,7 @@ from ray.exceptions import RayTaskError
 
 import fastgae.data
 import fastgae.ray
-from data.conftest import ROWS, write
+from data.recorded import ROWS, write
 from fastgae.data import DataError
 
 # Ray's own settings use names that Ray has deprecated.

@@ -1,0 +1,90 @@
+"""Values in a file of their own: one for each row of the source, in its order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from fastgae.data.arrays import column_of
+from fastgae.data.errors import DataError, reading
+from fastgae.data.formats import TABLES
+from fastgae.data.pieces import Piece
+
+COLUMN = "__values__"
+NAME = "values"  # of the column in a table
+
+# Returns the rows start … stop - 1: COLUMN, and the keys that the file has.
+Rows: TypeAlias = Callable[[int, int], pa.Table]
+
+
+def is_values_file(values: str, columns: Sequence[str]) -> bool:
+    """Return whether this names a file, and no column."""
+    return values not in columns and Path(values).suffix in (".npy", *TABLES)
+
+
+def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
+    """Return the pieces with the values of a file as a column more. Where that file has keys too, they must agree."""
+    with reading(path):
+        count, rows = _npy(path) if path.suffix == ".npy" else _table(path, keys)
+    total = sum(piece.rows for piece in pieces)
+    if count != total:
+        raise DataError(f"{path} has {count:,} values; expected {total:,}, one for each row of the source")
+    firsts = accumulate((piece.rows for piece in pieces), initial=0)
+    return [_beside(piece, first, rows, path) for piece, first in zip(pieces, firsts, strict=False)]
+
+
+def _beside(piece: Piece, first: int, rows: Rows, path: Path) -> Piece:
+    def add(table: pa.Table, start: int) -> pa.Table:
+        found = rows(first + start, first + start + len(table))
+        for key in found.column_names[1:]:
+            if key in table.column_names and not found[key].combine_chunks().equals(table[key].combine_chunks()):
+                raise DataError(f"{path}: its column {key} differs from that of the source")
+        return table.append_column(COLUMN, found[COLUMN])
+
+    def read(columns: Sequence[str]) -> pa.Table:
+        table = piece.read([name for name in columns if name != COLUMN])
+        return add(table, 0).select(columns) if COLUMN in columns else table
+
+    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in piece.batches([name for name in columns if name != COLUMN], most):
+            table = pa.Table.from_batches([batch])
+            yield from (add(table, start).select(columns) if COLUMN in columns else table).combine_chunks().to_batches()
+            start += len(table)
+
+    return piece._replace(read=read, batches=batches, final=None)
+
+
+def _npy(path: Path) -> tuple[int, Rows]:
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        column_of(values[:0])
+    except (ValueError, TypeError, EOFError) as error:
+        raise DataError(f"{path} is no .npy file of numbers: {error}") from error
+    return len(values), lambda start, stop: pa.table({COLUMN: column_of(values[start:stop])})
+
+
+def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
+    reader = TABLES[path.suffix]
+    names = reader.schema(path).names
+    if NAME not in names:
+        raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
+    pieces = reader.pieces(path)
+    columns = [NAME, *(key for key in keys if key in names)]
+    return sum(piece.rows for piece in pieces), partial(_rows_of, pieces, columns)
+
+
+def _rows_of(pieces: Sequence[Piece], columns: Sequence[str], start: int, stop: int) -> pa.Table:
+    """Return rows of a table that may begin and end inside pieces."""
+    parts = [
+        piece.read(columns).slice(
+            max(start - piece.first, 0), min(stop, piece.first + piece.rows) - max(start, piece.first)
+        )
+        for piece in pieces
+        if piece.first < stop and start < piece.first + piece.rows
+    ]
+    return pa.concat_tables(parts).rename_columns([COLUMN, *columns[1:]])

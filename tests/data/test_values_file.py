@@ -1,0 +1,67 @@
+"""Values in a file of their own: the same bits as with a column, and refused where they belong to other rows."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fastgae.data import DataError, compute
+
+from .recorded import ROWS, read, write
+from .test_tables import assert_results, limit
+
+NAMES = ("episode", "step", "rewards", "next_values", "terminated", "truncated")
+
+
+@pytest.fixture
+def source(tmp_path, recorded):
+    return write(recorded.table(*NAMES), tmp_path / "source.parquet", 100)
+
+
+@pytest.mark.parametrize("rows", [90, 333, 10**6])
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.arrow"])
+def test_same_bits(tmp_path, recorded, source, name, rows):
+    file = tmp_path / name
+    if file.suffix == ".npy":
+        np.save(file, recorded.values)
+    else:
+        write(recorded.table("values", "step", "episode"), file, 77)
+    compute(source, tmp_path / "out.parquet", values=str(file), memory=limit(rows), progress=False)
+    assert_results(read(tmp_path / "out.parquet"), recorded)
+
+
+def test_scattered_rows(tmp_path, recorded):
+    order = np.random.default_rng(0).permutation(ROWS)
+    source = write(recorded.table(*NAMES).take(order), tmp_path / "source.parquet", 100)
+    np.save(tmp_path / "v.npy", recorded.values[order])
+    out = tmp_path / "out.parquet"
+    compute(source, out, values=str(tmp_path / "v.npy"), memory=limit(200), progress=False)
+    assert_results(read(out), recorded, order)
+
+
+def test_files_that_do_not_fit(tmp_path, recorded, source):
+    def refused(name, message):
+        with pytest.raises(DataError, match=message):
+            compute(source, tmp_path / "out.parquet", values=str(tmp_path / name), memory=limit(500), progress=False)
+        assert not any(path.name.startswith("out") for path in tmp_path.iterdir())
+
+    np.save(tmp_path / "short.npy", recorded.values[1:])
+    refused("short.npy", r"short\.npy has 2,999 values; expected 3,000, one for each row of the source")
+    np.save(tmp_path / "objects.npy", np.array([None] * ROWS), allow_pickle=True)
+    refused("objects.npy", r"objects\.npy is no \.npy file of numbers")
+    (tmp_path / "text.npy").write_text("values")
+    refused("text.npy", r"text\.npy is no \.npy file of numbers")
+    write(recorded.table("values", step=recorded.step), tmp_path / "ok.parquet", 50)
+    write(pa.table({"values": recorded.values, "step": recorded.step + 1}), tmp_path / "shifted.parquet", 50)
+    refused("shifted.parquet", r"shifted\.parquet: its column step differs from that of the source")
+    write(pa.table({"v": recorded.values}), tmp_path / "named.parquet", 50)
+    refused("named.parquet", r"named\.parquet has no column 'values'; there are v")
+    refused("missing.npy", r"missing\.npy")
+
+
+def test_another_file_of_values_is_no_resume(tmp_path, recorded, source):
+    values, out = tmp_path / "v.npy", tmp_path / "out.parquet"
+    np.save(values, recorded.values)
+    compute(source, out, values=str(values), progress=False)
+    np.save(values, recorded.values + 1)
+    with pytest.raises(DataError, match=r"out\.parquet exists already"):
+        compute(source, out, values=str(values), resume=True, progress=False)

@@ -1,0 +1,126 @@
+"""Ways from a Parquet file of episodes to a file with advantages, as functions of the two paths."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import fastgae
+import fastgae.data
+
+from .episodes import GAE_LAMBDA, GAMMA, KEYS, READ
+
+COEFFICIENTS = {"gamma": GAMMA, "gae_lambda": GAE_LAMBDA}
+
+
+class Contender(NamedTuple):
+    """How to compute, and what the table says of it."""
+
+    label: str
+    run: Callable[[Path, Path, str], float | None]  # from, to, memory; the seconds, where not all of it counts
+    slow: bool = False  # measured on fewer steps
+    short: bool = False  # measured on many short episodes
+    computes: bool = True  # and its results are compared with the right ones
+    one_process: bool = True  # and its memory is that of the process
+
+
+def ours(source: Path, out: Path, memory: str) -> None:
+    fastgae.data.compute(source, out, memory=memory, progress=False, **COEFFICIENTS, columns={}, num_threads=1)
+
+
+def pyarrow_alone(source: Path, out: Path, memory: str) -> None:
+    """Read what every other reads, and write as much as every other writes, without computing anything."""
+    file = pq.ParquetFile(source, memory_map=True)
+    names = [*KEYS, "rewards", "values"]
+    schema = pa.schema([file.schema_arrow.field(name) for name in names])
+    with pq.ParquetWriter(out, schema, use_dictionary=KEYS) as writer:
+        for group in range(file.num_row_groups):
+            writer.write_table(file.read_row_group(group, READ).select(names))
+
+
+def pandas_groupby(source: Path, out: Path, memory: str) -> None:
+    import pandas as pd
+
+    frame = pd.read_parquet(source, columns=READ)
+    frame["advantages"] = np.float32(0)
+    advantages = np.empty(len(frame), np.float32)
+    for rows in frame.groupby("episode", sort=False).indices.values():
+        rewards, values = (frame[name].to_numpy()[rows] for name in ("rewards", "values"))
+        next_value = following = 0.0
+        for t in range(len(rows) - 1, -1, -1):
+            following = rewards[t] + GAMMA * next_value - values[t] + GAMMA * GAE_LAMBDA * following
+            next_value = values[t]
+            advantages[rows[t]] = following
+    frame["advantages"] = advantages
+    frame["returns"] = frame["advantages"] + frame["values"]
+    frame[[*KEYS, "advantages", "returns"]].to_parquet(out)
+
+
+def rllib_connector(source: Path, out: Path, memory: str) -> float:
+    """Time the connector alone. Its batch has one step more for each episode, as other connectors would add it."""
+    from ray.rllib.connectors.learner import GeneralAdvantageEstimation
+
+    from .rllib_module import Episode, Module
+
+    table = pq.read_table(source, columns=READ)
+    ends = np.flatnonzero(table["terminated"].to_numpy()) + 1
+    columns = {name: np.insert(table[name].to_numpy(), ends, 0) for name in READ[2:]}
+    batch = {"rewards": columns["rewards"], "terminateds": columns["terminated"].astype(np.float32)}
+    batch["truncateds"] = np.zeros_like(batch["rewards"])
+    module = Module(columns["values"])
+    episodes = [Episode(int(steps) + 1) for steps in np.diff(ends, prepend=0)]
+    connector = GeneralAdvantageEstimation(gamma=GAMMA, lambda_=GAE_LAMBDA)
+    began = time.perf_counter()
+    results = connector(rl_module=module, episodes=episodes, batch={"default_policy": batch})["default_policy"]
+    seconds = time.perf_counter() - began
+    steps = np.delete(np.arange(len(columns["rewards"])), ends + np.arange(len(ends)))
+    table = table.select(KEYS).append_column("advantages", pa.array(results["advantages"].numpy()[steps]))
+    pq.write_table(table.append_column("returns", pa.array(results["value_targets"].numpy()[steps])), out)
+    return seconds
+
+
+def ray_blocks(source: Path, out: Path, memory: str) -> float:
+    import fastgae.ray
+
+    return _with_ray(lambda dataset: fastgae.ray.compute(dataset, **COEFFICIENTS), source, out)
+
+
+def ray_groups(source: Path, out: Path, memory: str) -> float:
+    def computed(episode: dict[str, Any]) -> dict[str, Any]:
+        order = np.argsort(episode["step"])
+        episode = {name: column[order] for name, column in episode.items()}
+        result = fastgae.gae(
+            episode["rewards"], episode["values"], episode["terminated"], last_values=0.0, **COEFFICIENTS
+        )
+        return {**episode, "advantages": result.advantages, "returns": result.returns}
+
+    return _with_ray(lambda dataset: dataset.groupby("episode").map_groups(computed, batch_format="numpy"), source, out)
+
+
+def _with_ray(computed: Callable[[Any], Any], source: Path, out: Path) -> float:
+    """Return the seconds from the file to blocks in Ray's memory, but not those that Ray needs to start."""
+    import ray
+
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="error", ignore_reinit_error=True)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.default_hash_shuffle_parallelism = 2
+    began = time.perf_counter()
+    results = computed(ray.data.read_parquet(str(source))).materialize()
+    seconds = time.perf_counter() - began
+    pq.write_table(pa.concat_tables(ray.get(results.to_arrow_refs())), out)
+    return seconds
+
+
+CONTENDERS = {
+    "ours": Contender("fastgae.data.compute", ours),
+    "pyarrow": Contender("pyarrow, reading and writing only", pyarrow_alone, computes=False),
+    "pandas": Contender("pandas groupby and a loop", pandas_groupby, slow=True),
+    "rllib": Contender("RLlib's connector, without files", rllib_connector, slow=True),
+    "ray": Contender("fastgae.ray.compute, one call per block", ray_blocks, short=True, one_process=False),
+    "groups": Contender("Ray's map_groups, one call per episode", ray_groups, short=True, one_process=False),
+}

@@ -5,8 +5,8 @@ from fastgae.data.extras import brought_by
 with brought_by("data", "fastgae.data"):
     from fastgae.data.compute import compute
     from fastgae.data.critic import Critic
-    from fastgae.data.errors import DataError
+    from fastgae.data.errors import DataError, WriteError
     from fastgae.data.on_table import on_table
     from fastgae.data.report import Report
 
-__all__ = ["Critic", "DataError", "Report", "compute", "on_table"]
+__all__ = ["Critic", "DataError", "Report", "WriteError", "compute", "on_table"]

@@ -104,6 +104,7 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         terminated,
         truncated,
         numbers("next_values"),
+        restarts="episode" not in of_role,
     )
     for role in ("values", "terminated", "truncated", "next_values"):
         array = getattr(steps, role)

@@ -95,6 +95,8 @@ def compute(
     ------
     DataError
         The data cannot be computed. The message says the file, the episode and the step. Nothing is written.
+    WriteError
+        The disk is full, or refuses for another reason. What is done is kept, and ``resume`` goes on with it.
     ValueError, TypeError
         An argument has a wrong value or type.
 

@@ -11,6 +11,13 @@ class DataError(ValueError):
     """Recorded data that cannot be computed; the message says the file, and where it can the episode and the step."""
 
 
+class WriteError(OSError):
+    """Results that cannot be written, for example because the disk is full. What is done is kept for ``resume``."""
+
+    def __init__(self, path: Path, reason: object) -> None:
+        super().__init__(f"cannot write {path}: {reason}; what is done is kept: make room, and go on with resume")
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Name the file in the errors of whoever reads it."""

@@ -1,6 +1,7 @@
 """Sort rows whose episodes are scattered over the source. duckdb does it, in files where memory does not suffice."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from fastgae.data.errors import WriteError
 from fastgae.data.formats import NAMING
 from fastgae.data.pieces import Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
@@ -67,9 +69,15 @@ def _numbered(plan: Plan) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return first.schema, chain([first], found)
 
 
-def _database(plan: Plan, folder: Path) -> duckdb.DuckDBPyConnection:
+@contextmanager
+def _database(plan: Plan, folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     memory = max(LEAST_MEMORY, plan.most * BYTES_PER_ROW // 2**20)
-    return duckdb.connect(config={"memory_limit": f"{memory}MB", "temp_directory": str(folder / "sorting")})
+    settings = {"memory_limit": f"{memory}MB", "temp_directory": str(folder / "sorting")}
+    try:
+        with duckdb.connect(config=settings) as database:
+            yield database
+    except duckdb.IOException as error:
+        raise WriteError(folder, str(error).splitlines()[0]) from error
 
 
 def _listed(names: list[str]) -> str:

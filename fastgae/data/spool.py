@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, WriteError
 from fastgae.data.npz import ABOUT
 from fastgae.data.sidecars import about, sidecar_of
 
@@ -115,7 +115,11 @@ class Spool:
 def _write(path: Path, write: Callable[[Path], Any], partial: Path | None = None) -> None:
     """Write a file under another name, and give it its own when it is whole and on the disk."""
     partial = path.with_name(path.name + ".partial") if partial is None else partial
-    write(partial)
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        write(partial)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise WriteError(path, error.strerror or error) from error

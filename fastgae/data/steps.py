@@ -41,6 +41,7 @@ class Steps(NamedTuple):
     truncated: Array
     next_values: Array | None = None  # V' of every row
     final_values: Array | None = None  # V' of the last row of an episode, read only there; NaN where there is none
+    restarts: bool = True  # the steps of one name may begin again behind a flag, as those of an env do
 
 
 class Following(NamedTuple):
@@ -130,15 +131,22 @@ def last_rows(steps: Steps, following: Following | None) -> Array:
 
 
 def check_order(steps: Steps, last: Array, following: Following | None) -> None:
-    """Check that the steps of an episode rise by one."""
+    """Check that the steps of an episode rise by one, and that a flag did not end it before its last step."""
     if steps.step is None:
         return
-    jumps = np.flatnonzero((steps.step[1:] != steps.step[:-1] + 1) & ~last[:-1])
+    before, after = steps.step[:-1], steps.step[1:]
+    wrong = (after != before + 1) & ~last[:-1]
+    if not steps.restarts:
+        wrong |= (after <= before) & ~steps.changes
+    jumps = np.flatnonzero(wrong)
     if len(jumps):
         at = int(jumps[0])
-        raise ScatteredError(at, f"step {steps.step[at]} is followed by step {steps.step[at + 1]}")
-    if following is not None and not last[-1] and following.step != steps.step[-1] + 1:
-        raise ScatteredError(len(last) - 1, f"step {steps.step[-1]} is followed by step {following.step}")
+        raise ScatteredError(at, f"step {before[at]} is followed by step {after[at]}")
+    if following is None or following.name != steps.name(-1) or following.step is None:
+        return
+    end = int(steps.step[-1])
+    if (following.step != end + 1 and not last[-1]) or (following.step <= end and not steps.restarts):
+        raise ScatteredError(len(last) - 1, f"step {end} is followed by step {following.step}")
 
 
 def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:

@@ -19,6 +19,23 @@ def test_rows_in_any_order(recorded, seed):
         assert np.array_equal(got[name], expected[order])
 
 
+@pytest.mark.parametrize("shift", range(4))
+def test_the_end_of_an_episode_before_its_beginning(shift):
+    """A flag ends an episode, and what stands behind it under the same name is no other one."""
+    table = pa.table({"episode": [5] * 4, "step": range(4), "rewards": [1.0] * 4, "values": [0.0] * 4})
+    table = table.append_column("terminated", pa.array([False, False, False, True]))
+    order = np.roll(np.arange(4), shift)
+    for known in ({"ends": "terminated"}, {"columns": {"next_values": "values"}}):
+        got = on_table(table.take(order), gamma=1.0, gae_lambda=1.0, **known)
+        assert np.array_equal(got["advantages"], np.array([4.0, 3.0, 2.0, 1.0])[order])
+
+
+def test_the_steps_of_an_env_begin_again():
+    table = pa.table({"env": [1] * 4, "step": [0, 1, 0, 1], "rewards": [1.0] * 4, "values": [0.0] * 4})
+    table = table.append_column("terminated", pa.array([False, True, False, True]))
+    assert on_table(table, gamma=1.0, gae_lambda=1.0)["advantages"].to_pylist() == [2.0, 1.0, 2.0, 1.0]
+
+
 def test_any_parts_of_whole_episodes(recorded):
     parts = np.split(np.arange(len(recorded.rewards)), recorded.first[[3, 4, 9]])
     got = pa.concat_tables(on_table(recorded.table().take(part)) for part in [parts[0][:0], *parts])

@@ -73,6 +73,15 @@ def test_scattered_rows(tmp_path, recorded, names, rows):
     assert_results(got.set_column(0, "episode", pa.array(recorded.episode[order])), recorded, order)
 
 
+@pytest.mark.parametrize("rows", [2, 3, 10**6])
+def test_the_end_of_an_episode_before_its_beginning(tmp_path, rows):
+    """Two files in the wrong order. What stands behind the end of an episode under the same name is no other one."""
+    table = pa.table({"episode": [5] * 6, "step": [4, 5, 0, 1, 2, 3], "rewards": [1.0] * 6, "values": [0.0] * 6})
+    source = write(table.append_column("terminated", pa.array([False, True] + 4 * [False])), tmp_path / "a.parquet", 1)
+    compute(source, tmp_path / "out.parquet", ends="terminated", gamma=1.0, gae_lambda=1.0, memory=limit(rows), **quiet)
+    assert read(tmp_path / "out.parquet")["advantages"].to_pylist() == [2.0, 1.0, 6.0, 5.0, 4.0, 3.0]
+
+
 def test_interleaved_episodes_without_steps(tmp_path, recorded):
     """The rows of collectors take turns: each episode is in order, and only its name says which rows belong to it."""
     order = np.argsort(recorded.step, kind="stable")

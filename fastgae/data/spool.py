@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from fastgae.data.errors import DataError, WriteError
 from fastgae.data.npz import ABOUT
+from fastgae.data.packed import packed, unpacked
 from fastgae.data.sidecars import about, sidecar_of
 
 ASKED = "asked.json"
@@ -63,24 +64,25 @@ class Spool:
 
     def state(self, number: int) -> dict[str, Any] | None:
         """Return what was kept beside the results of a run; None if the run is still to be computed."""
-        if not self._file(number).exists():
+        try:
+            with pa.memory_map(str(self._file(number))) as file:
+                state: dict[str, Any] = json.loads(pa.ipc.open_file(file).schema.metadata[ABOUT])
+                return state
+        except (FileNotFoundError, pa.ArrowInvalid):  # the machine stopped before all of the file was on the disk
             return None
-        with pa.memory_map(str(self._file(number))) as file:
-            state: dict[str, Any] = json.loads(pa.ipc.open_file(file).schema.metadata[ABOUT])
-            return state
 
     def table(self, number: int) -> pa.Table:
         """Return the results of a run."""
         with pa.memory_map(str(self._file(number))) as file:
-            return pa.ipc.open_file(file).read_all().replace_schema_metadata(None)
+            return unpacked(pa.ipc.open_file(file).read_all().replace_schema_metadata(None))
 
     def add(self, number: int, table: pa.Table, state: Mapping[str, Any]) -> None:
         """Keep the results of a run of rows."""
-        schema = table.schema.with_metadata({ABOUT: json.dumps(state)})
+        table = packed(table).replace_schema_metadata({ABOUT: json.dumps(state)})
 
         def write(partial: Path) -> None:
-            with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-                writer.write_table(table.combine_chunks())
+            with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
 
         _write(self._file(number), write)
 
@@ -95,7 +97,7 @@ class Spool:
                     writer.write_table(table.replace_schema_metadata(metadata))
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        _write(self.out, write, self.folder / self.out.name)
+        _write(self.out, write, self.folder / self.out.name, synced=True)
         self.remove()
 
     def clear(self) -> None:
@@ -112,13 +114,14 @@ class Spool:
         return self.folder / f"{number:08}.arrow"
 
 
-def _write(path: Path, write: Callable[[Path], Any], partial: Path | None = None) -> None:
-    """Write a file under another name, and give it its own when it is whole and on the disk."""
+def _write(path: Path, write: Callable[[Path], Any], partial: Path | None = None, *, synced: bool = False) -> None:
+    """Write a file under another name, and give it its own when it is whole; ``synced``: when it is on the disk."""
     partial = path.with_name(path.name + ".partial") if partial is None else partial
     try:
         write(partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
+        if synced:
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)

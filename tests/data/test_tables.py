@@ -1,6 +1,7 @@
 """Tables in files: the same bits as one call in memory, whatever the files, row groups, memory and order of rows."""
 
 import json
+import os
 from itertools import pairwise
 
 import numpy as np
@@ -120,6 +121,25 @@ def test_normalized_over_everything(tmp_path, recorded, rows, scattered):
     assert np.array_equal(got["advantages"], moments.normalize(recorded.result.advantages)[order])
     assert np.array_equal(got["returns"], recorded.result.returns[order])
     assert (report.mean, report.std) == (moments.mean, moments.std)
+
+
+def test_a_part_that_is_not_whole_is_computed_again(tmp_path, recorded, monkeypatch):
+    """The machine stopped, and what was written shortly before is not on the disk."""
+    source = write(recorded.table(), tmp_path / "a.parquet", 100)
+    compute(source, tmp_path / "right.parquet", memory=limit(500), **quiet)
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fastgae.data.spool.Spool.finish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            compute(source, tmp_path / "out.parquet", memory=limit(500), **quiet)
+    parts = sorted((tmp_path / "out.parquet.unfinished").glob("*.arrow"))
+    for part, size in zip(parts[1:], (0, 4, 100, -1), strict=False):
+        os.truncate(part, size if size >= 0 else part.stat().st_size + size)
+    compute(source, tmp_path / "out.parquet", memory=limit(500), resume=True, **quiet)
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "right.parquet").read_bytes()
 
 
 def test_report(tmp_path, recorded):

@@ -34,7 +34,7 @@ def ours(source: Path, out: Path, memory: str) -> None:
 
 def pyarrow_alone(source: Path, out: Path, memory: str) -> None:
     """Read what every other reads, and write as much as every other writes, without computing anything."""
-    file = pq.ParquetFile(source, memory_map=True)
+    file = pq.ParquetFile(source)
     names = [*KEYS, "rewards", "values"]
     schema = pa.schema([file.schema_arrow.field(name) for name in names])
     with pq.ParquetWriter(out, schema, use_dictionary=KEYS) as writer:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 RISING = b"rising"  # in the metadata of a column without the numbers of the rows: its type with them
-LEAST_ROWS = 4  # of a run on average, or runs would take as much space as the rows
+SAMPLE = 4096  # rows that show whether runs are few
+LEAST_ROWS = 4  # of a run there on average, or runs would take as much space as the rows
 
 
 def packed(table: pa.Table) -> pa.Table:
@@ -25,17 +26,25 @@ def unpacked(table: pa.Table) -> pa.Table:
 
 
 def _pack(table: pa.Table, name: str) -> pa.Table:
-    column, kind = table[name], table.field(name).type
-    candidates: list[tuple[pa.ChunkedArray, dict[bytes, str]]] = []
+    kind = table.field(name).type
     if pa.types.is_integer(kind) or pa.types.is_string(kind):
-        candidates.append((column, {}))
-    if pa.types.is_signed_integer(kind):
-        candidates.append((pc.subtract(column, _numbers(table)), {RISING: str(kind)}))
-    for each, metadata in candidates:
-        runs = pc.run_end_encode(each, run_end_type=pa.int64())
-        if sum(len(chunk.values) for chunk in runs.chunks) * LEAST_ROWS <= len(table):
-            return _replaced(table, name, runs, metadata)
+        if _few_runs(table[name].slice(0, SAMPLE)):
+            return _replaced(table, name, _runs(table[name]), {})
+        if pa.types.is_signed_integer(kind) and _few_runs(_without_numbers(table.slice(0, SAMPLE), name)):
+            return _replaced(table, name, _runs(_without_numbers(table, name)), {RISING: str(kind)})
     return table
+
+
+def _few_runs(column: pa.ChunkedArray) -> bool:
+    return sum(len(chunk.values) for chunk in _runs(column).chunks) * LEAST_ROWS <= len(column)
+
+
+def _runs(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.run_end_encode(column, run_end_type=pa.int64())
+
+
+def _without_numbers(table: pa.Table, name: str) -> pa.ChunkedArray:
+    return pc.subtract(table[name], _numbers(table))
 
 
 def _unpack(table: pa.Table, name: str) -> pa.Table:

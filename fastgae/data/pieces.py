@@ -222,7 +222,7 @@ def put_scratch_into(folder: Path) -> None:
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path)  # a memory map is not faster, and what was read of it would stay in memory
+    return pq.ParquetFile(path)
 
 
 @contextmanager

@@ -222,7 +222,7 @@ def put_scratch_into(folder: Path) -> None:
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, memory_map=True)
+    return pq.ParquetFile(path)
 
 
 @contextmanager

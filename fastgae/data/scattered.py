@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from fastgae.data.errors import WriteError
+from fastgae.data.errors import DataError, WriteError
 from fastgae.data.formats import NAMING
 from fastgae.data.pieces import Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
@@ -76,6 +76,10 @@ def _database(plan: Plan, folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         with duckdb.connect(config=settings) as database:
             yield database
+    except duckdb.OutOfMemoryException as error:
+        raise DataError(
+            "the rows of episodes are scattered, and duckdb needs more to sort them: raise memory"
+        ) from error
     except duckdb.IOException as error:
         raise WriteError(folder, str(error).splitlines()[0]) from error
 

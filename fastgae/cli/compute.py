@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         from fastgae.data import compute
     except ImportError as error:
-        raise CommandError(f"{error}: pip install 'fastgae-rl[data]'", exit_code=2) from error
+        raise CommandError(str(error), exit_code=2) from error
     try:
         report = compute(
             args.source,

@@ -1,0 +1,102 @@
+"""The command `compute`: what it writes, what it prints, and one line for what it cannot use."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae.cli.main import main
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Return a file of ten episodes that end for good, and its rewards and values."""
+    rewards, values = np.random.default_rng(0).normal(size=(2, 1000)).astype(np.float32)
+    rows = np.arange(1000)
+    columns = {"run": rows // 100, "step": rows % 100, "reward": rewards, "values": values}
+    pq.write_table(pa.table(columns), tmp_path / "episodes.parquet")
+    return tmp_path / "episodes.parquet", rewards, values
+
+
+def compute(source, *options):
+    return main(["compute", str(source), "--column", "rewards=reward", "--column", "episode=run", *options])
+
+
+def test_results_and_table(recorded, capsys):
+    source, rewards, values = recorded
+    assert compute(source, "--ends", "terminated", "--gamma", "0.9", "--gae-lambda", "0.8") == 0
+    captured = capsys.readouterr()
+    assert "1,000" in captured.out
+    assert "episodes.advantages.parquet" in captured.out
+    assert "computing: 1,000 of 1,000 steps" in captured.err  # a line, because this is no terminal
+    expected = fastgae.gae_packed(rewards, values, np.arange(0, 1001, 100), gamma=0.9, gae_lambda=0.8)
+    got = pq.read_table(source.with_name("episodes.advantages.parquet"))
+    assert got.column_names == ["run", "step", "advantages", "returns"]
+    assert np.array_equal(got["advantages"], expected.advantages)
+    assert np.array_equal(got["returns"], expected.returns)
+
+
+def test_options(recorded, capsys, tmp_path):
+    source, _, values = recorded
+    np.save(tmp_path / "critic.npy", values)
+    options = [
+        "--ends",
+        "terminated",
+        "--normalize",
+        "global",
+        "--memory",
+        "40KB",
+        "--values",
+        str(tmp_path / "critic.npy"),
+    ]
+    assert compute(source, *options, "--quiet", "-o", str(tmp_path / "a.parquet")) == 0
+    assert capsys.readouterr() == ("", "")
+    assert compute(source, *options, "--quiet", "--json", "-o", str(tmp_path / "b.arrow")) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["steps"], said["episodes"]) == (1000, 10)
+    with pa.OSFile(str(tmp_path / "b.arrow")) as file:
+        advantages = pa.ipc.open_file(file).read_all()["advantages"]
+    assert np.array_equal(pq.read_table(tmp_path / "a.parquet")["advantages"], advantages)
+    assert fastgae.moments(advantages.to_numpy()).std == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "nothing says which episodes ended for good"),
+        (["--ends", "terminated", "--memory", "some"], "memory='some' is not an amount of memory"),
+        (["--ends", "terminated", "-o", "results.csv"], "out must end in .parquet, .arrow"),
+        (["--ends", "terminated", "--format", "csv"], "format must be auto, table, rllib"),
+        (["--column", "values=v"], "there is no column 'v' for values; there are run, step, reward, values"),
+    ],
+)
+def test_what_cannot_be_used(recorded, capsys, options, message):
+    source, *_ = recorded
+    assert compute(source, *options) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("fastgae compute: error: ")
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(source.parent.iterdir()) == [source]
+
+
+def test_a_column_without_a_role(recorded, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["compute", str(recorded[0]), "--column", "reward"])
+    assert stopped.value.code == 2
+    assert "expected ROLE=NAME, such as rewards=next.reward, got 'reward'" in capsys.readouterr().err
+
+
+def test_without_the_extra(python):
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\nfrom fastgae.cli.main import main\nsys.exit(main(['compute', 'a']))"
+    )
+    done = python(code, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("pip install 'fastgae-rl[data]'") == 1
+    assert done.stderr.count("\n") == 1

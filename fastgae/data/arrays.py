@@ -12,6 +12,11 @@ from fastgae._call import Array
 Arrays: TypeAlias = Any
 
 
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece of memory, without copying it if it lies in one."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def column_of(array: Array) -> pa.Array:
     """Return a column whose rows are the numbers of an array, or its sub-arrays."""
     if array.dtype.kind not in "biuf":
@@ -44,7 +49,7 @@ def axes_of(kind: pa.DataType) -> int:
 def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
     """Return a column as an array, or one with fields as a dict of arrays. The lists of a column have one length."""
     if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
+        column = whole(column)
     kind = column.type
     if column.null_count:
         raise ValueError("a row is missing")

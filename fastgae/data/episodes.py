@@ -6,8 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import Array
+from fastgae.data.arrays import whole
 from fastgae.data.columns import changes
 from fastgae.data.steps import Following, ScatteredError
+
+ODD = np.int64(-7046029254386353131)  # 2^64 / golden ratio: multiples of it differ in their high bits
 
 
 class Episodes:
@@ -24,14 +27,24 @@ class Episodes:
         """Add the episodes that end in a run of rows; raise ScatteredError if one has ended before."""
         if not self._names:
             return
-        columns = [table[name].combine_chunks() for name in self._names]
+        columns = [whole(table[name]) for name in self._names]
         last = np.append(changes(columns, len(table)), True)
         if following is not None and following.name == tuple(column[-1].as_py() for column in columns):
             last[-1] = False
-        ended = [column.filter(pa.array(last)).to_pylist() for column in columns]
-        hashes = np.fromiter(map(hash, zip(*ended, strict=True)), np.int64)
-        every = np.concatenate([self._met, hashes])
+        rows = pa.array(np.flatnonzero(last))
+        every = np.concatenate([self._met, _hashes([column.take(rows) for column in columns])])
         every.sort(kind="stable")  # a merge, because the first part is sorted
         if (every[1:] == every[:-1]).any():
             raise ScatteredError(0, "the rows of an episode do not follow each other")
         self._met = every
+
+
+def _hashes(names: Sequence[pa.Array]) -> Array:
+    hashes = np.zeros(len(names[0]), np.int64)
+    for column in names:
+        if pa.types.is_integer(column.type):
+            items = column.to_numpy().astype(np.int64)
+        else:
+            items = np.fromiter(map(hash, column.to_pylist()), np.int64)
+        hashes = hashes * ODD ^ items
+    return hashes

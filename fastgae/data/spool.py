@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fastgae.data.errors import DataError, WriteError
 from fastgae.data.npz import ABOUT
-from fastgae.data.packed import packed, unpacked
+from fastgae.data.packed import unpacked
 from fastgae.data.sidecars import about, sidecar_of
 
 ASKED = "asked.json"
@@ -77,8 +77,8 @@ class Spool:
             return unpacked(pa.ipc.open_file(file).read_all().replace_schema_metadata(None))
 
     def add(self, number: int, table: pa.Table, state: Mapping[str, Any]) -> None:
-        """Keep the results of a run of rows."""
-        table = packed(table).replace_schema_metadata({ABOUT: json.dumps(state)})
+        """Keep the results of a run of rows, whose keys may be packed."""
+        table = table.replace_schema_metadata({ABOUT: json.dumps(state)})
 
         def write(partial: Path) -> None:
             with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -92,9 +92,11 @@ class Spool:
 
         def write(partial: Path) -> None:
             first = next(tables)
-            with sidecar_of(self.out).writer(partial, first.schema.with_metadata(metadata), keys) as writer:
+            # No number is missing, which makes files smaller and faster to write.
+            schema = pa.schema([field.with_nullable(False) for field in first.schema], metadata)
+            with sidecar_of(self.out).writer(partial, schema, keys) as writer:
                 for table in chain([first], tables):
-                    writer.write_table(table.replace_schema_metadata(metadata))
+                    writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
         _write(self.out, write, self.folder / self.out.name, synced=True)

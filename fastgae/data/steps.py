@@ -151,14 +151,14 @@ def check_order(steps: Steps, last: Array, following: Following | None) -> None:
 
 def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
     """Check that no number which is read is NaN."""
-    check_none(np.isnan(numbers) & read, f"{role} is NaN")
+    if np.isnan(numbers.min(initial=0)):  # which is several times as fast as asking every number
+        check_none(np.isnan(numbers) & read, f"{role} is NaN")
 
 
 def check_none(wrong: Array, fault: str) -> None:
     """Raise the error of the first row in which something is wrong."""
-    places = np.argwhere(wrong)
-    if len(places):
-        row, *envs = places[0].tolist()
+    if wrong.any():
+        row, *envs = np.argwhere(wrong)[0].tolist()
         raise RowError(row, fault + "".join(f" in env {env}" for env in envs))
 
 

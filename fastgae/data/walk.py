@@ -10,6 +10,7 @@ from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import steps_of, values_in
 from fastgae.data.episodes import Episodes
 from fastgae.data.formats import NAMING
+from fastgae.data.packed import packed
 from fastgae.data.pieces import Run, runs_backwards
 from fastgae.data.plan import Plan
 from fastgae.data.progress import Advance, progress_of
@@ -97,11 +98,13 @@ def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:
 
 
 def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
-    """Return the keys of the rows, and beside them their results."""
-    keys = table.select(plan.keys)
+    """Return the keys of the rows, packed, and beside them their results."""
+    rows = table.select(plan.keys)
+    if rows.num_columns:
+        rows = packed(rows, computed.last, plan.columns.named(*NAMING), plan.columns.of_role.get("step"))
     for result, name in plan.format.results.items():
-        keys = keys.append_column(name, column_of(getattr(computed, result)))
-    return keys
+        rows = rows.append_column(name, column_of(getattr(computed, result)))
+    return rows
 
 
 def finished(plan: Plan, spool: Spool, runs: int, sums: Sums, advance: Advance) -> Iterator[pa.Table]:

@@ -8,38 +8,36 @@ from fastgae.data.packed import packed, unpacked
 
 ROWS = 1000
 EPISODE = np.arange(ROWS) // 50
-STEP = 7 + np.arange(ROWS) % 50
-REPEATED = {
+LAST = np.arange(ROWS) % 50 == 49
+NAMES = {
     "int64": EPISODE,
     "uint8": EPISODE.astype(np.uint8),
     "strings": [f"episode {number}" for number in EPISODE],
-    "steps": STEP,
-    "steps of int8": STEP.astype(np.int8),
-    "steps across int16": (np.arange(ROWS) - 500).astype(np.int16),
+    "dictionary": pa.array([f"episode {number}" for number in EPISODE]).dictionary_encode(),
 }
-OTHERS = {
-    "random": np.random.default_rng(0).integers(0, 9, ROWS),
-    "floats": np.zeros(ROWS, np.float32),
-    "flags": np.zeros(ROWS, bool),
-    "no strings": [str(number) for number in range(ROWS)],
+STEPS = {
+    "int64": 7 + np.arange(ROWS) % 50,
+    "int8": (np.arange(ROWS) % 50).astype(np.int8),
+    "uint64 from beyond int64": (np.arange(ROWS) % 50).astype(np.uint64) + np.uint64(2**64 - 50),
+    "none": None,
 }
 
 
-@pytest.mark.parametrize("name", [*REPEATED, *OTHERS])
-@pytest.mark.parametrize("chunks", [1, 3])
-def test_the_same_table_comes_back(name, chunks):
-    column = pa.array((REPEATED | OTHERS)[name])
-    parts = [
-        pa.table({"key": part, "number": range(len(part))}) for part in (column[:10], column[10:500], column[500:])
-    ]
-    table = pa.concat_tables(parts) if chunks > 1 else pa.concat_tables(parts).combine_chunks()
-    small = packed(table)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("begin", [0, 30])  # the first row, and one in the middle of an episode
+@pytest.mark.parametrize("end", [ROWS, ROWS - 20])
+def test_the_same_table_comes_back(name, step, begin, end):
+    columns = {"name": NAMES[name], "number": np.arange(ROWS)} | ({} if STEPS[step] is None else {"step": STEPS[step]})
+    table = pa.table(columns).slice(begin, end - begin)
+    small = packed(table, LAST[begin:end], ["name"], "step" if "step" in columns else None)
     assert unpacked(small).equals(table, check_metadata=True)
-    runs = isinstance(small.schema.field("key").type, pa.RunEndEncodedType)
-    assert runs == (name in REPEATED)
-    assert not runs or small.nbytes < table.nbytes / 2
+    runs = {each for each in columns if isinstance(small.schema.field(each).type, pa.RunEndEncodedType)}
+    assert runs == columns.keys() - ({"name", "number"} if name == "dictionary" else {"number"})
 
 
-def test_no_rows():
-    table = pa.table({"key": pa.array([], pa.int64()), "name": pa.array([], pa.string())})
-    assert unpacked(packed(table)).equals(table, check_metadata=True)
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_short_episodes_stay_as_they_are(rows):
+    last = np.arange(12) % rows == rows - 1
+    table = pa.table({"name": np.arange(12) // rows, "step": np.arange(12) % rows})
+    assert packed(table, last, ["name"], "step").equals(table) == (rows < 4)

@@ -54,7 +54,8 @@ class Run(NamedTuple):
         return sum(piece.rows for piece in self.pieces)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        return pa.concat_tables(piece.read(columns) for piece in self.pieces)
+        """Return the columns of all rows, each in one piece of memory."""
+        return pa.concat_tables(piece.read(columns) for piece in self.pieces).combine_chunks()
 
     def finals(self, columns: Sequence[str], rows: Collection[int]) -> tuple[list[int], pa.Table] | None:
         """Return those of the rows behind which a file has the state after an episode, and the states as a table."""

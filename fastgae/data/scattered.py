@@ -8,14 +8,18 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from fastgae._threads import usable_cpus
 from fastgae.data.errors import DataError, WriteError
 from fastgae.data.formats import NAMING
-from fastgae.data.pieces import Run, parquet_pieces
+from fastgae.data.pieces import SLICE, Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
+from fastgae.data.progress import Advance
 
 COPY = "sorted.parquet"
-LEAST_MEMORY = 64  # MB; duckdb refuses to sort with much less
+SHARE = 2  # of memory is duckdb's: it takes somewhat more, and what goes in and comes out takes the rest
+MB_PER_THREAD = 64  # with less, duckdb gives up where there are many rows
 
 
 def is_sorted(folder: Path) -> bool:
@@ -23,70 +27,79 @@ def is_sorted(folder: Path) -> bool:
     return (folder / COPY).exists()
 
 
-def sorted_plan(plan: Plan, folder: Path) -> Plan:
+def sorted_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
     """Return the plan over a copy of the rows in which those of each episode follow each other."""
     copy = folder / COPY
     if not is_sorted(folder):
         partial = folder / "sorted.partial"
         order = [*plan.columns.named(*NAMING, "step"), ROW]
-        rows = pa.RecordBatchReader.from_batches(*_numbered(plan))
-        with _database(plan, folder) as database:
-            database.register("rows", rows)
-            database.execute(
-                f"COPY (SELECT * FROM rows ORDER BY {_listed(order)}) TO '{_quoted(partial)}' "
-                f"(FORMAT parquet, ROW_GROUP_SIZE {max(2048, plan.most // 4)})"
-            )
-        partial.replace(copy)
+        try:
+            with (
+                _sorted(_numbered(plan, advance), f"* FROM rows ORDER BY {_listed(order)}", plan, folder) as batches,
+                pq.ParquetWriter(partial, batches.schema) as writer,
+            ):
+                for batch in batches:
+                    writer.write_batch(batch)
+                    advance(batch.num_rows - batch.num_rows // 2)
+            partial.replace(copy)
+        finally:
+            partial.unlink(missing_ok=True)
     return plan._replace(pieces=parquet_pieces(copy), source=Run(tuple(plan.pieces)))
 
 
 def in_source_order(tables: Iterator[pa.Table], plan: Plan, folder: Path) -> Iterator[pa.Table]:
     """Return the results, of which each says the row of the source it belongs to, in the order of the source."""
-    first = next(tables)
-    every = pa.RecordBatchReader.from_batches(
-        first.schema, (batch for table in chain([first], tables) for batch in table.to_batches())
-    )
-    with _database(plan, folder) as database:
-        database.register("results", every)
-        ordered = database.sql(f'SELECT * EXCLUDE "{ROW}" FROM results ORDER BY "{ROW}"')
-        for batch in ordered.to_arrow_reader(plan.most):
+    rows = (batch for table in tables for batch in table.to_batches())
+    with _sorted(rows, f'* EXCLUDE "{ROW}" FROM rows ORDER BY "{ROW}"', plan, folder) as batches:
+        for batch in batches:
             yield pa.Table.from_batches([batch])
 
 
-def _numbered(plan: Plan) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the rows of the source with their numbers, and the schema."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        row = 0
-        for piece in plan.pieces:
-            for batch in piece.batches(plan.read, plan.most):
-                numbers = pa.array(np.arange(row, row + batch.num_rows))
-                yield batch.append_column(ROW, numbers)
-                row += batch.num_rows
-
-    found = batches()
-    first = next(found)
-    return first.schema, chain([first], found)
+def _numbered(plan: Plan, advance: Advance) -> Iterator[pa.RecordBatch]:
+    """Return the rows of the source with their numbers."""
+    row = 0
+    for piece in plan.pieces:
+        for batch in piece.batches(plan.read, min(plan.most, SLICE)):
+            numbers = pa.array(np.arange(row, row + batch.num_rows))
+            yield batch.append_column(ROW, numbers)
+            row += batch.num_rows
+            advance(batch.num_rows // 2)  # the other half is for what comes out
 
 
 @contextmanager
-def _database(plan: Plan, folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    memory = max(LEAST_MEMORY, plan.most * BYTES_PER_ROW // 2**20)
-    settings = {"memory_limit": f"{memory}MB", "temp_directory": str(folder / "sorting")}
+def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: Path) -> Iterator[pa.RecordBatchReader]:
+    """Return what a query selects from the rows, in batches."""
+    pa.default_memory_pool().release_unused()  # which is duckdb's now
+    limit = max(MB_PER_THREAD, plan.most * BYTES_PER_ROW // SHARE // 2**20)
+    settings: dict[str, str | bool | int] = {
+        "memory_limit": f"{limit}MB",
+        "temp_directory": str(folder / "sorting"),
+        "preserve_insertion_order": False,  # the query names an order
+        "threads": min(plan.how.num_threads or usable_cpus(), limit // MB_PER_THREAD),
+    }
+    faults: list[DataError] = []  # of the rows, which duckdb and pyarrow wrap into their own
+    first = next(rows)
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from chain([first], rows)
+        except DataError as error:
+            faults.append(error)
+            raise
+
     try:
         with duckdb.connect(config=settings) as database:
-            yield database
-    except duckdb.OutOfMemoryException as error:
-        raise DataError(
-            "the rows of episodes are scattered, and duckdb needs more to sort them: raise memory"
-        ) from error
-    except duckdb.IOException as error:
+            database.register("rows", pa.RecordBatchReader.from_batches(first.schema, watched()))
+            yield database.sql(f"SELECT {selected}").to_arrow_reader(min(plan.most, SLICE))
+    except (duckdb.Error, pa.ArrowException, OSError) as error:  # from the batches, those of pyarrow
+        if faults:
+            raise faults[0] from error
+        if "Out of Memory" in str(error):
+            raise DataError(
+                "the rows of episodes are scattered, and duckdb needs more to sort them: raise memory"
+            ) from error
         raise WriteError(folder, str(error).splitlines()[0]) from error
 
 
 def _listed(names: list[str]) -> str:
     return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")

@@ -22,13 +22,14 @@ from fastgae.data.steps import Computed, Following, RowError, ScatteredError, St
 
 def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
     """Compute the plan and write the sidecar. Return the sums and what diagnose found."""
-    if is_sorted(spool.folder):
-        return _done(sorted_plan(plan, spool.folder), spool, progress)
-    try:
-        return _done(plan, spool, progress)
-    except ScatteredError:
-        spool.clear()  # before the sorted copy exists, which says that later results belong to it
-        return _done(sorted_plan(plan, spool.folder), spool, progress)
+    if not is_sorted(spool.folder):
+        try:
+            return _done(plan, spool, progress)
+        except ScatteredError:
+            spool.clear()  # before the sorted copy exists, which says that later results belong to it
+    with progress_of("sorting", plan.rows, progress and not is_sorted(spool.folder)) as advance:
+        plan = sorted_plan(plan, spool.folder, advance)
+    return _done(plan, spool, progress)
 
 
 def _done(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:

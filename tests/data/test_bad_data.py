@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, compute
+from fastgae.data import DataError, compute, walk
 
 from .recorded import read, write
 from .test_tables import limit
@@ -130,3 +130,18 @@ def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch):
         compute(source, memory=limit(200), progress=False)
     assert list(tmp_path.iterdir()) == [source]
     assert read(source).num_rows == len(recorded.rewards)
+
+
+def test_a_file_that_vanishes_while_rows_are_sorted(tmp_path, recorded, monkeypatch):
+    table = recorded.table().take(np.random.default_rng(0).permutation(len(recorded.rewards)))
+    first, second = (write(table.slice(begin, 1500), tmp_path / f"{begin}.parquet", 100) for begin in (0, 1500))
+    sorted_plan = walk.sorted_plan
+
+    def vanished(*arguments):
+        second.unlink()
+        return sorted_plan(*arguments)
+
+    monkeypatch.setattr(walk, "sorted_plan", vanished)
+    with pytest.raises(DataError, match=r"^.*1500\.parquet vanished while it was read$"):
+        compute([first, second], tmp_path / "out.parquet", memory=limit(500), progress=False)
+    assert list(tmp_path.iterdir()) == [first]

@@ -118,7 +118,6 @@ def test_a_result_that_exists_stays(tmp_path, recorded):
 
 def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch):
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
-    from fastgae.data import walk
 
     def compute_then_change(*arguments):
         write(recorded.table(rewards=recorded.rewards + 1), source, 100)

@@ -6,6 +6,7 @@ import pytest
 
 import fastgae
 from fastgae.data import Critic, DataError, compute
+from fastgae.data.plan import BYTES_PER_ROW
 
 from .recorded import ROWS, read, write
 from .test_tables import limit
@@ -118,7 +119,7 @@ def test_memory_counts_what_a_critic_reads(tmp_path, states):
 
     source = write(states, tmp_path / "a.arrow", 10)
     critic = Critic(critic, columns=["image"])
-    compute(source, values=critic, ends="terminated", memory=f"{500 * (200 + 2 * SIDE**2)}B", progress=False)
+    compute(source, values=critic, ends="terminated", memory=f"{500 * (BYTES_PER_ROW + 2 * SIDE**2)}B", progress=False)
     assert max(longest) == 500
 
 

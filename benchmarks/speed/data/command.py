@@ -26,7 +26,7 @@ from speed.memory import resident
 from speed.places import clean
 
 from .contenders import CONTENDERS
-from .episodes import right, write_episodes
+from .episodes import right, write_episodes, write_scattered
 
 MOST_STEPS_OF_THE_SLOW = 1_000_000
 MEAN_LENGTH, SHORT_LENGTH = 200, 10
@@ -74,6 +74,10 @@ def measured(name: str, args: argparse.Namespace, folder: Path) -> dict[str, Any
     for file, count in (("small.parquet", SMALL), (f"{steps}-{length}.parquet", steps)):
         if not (folder / file).exists():
             write_episodes(folder / file, count, length)
+    if contender.scattered:
+        file = f"scattered-{file}"
+        if not (folder / file).exists():
+            write_scattered(folder / file, folder / file.removeprefix("scattered-"))
     command = [sys.executable, sys.argv[0], name, "--child", "--folder", str(folder / file), "--memory", args.memory]
     done = subprocess.run(command, env=clean(), stdout=subprocess.PIPE, text=True)
     if done.returncode == MISSING:

@@ -24,6 +24,7 @@ class Contender(NamedTuple):
     run: Callable[[Path, Path, str], float | None]  # from, to, memory; the seconds, where not all of it counts
     slow: bool = False  # measured on fewer steps
     short: bool = False  # measured on many short episodes
+    scattered: bool = False  # measured on rows in any order
     computes: bool = True  # and its results are compared with the right ones
     one_process: bool = True  # and its memory is that of the process
 
@@ -118,6 +119,7 @@ def _with_ray(computed: Callable[[Any], Any], source: Path, out: Path) -> float:
 
 CONTENDERS = {
     "ours": Contender("fastgae.data.compute", ours),
+    "scattered": Contender("fastgae.data.compute, rows in any order", ours, scattered=True),
     "pyarrow": Contender("pyarrow, reading and writing only", pyarrow_alone, computes=False),
     "pandas": Contender("pandas groupby and a loop", pandas_groupby, slow=True),
     "rllib": Contender("RLlib's connector, without files", rllib_connector, slow=True),

@@ -28,6 +28,14 @@ def write_episodes(path: Path, steps: int, mean_length: int) -> Path:
     return path
 
 
+def write_scattered(path: Path, source: Path) -> Path:
+    """Write the rows of a file in any order."""
+    table = pq.read_table(source)
+    order = np.random.default_rng(0).permutation(len(table))
+    pq.write_table(table.take(order), path, row_group_size=GROUP, use_dictionary=KEYS)
+    return path
+
+
 def _part(rng: np.random.Generator, rows: int, mean_length: int, first: int) -> pa.Table:
     ends = np.cumsum(rng.integers(1, 2 * mean_length, 1 + 2 * rows // mean_length))
     ends = np.append(ends[ends < rows], rows)
@@ -47,10 +55,10 @@ def _part(rng: np.random.Generator, rows: int, mean_length: int, first: int) -> 
 
 def right(source: Path, got: pa.Table) -> bool:
     """Return whether the returns are those of one call of ``fastgae.gae``, up to rounding."""
-    table = pq.read_table(source)
+    order = [(name, "ascending") for name in KEYS]
+    table = pq.read_table(source).sort_by(order)
     rewards, values, terminated = (table[name].to_numpy() for name in READ[2:])
     expected = fastgae.gae(rewards, values, terminated, last_values=0.0, gamma=GAMMA, gae_lambda=GAE_LAMBDA)
-    order = [(name, "ascending") for name in KEYS]
     got = got.sort_by(order)
     same_rows = all(got[key].equals(table[key]) for key in KEYS)
     return same_rows and np.allclose(got["returns"], expected.returns, rtol=1e-4, atol=1e-4)

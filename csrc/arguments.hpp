@@ -136,7 +136,7 @@ struct Call {
 inline Type working_type(const Call& call) {
     bool single = false, wide = false;
     const auto take = [&](const Operand& given) {
-        single |= given.stored == Stored::f32;
+        single |= given.stored == Stored::f32 || is_narrow(given.stored);
         wide |= bytes_of(given.stored) > 2 && given.stored != Stored::f32;
         wide |= given.is_number() && !given.weak;  // a number of NumPy
         return !given.data || given.stored != Stored::other;

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <iterator>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "exact_sums.hpp"
 #include "kernels.hpp"
 #include "n_step_returns.hpp"
+#include "narrow.hpp"
 #include "new_arrays.hpp"
 #include "normalize.hpp"
 #include "packed.hpp"
@@ -111,6 +114,17 @@ Number or_raise(Number number) {
 
 Index index_from(PyObject* object) { return or_raise(PyNumber_AsSsize_t(object, PyExc_OverflowError)); }
 
+// Find a float of 16 bits among NumPy's dtypes. bfloat16 is not NumPy's own: it is known by the name of its type,
+// either ml_dtypes' or that of fastgae._interop, which stands for it without ml_dtypes.
+template <class Dtype>
+Stored narrow_stored(const Dtype& dtype) {
+    constexpr int float16 = 23;  // NPY_HALF
+    if (dtype.type_num == float16) return Stored::f16;
+    const char* const name = reinterpret_cast<PyTypeObject*>(dtype.typeobj)->tp_name;
+    const bool is_bfloat16 = std::strcmp(name, "bfloat16") == 0 || std::strcmp(name, "ml_dtypes.bfloat16") == 0;
+    return is_bfloat16 ? Stored::bf16 : Stored::other;
+}
+
 // Unaligned and byte-swapped arrays get no type, and those without numbers can be read in no way.
 Operand array_operand(PyObject* object) {
     const auto* const array = py::detail::array_proxy(object);
@@ -121,7 +135,7 @@ Operand array_operand(PyObject* object) {
     result.given = true;
     result.writeable = has(py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
     result.swapped = dtype->byteorder == (PY_BIG_ENDIAN ? '<' : '>');
-    result.stored = number < std::size(kStored) ? kStored[number] : Stored::other;
+    result.stored = number < std::size(kStored) ? kStored[number] : narrow_stored(*dtype);
     const bool plain = has(py::detail::npy_api::NPY_ARRAY_ALIGNED_) && !result.swapped;
     result.type = plain ? type_of_stored(result.stored) : Type::other;
     result.size = bytes_of(result.stored);
@@ -140,14 +154,23 @@ Operand canonical_array(const py::handle& object) {
     return result;
 }
 
+// Return whether no option is given, and give the kernels without options their numbers.
+template <class Real, template <class> class Converted>
+bool made_plain(Converted<Real>& converted) {
+    if (!converted.is_plain()) return false;
+    RolloutWithOptions<Real>& rollout = converted.rollout();
+    rollout.gamma = *rollout.gammas.data;
+    rollout.gamma_lambda = *rollout.gamma_lambdas.data;
+    return true;
+}
+
 // Run the kernels without options where no option is given.
 template <class Real, template <class> class Converted>
 Index run(const Target& target, Converted<Real>& converted, Index num_threads) {
-    RolloutWithOptions<Real>& rollout = converted.rollout();
-    if (!converted.is_plain()) return gae(target, rollout, num_threads);
-    rollout.gamma = *rollout.gammas.data;
-    rollout.gamma_lambda = *rollout.gamma_lambdas.data;
-    return gae<Real>(target, static_cast<const Rollout<Real>&>(rollout), num_threads);
+    const bool plain = made_plain(converted);
+    const RolloutWithOptions<Real>& rollout = converted.rollout();
+    return plain ? gae<Real>(target, static_cast<const Rollout<Real>&>(rollout), num_threads)
+                 : gae(target, rollout, num_threads);
 }
 
 template <class Real>
@@ -297,6 +320,19 @@ Index threads_for(PyObject* rewards, Index num_threads) {
     return worth_threads(operand_of(rewards).elements()) ? index_from(py::handle(registered.usable_cpus)().ptr()) : 1;
 }
 
+// Run the kernels. Inputs of 16 bits are widened piece by piece if there is no memory to widen them as a whole.
+template <class Real>
+void run_kernels(const Call& call, const Target& target, ShortCut<Real>& short_cut,
+                 const std::optional<RecycledBlock>& widened, Index num_threads) {
+    RolloutWithOptions<Real>& rollout = short_cut.rollout();
+    if constexpr (std::is_same_v<Real, float>) {
+        const NarrowInputs& narrow = short_cut.narrow();
+        if (narrow && !widened) return gae_in_pieces(target, narrow, rollout, made_plain(short_cut), num_threads);
+        if (narrow) narrow.widen(target, {0, rollout.steps, 0, rollout.envs}, widened->data(), rollout);
+    }
+    call.n ? n_step_returns(rollout, call.n) : void(run(target, short_cut, num_threads));
+}
+
 // Operands point into arrays, so from reading them to the results nothing may run that could change an array: no Python
 // code, and no garbage collector.
 template <class Real>
@@ -312,12 +348,15 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
                                      sizeof(Real), short_cut.fortran_ordered())
                          : py::reinterpret_borrow<py::object>(out[i]);
     if (!short_cut.read_outputs(operand_of(results[0].ptr()), operand_of(results[1].ptr()))) return py::none();
+    std::optional<RecycledBlock> widened;
+    if (const NarrowInputs& narrow = short_cut.narrow(); narrow && !in_pieces(target, call, short_cut.rollout()))
+        widened.emplace(*recycling.memory, narrow.bytes(short_cut.rollout()));
     {
         const WithoutGil released;
         std::optional<Normalization<Real>> normalization;
         if (call.normalize != Normalize::nothing)
             normalization.emplace(short_cut.rollout(), call.normalize == Normalize::per_env);
-        call.n ? n_step_returns(short_cut.rollout(), call.n) : void(run(target, short_cut, num_threads));
+        run_kernels(call, target, short_cut, widened, num_threads);
         if (normalization) normalization->run(target, registered.eps, num_threads);
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.

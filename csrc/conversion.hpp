@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "narrow_float.hpp"
 
 namespace fastgae {
 
@@ -17,16 +18,19 @@ struct Grid {
     Index outer, outer_stride, inner, inner_stride;
 };
 
-// Read one number, which may be unaligned and byte-swapped.
+// Read one number, which may be unaligned and byte-swapped. One of 16 bits becomes a float.
 template <class From, bool swapped>
-From load(const char* at) {
+auto load(const char* at) {
     if constexpr (std::is_same_v<From, bool>) return *at != 0;  // a bool array can be made to hold other bytes than 1
     char bytes[sizeof(From)];
     std::memcpy(bytes, at, sizeof bytes);
     if constexpr (swapped) std::reverse(std::begin(bytes), std::end(bytes));
     From number;
     std::memcpy(&number, bytes, sizeof number);
-    return number;
+    if constexpr (is_narrow_float<From>)
+        return widened(number);
+    else
+        return number;
 }
 
 template <class From, bool swapped, class To>
@@ -34,8 +38,9 @@ bool copy_grid(const char* from, const Grid& grid, To* to) {
     bool right = true;
     for (Index i = 0; i < grid.outer; ++i)
         for (Index k = 0; k < grid.inner; ++k, ++to) {
-            const From number = load<From, swapped>(from + i * grid.outer_stride + k * grid.inner_stride);
-            if constexpr (type_of<To> == Type::flag) right &= number == From(0) || number == From(1);
+            const auto number = load<From, swapped>(from + i * grid.outer_stride + k * grid.inner_stride);
+            using Number = std::remove_const_t<decltype(number)>;
+            if constexpr (type_of<To> == Type::flag) right &= number == Number(0) || number == Number(1);
             *to = static_cast<To>(number);
         }
     return right;
@@ -61,6 +66,8 @@ bool convert(const Operand& given, const Grid& grid, To* to) {
         case Stored::u64: return from(std::uint64_t());
         case Stored::f32: return from(float());
         case Stored::f64: return from(double());
+        case Stored::bf16: return from(BFloat16());
+        case Stored::f16: return from(Float16());
         default: return false;
     }
 }

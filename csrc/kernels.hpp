@@ -49,6 +49,15 @@ struct SparseFinals {
     }
 };
 
+// Runs of memory that are prefetched while a kernel computes, because what comes after it will read them.
+struct Ahead {
+    struct Run {
+        const char *at, *end;
+    };
+    Run *run = nullptr, *last = nullptr;
+    Index bytes = 0;  // to prefetch for each step that is computed
+};
+
 template <class Real>
 struct Rollout {
     Index steps = 0, envs = 0;
@@ -61,6 +70,7 @@ struct Rollout {
     View<const std::uint8_t> terminated, truncated;  // truncated is optional
     Real gamma{}, gamma_lambda{};
     View<Real> advantages, returns;  // the results; one of the two may be missing
+    Ahead* ahead = nullptr;          // optional: what kernels prefetch besides their own inputs
 };
 
 // Return how many elements lie between a step and the next one, in a rollout whose rows follow each other without gaps.
@@ -144,8 +154,9 @@ struct Kernels {
     Index width;
     // How many numbers of scratch memory each thread needs: for `lanes`, and for the two kernels with options.
     Index lanes_scratch, options_scratch;
-    // Time-major: compute all steps of the envs [first, last). `carry` has room for one number per env of that span,
-    // and for a cache line more; `finals` has room for one per env if the final values are sparse.
+    // Time-major: compute all steps of the envs [first, last). `carry` holds A_T of each env before the call, and A_0
+    // after it if a row has two vectors at least. It has room for a cache line more; `finals` has room for one number
+    // per env if the final values are sparse.
     void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
     // Env-major: compute the steps [bottom, top) of `count` lanes. `carry` holds A_top of each lane before the call and
     // A_bottom after it. Both limits are multiples of kBlockSteps. `carry` and `scratch` are aligned to 64 bytes, and
@@ -177,11 +188,15 @@ struct Kernels {
     void (*streaming_add)(const Real* a, const Real* b, Real* to, Index count);
 };
 
+// Widen `count` floats of 16 bits to float32, and prefetch what lies `ahead` bytes after them.
+using Widen = void (*)(const void* from, Index count, Index ahead, float* to);
+
 struct Target {
     const char* name;
     bool (*supported)();
     Kernels<float> f32;
     Kernels<double> f64;
+    Widen widen_bfloat16, widen_float16;
     const Target* narrower;  // the target with the next shorter vectors, which every CPU with this one has; or null
 };
 

@@ -10,6 +10,7 @@
 #include "rows_options.inl"
 #include "lanes_options.inl"
 #include "moments.inl"
+#include "narrow.inl"
 
 template <class Real>
 void finish(Store store) {

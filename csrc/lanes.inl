@@ -279,6 +279,7 @@ void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Ind
                                  next_end - next);
         for (Index k = steps - V::width; k >= 0; k -= V::width) {
             fetch(T::lanes * V::width / kLine<Real>);
+            prefetch_ahead(rollout.ahead, T::lanes * V::width);
             const auto* const gates = tile.gates + k / V::width * T::lanes;
             unrolled<chains>([&](auto c) FASTGAE_INLINE_LAMBDA {
                 Real* const numbers = tile.row(c * V::width) + k;

@@ -152,6 +152,7 @@ private:
         Carry<V> carry = {V::load(state + kTrace * kMaxLanes), V::load(state + kStepsLeft * kMaxLanes),
                           V::load(state + kReturnsTrace * kMaxLanes)};
         for (Index k = steps - V::width; k >= 0; k -= V::width) {
+            prefetch_ahead(rollout.ahead, V::width * V::width);
             const bool whole = k >= low && k + V::width <= high;
             alignas(64) typename V::Bits open[V::width], skipped[V::width];
             Type a[V::width], b[V::width];

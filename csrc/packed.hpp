@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
-#include <new>
 #include <vector>
 
 #include "arguments.hpp"
@@ -17,17 +16,11 @@ namespace fastgae {
 // longer than to fill it.
 class StepFlags {
 public:
-    StepFlags(RecycledMemory& memory, Index steps) : memory_(memory), data_(memory.take(steps)) {
-        if (!data_) throw std::bad_alloc();
-        std::memset(data_, 0, steps);
-    }
-    StepFlags(const StepFlags&) = delete;
-    ~StepFlags() { memory_.give_back(data_); }
-    std::uint8_t* data() { return static_cast<std::uint8_t*>(data_); }
+    StepFlags(RecycledMemory& memory, Index steps) : block_(memory, steps) { std::memset(data(), 0, steps); }
+    std::uint8_t* data() { return static_cast<std::uint8_t*>(block_.data()); }
 
 private:
-    RecycledMemory& memory_;
-    void* data_;
+    RecycledBlock block_;
 };
 
 // Turns a call with cu_seqlens into one without, and owns the arrays that it makes.

@@ -53,8 +53,11 @@ void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, I
     const Scratch<Real> scratch(shift + carried + (rollout.sparse_finals ? columns : 0), spans.number);
     spread(spans, [&](Index thread, Index first, Index last) {
         Real* const carry = scratch.of(thread) + shift;
-        for (Index n = first; n < last; n += columns)
-            kernel.rows(rollout, n, std::min(n + columns, last), carry, carry + carried, store);
+        for (Index n = first; n < last; n += columns) {
+            const Index end = std::min(n + columns, last);
+            std::fill_n(carry, end - n, Real(0));
+            kernel.rows(rollout, n, end, carry, carry + carried, store);
+        }
         kernel.finish(store);
     });
 }

@@ -142,4 +142,19 @@ private:
     Counts counts_ = {0, 0, 0, 0};
 };
 
+// Some bytes of recycled memory for as long as this object lives.
+class RecycledBlock {
+public:
+    RecycledBlock(RecycledMemory& memory, std::size_t bytes) : memory_(memory), data_(memory.take(bytes)) {
+        if (!data_) throw std::bad_alloc();
+    }
+    RecycledBlock(const RecycledBlock&) = delete;
+    ~RecycledBlock() { memory_.give_back(data_); }
+    void* data() const { return data_; }
+
+private:
+    RecycledMemory& memory_;
+    void* data_;
+};
+
 }  // namespace fastgae

@@ -120,6 +120,7 @@ void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Inde
         for (Index end = envs, begin; end > 0; end = begin) {
             begin = end > kStreamRun ? end - kStreamRun : 0;
             if (begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
+            prefetch_ahead(rollout.ahead, end - begin);
             row_run<In, Outputs<false, false>, prefetch>(row, advantages, returns, begin, end, carry, gamma,
                                                          gamma_lambda, gap);
             const bool more = begin > 0 || join;
@@ -204,7 +205,6 @@ void vector_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
 template <class Real>
 void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals, Store store) {
     using V = Vector<Real>;
-    std::fill(carry, carry + (last - first), Real(0));
     // The vectors of narrow_rows must not reach past the last row, nor past the last row of next_values.
     const bool exact = rollout.envs == V::width;
     const Index reach = exact ? 1 : 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;

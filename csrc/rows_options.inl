@@ -72,6 +72,7 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
         for (Index end = last - first, begin; end > 0; end = begin) {
             begin = std::max<Index>(0, end - (streamed ? kStreamRun : kOptionsColumns));
             if (streamed && begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
+            prefetch_ahead(rollout.ahead, end - begin);
             const Real* runs[kFactors] = {};
             for (Index which = 0; which < kFactors; ++which)
                 if (const View<const Real>& factor = factors[which])

@@ -15,6 +15,7 @@
 #include "conversion.hpp"
 #include "flags.hpp"
 #include "kernels.hpp"
+#include "narrow.hpp"
 #include "tuning.hpp"
 
 namespace fastgae {
@@ -43,6 +44,8 @@ public:
     }
 
     RolloutWithOptions<Real>& rollout() { return rollout_; }
+    // The inputs of 16 bits. Until they are widened, their views in the rollout point at memory that is no Real.
+    const NarrowInputs& narrow() const { return narrow_; }
     // An array of decays is an option even if it holds one number, because kernels without options expect it in [0, 1].
     bool is_plain() const { return rollout_.is_plain() && !(has_decays() && !call_[kGaeLambda].is_number()); }
 
@@ -86,17 +89,24 @@ private:
         return true;
     }
 
-    // Set the view of an array, which has `rows` steps, if kernels can read it where it lies.
-    template <class Element>
-    bool fit(const Operand& array, Index rows, View<Element>& view) const {
-        constexpr Index size = sizeof(Element);
+    // Set the view of an array of `rows` steps whose elements, of `size` bytes each, lie as in the rollout; false: they
+    // lie differently.
+    template <Index size, class Element>
+    bool fit_layout(const Operand& array, Index rows, View<Element>& view) const {
         Index step, env;
-        if (array.type != type_of<std::remove_const_t<Element>> || !find_strides(array, step, env)) return false;
+        if (!find_strides(array, step, env)) return false;
         const Index unit = rollout_.env_major ? step : env, other = rollout_.env_major ? env : step;
         if ((unit != size && (rollout_.env_major ? rows : rollout_.envs) > 1) || other % size != 0) return false;
         view = {reinterpret_cast<Element*>(array.data), rollout_.env_major ? 1 : step / size,
                 rollout_.env_major ? env / size : 1};
         return true;
+    }
+
+    // Set the view of an array, which has `rows` steps, if kernels can read it where it lies.
+    template <class Element>
+    bool fit(const Operand& array, Index rows, View<Element>& view) const {
+        return array.type == type_of<std::remove_const_t<Element>> &&
+               fit_layout<Index(sizeof(Element))>(array, rows, view);
     }
 
     // Set the view of an array of `rows` steps, of its own memory or of a copy; false: declined. Declined are copies of
@@ -118,6 +128,21 @@ private:
         return same_shape(array) && read_steps(array, rollout_.steps, view);
     }
 
+    // Do what read_steps does for numbers. Those of 16 bits may also stay where they are until the kernels run.
+    bool read_numbers_of_steps(const Operand& array, Index rows, View<const Real> RolloutWithOptions<Real>::* field) {
+        if constexpr (kReal == Type::f32)
+            if (is_narrow(array.stored) && !array.swapped && fit_layout<2>(array, rows, rollout_.*field)) {
+                const View<const Real>& view = rollout_.*field;
+                narrow_.add({field, array.stored, array.data, view.step, view.env, rows});
+                return true;
+            }
+        return read_steps(array, rows, rollout_.*field);
+    }
+
+    bool read_numbers_like_rewards(const Operand& array, View<const Real> RolloutWithOptions<Real>::* field) {
+        return same_shape(array) && read_numbers_of_steps(array, rollout_.steps, field);
+    }
+
     // Read an array without time.
     template <class Element>
     bool read_row(const Operand& array, View<const Element>& row) {
@@ -125,10 +150,11 @@ private:
         for (Index axis = 0, other = 0; axis < rewards_.rank; ++axis)
             if (axis != time_axis_ && array.shape[other++] != rewards_.shape[axis]) return false;
         const bool ordered = c_ordered(array);
+        const Index envs = rollout_.envs;
         row = {reinterpret_cast<const Element*>(array.data), 0, 1};
         if (ordered && array.type == type_of<Element>) return true;
-        if (!is_small() || !(ordered || array.rank == 1)) return false;
-        row.data = copies_.template of<Element>(array, {1, 0, rollout_.envs, ordered ? array.size : array.strides[0]});
+        if (envs > kConvertedSteps || !(ordered || array.rank == 1)) return false;
+        row.data = copies_.template of<Element>(array, {1, 0, envs, ordered ? array.size : array.strides[0]});
         return row.data != nullptr;
     }
 
@@ -161,7 +187,7 @@ private:
         const Index size = rewards_.size;
         rollout_.env_major = rollout_.envs == 1 ||
                              (rollout_.steps > 1 && env != size && (step == size || std::abs(step) < std::abs(env)));
-        return read_steps(rewards_, rollout_.steps, rollout_.rewards);
+        return read_numbers_of_steps(rewards_, rollout_.steps, &RolloutWithOptions<Real>::rewards);
     }
 
     bool read_values() {
@@ -171,9 +197,13 @@ private:
         const Index steps = rollout_.steps;
         const bool longer = values.shape[time_axis_] == steps + 1;
         if (longer + last_values.given + next_values.given != 1) return false;
-        if (!same_shape(values, longer) || !read_steps(values, steps + longer, rollout_.values)) return false;
+        if (!same_shape(values, longer) ||
+            !read_numbers_of_steps(values, steps + longer, &RolloutWithOptions<Real>::values))
+            return false;
         rollout_.next_values = {rollout_.values.at(1, 0), rollout_.values.step, rollout_.values.env};
-        if (next_values.given && !read_like_rewards(next_values, rollout_.next_values)) return false;
+        if (next_values.given && !read_numbers_like_rewards(next_values, &RolloutWithOptions<Real>::next_values))
+            return false;
+        narrow_.set_following(!next_values.given, !last_values.given);
         if (last_values.given) return read_numbers(last_values, last_value_, rollout_.last_values);
         rollout_.last_values = {rollout_.next_values.at(steps - 1, 0), 0, rollout_.next_values.env};
         return true;
@@ -206,7 +236,8 @@ private:
         const bool next_values = call_[kNextValues].given;
         if (call_.next_step ? final_values.given : next_values == final_values.given) return false;
         if (!final_values.given) return true;
-        if (same_shape(final_values)) return read_like_rewards(final_values, rollout_.final_values);
+        if (same_shape(final_values))
+            return read_numbers_like_rewards(final_values, &RolloutWithOptions<Real>::final_values);
         return read_sparse_finals(final_values);
     }
 
@@ -353,7 +384,7 @@ private:
             if (ratios.given ? !constant.is_number() : constant.given) return false;
             rollout_.constants[i] = static_cast<Real>(constant.number);
         }
-        return !ratios.given || read_like_rewards(ratios, rollout_.ratios);
+        return !ratios.given || read_numbers_like_rewards(ratios, &RolloutWithOptions<Real>::ratios);
     }
 
     bool read_output(const Operand& array, View<Real>& view) const {
@@ -379,6 +410,7 @@ private:
     RolloutWithOptions<Real> rollout_;
     Index time_axis_ = 0;
     Copies copies_;
+    NarrowInputs narrow_;
     Real last_value_{}, last_advantage_{};
     std::vector<Real> zeros_, negative_zeros_;  // the values of a recursion without values
     std::vector<std::uint8_t> never_;           // the flags of a recursion without gates

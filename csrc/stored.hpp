@@ -21,7 +21,7 @@ template <>
 inline constexpr Type type_of<std::uint8_t> = Type::flag;
 
 // The numbers that can be converted.
-enum class Stored : std::uint8_t { other, boolean, i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
+enum class Stored : std::uint8_t { other, boolean, i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, bf16, f16 };
 
 template <class Element>
 constexpr Stored stored_as() {
@@ -52,9 +52,12 @@ constexpr Type type_of_stored(Stored stored) {
 }
 
 constexpr std::int8_t bytes_of(Stored stored) {
-    constexpr std::int8_t bytes[] = {0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
+    constexpr std::int8_t bytes[] = {0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2};
     return bytes[static_cast<int>(stored)];
 }
+
+// Return whether the numbers are floats of 16 bits, which are widened to float32 before anything is computed.
+constexpr bool is_narrow(Stored stored) { return stored == Stored::bf16 || stored == Stored::f16; }
 
 constexpr Index bytes_of(Type type) {
     return type == Type::flag ? 1 : type == Type::f32 ? sizeof(float) : sizeof(double);

@@ -10,6 +10,7 @@
 
 #include "architecture.hpp"
 #include "kernels.hpp"
+#include "narrow_float.hpp"
 #include "tuning.hpp"
 
 #if FASTGAE_X86

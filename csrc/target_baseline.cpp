@@ -23,7 +23,12 @@ using Vector = Single<Real>;
 }  // namespace baseline
 }  // namespace
 
-const Target kBaseline = {"baseline", [] { return true; }, baseline::kernels<float>, baseline::kernels<double>,
+const Target kBaseline = {"baseline",
+                          [] { return true; },
+                          baseline::kernels<float>,
+                          baseline::kernels<double>,
+                          baseline::widen<BFloat16>,
+                          baseline::widen<Float16>,
                           nullptr};
 
 }  // namespace fastgae

@@ -93,6 +93,17 @@ constexpr std::size_t kLeastRecycled = tuned(128 * 1024, 64);
 // float32 takes 30 us or more, beside which the 20 us of the long way, which lets other threads run, are few.
 constexpr Index kConvertedSteps = tuned(32 * 1024, 64);
 
+// Steps of the smallest rollout of 16-bit numbers that is computed piece by piece. Smaller ones stay in L2 as float32.
+constexpr Index kNarrowSteps = tuned(64 * 1024, 64);
+// Steps of a piece of some lanes, which takes 16 KiB for each lane and each of two inputs. bfloat16 on Zen 5, 512 x
+// 8192 env-major, in the time of float32: 1.0 to 1.1 with 256 steps, 1.0 with 512, 1.25 with 1024, 0.9 with 2048, 1.1
+// with 4096.
+constexpr Index kNarrowPieceSteps = tuned(2048, 16);
+// Rows of a piece of a time-major rollout, and the most columns: the values of one row more are widened with each
+// piece. 1024 x 4096 in the time of float32: 1.3 with 2 rows or with 4, 1.15 with 6, 1.6 with 8; 1.5 with 2048 columns.
+constexpr Index kNarrowPieceRows = tuned(6, 2), kNarrowPieceColumns = tuned(4096, 64);
+
+static_assert(kNarrowPieceSteps % kBlockSteps == 0, "pieces are cut between blocks");
 static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
 static_assert(
     kStreamRun + 64 / Index(sizeof(float)) <= kOptionsColumns,

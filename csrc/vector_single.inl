@@ -11,7 +11,10 @@ struct Single {
 
     template <class Stored>
     static Type load(const Stored* from) {
-        return *from;
+        if constexpr (is_narrow_float<Stored>)
+            return widened(*from);
+        else
+            return *from;
     }
     template <class Stored>
     static void store(Stored* to, Type x) {

@@ -351,7 +351,7 @@ def test_autoreset_in_every_spelling(mode):
         {"truncated": np.zeros((32, 4), bool)},
         {"terminated": np.full((32, 4), 2)},
         {"values": np.zeros((32, 5))},
-        {"rewards": np.zeros((32, 4), np.float16)},
+        {"rewards": np.zeros((32, 4), np.complex64)},
         {"gamma": 1.5},
         {"normalize": "both"},
         {"autoreset": "never"},

@@ -9,7 +9,7 @@ import numpy as np
 from fastgae import _memory
 from fastgae._call import NEW, Array, Output
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
-from fastgae._interop import as_array, as_numbers
+from fastgae._interop import as_array, as_numbers, is_narrow, widened
 
 
 class Frame(NamedTuple):
@@ -101,7 +101,7 @@ def frame_of(name: str, array: Array, time_axis: int) -> Frame:
 
 def as_flags(name: str, given: object, check: Callable[[str, Array], None] | None = None) -> Array:
     """Return flags as a bool array; ``check`` is called before their values are looked at."""
-    array = as_array(name, given)
+    array = widened(as_array(name, given))
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold bool, or numbers that are 0 or 1, got {array.dtype}")
     if check is not None:
@@ -120,7 +120,12 @@ def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
     """Return a float, or a float64 array that broadcasts to the shape; all numbers must be in [0, 1]."""
     if type(given) is not float:
         if getattr(given, "ndim", 0) or isinstance(given, list | tuple):
-            return _unit_intervals(name, as_numbers(name, given).astype(np.float64), shape)
+            array = as_array(name, given)
+            if is_narrow(array.dtype):
+                raise TypeError(
+                    f"{name} has dtype {array.dtype}, in which 0.99 is another number: pass float32 or float64"
+                )
+            return _unit_intervals(name, as_numbers(name, array).astype(np.float64), shape)
         given = as_number(name, given, "a number in [0, 1], or an array of them", "biuf", TypeError)
     if not 0.0 <= given <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], got {shown(given)}")

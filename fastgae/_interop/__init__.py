@@ -10,7 +10,7 @@
 Nothing here imports torch or JAX before the caller has: a caller who has an array of a library has imported it.
 """
 
-from fastgae._interop.arrays import as_array, as_numbers, is_weak
+from fastgae._interop.arrays import as_array, as_numbers, is_narrow, is_weak, widened
 from fastgae._interop.calls import FUNCTIONS, is_tensor, takes_tensors, with_tensors
 from fastgae._interop.conversion import library_of, like, numbers_of, numpy_of
 
@@ -18,6 +18,7 @@ __all__ = [
     "FUNCTIONS",
     "as_array",
     "as_numbers",
+    "is_narrow",
     "is_tensor",
     "is_weak",
     "library_of",
@@ -25,5 +26,6 @@ __all__ = [
     "numbers_of",
     "numpy_of",
     "takes_tensors",
+    "widened",
     "with_tensors",
 ]

@@ -3,13 +3,22 @@
 import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from fastgae._call import WORKING_DTYPES, Array
+from fastgae._call import NUMBERS, WORKING_DTYPES, Array
 
 ARRAY_TYPES = {"torch": "Tensor", "jax": "Array"}
 NARROW_FLOATS = ("bfloat16", "float16")
+
+
+# A dtype is known by the name of its type, here as in ml_dtypes.
+class bfloat16(np.void):  # type: ignore[misc]  # noqa: N801
+    """Two bytes that are a bfloat16, for programs without ml_dtypes. NumPy has no such dtype of its own."""
+
+
+BFLOAT16 = np.dtype((bfloat16, "V2"))
 
 
 def kind_of(given: object) -> str | None:
@@ -25,9 +34,24 @@ def module_of(kind: str) -> ModuleType:
     return importlib.import_module(f"fastgae._interop.{kind}")
 
 
+def is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is one of 16-bit floats."""
+    return dtype.kind in "fV" and dtype.type.__name__ in NARROW_FLOATS
+
+
 def widened(array: Array) -> Array:
-    """Return an array of 16-bit floats as float32, because no kernel takes them; return any other as it is."""
-    return array.astype(np.float32) if array.dtype.name in NARROW_FLOATS else array
+    """Return an array of 16-bit floats as float32, which has all of these numbers; return any other as it is."""
+    if not is_narrow(array.dtype):
+        return array
+    if array.dtype.kind == "f":
+        return array.astype(np.float32)
+    bits = array.view(np.uint16).astype(np.uint32)  # a bfloat16 is the upper half of a float32
+    return np.left_shift(bits, 16, out=bits).view(np.float32)
+
+
+def of_call(name: str, array: Array) -> Array:
+    """Return an argument of a call. A backend may read numbers of 16 bits as they are; others are widened here."""
+    return array if name in NUMBERS else widened(array)
 
 
 def as_array(name: str, given: object) -> Array:
@@ -39,8 +63,7 @@ def as_array(name: str, given: object) -> Array:
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
     if kind := kind_of(given):
-        array: Array = module_of(kind).to_numpy(name, given)
-        return array
+        return widened(module_of(kind).to_numpy(name, given))
     try:
         return np.asarray(given)
     except MemoryError:
@@ -51,11 +74,19 @@ def as_array(name: str, given: object) -> Array:
 
 
 def as_numbers(name: str, given: object) -> Array:
-    """Return an argument as NumPy's array, whose dtype must be one that the kernels take, or integers."""
+    """Return an argument as NumPy's array of float32, float64 or integers. Floats of 16 bits become float32."""
     array = as_array(name, given)
-    if array.dtype in WORKING_DTYPES or array.dtype.kind in "biu" or array.dtype.newbyteorder("=") in WORKING_DTYPES:
-        return array
-    raise TypeError(f"{name} has dtype {array.dtype}; expected float32, float64 or integers: convert it first")
+    return array if array.dtype in WORKING_DTYPES or number_dtype(name, array) is array.dtype else widened(array)
+
+
+def number_dtype(name: str, array: Array) -> np.dtype[Any]:
+    """Return the dtype that the numbers of an array have for promotion, or raise an error if it holds none."""
+    dtype = array.dtype
+    if dtype.kind in "biu" or dtype.newbyteorder("=") in WORKING_DTYPES:
+        return dtype
+    if is_narrow(dtype):
+        return WORKING_DTYPES[0]
+    raise TypeError(f"{name} has dtype {dtype}; expected floats of 16, 32 or 64 bits, or integers: convert it first")
 
 
 def is_weak(given: object) -> bool:

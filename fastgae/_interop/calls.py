@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastgae._call import NUMBERS, GAEResult, working_dtype
-from fastgae._interop.arrays import as_numbers, is_weak, kind_of
+from fastgae._interop.arrays import as_array, is_weak, kind_of, number_dtype
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -55,8 +55,8 @@ def dtype_of_results(function: Callable[..., Any], arguments: dict[str, Any]) ->
     }
     if not numbers:
         return np.dtype(bool)  # A function of flags alone returns flags.
-    arrays = {name: as_numbers(name, given) for name, given in numbers.items()}
-    return working_dtype(array.dtype for name, array in arrays.items() if not is_weak(numbers[name]))
+    dtypes = {name: number_dtype(name, as_array(name, given)) for name, given in numbers.items()}
+    return working_dtype(dtype for name, dtype in dtypes.items() if not is_weak(numbers[name]))
 
 
 @functools.cache  # inspect takes longer than a small call

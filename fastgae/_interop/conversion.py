@@ -18,8 +18,7 @@ def library_of(array: object) -> str:
 def numpy_of(array: Any) -> Array:
     """Return a NumPy array without gradients, of the same memory if the CPU holds it."""
     if kind_of(array) == "torch":
-        given: Array = module_of("torch").to_numpy("the tensor", array.cpu())
-        return given
+        return widened(module_of("torch").to_numpy("the tensor", array.cpu()))
     return widened(np.asarray(array))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastgae import _threads
 from fastgae._call import Array, GAEResult
-from fastgae._interop.arrays import as_array, widened
+from fastgae._interop.arrays import as_array, of_call
 from fastgae._interop.batches import Batch
 from fastgae._interop.calls import FUNCTIONS, dtype_of_results, gives_two, is_tensor
 
@@ -17,14 +17,14 @@ ALIGNMENT = 64  # bytes; JAX copies memory that begins at any other address
 
 
 def to_numpy(name: str, array: jax.Array) -> Array:
-    """Return NumPy's array of the same memory; 16-bit floats are copied to float32."""
+    """Return NumPy's array of the same memory. Its dtype for bfloat16 is ml_dtypes'."""
     if isinstance(array, jax.core.Tracer):
         raise TypeError(
             f"{name} is traced by JAX, and the first argument is no array of JAX: pass jax.numpy.asarray of it"
         )
     if elsewhere := [device for device in array.devices() if device.platform != "cpu"]:
         raise TypeError(f"{name} is on {elsewhere[0]}, and fastgae computes on the CPU: pass jax.device_get({name})")
-    return widened(np.asarray(array))
+    return np.asarray(array)
 
 
 def from_numpy(array: Array) -> jax.Array:
@@ -39,7 +39,8 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if any(isinstance(given, jax.core.Tracer) for given in arguments.values()):
         return _traced(function, arguments)
     taken = {
-        name: to_numpy(name, given) if isinstance(given, jax.Array) else given for name, given in arguments.items()
+        name: of_call(name, to_numpy(name, given)) if isinstance(given, jax.Array) else given
+        for name, given in arguments.items()
     }
     if "out" in taken:
         shape, dtype = next(iter(taken.values())).shape, dtype_of_results(function, taken)
@@ -71,11 +72,11 @@ def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if name not in traced
     }
     ranks, (first, *_) = {name: array.ndim for name, array in traced.items()}, traced
-    dtypes_alone = {name: widened(np.empty(0, array.dtype)) for name, array in traced.items()}
+    dtypes_alone = {name: np.empty(0, array.dtype) for name, array in traced.items()}
     dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, others | dtypes_alone))
 
     def computed(*given: Any) -> list[Array]:
-        arrays = {name: _waited_for(array) for name, array in zip(ranks, given, strict=True)}
+        arrays = {name: of_call(name, _waited_for(array)) for name, array in zip(ranks, given, strict=True)}
         results = Batch(function, others | arrays, ranks, first).results()
         return [result.astype(dtype, copy=False) for result in results]
 
@@ -95,4 +96,4 @@ def _waited_for(array: jax.Array) -> Array:
             "JAX has one thread on one CPU, and would wait in it for ever for what it has to do there: call fastgae "
             "outside of jax.jit, or let the process run on two CPUs"
         )
-    return widened(np.asarray(array))
+    return np.asarray(array)

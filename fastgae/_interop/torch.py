@@ -7,20 +7,22 @@ import numpy as np
 import torch
 
 from fastgae._call import Array, GAEResult
-from fastgae._interop.arrays import NARROW_FLOATS
+from fastgae._interop.arrays import BFLOAT16, NARROW_FLOATS, of_call
 
 NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
 
 
 def to_numpy(name: str, tensor: torch.Tensor) -> Array:
-    """Return NumPy's array of the same memory, without gradients; 16-bit floats are copied to float32."""
+    """Return NumPy's array of the same memory, without gradients. Its dtype for bfloat16 is ``BFLOAT16``."""
     if not tensor.is_cpu:
         raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on the CPU: pass {name}.cpu()")
     if tensor.layout is not torch.strided:
         raise TypeError(f"{name} has layout {tensor.layout}: pass {name}.to_dense()")
     constant = tensor.detach() if tensor.requires_grad else tensor
     try:
-        array: Array = (constant.float() if tensor.dtype in NARROW_DTYPES else constant).numpy()
+        # NumPy cannot read bfloat16, so it gets the bits.
+        narrow = tensor.dtype is torch.bfloat16
+        array: Array = constant.view(torch.int16).numpy().view(BFLOAT16) if narrow else constant.numpy()
     except (RuntimeError, TypeError) as error:
         raise TypeError(f"{name} cannot be read as an array: {error}") from error
     return array
@@ -40,7 +42,7 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         return traced(function, arguments)
     taken = {
         # Most arguments are None, and isinstance takes long to find out.
-        name: given if given is None or not isinstance(given, torch.Tensor) else to_numpy(name, given)
+        name: given if given is None or not isinstance(given, torch.Tensor) else of_call(name, to_numpy(name, given))
         for name, given in arguments.items()
     }
     out = arguments.get("out")

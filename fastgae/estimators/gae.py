@@ -53,7 +53,7 @@ def gae(
     ----------
     rewards : array of shape (T, N), (T,), or any rank with time along ``time_axis``
         Reward of each step. float32 stays float32 and float64 stays float64; a mix with the other arrays promotes as
-        NumPy does; integers become float64.
+        NumPy does; integers become float64. float16 and bfloat16 count as float32.
     values : array like ``rewards``, or one longer along time
         V(s_t). The extra row is V of the state after the last step.
     terminated : array like ``rewards``; bool, or numbers that are 0 or 1
@@ -114,8 +114,8 @@ def gae(
     ValueError
         An argument has a wrong shape or value, or the bootstrap is missing, doubled or undefined.
     TypeError
-        An argument has a type that cannot be used: a masked array, a tensor on a GPU, complex numbers, float16 arrays
-        of NumPy, or an ``out`` of another dtype.
+        An argument has a type that cannot be used: a masked array, a tensor on a GPU, complex numbers, a
+        ``gamma`` of 16 bits, or an ``out`` of another dtype.
     BackendUnavailableError
         The backend that was asked for cannot run here.
 

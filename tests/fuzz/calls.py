@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import NUMBERS
+from fastgae._interop.arrays import BFLOAT16
 from support.functions import parameters
 
 from .memory import Arena, Place
+
+
+def upper_halves(array: np.ndarray) -> np.ndarray:
+    """Return the upper 16 bits of every float32, which are a bfloat16."""
+    return (np.array(array, order="C").view(np.uint32) >> 16).astype(np.uint16).view(BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -19,12 +25,12 @@ class Given:
 
     plain: np.ndarray
     place: Place
-    kind: str = "array"  # or "list", "readonly"
+    kind: str = "array"  # or "list", "readonly", "bfloat16": then the elements are such numbers, as float32
 
     def made(self, arena: Arena) -> Any:
         if self.kind == "list":
             return self.plain.tolist()
-        array = arena.array(self.plain, self.place)
+        array = arena.array(upper_halves(self.plain) if self.kind == "bfloat16" else self.plain, self.place)
         array.flags.writeable = self.kind != "readonly"
         return array
 
@@ -67,7 +73,8 @@ class Call:
         dtypes = [given.dtype for given in numbers if isinstance(given, Given | np.generic | np.ndarray)]
         if not dtypes:
             return np.dtype(bool)
-        return np.dtype(np.float32) if np.result_type(*dtypes) == np.float32 else np.dtype(np.float64)
+        promoted = np.result_type(*dtypes)  # numbers of 16 bits are computed in float32
+        return np.dtype(np.float32 if promoted in (np.float16, np.float32) else np.float64)
 
     def parameters(self) -> Mapping[str, Parameter]:
         return parameters(self.function)

@@ -10,10 +10,21 @@ from fastgae._call import ROLES, Role
 from support.functions import FUNCTIONS, required
 
 from . import contents
-from .calls import Call
+from .calls import Call, Given
 from .choices import Choices
 from .finish import finish
-from .roles import Frame, boundaries, coefficient, constant, factors, flag_array, frame_of, handed_over, number_array
+from .roles import (
+    Frame,
+    boundaries,
+    coefficient,
+    constant,
+    factors,
+    flag_array,
+    frame_of,
+    handed_over,
+    number_array,
+    perhaps_bfloat16,
+)
 
 # How often a function comes, where that is not 8.
 WEIGHTS = {"gae": 50, "gae_packed": 12, "vtrace": 10, "n_step_returns": 4, "valid_steps": 3, "diagnose": 2}
@@ -97,9 +108,13 @@ def arrays(choose: Choices, takes: Collection[str], names: Collection[str], fram
     plain = {name: number_array(choose, shape, frame.dtype) for name, shape in shapes.items()}
     poison_unread(choose, plain, truth)
     made = plain | {name: contents.flags(choose, array) for name, array in truth.items()}
-    return {
+    given = {
         name: array.item() if array.ndim == 0 and choose.chance(30) else handed_over(choose, array)
         for name, array in made.items()
+    }
+    return {
+        name: perhaps_bfloat16(choose, array) if name in plain and isinstance(array, Given) else array
+        for name, array in given.items()
     }
 
 

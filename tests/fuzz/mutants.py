@@ -42,6 +42,12 @@ MUTANTS = (
         "V::select(continues, next, V::load(at.final_values + i))",
         "V::select(continues, V::load(at.final_values + i), next)",
     ),
+    Mutant(
+        "V' of the last row of a piece",
+        "csrc/narrow.hpp",
+        "if (top < rollout.steps) rows.last_values",
+        "if (false) rows.last_values",
+    ),
     Mutant("a lost carry between blocks", "csrc/lanes.inl", "carries[c] = chain<V>(", "chain<V>("),
     Mutant(
         "a vector remainder left out, time-major",

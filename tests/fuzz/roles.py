@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter
 from typing import Any
 
@@ -15,7 +15,7 @@ from . import contents
 from .calls import Given
 from .choices import Choices
 
-REAL = (np.float32, np.float32, np.float64)
+REAL = (np.float32, np.float32, np.float32, np.float64, np.float64, np.float16)
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,18 @@ def handed_over(choose: Choices, plain: np.ndarray, *, writable: bool = False) -
     return Given(plain, contents.place(choose, plain.ndim), kind)
 
 
+def perhaps_bfloat16(choose: Choices, given: Given) -> Given:
+    """Return some arrays of float32 as bfloat16: their numbers without the lower 16 bits, in the same place."""
+    plain = given.plain
+    fits = given.kind == "array" and plain.dtype == np.float32 and plain.dtype.isnative and plain.ndim
+    if not fits or 0 in plain.strides or not choose.chance(8):
+        return given
+    return replace(given, plain=(plain.view(np.uint32) & 0xFFFF0000).view(np.float32), kind="bfloat16")
+
+
 def number_array(choose: Choices, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     if choose.order is None and choose.chance(4):
-        dtype = choose.pick((np.float64, np.float32, np.int64, np.int16, np.uint8))
+        dtype = choose.pick((np.float64, np.float32, np.float16, np.int64, np.int16, np.uint8))
     return contents.broadcast(choose, contents.numbers(choose, shape, dtype))
 
 

@@ -99,7 +99,7 @@ SHAPES = {
 NONE = {"None": (always(None), UNREADABLE)}
 NUMBERS = {
     **NO_ARRAYS,
-    "float16": (lambda good: good.astype(np.float16), UNREADABLE),
+    "float16": (lambda good: good.astype(np.float16), None),
     "NaN": (with_one(np.nan), None),
     "infinity": (with_one(np.inf), None),
     "float32": (lambda good: good.astype(np.float32), None),

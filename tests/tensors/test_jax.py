@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._call import NUMBERS
 from support.cases import assert_same_bits, make_case
 from support.tensor_calls import CALLS, FEW, arrays_of, converted
 
@@ -92,6 +93,21 @@ def test_16_bits_are_computed_in_float32(narrow):
     wide = {name: np.asarray(a.astype(np.float32) if a.dtype == narrow else a) for name, a in given.items()}
     for function in (fastgae.gae, jax.jit(fastgae.gae)):
         assert_answers(function(**given), fastgae.gae(**wide))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_bfloat16_of_ml_dtypes(name):
+    """JAX brings ml_dtypes, whose arrays are NumPy's."""
+    function, arguments = CALLS[name]
+    numbers = {
+        place: np.asarray(given).astype(jnp.bfloat16)
+        for place, given in arguments.items()
+        if place in NUMBERS and isinstance(given, np.ndarray)
+    }
+    wide = {place: given.astype(np.float32) for place, given in numbers.items()}
+    got, expected = function(**{**arguments, **numbers}), function(**{**arguments, **wide})
+    for result, array in zip(arrays_of(got), arrays_of(expected), strict=True):
+        assert_same_bits(result, array)
 
 
 def test_the_first_argument_decides():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._call import NUMBERS
 from fastgae._interop import FUNCTIONS
 from support.cases import assert_same_bits, make_case
 from support.tensor_calls import CALLS, FEW, array_arguments, arrays_of, calls, converted
@@ -281,3 +282,24 @@ def test_settings_have_the_types_of_their_annotations():
         assert f", {typed}," in schemas["vtrace"]
     assert ", int n," in schemas["n_step_returns"]
     assert ", bool tail_normalized," in schemas["gae"]
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_16_bits_in_every_function(name, narrow):
+    function, arguments = CALLS[name]
+    numbers = {
+        place: tensor(given).to(narrow)
+        for place, given in arguments.items()
+        if place in NUMBERS and isinstance(given, np.ndarray)
+    }
+    wide = {place: given.float().numpy() for place, given in numbers.items()}
+    assert_answers(function(**{**tensors(arguments), **numbers}), function(**{**arguments, **wide}))
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
+def test_16_bits_are_read_where_they_are(narrow):
+    given = torch.ones(4, 6, dtype=getattr(torch, narrow))[::2, 1:]
+    array = to_numpy("rewards", given)
+    assert array.ctypes.data == given.data_ptr()
+    assert array.strides == tuple(2 * stride for stride in given.stride())

@@ -1,0 +1,47 @@
+// Floats of 16 bits, and the float32 that each of them is. Every one is a float32 exactly, so nothing is rounded.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace fastgae {
+
+// Both hold bytes, because these numbers may be unaligned.
+struct BFloat16 {  // the upper half of a float32
+    unsigned char bytes[2];
+};
+struct Float16 {  // binary16 of IEEE 754
+    unsigned char bytes[2];
+};
+template <class Number>
+constexpr bool is_narrow_float = std::is_same_v<Number, BFloat16> || std::is_same_v<Number, Float16>;
+
+// What a float16 becomes, for scalars and vectors alike: sign | (size < kLeastNormal ? small : large), where
+//     size   all bits but the sign
+//     small  size times kLeastFloat16, which is no subnormal float32, so that no mode of the CPU makes it 0
+//     large  (size << 13) + kRebias, and kRebias once more for infinity and NaN, from kInfinity on
+constexpr int kLeastNormal = 0x400, kInfinity = 0x7c00, kRebias = (127 - 15) << 23;
+constexpr float kLeastFloat16 = 1.0f / (1 << 24);
+
+template <class To, class From>
+To with_bits_of(const From& from) {
+    static_assert(sizeof(To) == sizeof(From), "the bits of one are those of the other");
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+inline float widened(BFloat16 number) {
+    return with_bits_of<float>(std::uint32_t(with_bits_of<std::uint16_t>(number)) << 16);
+}
+
+inline float widened(Float16 number) {
+    const std::int32_t bits = with_bits_of<std::uint16_t>(number), size = bits & 0x7fff;
+    const std::int32_t small = with_bits_of<std::int32_t>(static_cast<float>(size) * kLeastFloat16);
+    const std::int32_t large = (size << 13) + kRebias + (size >= kInfinity ? kRebias : 0);
+    const std::uint32_t sign = std::uint32_t(bits & 0x8000) << 16;
+    return with_bits_of<float>(sign | std::uint32_t(size < kLeastNormal ? small : large));
+}
+
+}  // namespace fastgae

@@ -61,7 +61,8 @@ def chosen_columns(
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} of {role}; there are {', '.join(present)}: pass "
-                f"columns={{{role!r}: NAME}}{', or a critic as values' if role == 'values' else ''}"
+                f"columns={{{role!r}: NAME}} (--column {role}=NAME)"
+                f"{', or a critic as values' if role == 'values' else ''}"
             )
     if in_envs(schema.field(found["rewards"]).type):
         found = {role: name for role, name in found.items() if role not in KEYS}  # flags alone end episodes there

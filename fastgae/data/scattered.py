@@ -19,7 +19,8 @@ from fastgae.data.progress import Advance
 
 COPY = "sorted.parquet"
 SHARE = 3 / 4  # of memory is duckdb's: it takes somewhat more, and what goes in and comes out takes the rest
-MB_PER_THREAD = 96  # with less, duckdb gives up: with 64 at 10 million rows, and with 128 in all at 100 million
+# With less, duckdb gives up where there are many rows: 100 million need some 190 MB for each thread.
+LEAST_MB, MB_PER_THREAD = 96, 192
 
 
 def is_sorted(folder: Path) -> bool:
@@ -70,12 +71,12 @@ def _numbered(plan: Plan, advance: Advance) -> Iterator[pa.RecordBatch]:
 def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: Path) -> Iterator[pa.RecordBatchReader]:
     """Return what a query selects from the rows, in batches."""
     pa.default_memory_pool().release_unused()  # which is duckdb's now
-    limit = max(MB_PER_THREAD, int(plan.most * BYTES_PER_ROW * SHARE) // 2**20)
+    limit = max(LEAST_MB, int(plan.most * BYTES_PER_ROW * SHARE) // 2**20)
     settings: dict[str, str | bool | int] = {
         "memory_limit": f"{limit}MB",
         "temp_directory": str(folder / "sorting"),
         "preserve_insertion_order": False,  # the query names an order
-        "threads": min(plan.how.num_threads or usable_cpus(), limit // MB_PER_THREAD),
+        "threads": max(1, min(plan.how.num_threads or usable_cpus(), limit // MB_PER_THREAD)),
     }
     faults: list[DataError] = []  # of the rows, which duckdb and pyarrow wrap into their own
     first = next(rows)

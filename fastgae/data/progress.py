@@ -22,7 +22,8 @@ def progress_of(what: str, total: int, shown: bool) -> Iterator[Advance]:
     if not shown:
         yield lambda steps: None
     elif console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(None), TaskProgressColumn(), _Rate(), TimeRemainingColumn())
+        what_column, bar_column = TextColumn("{task.description}"), BarColumn(None)
+        columns = (what_column, bar_column, TaskProgressColumn(), _Rate(), TimeRemainingColumn())
         with Progress(*columns, console=console) as bar:
             task = bar.add_task(what, total=total)
             yield lambda steps: bar.advance(task, steps)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from fastgae.data.steps import Computed, Following, How, Steps, checked_arguments, sampled
+from fastgae.data.estimators import GAE_LAMBDA, How, gae_arguments
+from fastgae.data.steps import Computed, Steps, carried_into, checked_rows, sampled
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
 
@@ -31,7 +32,7 @@ class Sums:
         return cls(
             computed.last.size,
             int(np.count_nonzero(computed.last)),
-            fastgae.moments(computed.advantages),
+            fastgae.Moments() if computed.advantages is None else fastgae.moments(computed.advantages),
             fastgae.moments(computed.returns),
         )
 
@@ -52,12 +53,17 @@ class Report:
         The sidecar.
     episodes, steps : int
     mean, std : float
-        Of the advantages before normalisation, in the units of the rewards. They are correctly rounded.
+        Of the advantages before normalisation, in the units of the rewards. They are correctly rounded. NaN without
+        advantages.
+    returns_mean, returns_std : float
+        The same of the returns.
     explained_variance : float
         1 - Var(A) / Var(R), where R - V = A: 1 if the values predict the returns, 0 or less if a constant does so as
-        well. NaN if the returns do not vary.
+        well. NaN if the returns do not vary, and without advantages.
+    has_advantages : bool
+        False where there were no values, which only discounted returns do without.
     findings : tuple of str
-        What ``fastgae.diagnose`` found in a sample of the rows.
+        What ``fastgae.diagnose`` found in a sample of the rows; it needs values.
     seconds : float
     """
 
@@ -66,7 +72,10 @@ class Report:
     steps: int
     mean: float
     std: float
+    returns_mean: float
+    returns_std: float
     explained_variance: float
+    has_advantages: bool
     findings: tuple[str, ...]
     seconds: float
 
@@ -74,16 +83,21 @@ class Report:
         from rich.console import Console
         from rich.table import Table
 
+        of_values = {
+            "advantages": f"mean {self.mean:.6g}, standard deviation {self.std:.6g}",
+            "explained variance": f"{self.explained_variance:.4f}",
+            "diagnose": "\n".join(self.findings) or f"found nothing in a sample of {SAMPLE:,} steps",
+        }
+        rows = {
+            "file": self.file,
+            "episodes": f"{self.episodes:,}",
+            "steps": f"{self.steps:,}",
+            "returns": f"mean {self.returns_mean:.6g}, standard deviation {self.returns_std:.6g}",
+            **(of_values if self.has_advantages else {}),
+            "time": f"{self.seconds:.2f} s, {self.steps / self.seconds / 1e6:.1f} million steps/s",
+        }
         table = Table(show_header=False, box=None)
-        for name, value in (
-            ("file", self.file),
-            ("episodes", f"{self.episodes:,}"),
-            ("steps", f"{self.steps:,}"),
-            ("advantages", f"mean {self.mean:.6g}, standard deviation {self.std:.6g}"),
-            ("explained variance", f"{self.explained_variance:.4f}"),
-            ("diagnose", "\n".join(self.findings) or f"found nothing in a sample of {SAMPLE:,} steps"),
-            ("time", f"{self.seconds:.2f} s, {self.steps / self.seconds / 1e6:.1f} million steps/s"),
-        ):
+        for name, value in rows.items():
             table.add_row(name, value)
         text = io.StringIO()
         Console(file=text, width=120).print(table)
@@ -98,12 +112,16 @@ def report_of(sums: Sums, findings: Sequence[str], file: str, seconds: float) ->
     advantages, returns = sums.advantages, sums.returns
     varies = returns.variance > 0
     explained = 1 - advantages.variance / returns.variance if varies else float("nan")
-    numbers = (advantages.mean, advantages.std, explained)
-    return Report(file, sums.episodes, sums.steps, *numbers, tuple(findings), seconds)
+    numbers = (advantages.mean, advantages.std, returns.mean, returns.std, explained)
+    return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds)
 
 
-def findings_in(steps: Steps, following: Following | None, how: How) -> list[str]:
-    """Return what fastgae.diagnose finds in the first rows."""
-    sample, next_row = sampled(steps, SAMPLE)
-    arguments, _ = checked_arguments(sample, next_row or following, how)
-    return [finding.what for finding in fastgae.diagnose(**arguments)]
+def findings_in(steps: Steps, how: How) -> list[str]:
+    """Return what fastgae.diagnose finds in the first rows of the last run, if there are values."""
+    if steps.values is None:
+        return []
+    sample, following = sampled(steps, SAMPLE)
+    rows, last = checked_rows(sample, following, how)
+    arguments = gae_arguments(rows, carried_into(last, following))
+    decay = how.options.get("gae_lambda", GAE_LAMBDA)
+    return [finding.what for finding in fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)]

@@ -57,7 +57,7 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
                 steps = valued_steps(table, run, plan)
                 computed, before = compute(steps, following, plan.how)
                 episodes.add(table, following)
-                found = findings_in(steps, following, plan.how) if number == 0 else []
+                found = findings_in(steps, plan.how) if number == 0 else []
             except RowError as error:
                 if plan.source is None and isinstance(error, ScatteredError):
                     raise
@@ -81,7 +81,8 @@ def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:
         return steps
     ends = last_rows(steps, None) & ~steps.terminated
     rows = np.flatnonzero(ends.reshape(len(table), -1).any(axis=1)).tolist()
-    found = run.finals([plan.columns.of_role["values"]] if values is None else values.columns, set(rows))
+    columns = plan.columns.named("values") if values is None else values.columns
+    found = run.finals(columns, set(rows)) if columns else None
     if found is None and rows and values is not None and values.next_columns:
         found = rows, values.behind(table, rows)
     if found is None:
@@ -100,7 +101,8 @@ def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
     """Return the keys of the rows, and beside them their results."""
     keys = table.select(plan.keys)
     for result, name in plan.format.results.items():
-        keys = keys.append_column(name, column_of(getattr(computed, result)))
+        if (numbers := getattr(computed, result)) is not None:
+            keys = keys.append_column(name, column_of(numbers))
     return keys
 
 

@@ -64,9 +64,25 @@ def test_options(recorded, capsys, tmp_path):
     assert fastgae.moments(advantages.to_numpy()).std == pytest.approx(1.0)
 
 
+def test_estimators(recorded, tmp_path, capsys):
+    source, rewards, values = recorded
+    ends = np.arange(1000) % 100 == 99
+    options = ["--ends", "terminated", "--quiet", "-o"]
+    assert compute(source, *options, str(tmp_path / "n.parquet"), "--estimator", "n_step_returns", "--n", "3") == 0
+    expected = fastgae.n_step_returns(rewards, values, ends, n=3, last_values=0.0)
+    assert np.array_equal(pq.read_table(tmp_path / "n.parquet")["returns"], expected)
+    pq.write_table(pq.read_table(source).drop(["values"]), source)
+    assert compute(source, *options, str(tmp_path / "d.parquet"), "--estimator", "discounted_returns") == 0
+    got = pq.read_table(tmp_path / "d.parquet")
+    assert got.column_names == ["run", "step", "returns"]
+    assert np.array_equal(got["returns"], fastgae.discounted_returns(rewards, ends))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--ends", "terminated", "--estimator", "n_step_returns"], "n must be a positive integer with estimator="),
+        (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, td_lambda"),
         ([], "nothing says which episodes ended for good"),
         (["--ends", "terminated", "--memory", "some"], "memory='some' is not an amount of memory"),
         (["--ends", "terminated", "-o", "results.csv"], "out must end in .parquet, .arrow"),

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastgae.cli.options import CommandError, Formatter, positive, unit_interval
+from fastgae.cli.options import CommandError, Formatter, plot_file, positive, unit_interval
 
 if TYPE_CHECKING:
     from fastgae.cli.options import Commands
@@ -67,6 +67,12 @@ def add_parser(commands: "Commands") -> None:
     add("--n", type=positive, metavar="N", help="rewards in each return of n_step_returns")
     add("--normalize", choices=("global",), help="advantages of mean 0 and standard deviation 1 over all data")
     add("--memory", default="1GB", metavar="BYTES", help="at most about so much memory (default: %(default)s)")
+    add(
+        "--plot",
+        type=plot_file,
+        metavar="PICTURE",
+        help="draw advantages, episode lengths, and returns against values: .png, .pdf or .svg",
+    )
     add("--resume", action="store_true", help="go on with what a killed run has left")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object in place of the table")
@@ -94,11 +100,14 @@ def run(args: argparse.Namespace) -> int:
             memory=args.memory,
             resume=args.resume,
             progress=not args.quiet,
+            plot=args.plot,
         )
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ModuleNotFoundError) as error:
         raise CommandError(str(error), exit_code=2) from error
     if args.json:
         print(report.to_json(indent=2))
     elif not args.quiet:
         print(report)
+        if args.plot:
+            print(f"Plot written to {args.plot}")
     return 0

@@ -14,6 +14,7 @@ from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, check_normalize, checked_how
 from fastgae.data.formats import Format, format_of
+from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
 from fastgae.data.plan import Plan, Source, found_sources, row_bytes
 from fastgae.data.report import Report, Sums, report_of
@@ -41,6 +42,7 @@ def compute(
     memory: str | int = "1GB",
     resume: bool = False,
     progress: bool = True,
+    plot: str | os.PathLike[str] | None = None,
     backend: str | None = None,
     num_threads: int | None = None,
 ) -> Report:
@@ -102,6 +104,10 @@ def compute(
         Go on with what a run that was killed has left.
     progress : bool
         Show a bar on a terminal, and lines elsewhere.
+    plot : path, optional
+        A picture to draw too, .png, .pdf or .svg: the distribution of the advantages before normalisation and of the
+        episode lengths, and the returns against the values. Above half a million steps, they are those of a sample. It
+        needs the extra "plot".
     backend, num_threads
         As in ``fastgae.gae``. "n_step_returns" has one backend and one thread.
 
@@ -127,6 +133,7 @@ def compute(
     began = time.perf_counter()
     if normalize not in NORMALIZE:
         raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
+    picture = None if plot is None else checked_picture(plot)
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     bytes_in_memory = limit_from("memory", str(memory))
     sources = found_sources(source)
@@ -141,9 +148,11 @@ def compute(
     if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
         files.append(Path(values))
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
-    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued)
+    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture)
     spool = Spool(Path(out) if out is not None else known.sidecar(sources[0]), plan.asked(files))
     if resume and (about := spool.finished()):
+        if picture is not None and not picture.exists():
+            raise DataError(f"{spool.out} is finished, and nothing is left to draw {picture} from: compute it again")
         return report_of(Sums.from_dict(about["sums"]), about["findings"], str(spool.out), time.perf_counter() - began)
     if spool.out.exists():
         raise DataError(f"{spool.out} exists already: remove it, or pass another path as out")

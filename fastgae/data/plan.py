@@ -34,6 +34,7 @@ class Plan(NamedTuple):
     normalize: str | None
     most: int  # rows in memory at once
     values: Valuation | None = None  # None: a column
+    plot: Path | None = None  # the picture to draw
     source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 
 import fastgae
 from fastgae.data.estimators import GAE_LAMBDA, How, gae_arguments
+from fastgae.data.lengths import Lengths
 from fastgae.data.steps import Computed, Steps, carried_into, checked_rows, sampled
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
@@ -17,12 +18,13 @@ SAMPLE = 65_536  # rows for fastgae.diagnose
 
 @dataclass(frozen=True)
 class Sums:
-    """What a run of rows adds to the report; ``+`` merges two of them."""
+    """What a run of rows adds to the report; ``earlier + later`` merges those of two runs that follow each other."""
 
     steps: int = 0
     episodes: int = 0
     advantages: fastgae.Moments = field(default_factory=fastgae.Moments)
     returns: fastgae.Moments = field(default_factory=fastgae.Moments)
+    lengths: Lengths = field(default_factory=Lengths)
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -34,13 +36,19 @@ class Sums:
             int(np.count_nonzero(computed.last)),
             fastgae.Moments() if computed.advantages is None else fastgae.moments(computed.advantages),
             fastgae.moments(computed.returns),
+            Lengths.of(computed.last),
         )
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> "Sums":
         """Return what ``dataclasses.asdict`` took apart."""
         moments = {name: fastgae.Moments(**kept[name]) for name in ("advantages", "returns")}
-        return cls(kept["steps"], kept["episodes"], **moments)
+        return cls(kept["steps"], kept["episodes"], **moments, lengths=Lengths.from_dict(kept["lengths"]))
+
+    @property
+    def explained_variance(self) -> float:
+        varies = self.returns.variance > 0
+        return 1 - self.advantages.variance / self.returns.variance if varies else float("nan")
 
 
 @dataclass(frozen=True)
@@ -110,9 +118,7 @@ class Report:
 
 def report_of(sums: Sums, findings: Sequence[str], file: str, seconds: float) -> Report:
     advantages, returns = sums.advantages, sums.returns
-    varies = returns.variance > 0
-    explained = 1 - advantages.variance / returns.variance if varies else float("nan")
-    numbers = (advantages.mean, advantages.std, returns.mean, returns.std, explained)
+    numbers = (advantages.mean, advantages.std, returns.mean, returns.std, sums.explained_variance)
     return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds)
 
 

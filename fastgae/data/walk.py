@@ -10,6 +10,7 @@ from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import steps_of, values_in
 from fastgae.data.episodes import Episodes
 from fastgae.data.formats import NAMING
+from fastgae.data.picture import draw
 from fastgae.data.pieces import Run, runs_backwards
 from fastgae.data.plan import Plan
 from fastgae.data.progress import Advance, progress_of
@@ -33,6 +34,9 @@ def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums
 def _done(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
     with progress_of("computing", plan.rows, progress) as advance:
         sums, runs, findings = spooled(plan, spool, advance)
+    if plan.plot is not None:
+        with progress_of("drawing", plan.rows, progress) as advance:
+            draw(plan, spool, runs, sums, plan.plot, advance)
     with progress_of("writing", plan.rows, progress) as advance:
         tables = finished(plan, spool, runs, sums, advance)
         if plan.source is not None:
@@ -66,7 +70,7 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
             spool.add(number, results(table, computed, plan), state)
         else:
             episodes.add(spool.table(number), following)
-        sums += Sums.from_dict(state["sums"])
+        sums = Sums.from_dict(state["sums"]) + sums
         following = Following(tuple(state["following"][0]), *state["following"][1:])
         findings = findings or state["findings"]
         advance(run.rows)

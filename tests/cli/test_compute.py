@@ -78,6 +78,34 @@ def test_estimators(recorded, tmp_path, capsys):
     assert np.array_equal(got["returns"], fastgae.discounted_returns(rewards, ends))
 
 
+def test_plot(recorded, capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    source, *_ = recorded
+    assert compute(source, "--ends", "terminated", "--plot", str(tmp_path / "a.svg")) == 0
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    assert f"Plot written to {tmp_path / 'a.svg'}" in capsys.readouterr().out
+    options = ["--ends", "terminated", "--json", "-o", str(tmp_path / "b.parquet"), "--plot", str(tmp_path / "b.png")]
+    assert compute(source, *options) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 1000
+    with pytest.raises(SystemExit) as stopped:
+        compute(source, "--ends", "terminated", "--plot", "a.jpg")
+    assert stopped.value.code == 2
+    assert "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'" in capsys.readouterr().err
+
+
+def test_plot_without_matplotlib(recorded, python):
+    source, *_ = recorded
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\nfrom fastgae.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    done = python(code, "compute", str(source), "--plot", "a.png", check=False)
+    assert done.returncode == 2
+    assert (
+        done.stderr.count("drawing a.png needs matplotlib, which is not installed: pip install 'fastgae-rl[plot]'") == 1
+    )
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -108,14 +108,20 @@ def _draw_bars(bars: Bars | None, title: str, statistics: str, label: str, count
     if bars is None:
         _say_nothing(panel, label)
         return
+    low, high = bars.edges[[0, -1]]
     panel.stairs(bars.counts, bars.edges, fill=True, color=BLUE)
-    if bars.edges[0] < 0 < bars.edges[-1]:
+    if low < 0 < high:
         panel.axvline(0, color=INK, linewidth=0.8)
-    panel.set_xlim(bars.edges[0], bars.edges[-1])
+    panel.set_xlim(low, high)
     panel.xaxis.set_major_locator(MaxNLocator(6))
     panel.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    reach = f",\nas far as {bars.least:.4g} and {bars.largest:.4g}"
+    far = [
+        f"{number:.4g}"
+        for number, is_outside in ((bars.least, bars.least < low), (bars.largest, bars.largest > high))
+        if is_outside
+    ]
+    reach = f",\nas far as {' and '.join(far)}"
     panel.set_xlabel(label + _left_out(bars.outside, bars.not_finite, counted, reach))
 
 
@@ -135,14 +141,14 @@ def _draw_density(density: Density | None, explained_variance: float, panel: "Ax
     counts = np.ma.masked_equal(density.counts.T, 0)  # the first axis of a mesh is drawn upwards
     mesh = panel.pcolormesh(edges, edges, counts, cmap=colors, norm=norm, rasterized=True)
     line = edges[[0, -1]]
-    panel.plot(line, line, "--", color=VERMILION, linewidth=1.4, label="R = V; below it, values are too high")
+    panel.plot(line, line, "--", color=VERMILION, linewidth=1.4)
     panel.set_xlim(edges[0], edges[-1])
     panel.set_ylim(edges[0], edges[-1])
     panel.set_aspect("equal")
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_major_locator(MaxNLocator(6))
-    panel.set_xlabel("value V" + _left_out(density.outside, density.not_finite, "step"))
-    panel.legend(loc="upper left", fontsize=9, edgecolor="none")
+    label = "value V (dashed: R = V; below it, V is too high)"
+    panel.set_xlabel(label + _left_out(density.outside, density.not_finite, "step"))
     panel.figure.colorbar(mesh, ax=panel, label="steps", format=StrMethodFormatter("{x:,.0f}"), shrink=0.8)
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of, whole
 from fastgae.data.errors import DataError
+from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, ROLES, Format
 from fastgae.data.steps import RowError, Steps, check_none
 
@@ -37,12 +38,13 @@ class Columns(NamedTuple):
 
 
 def chosen_columns(
-    given: Mapping[str, str] | None, known: Format, schema: pa.Schema, ends: str | None, values: str | None
+    given: Mapping[str, str] | None, known: Format, schema: pa.Schema, values: str | None, how: How
 ) -> Columns:
     """Return the columns to read: those that the caller names, and else those of the format that are present.
 
     ``values``: the name of their column; None: they come from elsewhere.
     """
+    ends = how.ends
     present = schema.names
     if ends not in ENDS:
         raise ValueError(f'ends must be "terminated" or None, got {ends!r}')
@@ -57,7 +59,8 @@ def chosen_columns(
     found = {role: name for role, name in known.columns.items() if name in present} | given
     if values is None:
         found.pop("values", None)
-    for role in ("rewards",) if values is None else ("rewards", "values"):
+    needs_values = values is not None and ESTIMATORS[how.estimator].every_value
+    for role in ("rewards", "values") if needs_values else ("rewards",):
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} of {role}; there are {', '.join(present)}: pass "

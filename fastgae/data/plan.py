@@ -11,9 +11,10 @@ import pyarrow as pa
 from fastgae.data.columns import Columns, in_envs
 from fastgae.data.critic import Valuation
 from fastgae.data.errors import DataError
+from fastgae.data.estimators import How
 from fastgae.data.formats import Format
 from fastgae.data.pieces import Piece, Run
-from fastgae.data.steps import How, RowError
+from fastgae.data.steps import RowError
 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -33,6 +34,7 @@ class Plan(NamedTuple):
     normalize: str | None
     most: int  # rows in memory at once
     values: Valuation | None = None  # None: a column
+    plot: Path | None = None  # the picture to draw
     source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
 
     @property
@@ -66,7 +68,7 @@ class Plan(NamedTuple):
             "format": self.format.name,
             "memory": self.most,
             "normalize": self.normalize,
-            **{name: getattr(self.how, name) for name in ("gamma", "gae_lambda", "ends")},
+            **self.how.asked,
         }
 
 

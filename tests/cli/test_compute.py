@@ -64,9 +64,53 @@ def test_options(recorded, capsys, tmp_path):
     assert fastgae.moments(advantages.to_numpy()).std == pytest.approx(1.0)
 
 
+def test_estimators(recorded, tmp_path, capsys):
+    source, rewards, values = recorded
+    ends = np.arange(1000) % 100 == 99
+    options = ["--ends", "terminated", "--quiet", "-o"]
+    assert compute(source, *options, str(tmp_path / "n.parquet"), "--estimator", "n_step_returns", "--n", "3") == 0
+    expected = fastgae.n_step_returns(rewards, values, ends, n=3, last_values=0.0)
+    assert np.array_equal(pq.read_table(tmp_path / "n.parquet")["returns"], expected)
+    pq.write_table(pq.read_table(source).drop(["values"]), source)
+    assert compute(source, *options, str(tmp_path / "d.parquet"), "--estimator", "discounted_returns") == 0
+    got = pq.read_table(tmp_path / "d.parquet")
+    assert got.column_names == ["run", "step", "returns"]
+    assert np.array_equal(got["returns"], fastgae.discounted_returns(rewards, ends))
+
+
+def test_plot(recorded, capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    source, *_ = recorded
+    assert compute(source, "--ends", "terminated", "--plot", str(tmp_path / "a.svg")) == 0
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    assert f"Plot written to {tmp_path / 'a.svg'}" in capsys.readouterr().out
+    options = ["--ends", "terminated", "--json", "-o", str(tmp_path / "b.parquet"), "--plot", str(tmp_path / "b.png")]
+    assert compute(source, *options) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 1000
+    with pytest.raises(SystemExit) as stopped:
+        compute(source, "--ends", "terminated", "--plot", "a.jpg")
+    assert stopped.value.code == 2
+    assert "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'" in capsys.readouterr().err
+
+
+def test_plot_without_matplotlib(recorded, python):
+    source, *_ = recorded
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\nfrom fastgae.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    done = python(code, "compute", str(source), "--plot", "a.png", check=False)
+    assert done.returncode == 2
+    assert (
+        done.stderr.count("drawing a.png needs matplotlib, which is not installed: pip install 'fastgae-rl[plot]'") == 1
+    )
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--ends", "terminated", "--estimator", "n_step_returns"], "n must be a positive integer with estimator="),
+        (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, td_lambda"),
         ([], "nothing says which episodes ended for good"),
         (["--ends", "terminated", "--memory", "some"], "memory='some' is not an amount of memory"),
         (["--ends", "terminated", "-o", "results.csv"], "out must end in .parquet, .arrow"),

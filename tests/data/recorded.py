@@ -32,7 +32,45 @@ class Recorded:
 
     @functools.cached_property
     def result(self):
-        return fastgae.gae(self.rewards, self.values, self.terminated, self.truncated, next_values=self.next_values)
+        return self.results()
+
+    def results(self, **choice):
+        """Return the results of these arguments of ``compute``."""
+        return answer(choice, self.rewards, self.values, self.terminated, self.truncated, self.next_values)
+
+
+# Arguments of compute that choose an estimator. The last returns reach behind the end of every episode.
+CHOICES = [
+    {"estimator": "gae", "gamma": 0.9},
+    {"estimator": "td_lambda", "gae_lambda": 0.7},
+    {"estimator": "discounted_returns", "gamma": 0.95},
+    {"estimator": "n_step_returns", "n": 1},
+    {"estimator": "n_step_returns", "n": 7, "gamma": 0.9},
+    {"estimator": "n_step_returns", "n": 1000},
+]
+
+
+def answer(choice, rewards, values, terminated, truncated, next_values):
+    """Return advantages and returns from one call of the estimator on everything; values and next_values of all rows.
+
+    ``values`` may be None.
+    """
+    options = {"gamma": 0.99, "gae_lambda": 0.95, **choice}
+    gamma, lambda_ = options["gamma"], options["gae_lambda"]
+    rows = (rewards, values, terminated, truncated)
+    match choice.get("estimator", "gae"):
+        case "gae":
+            return fastgae.gae(*rows, next_values=next_values, gamma=gamma, gae_lambda=lambda_)
+        case "td_lambda":
+            returns = fastgae.td_lambda(*rows, next_values=next_values, gamma=gamma, lambda_=lambda_)
+            same = fastgae.gae(*rows, next_values=next_values, gamma=gamma, gae_lambda=lambda_)
+            return fastgae.GAEResult(same.advantages, returns)
+        case "n_step_returns":
+            returns = fastgae.n_step_returns(*rows, next_values=next_values, gamma=gamma, n=choice["n"])
+        case "discounted_returns":
+            final_values = next_values[truncated]
+            returns = fastgae.discounted_returns(rewards, terminated, truncated, final_values=final_values, gamma=gamma)
+    return fastgae.GAEResult(None if values is None else returns - values, returns)
 
 
 def write(table, path, rows):

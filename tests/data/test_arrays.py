@@ -11,8 +11,7 @@ import fastgae
 from fastgae.data import DataError, compute
 from fastgae.data.pieces import runs_backwards
 
-from .recorded import ROWS, read
-from .test_tables import limit
+from .recorded import ROWS, limit, put, read
 
 T, N = 120, 7
 FLAT = ("rewards", "values", "next_values", "terminated", "truncated")
@@ -241,15 +240,6 @@ def test_a_header_that_asks_for_more_than_there_is(tmp_path):
     written(tmp_path / "a.npz", {"rewards": member(np.zeros(1000)).replace(b"(1000,)", b"(9999,)")})
     with pytest.raises(DataError, match=r"a.npz cannot be read: rewards has 8,000 bytes, which is not what its header"):
         compute(tmp_path / "a.npz", progress=False)
-
-
-def put(row, value):
-    def change(array):
-        array = array.astype(np.float64)
-        array[row] = value
-        return array
-
-    return change
 
 
 FAULTS = {

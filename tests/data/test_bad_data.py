@@ -6,8 +6,7 @@ import pytest
 
 from fastgae.data import DataError, compute
 
-from .recorded import read, write
-from .test_tables import limit
+from .recorded import limit, read, write
 
 # A change of one row of one column, and what the error says of it.
 AT = 1234

@@ -15,7 +15,7 @@ from fastgae.data.pieces import arrow_pieces, slices
 pytest.importorskip("gymnasium")
 h5py = pytest.importorskip("h5py")
 from .minari_datasets import write_dataset  # noqa: E402
-from .test_tables import limit  # noqa: E402
+from .recorded import limit, put  # noqa: E402
 
 FORMATS = ("hdf5", "arrow", "parquet")
 ENVS = ("CartPole-v1", "Pendulum-v1")  # the episodes of the second end by the limit of time
@@ -141,15 +141,6 @@ def replaced(name, change):
         group[name] = change(array)
 
     return broken_hdf5(replace)
-
-
-def put(row, value):
-    def change(array):
-        array = array.astype(np.float64)
-        array[row] = value
-        return array
-
-    return change
 
 
 BROKEN = {

@@ -11,23 +11,15 @@ import pytest
 import fastgae
 from fastgae.data import DataError, compute
 
-from .recorded import ROWS, read, write
+from .recorded import ROWS, assert_same_bits, limit, read, write
 
 quiet = {"progress": False}
-
-
-def limit(rows):
-    """Return the memory in which a run has so many rows."""
-    from fastgae.data.plan import BYTES_PER_ROW
-
-    return f"{rows * BYTES_PER_ROW}B"
 
 
 def assert_results(got, recorded, order=slice(None)):
     assert np.array_equal(got["episode"], recorded.episode[order])
     assert np.array_equal(got["step"], recorded.step[order])
-    for name, expected in recorded.result._asdict().items():
-        assert np.array_equal(got[name], expected[order]), name
+    assert_same_bits(got, recorded.result, order)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])

@@ -6,8 +6,8 @@ import pytest
 
 from fastgae.data import DataError, compute
 
-from .recorded import ROWS, read, write
-from .test_tables import assert_results, limit
+from .recorded import ROWS, limit, read, write
+from .test_tables import assert_results
 
 NAMES = ("episode", "step", "rewards", "next_values", "terminated", "truncated")
 

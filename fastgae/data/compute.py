@@ -15,7 +15,7 @@ from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format, format_of
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
-from fastgae.data.plan import Plan, Source, found_sources, row_bytes
+from fastgae.data.plan import Plan, Source, check_alike, found_sources, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
 from fastgae.data.steps import How
@@ -116,8 +116,8 @@ def compute(
     bytes_in_memory = limit_from("memory", str(memory))
     sources = found_sources(source)
     known = format_of(format, sources[0])
-    files = [file for each in sources for file in known.files(each)]
-    pieces = [piece for file in files for piece in known.pieces(file)]
+    contents = [known.contents(each) for each in sources]
+    files, pieces = [file for files, _ in contents for file in files], [piece for _, own in contents for piece in own]
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
     schema = known.schema(files[0])
@@ -126,6 +126,7 @@ def compute(
         files.append(Path(values))
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
     plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued)
+    check_alike(pieces, plan.read)
     spool = Spool(Path(out) if out is not None else known.sidecar(sources[0]), plan.asked(files))
     if resume and (about := spool.finished()):
         return report_of(Sums.from_dict(about["sums"]), about["findings"], str(spool.out), time.perf_counter() - began)

@@ -70,6 +70,23 @@ class Plan(NamedTuple):
         }
 
 
+def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+    """Check that all files have the columns to read, in the types of the first file."""
+    first = checked = pieces[0]
+    for piece in pieces:
+        if piece.schema is checked.schema:
+            continue
+        checked = piece
+        for name in columns:
+            if name not in first.schema.names:
+                continue  # it comes from elsewhere, such as a file of values
+            if name not in piece.schema.names:
+                raise DataError(f"{piece.path} has no column {name!r}, and {first.path} has one")
+            kind, expected = piece.schema.field(name).type, first.schema.field(name).type
+            if kind != expected:
+                raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
+
+
 def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation | None) -> int:
     """Return the memory that one row takes: its numbers for each env, and what a critic reads, as table and arrays."""
     numbers = BYTES_PER_ROW * (rewards.shape[0] if in_envs(rewards) else 1)

@@ -88,6 +88,21 @@ def test_columns(tmp_path, recorded):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet", "c.parquet"]
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("rows", [100, 10**6])
+def test_files_of_other_columns(tmp_path, recorded, suffix, rows):
+    first = write(recorded.table().slice(0, 1000), tmp_path / f"a{suffix}", 100)
+    rest = recorded.table().slice(1000)
+    second = write(rest.drop_columns("next_values"), tmp_path / f"b{suffix}", 100)
+    with pytest.raises(DataError, match=rf"b{suffix} has no column 'next_values', and .*a{suffix} has one"):
+        compute([first, second], memory=limit(rows), progress=False)
+    at = rest.schema.get_field_index("rewards")
+    write(rest.set_column(at, "rewards", rest["rewards"].cast(pa.float64())), second, 100)
+    with pytest.raises(DataError, match=rf"b{suffix}: rewards holds double, and in .*a{suffix} float"):
+        compute([first, second], memory=limit(rows), progress=False)
+    assert sorted(tmp_path.iterdir()) == [first, second]
+
+
 def test_sources(tmp_path, recorded):
     with pytest.raises(DataError, match=r"nothing\.parquet' does not exist"):
         compute(tmp_path / "nothing.parquet")

@@ -179,6 +179,10 @@ def test_lerobot(tmp_path, recorded):
     got = read(folder / "meta" / "advantages.parquet")
     assert got.column_names == ["episode_index", "frame_index", "advantages", "returns"]
     assert np.array_equal(got["advantages"], recorded.result.advantages)
+    (folder / "meta" / "advantages.parquet").unlink()
+    (folder / "meta" / "info.json").write_text(f'{{"codebase_version": "v3.0", "total_frames": {ROWS + 1}}}')
+    with pytest.raises(DataError, match=r"info.json says that there are 3001 steps; the episodes have 3000"):
+        compute(folder, columns={"next_values": "next.values"}, **quiet)
 
 
 def test_no_rows(tmp_path, recorded):

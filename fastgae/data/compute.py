@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fastgae._canonical import as_unit_interval
 from fastgae._memory import limit_from
+from fastgae.data.asked import Asked
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError
@@ -127,18 +128,18 @@ def compute(
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
     plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued)
     check_alike(pieces, plan.read)
-    spool = Spool(Path(out) if out is not None else known.sidecar(sources[0]), plan.asked(files))
-    if resume and (about := spool.finished()):
-        return report_of(Sums.from_dict(about["sums"]), about["findings"], str(spool.out), time.perf_counter() - began)
-    if spool.out.exists():
-        raise DataError(f"{spool.out} exists already: remove it, or pass another path as out")
-    spool.begin(resume)
-    put_scratch_into(spool.folder)
-    try:
-        sums, findings = computed_and_written(plan, spool, progress)
-    except DataError:
-        spool.remove()  # nothing is left to resume, because the data have to change
-        raise
+    spool = Spool(Path(out) if out is not None else known.sidecar(sources[0]), Asked(plan.options, files))
+    with spool.held():
+        if resume and (about := spool.finished()):
+            sums, findings = Sums.from_dict(about["sums"]), about["findings"]
+        else:
+            spool.begin(resume)
+            put_scratch_into(spool.folder)
+            try:
+                sums, findings = computed_and_written(plan, spool, progress)
+            except DataError:
+                spool.remove()  # nothing is left to resume, because the data have to change
+                raise
     return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
 
 

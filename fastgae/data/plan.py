@@ -56,11 +56,10 @@ class Plan(NamedTuple):
         path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
         return DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}")
 
-    def asked(self, files: Sequence[Path]) -> dict[str, Any]:
-        """Return all that decides on the results, and size and time of every file."""
-        stats = {str(file.resolve()): file.stat() for file in files}
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that decides on the results beside the files."""
         return {
-            **{f"file {file}": [stat.st_size, stat.st_mtime_ns] for file, stat in stats.items()},
             "columns": dict(self.columns.of_role),
             "values": self.values and self.values.asked,
             "format": self.format.name,

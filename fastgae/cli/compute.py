@@ -62,7 +62,7 @@ def add_parser(commands: "Commands") -> None:
     add("--resume", action="store_true", help="go on with what a killed run has left")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object in place of the table")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, interrupted="; --resume goes on with what is done")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -144,3 +144,22 @@ def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch):
         compute(source, memory=limit(200), progress=False)
     assert list(tmp_path.iterdir()) == [source]
     assert read(source).num_rows == len(recorded.rewards)
+
+
+@pytest.mark.parametrize("call", [1, 3, 9])
+def test_a_file_that_changes_while_it_is_sorted(tmp_path, recorded, monkeypatch, call):
+    """duckdb makes a text of every error in what it reads."""
+    order = np.random.default_rng(0).permutation(len(recorded.rewards))
+    source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
+    from fastgae.data import scattered
+
+    def changed_at(batch, first):
+        if first == call * 100:
+            write(recorded.table(rewards=recorded.rewards + 1), source, 100)
+        return kept(batch, first)
+
+    kept = scattered._with_number
+    monkeypatch.setattr(scattered, "_with_number", changed_at)
+    with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
+        compute(source, memory=limit(200), progress=False)
+    assert list(tmp_path.iterdir()) == [source]

@@ -13,7 +13,7 @@ from fastgae._memory import limit_from
 from fastgae.data.asked import Asked
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, naming
 from fastgae.data.formats import Format, format_of
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
 from fastgae.data.plan import Plan, Source, check_alike, found_sources, row_bytes
@@ -71,8 +71,9 @@ def compute(
         The last row of every episode ends it for good, whatever its flag. None: a last row that does not needs the
         value of the state after it.
     values : str or callable
-        The column of V; or a file of V, one for each row of the source (.npy, or a table with a column "values"); or a
-        function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``).
+        The column of V; or a file of V (.npy, or a table with a column "values"), with one for each row of the source,
+        or for a Minari dataset one for each observation; or a function ``critic(batch) -> V`` of a dict of arrays, one
+        row per state (see ``Critic``).
     gamma, gae_lambda : float in [0, 1]
         Discount per step, and the decay of the trace.
     normalize : "global", optional
@@ -122,7 +123,7 @@ def compute(
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
     schema = known.schema(files[0])
-    chosen, pieces, valued = _with_values(values, columns, known, schema, pieces, ends)
+    chosen, pieces, valued = _with_values(values, columns, known, files[0], schema, pieces, ends)
     if isinstance(values, str) and chosen.of_role["values"] == COLUMN:
         files.append(Path(values))
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
@@ -147,16 +148,20 @@ def _with_values(
     values: str | Critic | Callable[[dict[str, Any]], Any],
     given: Mapping[str, str] | None,
     known: Format,
+    path: Path,
     schema: pa.Schema,
     pieces: list[Piece],
     ends: str | None,
 ) -> tuple[Columns, list[Piece], Valuation | None]:
     """Return the columns to read, the pieces that have them, and the critic if values come from one."""
     if not isinstance(values, str):
-        chosen = chosen_columns(given, known, schema, ends, None)
+        with naming(path):
+            chosen = chosen_columns(given, known, schema, ends, None)
         critic = values if isinstance(values, Critic) else Critic(values)
         return chosen, pieces, valuation(critic, schema, known, chosen.of_role.values())
     if is_values_file(values, schema.names):
-        chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), ends, COLUMN)
+        with naming(path):
+            chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), ends, COLUMN)
         return chosen, with_values(pieces, Path(values), chosen.keys), None
-    return chosen_columns(given, known, schema, ends, values), pieces, None
+    with naming(path):
+        return chosen_columns(given, known, schema, ends, values), pieces, None

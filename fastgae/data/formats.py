@@ -98,7 +98,9 @@ def table_files(source: Path) -> list[Path]:
     """Return the file, or the files of tables and arrays in the folder in the order of their names."""
     if source.is_file():
         return npy_files(source) if source.suffix == ".npy" else [source]
-    return sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
+    named = (path for path in source.rglob("*") if path.suffix in READERS)
+    # Spark names folders of files like files. An empty one, or a link to nothing, is an error where it is read.
+    return sorted(path for path in named if not (path.is_dir() and any(path.iterdir())))
 
 
 PLAIN = Format(

@@ -206,10 +206,29 @@ def _pieces(
     read: Callable[[int, Sequence[str]], pa.Table],
     batches: Callable[[int, Sequence[str], int], Iterator[pa.RecordBatch]],
 ) -> list[Piece]:
+    def decoded_read(number: int, columns: Sequence[str]) -> pa.Table:
+        return _decoded(read(number, columns))
+
+    def decoded_batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        return map(_decoded, batches(number, columns, most))
+
+    schema = _without_dictionaries(schema)
     return [
-        Piece(path, first, count, schema, partial(read, number), partial(batches, number))
+        Piece(path, first, count, schema, partial(decoded_read, number), partial(decoded_batches, number))
         for number, (count, first) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
     ]
+
+
+def _decoded(rows: Any) -> Any:
+    """Return a table or batch without dictionaries: they differ from batch to batch, which no Arrow file may have."""
+    schema = _without_dictionaries(rows.schema)
+    return rows if schema.equals(rows.schema) else rows.cast(schema)
+
+
+def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
+    )
 
 
 def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:

@@ -4,6 +4,7 @@ There is one for each row; or, where the source has the state behind each episod
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -49,7 +50,7 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
     def add(table: pa.Table, start: int) -> pa.Table:
         found = rows(first + start, first + start + len(table))
         for key in found.column_names[1:]:
-            if key in table.column_names and not found[key].combine_chunks().equals(table[key].combine_chunks()):
+            if key in table.column_names and not _same(found[key], table[key]):
                 raise DataError(f"{path}: its column {key} differs from that of the source")
         return table.append_column(COLUMN, found[COLUMN])
 
@@ -68,6 +69,13 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
         return rows(first + piece.rows, first + piece.rows + 1).select(columns)
 
     return piece._replace(read=read, batches=batches, final=final if has_final else None)
+
+
+def _same(found: pa.ChunkedArray, key: pa.ChunkedArray) -> bool:
+    """Return whether two columns hold the same, though perhaps in different types."""
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return bool(found.cast(key.type).combine_chunks().equals(key.combine_chunks()))
+    return False
 
 
 def _npy(path: Path) -> tuple[int, Rows]:

@@ -13,6 +13,7 @@ AT = 1234
 FAULTS = {
     "rewards": (np.nan, "rewards is NaN"),
     "values": (np.nan, "values is NaN"),
+    "next_values": (np.inf, "next_values is inf; expected a finite number"),
     "terminated": (2.0, "terminated is 2.0; expected 0 or 1"),
     "truncated": (None, "truncated is missing"),
     "step": (10**6, "is followed by step"),
@@ -82,6 +83,13 @@ def test_columns(tmp_path, recorded):
     done = pa.table({"done": recorded.last, "rewards": recorded.rewards, "values": recorded.values})
     with pytest.raises(DataError, match="done may be a time limit"):
         compute(write(done, tmp_path / "b.parquet", 100), progress=False)
+    for names in (pa.array(recorded.rewards), pa.array([b"name"] * 3000), pa.array([[1]] * 3000)):
+        named = write(recorded.table(episode=names), tmp_path / "c.parquet", 100)
+        with pytest.raises(DataError, match=r"c.parquet: the column of episode holds .*; expected integers or text"):
+            compute(named, progress=False)
+    twice = recorded.table().append_column("rewards", pa.array(recorded.rewards))
+    with pytest.raises(DataError, match=r"c.parquet: there are 2 columns 'rewards' for rewards; expected one"):
+        compute(write(twice, tmp_path / "c.parquet", 100), progress=False)
     text = recorded.table("episode", "values", "terminated").append_column("rewards", pa.array(["1"] * 3000))
     with pytest.raises(DataError, match="the column of rewards holds string; expected float32"):
         compute(write(text, tmp_path / "c.parquet", 100), progress=False)

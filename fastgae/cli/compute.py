@@ -16,11 +16,11 @@ episode and the step. The data themselves are never written to, and may be
 larger than memory.
 
 SOURCE is a file, a folder or a pattern: Parquet or Arrow tables, arrays in .npz
-or .npy files, a LeRobot or D4RL dataset, or what RLlib records. (The values of
-a Minari dataset come from a critic, which Python calls.)
+or .npy files, a LeRobot, Minari or D4RL dataset, or what RLlib records. (The
+values of a Minari dataset come from a file, or from a critic, which Python calls.)
 
-The exit status is 0 where the results were written, and 2 where the data or an
-option cannot be used.
+The exit status is 0 where the results were written, 2 where the data or an
+option cannot be used, and 130 after Ctrl-C.
 """
 
 EXAMPLES = """\
@@ -76,7 +76,7 @@ def add_parser(commands: "Commands") -> None:
     add("--resume", action="store_true", help="go on with what a killed run has left")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object in place of the table")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, interrupted="; --resume goes on with what is done")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -67,10 +67,24 @@ def chosen_columns(
                 f"columns={{{role!r}: NAME}} (--column {role}=NAME)"
                 f"{', or a critic as values' if role == 'values' else ''}"
             )
+    for role, name in found.items():
+        if present.count(name) > 1:
+            raise DataError(f"there are {present.count(name)} columns {name!r} for {role}; expected one")
     if in_envs(schema.field(found["rewards"]).type):
         found = {role: name for role, name in found.items() if role not in KEYS}  # flags alone end episodes there
+    for role in NAMING:
+        if role in found and not _names(kind := schema.field(found[role]).type):
+            raise DataError(f"the column of {role} holds {kind}; expected integers or text")
     _check_ends(found, ends)
     return Columns({role: found[role] for role in ROLES if role in found})
+
+
+def _names(kind: pa.DataType) -> bool:
+    """Return whether the items of a column can name episodes: a float may be NaN, which differs from itself."""
+    if pa.types.is_dictionary(kind):
+        return _names(kind.value_type)
+    named = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    return any(is_kind(kind) for is_kind in named)
 
 
 def _check_ends(found: Mapping[str, str], ends: str | None) -> None:

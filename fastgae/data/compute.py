@@ -9,14 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from fastgae._memory import limit_from
+from fastgae.data.asked import Asked
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, naming
 from fastgae.data.estimators import How, check_normalize, checked_how
 from fastgae.data.formats import Format, format_of
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
-from fastgae.data.plan import Plan, Source, found_sources, row_bytes
+from fastgae.data.plan import Plan, Source, check_alike, found_sources, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
@@ -85,8 +86,9 @@ def compute(
         The last row of every episode ends it for good, whatever its flag. None: a last row that does not needs the
         value of the state after it.
     values : str or callable
-        The column of V; or a file of V, one for each row of the source (.npy, or a table with a column "values"); or a
-        function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``).
+        The column of V; or a file of V (.npy, or a table with a column "values"), with one for each row of the source,
+        or for a Minari dataset one for each observation; or a function ``critic(batch) -> V`` of a dict of arrays, one
+        row per state (see ``Critic``).
     estimator : str
         "gae", "td_lambda", "n_step_returns" or "discounted_returns".
     gamma : float in [0, 1]
@@ -138,31 +140,34 @@ def compute(
     bytes_in_memory = limit_from("memory", str(memory))
     sources = found_sources(source)
     known = format_of(format, sources[0])
-    files = [file for each in sources for file in known.files(each)]
-    pieces = [piece for file in files for piece in known.pieces(file)]
+    contents = [known.contents(each) for each in sources]
+    files, pieces = [file for files, _ in contents for file in files], [piece for _, own in contents for piece in own]
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
     schema = known.schema(files[0])
-    chosen, pieces, valued = _with_values(values, columns, known, schema, pieces, how)
+    chosen, pieces, valued = _with_values(values, columns, known, files[0], schema, pieces, how)
     check_normalize(normalize, how, valued is not None or "values" in chosen.of_role)
     if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
         files.append(Path(values))
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
     plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture)
-    spool = Spool(Path(out) if out is not None else known.sidecar(sources[0]), plan.asked(files))
-    if resume and (about := spool.finished()):
-        if picture is not None and not picture.exists():
-            raise DataError(f"{spool.out} is finished, and nothing is left to draw {picture} from: compute it again")
-        return report_of(Sums.from_dict(about["sums"]), about["findings"], str(spool.out), time.perf_counter() - began)
-    if spool.out.exists():
-        raise DataError(f"{spool.out} exists already: remove it, or pass another path as out")
-    spool.begin(resume)
-    put_scratch_into(spool.folder)
-    try:
-        sums, findings = computed_and_written(plan, spool, progress)
-    except DataError:
-        spool.remove()  # nothing is left to resume, because the data have to change
-        raise
+    check_alike(pieces, plan.read)
+    spool = Spool(Path(out) if out is not None else known.sidecar(sources[0]), Asked(plan.options, files))
+    with spool.held():
+        if resume and (about := spool.finished()):
+            if picture is not None and not picture.exists():
+                raise DataError(
+                    f"{spool.out} is finished, and nothing is left to draw {picture} from: compute it again"
+                )
+            sums, findings = Sums.from_dict(about["sums"]), about["findings"]
+        else:
+            spool.begin(resume)
+            put_scratch_into(spool.folder)
+            try:
+                sums, findings = computed_and_written(plan, spool, progress)
+            except DataError:
+                spool.remove()  # nothing is left to resume, because the data have to change
+                raise
     return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
 
 
@@ -170,16 +175,20 @@ def _with_values(
     values: str | Critic | Callable[[dict[str, Any]], Any],
     given: Mapping[str, str] | None,
     known: Format,
+    path: Path,
     schema: pa.Schema,
     pieces: list[Piece],
     how: How,
 ) -> tuple[Columns, list[Piece], Valuation | None]:
     """Return the columns to read, the pieces that have them, and the critic if values come from one."""
     if not isinstance(values, str):
-        chosen = chosen_columns(given, known, schema, None, how)
+        with naming(path):
+            chosen = chosen_columns(given, known, schema, None, how)
         critic = values if isinstance(values, Critic) else Critic(values)
         return chosen, pieces, valuation(critic, schema, known, chosen.of_role.values())
     if is_values_file(values, schema.names):
-        chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how)
+        with naming(path):
+            chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how)
         return chosen, with_values(pieces, Path(values), chosen.keys), None
-    return chosen_columns(given, known, schema, values, how), pieces, None
+    with naming(path):
+        return chosen_columns(given, known, schema, values, how), pieces, None

@@ -58,11 +58,10 @@ class Plan(NamedTuple):
         path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
         return DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}")
 
-    def asked(self, files: Sequence[Path]) -> dict[str, Any]:
-        """Return all that decides on the results, and size and time of every file."""
-        stats = {str(file.resolve()): file.stat() for file in files}
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that decides on the results beside the files."""
         return {
-            **{f"file {file}": [stat.st_size, stat.st_mtime_ns] for file, stat in stats.items()},
             "columns": dict(self.columns.of_role),
             "values": self.values and self.values.asked,
             "format": self.format.name,
@@ -70,6 +69,23 @@ class Plan(NamedTuple):
             "normalize": self.normalize,
             **self.how.asked,
         }
+
+
+def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+    """Check that all files have the columns to read, in the types of the first file."""
+    first = checked = pieces[0]
+    for piece in pieces:
+        if piece.schema is checked.schema:
+            continue
+        checked = piece
+        for name in columns:
+            if name not in first.schema.names:
+                continue  # it comes from elsewhere, such as a file of values
+            if name not in piece.schema.names:
+                raise DataError(f"{piece.path} has no column {name!r}, and {first.path} has one")
+            kind, expected = piece.schema.field(name).type, first.schema.field(name).type
+            if kind != expected:
+                raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
 
 
 def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation | None) -> int:

@@ -61,10 +61,13 @@ def _numbered(plan: Plan, advance: Advance) -> Iterator[pa.RecordBatch]:
     row = 0
     for piece in plan.pieces:
         for batch in piece.batches(plan.read, min(plan.most, SLICE)):
-            numbers = pa.array(np.arange(row, row + batch.num_rows))
-            yield batch.append_column(ROW, numbers)
+            yield _with_number(batch, row)
             row += batch.num_rows
             advance(batch.num_rows // 2)  # the other half is for what comes out
+
+
+def _with_number(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    return batch.append_column(ROW, pa.array(np.arange(first, first + batch.num_rows)))
 
 
 @contextmanager
@@ -78,27 +81,31 @@ def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: P
         "preserve_insertion_order": False,  # the query names an order
         "threads": max(1, min(plan.how.num_threads or usable_cpus(), limit // MB_PER_THREAD)),
     }
-    faults: list[DataError] = []  # of the rows, which duckdb and pyarrow wrap into their own
-    first = next(rows)
+    raised: list[BaseException] = []
 
-    def watched() -> Iterator[pa.RecordBatch]:
+    def kept() -> Iterator[pa.RecordBatch]:
         try:
-            yield from chain([first], rows)
-        except DataError as error:
-            faults.append(error)
+            yield from rows
+        except (Exception, KeyboardInterrupt) as error:
+            raised.append(error)  # duckdb makes a text of it
             raise
 
+    first = next(every := kept())
     try:
         with duckdb.connect(config=settings) as database:
-            database.register("rows", pa.RecordBatchReader.from_batches(first.schema, watched()))
+            database.register("rows", pa.RecordBatchReader.from_batches(first.schema, chain([first], every)))
             yield database.sql(f"SELECT {selected}").to_arrow_reader(min(plan.most, SLICE))
-    except (duckdb.Error, pa.ArrowException, OSError) as error:  # from the batches, those of pyarrow
-        if faults:
-            raise faults[0] from error
+    except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:  # from the batches, those of pyarrow
+        if raised:
+            raise raised[0] from error
         if "Out of Memory" in str(error):
             raise DataError(
                 "the rows of episodes are scattered, and duckdb needs more to sort them: raise memory"
             ) from error
+        if "nterrupted" in str(error):  # by Ctrl-C
+            raise KeyboardInterrupt from error
+        if not isinstance(error, duckdb.IOException | OSError):
+            raise
         raise WriteError(folder, str(error).splitlines()[0]) from error
 
 

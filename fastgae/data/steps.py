@@ -132,9 +132,13 @@ def check_order(steps: Steps, last: Array, following: Following | None) -> None:
 
 
 def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
-    """Check that no number which is read is NaN."""
-    if np.isnan(numbers.min(initial=0)):  # which is several times as fast as asking every number
-        check_none(np.isnan(numbers) & read, f"{role} is NaN")
+    """Check that no number which is read is NaN or infinite."""
+    if np.isfinite(numbers.min(initial=0)) and np.isfinite(numbers.max(initial=0)):
+        return  # which is several times as fast as asking every number
+    wrong = ~np.isfinite(numbers) & read
+    if wrong.any():
+        number = numbers[wrong][0]
+        check_none(wrong, f"{role} is {'NaN' if np.isnan(number) else f'{number}; expected a finite number'}")
 
 
 def check_none(wrong: Array, fault: str) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import steps_of, values_in
 from fastgae.data.episodes import Episodes
+from fastgae.data.errors import naming
 from fastgae.data.formats import NAMING
 from fastgae.data.packed import packed
 from fastgae.data.picture import draw
@@ -60,7 +61,8 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         if state is None:
             table = run.read(plan.read)
             try:
-                steps = valued_steps(table, run, plan)
+                with naming((plan.source or run).pieces[0].path):
+                    steps = valued_steps(table, run, plan)
                 computed, before = compute(steps, following, plan.how)
                 episodes.add(table, following)
                 found = findings_in(steps, plan.how) if number == 0 else []

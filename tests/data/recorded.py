@@ -38,6 +38,18 @@ class Recorded:
         """Return the results of these arguments of ``compute``."""
         return answer(choice, self.rewards, self.values, self.terminated, self.truncated, self.next_values)
 
+    @functools.cached_property
+    def ended(self):
+        """Return the answer where V' is known only behind truncated steps."""
+        return fastgae.gae(
+            self.rewards,
+            self.values,
+            self.terminated,
+            self.truncated,
+            last_values=0.0,
+            final_values=self.next_values,
+        )
+
 
 # Arguments of compute that choose an estimator. The last returns reach behind the end of every episode.
 CHOICES = [
@@ -73,6 +85,24 @@ def answer(choice, rewards, values, terminated, truncated, next_values):
     return fastgae.GAEResult(None if values is None else returns - values, returns)
 
 
+def limit(rows):
+    """Return the memory in which a run has so many rows."""
+    from fastgae.data.plan import BYTES_PER_ROW
+
+    return f"{rows * BYTES_PER_ROW}B"
+
+
+def put(row, value):
+    """Return a function that puts a value into a row of an array."""
+
+    def change(array):
+        array = array.astype(np.float64)
+        array[row] = value
+        return array
+
+    return change
+
+
 def write(table, path, rows):
     """Write a table to Parquet or Arrow, so many rows to a row group or batch."""
     if path.suffix == ".parquet":
@@ -81,6 +111,12 @@ def write(table, path, rows):
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table, max_chunksize=rows)
     return path
+
+
+def assert_same_bits(got, answer, order=slice(None)):
+    """Check the columns of a table against the results of a call."""
+    for name, expected in answer._asdict().items():
+        assert got[name].to_numpy().tobytes() == expected[order].tobytes(), name
 
 
 def read(path):

@@ -12,7 +12,7 @@ from fastgae.data.columns import Columns, in_envs
 from fastgae.data.critic import Valuation
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How
-from fastgae.data.formats import Format
+from fastgae.data.formats import Format, beside
 from fastgae.data.pieces import Piece, Run
 from fastgae.data.steps import RowError
 
@@ -86,6 +86,16 @@ def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
             kind, expected = piece.schema.field(name).type, first.schema.field(name).type
             if kind != expected:
                 raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
+
+
+def check_out(out: Path, sources: Sequence[Path], plan: Plan) -> None:
+    """Check that results can be told from the data, by the names of their columns and by where they lie."""
+    for key in plan.columns.keys:
+        if key in plan.format.results.values():
+            raise DataError(f"the column {key!r} names rows, and a column of results has that name: rename it")
+    for source in sources:
+        if plan.format.sidecar is beside and source.resolve() in out.resolve().parents:
+            raise DataError(f"{out} lies in {source}, and the next run would read it as data: pass a path elsewhere")
 
 
 def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation | None) -> int:

@@ -129,6 +129,22 @@ def test_sources(tmp_path, recorded):
         compute(tmp_path / "stream.arrow")
 
 
+def test_results_that_could_be_taken_for_data(tmp_path, recorded):
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    source = write(recorded.table(), tmp_path / "runs" / "one" / "a.parquet", 1000)
+    for out in (tmp_path / "runs" / "out.parquet", tmp_path / "runs" / "one" / ".." / "out.parquet"):
+        with pytest.raises(DataError, match=r"out\.parquet lies in .*runs, and the next run would read it as data"):
+            compute(tmp_path / "runs", out, progress=False)
+    compute(source, source.with_name("out.parquet"), progress=False)  # a file is all of the source
+    assert sorted(path.name for path in tmp_path.rglob("*.parquet*")) == ["a.parquet", "out.parquet"]
+
+    table = recorded.table().rename_columns(["advantages", *recorded.table().column_names[1:]])
+    source = write(table, tmp_path / "b.parquet", 1000)
+    with pytest.raises(DataError, match="the column 'advantages' names rows, and a column of results has that name"):
+        compute(source, columns={"episode": "advantages"}, progress=False)
+    assert not list(tmp_path.glob("b.*.*"))
+
+
 def test_a_result_that_exists_stays(tmp_path, recorded):
     source = write(recorded.table(), tmp_path / "a.parquet", 1000)
     compute(source, progress=False)

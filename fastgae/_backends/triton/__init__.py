@@ -15,7 +15,7 @@ import torch
 from fastgae._backends import BackendUnavailableError
 from fastgae._backends.triton import kernels
 from fastgae._backends.triton.kernels import View
-from fastgae._backends.triton.launch import LANES, STEPS, TILE_STEPS, blocks_of, launch
+from fastgae._backends.triton.launches import LANES, STEPS, TILE_STEPS, blocks_of, launch
 from fastgae._backends.triton.matrices import Matrices, Output, row_of, view_of
 from fastgae._backends.triton.moments import normalize
 from fastgae._call import CONSTANTS, NEW, Call, GAEResult

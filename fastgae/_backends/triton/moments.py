@@ -6,7 +6,7 @@ import torch
 
 from fastgae._backends.triton import kernels
 from fastgae._backends.triton.kernels import View
-from fastgae._backends.triton.launch import LANES, STEPS, blocks_of, launch
+from fastgae._backends.triton.launches import LANES, STEPS, blocks_of, launch
 from fastgae._backends.triton.matrices import row_of, view_of
 from fastgae._call import EPS
 from fastgae._canonical import MOMENT_STEPS

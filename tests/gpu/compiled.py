@@ -1,0 +1,172 @@
+"""Compile the kernels for GPUs that need not be there, and list the instructions that would change bits.
+
+The kernels are those that calls launch, where the compiler stands in the place of ``launch``. They cannot be compiled in a process in
+which Triton interprets, so ``report`` runs in one of its own.
+"""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
+from triton.compiler import ASTSource
+
+from support.cases import make_case
+from support.tensor_calls import calls, converted
+
+NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+ARCHITECTURES = (80, 90, 100)
+# A multiplication and an addition that are rounded once, or denormals that become 0.
+IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*(?:f16|f32|f64)\S*|\S+\.ftz\S*")
+# ptxas writes constants to registers by HFMA2 with two RZ, which multiplies no numbers of ours.
+IN_SASS = re.compile(r"\b[FD]FMA\S*.*|\bHFMA2\b(?!.*RZ, *RZ).*|\S+\.FTZ\S*.*")
+TYPES = {
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.uint8: "*u8",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
+FEWER_STEPS = {16: 2, 32: 4}  # the steps of a turn are all alike, and fewer of them compile faster
+
+
+def compiled(kernel, given, constants, architecture, fusion=False):
+    """Compile a kernel for these arguments, as a launch does."""
+    fixed, aligned = {}, {}
+    signature = {
+        name: _type(value, (i,), fixed, aligned)
+        for i, (name, value) in enumerate(zip(kernel.arg_names, given, strict=False))
+    }
+    for name, value in constants.items():
+        signature[name] = "constexpr"
+        fixed[(kernel.arg_names.index(name),)] = value
+    source = ASTSource(kernel, signature, fixed, aligned)
+    options = {"enable_fp_fusion": fusion, "num_warps": 1}
+    return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
+
+
+def _type(value, path, fixed, aligned):
+    """Return the type of an argument; None and a stride of 1 are fixed when the kernel is compiled."""
+    if isinstance(value, tuple):
+        return type(value)(*(_type(each, (*path, i), fixed, aligned) for i, each in enumerate(value)))
+    if value is None or (len(path) > 1 and isinstance(value, int) and value == 1):
+        fixed[path] = value
+        return "constexpr"
+    if isinstance(value, float):
+        return "fp64"
+    if isinstance(value, torch.Tensor) or value % 16 == 0:
+        aligned[path] = [["tt.divisibility", 16]]
+    if isinstance(value, torch.Tensor):
+        return TYPES[value.dtype]
+    return "i32" if abs(value) < 2**31 else "i64"
+
+
+def found_in(binary, architecture):
+    """Return the instructions of a compiled kernel that would change bits.
+
+    A correctly rounded division is made of fused multiply-adds. The machine code of a kernel that divides is therefore
+    read with an addition in the place of the division.
+    """
+    ptx = binary.asm["ptx"]
+    with TemporaryDirectory() as folder:
+        cubin = Path(folder, "kernel.cubin")
+        cubin.write_bytes(binary.asm["cubin"])
+        if "div.rn." in ptx:
+            Path(folder, "kernel.ptx").write_text(ptx.replace("div.rn.", "add.rn."))
+            assembler = [
+                get_ptxas(architecture).path,
+                "--fmad=false",
+                f"--gpu-name={sm_arch_from_capability(architecture)}",
+            ]
+            subprocess.run([*assembler, f"{folder}/kernel.ptx", "-o", cubin], check=True)
+        sass = subprocess.run([NVDISASM, "-c", cubin], check=True, capture_output=True, text=True).stdout
+    assert "EXIT" in sass
+    return IN_PTX.findall(ptx) + IN_SASS.findall(sass)
+
+
+def variants(dtype):
+    """Yield (name, function, arguments) of calls that launch every variant of the kernels."""
+    for name, function, arguments in calls(dtype):
+        if name != "gae-final_sparse":
+            yield name, function, converted(arguments, lambda a: torch.from_numpy(np.ascontiguousarray(a)))
+    case = make_case((64, 48), np.dtype(dtype))
+    whole = {name: torch.from_numpy(given) for name, given in case.arguments().items() if isinstance(given, np.ndarray)}
+    from fastgae import gae
+
+    yield "rows", gae, whole
+    yield (
+        "tiles",
+        gae,
+        {**{name: given.mT if given.ndim == 2 else given for name, given in whole.items()}, "time_axis": 1},
+    )
+    for narrow in (torch.bfloat16, torch.float16):
+        yield str(narrow), gae, {name: t.to(narrow) if t.is_floating_point() else t for name, t in whole.items()}
+
+
+def report(architecture, dtype):
+    """Print {name of the variant: instructions that would change bits}, for every variant."""
+    torch.cuda.is_available = lambda: True  # so that the backend loads; nothing is computed
+    from fastgae._backends import triton as backend
+    from fastgae._backends.triton import moments
+    from fastgae._interop import torch_devices
+
+    findings, seen, name = {}, set(), ""
+
+    def compile_it(kernel, grid, *given, **constants):
+        if name not in ("rows", "tiles") and "STEPS" in constants:
+            constants["STEPS"] = FEWER_STEPS[constants["STEPS"]]
+        binary = compiled(kernel, given, constants, architecture)
+        if binary.hash not in seen:
+            seen.add(binary.hash)
+            findings[f"{name}: {kernel.__name__}"] = found_in(binary, architecture)
+
+    backend.launch = moments.launch = compile_it
+    backend.takes = lambda array: True
+    for name, function, arguments in variants(np.dtype(dtype)):  # noqa: B007
+        torch_devices.call(function, arguments)
+    print(json.dumps(findings))
+
+
+@triton.jit
+def planted(rewards, values, returns, gamma: tl.float64, LANES: tl.constexpr):  # noqa: N803
+    """r + gamma V, which a compiler may fuse."""
+    lanes = tl.arange(0, LANES)
+    reward, value = tl.load(rewards + lanes), tl.load(values + lanes)
+    tl.store(returns + lanes, reward + tl.full((LANES,), gamma, tl.float64).to(reward.dtype) * value)
+
+
+@triton.jit
+def flushed(rewards, values, returns, gamma: tl.float64, LANES: tl.constexpr):  # noqa: N803
+    """r + V, where denormals become 0."""
+    lanes = tl.arange(0, LANES)
+    reward, value = tl.load(rewards + lanes), tl.load(values + lanes)
+    total = tl.inline_asm_elementwise("add.rn.ftz.f32 $0, $1, $2;", "=f,f,f", [reward, value], tl.float32, True, 1)
+    tl.store(returns + lanes, total)
+
+
+def report_planted(architecture):
+    """Print what is found in kernels with a mistake, and in the first of them without its mistake."""
+    ones = torch.ones(32)
+    print(
+        json.dumps(
+            {
+                what: found_in(
+                    compiled(kernel, (ones, ones, ones, 0.9), {"LANES": 32}, architecture, fusion), architecture
+                )
+                for what, kernel, fusion in (
+                    ("fused", planted, True),
+                    ("not fused", planted, False),
+                    ("flushed", flushed, False),
+                )
+            }
+        )
+    )

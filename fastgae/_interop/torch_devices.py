@@ -27,7 +27,12 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
             f"{name} is on {first.device}, and backend={backend!r} computes on the CPU: leave it out, or pass "
             f"{name}.cpu()"
         )
-    taken = {each: _taken(each, given, name, first) for each, given in arguments.items() if each != "out"}
+    taken = {
+        # Most arguments are None.
+        each: given if given is None else _taken(each, given, name, first)
+        for each, given in arguments.items()
+        if each != "out"
+    }
     if backend is not None:
         taken["backend"] = None
     out = arguments.get("out")

@@ -1,7 +1,7 @@
 """Compile the kernels for GPUs that need not be there, and list the instructions that would change bits.
 
-The kernels are those that calls launch, where the compiler stands in the place of ``launch``. They cannot be compiled in a process in
-which Triton interprets, so ``report`` runs in one of its own.
+The kernels are those that calls launch, with the compiler in the place of ``launch``. They cannot be compiled in a
+process in which Triton interprets, so ``report`` runs in one of its own.
 """
 
 import json
@@ -18,6 +18,8 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 from triton.compiler import ASTSource
 
+import fastgae
+from fastgae import _dispatch
 from support.cases import make_case
 from support.tensor_calls import calls, converted
 
@@ -25,8 +27,8 @@ NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdis
 ARCHITECTURES = (80, 90, 100)
 # A multiplication and an addition that are rounded once, or denormals that become 0.
 IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*(?:f16|f32|f64)\S*|\S+\.ftz\S*")
-# ptxas writes constants to registers by HFMA2 with two RZ, which multiplies no numbers of ours.
-IN_SASS = re.compile(r"\b[FD]FMA\S*.*|\bHFMA2\b(?!.*RZ, *RZ).*|\S+\.FTZ\S*.*")
+# Two instructions touch no number of ours: ptxas writes constants by HFMA2 with RZ, and divides integers with F2I.FTZ.
+IN_SASS = re.compile(r"\b[FD]FMA\S*.*|\bHFMA2\b(?!.*RZ, *RZ).*|\b(?!F2I\.)\w+\.FTZ\S*.*")
 TYPES = {
     torch.float32: "*fp32",
     torch.float64: "*fp64",
@@ -100,21 +102,27 @@ def variants(dtype):
             yield name, function, converted(arguments, lambda a: torch.from_numpy(np.ascontiguousarray(a)))
     case = make_case((64, 48), np.dtype(dtype))
     whole = {name: torch.from_numpy(given) for name, given in case.arguments().items() if isinstance(given, np.ndarray)}
-    from fastgae import gae
-
-    yield "rows", gae, whole
+    yield "rows", fastgae.gae, whole
     yield (
         "tiles",
-        gae,
-        {**{name: given.mT if given.ndim == 2 else given for name, given in whole.items()}, "time_axis": 1},
+        fastgae.gae,
+        {
+            **{name: given.mT.contiguous() if given.ndim == 2 else given for name, given in whole.items()},
+            "time_axis": 1,
+        },
     )
     for narrow in (torch.bfloat16, torch.float16):
-        yield str(narrow), gae, {name: t.to(narrow) if t.is_floating_point() else t for name, t in whole.items()}
+        yield (
+            str(narrow),
+            fastgae.gae,
+            {name: t.to(narrow) if t.is_floating_point() else t for name, t in whole.items()},
+        )
 
 
 def report(architecture, dtype):
     """Print {name of the variant: instructions that would change bits}, for every variant."""
     torch.cuda.is_available = lambda: True  # so that the backend loads; nothing is computed
+    _dispatch._import.cache_clear()
     from fastgae._backends import triton as backend
     from fastgae._backends.triton import moments
     from fastgae._interop import torch_devices

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 
 from fastgae._backends.triton.kernels import View
-from fastgae._call import NEW
+from fastgae._call import NEW, WORKING_DTYPES
 from fastgae._interop import OnDevice
+
+TORCH_DTYPES = {dtype: getattr(torch, dtype.name) for dtype in WORKING_DTYPES}
 
 
 class Matrices(NamedTuple):
@@ -24,7 +26,7 @@ class Matrices(NamedTuple):
     @classmethod
     def of(cls, rewards: OnDevice, time_axis: int) -> "Matrices":
         envs = math.prod(rewards.shape[:time_axis] + rewards.shape[time_axis + 1 :])
-        return cls(rewards.array, getattr(torch, rewards.dtype.name), time_axis, envs)
+        return cls(rewards.array, TORCH_DTYPES.get(rewards.dtype, torch.float64), time_axis, envs)
 
     @property
     def steps(self) -> int:
@@ -38,8 +40,11 @@ class Matrices(NamedTuple):
 
     def matrix(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor as (T, N): a view where its strides allow it, or else a copy."""
-        moved = tensor.movedim(self.time_axis, 0)
+        moved = self._time_first(tensor)
         return moved if moved.ndim == 2 else moved.reshape(moved.shape[0], self.envs)
+
+    def _time_first(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.movedim(self.time_axis, 0) if self.time_axis else tensor
 
     def split(self, matrix: torch.Tensor) -> torch.Tensor:
         """Return a matrix in the shape of rewards."""
@@ -76,14 +81,10 @@ class Matrices(NamedTuple):
         """Return the output that is wanted: None, NEW, or the caller's tensor."""
         if wanted is None:
             return None
-        if wanted is NEW:
-            result = torch.empty_like(self.rewards, dtype=self.dtype)
-            overlaps = False
-        else:
-            result = wanted.array
-            overlaps = any(result.untyped_storage().data_ptr() == _storage(each) for each in inputs)
-        moved = result.movedim(self.time_axis, 0)
-        if overlaps or (moved.ndim != 2 and not _merges(moved)):
+        result = torch.empty_like(self.rewards, dtype=self.dtype) if wanted is NEW else wanted.array
+        overlaps = wanted is not NEW and any(_storage(result) == _storage(each.array) for each in inputs)
+        moved = self._time_first(result)
+        if overlaps or (moved.ndim > 2 and not _merges(moved)):
             return Output(result, self.empty(self.dtype), False)
         return Output(result, self.matrix(result), True)
 
@@ -113,8 +114,8 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
 
 
-def _storage(array: OnDevice) -> int:
-    pointer: int = array.array.untyped_storage().data_ptr()
+def _storage(tensor: torch.Tensor) -> int:
+    pointer: int = tensor.untyped_storage().data_ptr()
     return pointer
 
 

@@ -1,7 +1,7 @@
 """Compile the kernels for GPUs that need not be there, and list the instructions that would change bits.
 
-The kernels are those that calls launch, with the compiler in the place of ``launch``. They cannot be compiled in a
-process in which Triton interprets, so ``report`` runs in one of its own.
+The kernels are those that calls launch, with their arguments and options, but a launch only compiles. Triton cannot
+compile in a process in which it interprets, so ``report`` runs in one of its own.
 """
 
 import json
@@ -9,6 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
-from triton.compiler import ASTSource
 
 import fastgae
 from fastgae import _dispatch
@@ -29,61 +29,32 @@ ARCHITECTURES = (80, 90, 100)
 IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*(?:f16|f32|f64)\S*|\S+\.ftz\S*")
 # Two instructions touch no number of ours: ptxas writes constants by HFMA2 with RZ, and divides integers with F2I.FTZ.
 IN_SASS = re.compile(r"\b[FD]FMA\S*.*|\bHFMA2\b(?!.*RZ, *RZ).*|\b(?!F2I\.)\w+\.FTZ\S*.*")
-TYPES = {
-    torch.float32: "*fp32",
-    torch.float64: "*fp64",
-    torch.bfloat16: "*bf16",
-    torch.float16: "*fp16",
-    torch.uint8: "*u8",
-    torch.int32: "*i32",
-    torch.int64: "*i64",
-}
 FEWER_STEPS = {16: 2, 32: 4}  # the steps of a turn are all alike, and fewer of them compile faster
 
 
-def compiled(kernel, given, constants, architecture, fusion=False):
-    """Compile a kernel for these arguments, as a launch does."""
-    fixed, aligned = {}, {}
-    signature = {
-        name: _type(value, (i,), fixed, aligned)
-        for i, (name, value) in enumerate(zip(kernel.arg_names, given, strict=False))
-    }
-    for name, value in constants.items():
-        signature[name] = "constexpr"
-        fixed[(kernel.arg_names.index(name),)] = value
-    source = ASTSource(kernel, signature, fixed, aligned)
-    options = {"enable_fp_fusion": fusion, "num_warps": 1}
-    return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
-
-
-def _type(value, path, fixed, aligned):
-    """Return the type of an argument; None and a stride of 1 are fixed when the kernel is compiled."""
-    if isinstance(value, tuple):
-        return type(value)(*(_type(each, (*path, i), fixed, aligned) for i, each in enumerate(value)))
-    if value is None or (len(path) > 1 and isinstance(value, int) and value == 1):
-        fixed[path] = value
-        return "constexpr"
-    if isinstance(value, float):
-        return "fp64"
-    if isinstance(value, torch.Tensor) or value % 16 == 0:
-        aligned[path] = [["tt.divisibility", 16]]
-    if isinstance(value, torch.Tensor):
-        return TYPES[value.dtype]
-    return "i32" if abs(value) < 2**31 else "i64"
+def compiling_for(architecture):
+    """Make Triton believe that this machine has a GPU of an architecture. What is launched must only be compiled."""
+    target = GPUTarget("cuda", architecture, 32)
+    triton.runtime.driver.set_active(
+        SimpleNamespace(
+            get_current_target=lambda: target, get_current_device=lambda: 0, get_current_stream=lambda device: 0
+        )
+    )
 
 
 def found_in(binary, architecture):
     """Return the instructions of a compiled kernel that would change bits.
 
-    A correctly rounded division is made of fused multiply-adds. The machine code of a kernel that divides is therefore
-    read with an addition in the place of the division.
+    A correctly rounded division or root is made of fused multiply-adds. The machine code of a kernel that has one is
+    therefore read with another operation in its place.
     """
     ptx = binary.asm["ptx"]
     with TemporaryDirectory() as folder:
         cubin = Path(folder, "kernel.cubin")
         cubin.write_bytes(binary.asm["cubin"])
-        if "div.rn." in ptx:
-            Path(folder, "kernel.ptx").write_text(ptx.replace("div.rn.", "add.rn."))
+        without = ptx.replace("div.rn.", "add.rn.").replace("sqrt.rn.", "neg.")
+        if without != ptx:
+            Path(folder, "kernel.ptx").write_text(without)
             assembler = [
                 get_ptxas(architecture).path,
                 "--fmad=false",
@@ -111,6 +82,10 @@ def variants(dtype):
             "time_axis": 1,
         },
     )
+    one = {name: given[:1, :1] if given.ndim == 2 else given[:1] for name, given in whole.items()}
+    yield "one step of one env", fastgae.gae, one
+    lengths = {"rewards": one["rewards"], "values": one["values"], "terminated": one["terminated"]}
+    yield "one of one step", fastgae.n_step_returns, {**lengths, "last_values": one["rewards"][0], "n": 1}
     for narrow in (torch.bfloat16, torch.float16):
         yield (
             str(narrow),
@@ -124,20 +99,23 @@ def report(architecture, dtype):
     torch.cuda.is_available = lambda: True  # so that the backend loads; nothing is computed
     _dispatch._import.cache_clear()
     from fastgae._backends import triton as backend
-    from fastgae._backends.triton import moments
     from fastgae._interop import torch_devices
 
     findings, seen, name = {}, set(), ""
 
-    def compile_it(kernel, grid, *given, **constants):
-        if name not in ("rows", "tiles") and "STEPS" in constants:
-            constants["STEPS"] = FEWER_STEPS[constants["STEPS"]]
-        binary = compiled(kernel, given, constants, architecture)
-        if binary.hash not in seen:
-            seen.add(binary.hash)
-            findings[f"{name}: {kernel.__name__}"] = found_in(binary, architecture)
+    def compile_it(kernel, grid):
+        def compiled(*given, **constants):
+            if name not in ("rows", "tiles") and "STEPS" in constants:
+                constants["STEPS"] = FEWER_STEPS[constants["STEPS"]]
+            binary = kernel.warmup(*given, grid=grid, **constants)
+            if binary.hash not in seen:
+                seen.add(binary.hash)
+                findings[f"{name}: {kernel.__name__}"] = found_in(binary, architecture)
 
-    backend.launch = moments.launch = compile_it
+        return compiled
+
+    compiling_for(architecture)
+    triton.JITFunction.__getitem__ = compile_it
     backend.takes = lambda array: True
     for name, function, arguments in variants(np.dtype(dtype)):  # noqa: B007
         torch_devices.call(function, arguments)
@@ -163,18 +141,9 @@ def flushed(rewards, values, returns, gamma: tl.float64, LANES: tl.constexpr):  
 
 def report_planted(architecture):
     """Print what is found in kernels with a mistake, and in the first of them without its mistake."""
-    ones = torch.ones(32)
-    print(
-        json.dumps(
-            {
-                what: found_in(
-                    compiled(kernel, (ones, ones, ones, 0.9), {"LANES": 32}, architecture, fusion), architecture
-                )
-                for what, kernel, fusion in (
-                    ("fused", planted, True),
-                    ("not fused", planted, False),
-                    ("flushed", flushed, False),
-                )
-            }
-        )
-    )
+    compiling_for(architecture)
+    ones, found = torch.ones(32), {}
+    for what, kernel, fusion in (("fused", planted, True), ("not fused", planted, False), ("flushed", flushed, False)):
+        binary = kernel.warmup(ones, ones, ones, 0.9, LANES=32, grid=(1,), num_warps=1, enable_fp_fusion=fusion)
+        found[what] = found_in(binary, architecture)
+    print(json.dumps(found))

@@ -444,12 +444,15 @@ def block_sums(matrix, mask, center, sums, steps, envs, LANES: tl.constexpr, BLO
 
 
 @jit
-def rescale(matrix, mask, center, scale, steps, envs, LANES: tl.constexpr, STEPS: tl.constexpr):
-    """Compute x = (x - center) scale in float64 for the steps in the mask, in place."""
+def rescale(matrix, mask, mean, variance, steps, envs, eps: tl.float64, LANES: tl.constexpr, STEPS: tl.constexpr):
+    """Compute x = (x - mean) / (std + eps) in float64 for the steps in the mask, in place.
+
+    The root is taken here because that of torch is not rounded correctly on every device.
+    """
     lanes, block = _place(envs, LANES)
     ok = lanes < envs
-    middle = _row(center, lanes, 0, ok)
-    factor = _row(scale, lanes, 0, ok)
+    middle = _row(mean, lanes, 0, ok)
+    factor = tl.full((LANES,), 1, tl.float64) / (tl.sqrt(_row(variance, lanes, 0, ok)) + eps)
     for i in tl.static_range(STEPS):
         t = block * STEPS + i + tl.zeros((LANES,), tl.int64)
         at = matrix.data + lanes * matrix.env + t * matrix.step

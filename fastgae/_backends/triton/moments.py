@@ -17,7 +17,6 @@ def normalize(matrix: torch.Tensor, mask: View | None, by: str, eps: float = EPS
     counts = _counts(matrix, mask)
     mean = _mean(_block_sums(matrix, mask, None), counts, by)
     variance = _mean(_block_sums(matrix, mask, mean), counts, by)
-    scale = 1.0 / (torch.sqrt(variance) + eps)
     steps, envs = matrix.shape
     launch(
         kernels.rescale,
@@ -25,9 +24,10 @@ def normalize(matrix: torch.Tensor, mask: View | None, by: str, eps: float = EPS
         view_of(matrix),
         mask,
         row_of(mean),
-        row_of(scale),
+        row_of(variance),
         steps,
         envs,
+        eps,
         LANES=LANES,
         STEPS=STEPS,
     )

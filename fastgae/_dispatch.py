@@ -157,7 +157,9 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
     request, cpu = f"{source}={shown(asked)}", SETTINGS["FASTGAE_CPU"]
     if asked == ON_DEVICES:
-        raise TypeError(f"{request} computes tensors of torch on a GPU, and the first argument is none: leave it out")
+        raise TypeError(
+            f"{request}: tensors of torch on a GPU go to it by themselves, and nothing else does: leave it out"
+        )
     if asked not in (None, *CHOICES):
         raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}")
     if cpu and asked in (None, "cpp"):

@@ -33,8 +33,8 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         for each, given in arguments.items()
         if each != "out"
     }
-    if backend is not None:
-        taken["backend"] = None
+    if "backend" in taken:
+        taken["backend"] = "numpy"  # which has no short cut that would look at the arrays; it computes nothing
     out = arguments.get("out")
     if out is None:
         return function(**taken)

@@ -117,7 +117,7 @@ def test_another_backend_is_refused():
     given = tensors(ROLLOUT)
     with pytest.raises(TypeError, match=r"rewards is on .*, and backend='cpp' computes on the CPU: leave it out"):
         call(fastgae.gae, {**given, "backend": "cpp"})
-    with pytest.raises(TypeError, match="backend='triton' computes tensors of torch on a GPU"):
+    with pytest.raises(TypeError, match="backend='triton': tensors of torch on a GPU go to it by themselves"):
         fastgae.gae(**ROLLOUT, backend="triton")
 
 

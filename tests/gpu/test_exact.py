@@ -247,3 +247,16 @@ def test_gradients_end():
     given["values"].requires_grad_()
     given["gamma"] = torch.tensor(0.99, dtype=torch.float64, device=DEVICE, requires_grad=True)
     assert_bits(called(fastgae.gae, given), fastgae.gae(**arguments))
+
+
+@pytest.mark.parametrize("time_axis", [0, 1])
+def test_distances_that_32_bits_do_not_hold(time_axis):
+    """The memory between the steps is never touched, so it takes no room."""
+    far = 2**28 + 3
+    rewards = torch.empty(8 * far + 2, dtype=torch.int8, device=DEVICE).as_strided((9, 2), (far, 1))
+    rewards.copy_(torch.arange(18, dtype=torch.int8).reshape(9, 2))
+    rewards = rewards if time_axis == 0 else rewards.T
+    values = torch.ones((9, 2) if time_axis == 0 else (2, 9), device=DEVICE)
+    got = called(fastgae.reverse_scan, {"x": rewards, "decay": values, "time_axis": time_axis})
+    expected = fastgae.reverse_scan(rewards.cpu().numpy(), values.cpu().numpy(), time_axis=time_axis)
+    assert_same_bits(got.cpu().numpy(), expected)

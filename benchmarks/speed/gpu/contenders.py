@@ -1,5 +1,6 @@
 """Who computes a rollout that lies on a GPU. Every contender returns (advantages, returns)."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -87,12 +88,10 @@ def loop(rollout: Rollout) -> Pair:
     return advantages, advantages + rollout.values.narrow(rollout.time_axis, 0, rollout.steps)
 
 
-_compiled = torch.compile(loop)
-
-
-def compiled_loop(rollout: Rollout) -> Pair:
-    """The same loop, compiled."""
-    return _compiled(rollout)
+@functools.cache
+def compiled() -> Callable[[Rollout], Pair]:
+    """Return the same loop, compiled."""
+    return torch.compile(loop)
 
 
 def torchrl(rollout: Rollout) -> Pair:
@@ -124,7 +123,7 @@ CONTENDERS = {
     "fastgae": Contender("fastgae on the GPU", ours, takes_packed=True),
     "cpu": Contender(".cpu(), fastgae, and back", over_the_cpu, takes_packed=True, waits=True),
     "loop": Contender("a loop in torch", loop),
-    "compiled": Contender("torch.compile of the loop", compiled_loop, MOST_STEPS_COMPILED),
+    "compiled": Contender("torch.compile of the loop", lambda rollout: compiled()(rollout), MOST_STEPS_COMPILED),
     "torchrl": Contender("torchrl, vectorised", torchrl),
 }
 

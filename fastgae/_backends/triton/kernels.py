@@ -251,13 +251,14 @@ def _loaded(
     TILES: tl.constexpr,
 ):
     """Return STEPS vectors: steps ``first``, ``first + 1``, ... of the lanes; 0 outside of their steps."""
-    at = view.data + lanes * view.env + first * view.step
+    step = tl.cast(view.step, tl.int64)  # because 32 bits do not hold a distance of several steps
+    at = view.data + lanes * view.env + first * step
     rows = ()
     if TILES:
         places = tl.arange(0, STEPS)
         t = first[:, None] + places[None, :]
         inside = ok[:, None] & (t >= begins[:, None]) & (t < ends[:, None])
-        tile = tl.load(at[:, None] + places[None, :].to(tl.int64) * view.step, mask=inside, other=0)
+        tile = tl.load(at[:, None] + places[None, :] * step, mask=inside, other=0)
         if dtype is not None:
             tile = tile.to(dtype)
         parts = (tile,)
@@ -273,7 +274,7 @@ def _loaded(
     else:
         for i in tl.static_range(STEPS):
             inside = ok & (first + i >= begins) & (first + i < ends)
-            row = tl.load(at + i * view.step, mask=inside, other=0)
+            row = tl.load(at + i * step, mask=inside, other=0)
             if dtype is not None:
                 row = row.to(dtype)
             rows = rows + (row,)
@@ -289,7 +290,8 @@ def _halves(tile, LANES: tl.constexpr, WIDTH: tl.constexpr):
 @jit
 def _store(view, rows, lanes, ok, first, begins, LANES: tl.constexpr, STEPS: tl.constexpr, TILES: tl.constexpr):
     """Store STEPS vectors, the inverse of ``_loaded`` for steps that end where the lanes end or before."""
-    at = view.data + lanes * view.env + first * view.step
+    step = tl.cast(view.step, tl.int64)  # because 32 bits do not hold a distance of several steps
+    at = view.data + lanes * view.env + first * step
     if TILES:
         parts = ()
         for i in tl.static_range(STEPS):
@@ -302,10 +304,10 @@ def _store(view, rows, lanes, ok, first, begins, LANES: tl.constexpr, STEPS: tl.
                 parts = wholes
         places = tl.arange(0, STEPS)
         inside = ok[:, None] & (first[:, None] + places[None, :] >= begins[:, None])
-        tl.store(at[:, None] + places[None, :].to(tl.int64) * view.step, parts[0], mask=inside)
+        tl.store(at[:, None] + places[None, :] * step, parts[0], mask=inside)
     else:
         for i in tl.static_range(STEPS):
-            tl.store(at + i * view.step, rows[i], mask=ok & (first + i >= begins))
+            tl.store(at + i * step, rows[i], mask=ok & (first + i >= begins))
 
 
 @jit

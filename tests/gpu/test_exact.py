@@ -166,7 +166,7 @@ def test_empty_and_single(shape):
         check(fastgae.gae, {**arguments, "normalize": "global"})
 
 
-@pytest.mark.parametrize("lengths", [[5, 0, 7, 1], [0, 0], [1], [40, 3, 70], [1] * 40])
+@pytest.mark.parametrize("lengths", [[5, 0, 7, 1], [0, 0], [1], [40, 3, 70], [1] * 40, [3] * 60])
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_packed_sequences(dtype, lengths, ends, masked):

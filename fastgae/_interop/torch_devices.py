@@ -54,7 +54,7 @@ def _taken(name: str, given: Any, first_name: str, first: torch.Tensor) -> Any:
     """Return an argument as the function takes it: a tensor as it lies on the device, anything else as it is."""
     if isinstance(given, torch.Tensor):
         if given.device == first.device:
-            tensor = plain(name, given)
+            tensor = plain(name, given).resolve_neg()
             return OnDevice(tensor, tuple(tensor.shape), numpy_dtype(name, tensor))
         if given.is_cpu and given.ndim == 0:
             return to_numpy(name, given)

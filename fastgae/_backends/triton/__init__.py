@@ -47,7 +47,7 @@ def takes(array: OnDevice) -> bool:
 def compute(call: Call, recursion: str) -> GAEResult:
     """Compute a checked call. ``recursion`` is "gae", or the name of an estimator with a recursion of its own."""
     matrices = Matrices.of(call.rewards, call.time_axis)
-    inputs = [given for given in call if isinstance(given, OnDevice)]
+    inputs = [] if call.out is None else [given for given in call if isinstance(given, OnDevice)]
     outputs = [matrices.output(wanted, inputs) for wanted in call.out or (NEW, NEW)]
     if matrices.rewards.numel():
         with torch.cuda.device_of(matrices.rewards):
@@ -172,11 +172,11 @@ def _values(call: Call, matrices: Matrices) -> tuple[View | None, View | None, V
     """Return V of all steps, V' of all steps if it is given, and otherwise V after the last step."""
     if call.values is None:
         return None, None, None
-    values = matrices.matrix(call.values.array)
+    values: Any = matrices.of_steps(call.values)
     last = matrices.of_envs(call.last_values)
-    if len(values) > matrices.steps:
-        last = View(values[-1], 0, values.stride(1))
-    return view_of(values), matrices.of_steps(call.next_values), last
+    if len(values.data) > matrices.steps:
+        last = View(values.data[-1], 0, values.env)
+    return values, matrices.of_steps(call.next_values), last
 
 
 def _n_step_returns(call: Call, recursion: str, matrices: Matrices, advantages: Any, returns: Any) -> None:

@@ -21,22 +21,17 @@ class Matrices(NamedTuple):
     rewards: torch.Tensor  # the first argument
     dtype: torch.dtype  # the working dtype
     time_axis: int
+    steps: int
     envs: int
+    env_major: bool  # the steps of an env lie side by side in rewards, and the envs do not
 
     @classmethod
     def of(cls, rewards: OnDevice, time_axis: int) -> "Matrices":
-        envs = math.prod(rewards.shape[:time_axis] + rewards.shape[time_axis + 1 :])
-        return cls(rewards.array, TORCH_DTYPES.get(rewards.dtype, torch.float64), time_axis, envs)
-
-    @property
-    def steps(self) -> int:
-        return int(self.rewards.shape[self.time_axis])
-
-    @property
-    def env_major(self) -> bool:
-        """Return whether the steps of an env lie side by side in rewards, and the envs do not."""
-        matrix = self.matrix(self.rewards)
-        return self.steps > 1 and matrix.stride(0) == 1 and (self.envs == 1 or matrix.stride(1) != 1)
+        shape, strides = rewards.shape, rewards.array.stride()
+        steps, envs = shape[time_axis], math.prod(shape[:time_axis] + shape[time_axis + 1 :])
+        others = strides[:time_axis] + strides[time_axis + 1 :]
+        env_major = steps > 1 and strides[time_axis] == 1 and (envs == 1 or 1 not in others)
+        return cls(rewards.array, TORCH_DTYPES.get(rewards.dtype, torch.float64), time_axis, steps, envs, env_major)
 
     def matrix(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor as (T, N): a view where its strides allow it, or else a copy."""
@@ -67,7 +62,7 @@ class Matrices(NamedTuple):
         """Return the view of an array of coefficients, or else its number; of None, 0."""
         if isinstance(given, OnDevice):
             per_sequence = self.envs == 1 and given.shape == (envs,)
-            array = given.array if per_sequence else given.array.expand(self.rewards.shape)
+            array = _stored(given.array if per_sequence else given.array.expand(self.rewards.shape))
             return row_of(array) if per_sequence else view_of(self.matrix(array)), 0.0
         return None, 0.0 if given is None else float(np.asarray(given).item())
 
@@ -82,7 +77,7 @@ class Matrices(NamedTuple):
         if wanted is None:
             return None
         result = torch.empty_like(self.rewards, dtype=self.dtype) if wanted is NEW else wanted.array
-        overlaps = wanted is not NEW and any(_storage(result) == _storage(each.array) for each in inputs)
+        overlaps = any(_storage(result) == _storage(each.array) for each in inputs)
         moved = self._time_first(result)
         if overlaps or (moved.ndim > 2 and not _merges(moved)):
             return Output(result, self.empty(self.dtype), False)

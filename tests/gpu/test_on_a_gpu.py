@@ -16,17 +16,16 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 CASE = make_case((37, 70), np.dtype(np.float32), bootstrap="last_values")
 
 
-@pytest.fixture
-def waiting_is_an_error():
-    torch.cuda.set_sync_debug_mode("error")
-    yield
-    torch.cuda.set_sync_debug_mode("default")
-
-
 @pytest.mark.parametrize("name", [name for name in CALLS if name != SPARSE])
-def test_no_call_waits(waiting_is_an_error, name):
+def test_no_call_waits(name):
     function, arguments = CALLS[name]
-    function(**tensors(arguments))
+    given = tensors(arguments)
+    function(**given)  # which compiles the kernels
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        function(**given)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_captured_call_computes_what_the_tensors_hold_then():

@@ -219,15 +219,23 @@ def test_out_is_filled(dtype):
 
 def test_out_may_overlap_inputs():
     """The results are those of memory that does not overlap."""
-    arguments = arguments_of(make_case((17, 6), np.dtype(np.float32), bootstrap="longer_values"))
-    expected = fastgae.gae(**arguments)
-    given = tensors(arguments)
-    out = (given["rewards"], given["values"][1:])
-    assert_bits(called(fastgae.gae, {**given, "out": out}), expected)
-    advantages = tensor(expected.advantages)
+    arguments = arguments_of(make_case((37, 6), np.dtype(np.float32), bootstrap="longer_values"))
+    given, memory = tensors(arguments), torch.zeros(57, 6, device=DEVICE)
+    given["rewards"] = memory[20:].copy_(given["rewards"])
+    # A result lies where the reward of a much earlier step is, which a kernel reads later.
+    got = called(fastgae.gae, {**given, "out": (memory[:37], given["values"][1:])})
+    assert_bits(got, fastgae.gae(**arguments))
+    advantages = tensor(arguments["rewards"])
     normalized = called(fastgae.normalize, {"advantages": advantages, "out": advantages})
     assert normalized is advantages
-    assert_same_bits(normalized.cpu().numpy(), fastgae.normalize(expected.advantages))
+    assert_same_bits(normalized.cpu().numpy(), fastgae.normalize(arguments["rewards"]))
+
+
+def test_upgo_stops_before_a_delta_that_is_no_number(dtype):
+    arguments = make_case((9, 7), dtype, bootstrap="last_values").arguments()
+    arguments["rewards"][::3] = np.nan
+    arguments.pop("gae_lambda")
+    check(fastgae.upgo, arguments)
 
 
 @pytest.mark.parametrize("size", [(300, 5), (129, 3), (128, 2)], ids=str)

@@ -5,6 +5,7 @@ as a whole (checks). Then its arrays become matrices of one layout, and a Rollou
 """
 
 from fastgae._canonical.arguments import (
+    NEXT_STEP,
     as_boundaries,
     as_number,
     check_shape,
@@ -27,6 +28,7 @@ from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, 
 
 __all__ = [
     "MOMENT_STEPS",
+    "NEXT_STEP",
     "NORMALIZE",
     "Frame",
     "Layout",

@@ -5,6 +5,7 @@ import numpy as np
 from fastgae._call import CONSTANTS, Array, Call, Output
 from fastgae._canonical.arguments import NEXT_STEP, as_switch, autoreset_mode, of_one_dtype, shown
 from fastgae._canonical.frame import Frame, frame_of
+from fastgae._interop import OnDevice
 
 NORMALIZE = ("global", "per_env")
 FIRST_CONSTANT = Call._fields.index(CONSTANTS[0])
@@ -86,7 +87,8 @@ def checked(
         ratios,
         *given[FIRST_CONSTANT:],
     )
-    return _without_reset_rows(call) if mode == NEXT_STEP else call
+    # The backend of a GPU finds the reset rows itself, because here they could only be found by waiting for it.
+    return _without_reset_rows(call) if mode == NEXT_STEP and not isinstance(rewards, OnDevice) else call
 
 
 def _without_reset_rows(call: Call) -> Call:
@@ -152,6 +154,11 @@ def check_final_values(final: Array | None, truncated: Array | None, following: 
         raise ValueError('autoreset="next_step" has V of the final observations in values: leave final_values out')
     if following:
         raise ValueError("final_values and next_values both hold the value after a truncated step: keep one")
+    if isinstance(final, OnDevice) and final.shape != truncated.shape:
+        raise ValueError(
+            f"final_values has shape {final.shape}; expected rewards' shape {truncated.shape}: counting the True of "
+            "truncated would wait for the GPU"
+        )
     if final.shape != truncated.shape and final.shape != (count := np.count_nonzero(truncated),):
         raise ValueError(
             f"final_values has shape {final.shape}; expected ({count},), one per True of truncated, or rewards' shape "

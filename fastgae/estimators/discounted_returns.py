@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 
 from fastgae._call import ABSENT, NEW, Array, Call
 from fastgae._canonical import check_final_values, frame_of, of_one_dtype
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 
@@ -93,7 +93,12 @@ def _checked(given: Call) -> Call:
     exists = frame.step_flags("mask", given.mask)
     check_final_values(final, cuts, False, None)
     frame.check_envs("last_values", last)
-    if last is None and not _end_with(ends if cuts is None else ends | cuts, exists, frame.axis):
+    # On a GPU the flags are not read: after an episode that the rollout does not end, the value is 0.
+    if (
+        last is None
+        and not isinstance(reward, OnDevice)
+        and not _end_with(ends if cuts is None else ends | cuts, exists, frame.axis)
+    ):
         raise ValueError("the last step does not end every episode: pass last_values, V of the state after it")
     return Call(
         reward,

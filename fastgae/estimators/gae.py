@@ -46,8 +46,9 @@ def gae(
     rounded once. Values behind a closed gate are never used, so a NaN there is harmless. The result is the same bits on
     every backend, CPU target, thread count and memory layout.
 
-    Pass arrays of NumPy, tensors of torch, or arrays of JAX on the CPU, also inside torch.compile, jax.jit and
-    jax.vmap. Results come back as arrays of the library of ``rewards``, without gradients (docs/tensors.md).
+    Pass arrays of NumPy, tensors of torch on the CPU or a GPU, or arrays of JAX on the CPU, also inside
+    torch.compile, jax.jit and jax.vmap. Results come back as arrays of the library of ``rewards``, without gradients
+    (docs/tensors.md).
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def gae(
         At most this many threads; None: ``FASTGAE_NUM_THREADS``, ``OMP_NUM_THREADS``, or the CPUs this process may use.
     backend : str, optional
         "cpp", "numba", "numpy", or a CPU target such as "cpp:avx2"; None: ``FASTGAE_BACKEND``, ``FASTGAE_CPU``, or
-        the best available.
+        the best available. Tensors on a GPU go to "triton" (docs/gpu.md).
 
     Returns
     -------
@@ -114,8 +115,8 @@ def gae(
     ValueError
         An argument has a wrong shape or value, or the bootstrap is missing, doubled or undefined.
     TypeError
-        An argument has a type that cannot be used: a masked array, a tensor on a GPU, complex numbers, float16 arrays
-        of NumPy, or an ``out`` of another dtype.
+        An argument has a type that cannot be used: a masked array, tensors on two devices, complex numbers, float16
+        arrays of NumPy, or an ``out`` of another dtype.
     BackendUnavailableError
         The backend that was asked for cannot run here.
 

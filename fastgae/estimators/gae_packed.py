@@ -14,9 +14,10 @@ from fastgae._canonical import (
     check_shape,
     checked,
     end_to_end,
+    of_one_dtype,
     shown,
 )
-from fastgae._interop import as_array, as_numbers, is_tensor, takes_tensors, with_tensors
+from fastgae._interop import OnDevice, as_array, as_numbers, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 
@@ -102,6 +103,8 @@ def _checked(given: Call) -> Call:
     """Check sequences end to end, and return the call of one env whose episodes end with them."""
     if given.normalize == "per_env":
         raise ValueError('normalize must be "global" or None: packed sequences are no envs')
+    if isinstance(given.rewards, OnDevice):
+        return _checked_on_device(given)
     lengths, last_steps, ended, last = _checked_sequences(given)
     ends = np.zeros(lengths.sum(), bool)
     ends[last_steps] = True
@@ -119,6 +122,34 @@ def _checked(given: Call) -> Call:
             else _per_step("returns_lambda", given.returns_lambda, lengths),
         )
     )
+
+
+def _checked_on_device(given: Call) -> Call:
+    """Check all but the numbers of the boundaries. The kernel reads them, and needs no flags where sequences end."""
+    reward = end_to_end("rewards", given.rewards)
+    frame = Frame("rewards", reward.shape, 0, ())
+    frame.check_steps("values", as_numbers("values", given.values))
+    starts = as_boundaries("cu_seqlens", given.cu_seqlens)
+    if len(reward) and len(starts) == 1:
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, and has no sequence")
+    lengths = np.broadcast_to(1, len(starts) - 1)
+    (last,) = of_one_dtype((), last_values=given.last_values)
+    check_shape("last_values", last, lengths.shape, "one per sequence")
+    coefficients = {name: getattr(given, name) for name in ("gamma", "gae_lambda", "returns_lambda")}
+    per_sequence = {
+        name: as_unit_interval(name, coefficient, lengths.shape)
+        for name, coefficient in coefficients.items()
+        if isinstance(coefficient, OnDevice) and coefficient.shape == lengths.shape
+    }
+    call = checked(
+        given._replace(
+            terminated=given.rewards if given.terminated is None else given.terminated,
+            last_values=0.0,
+            **dict.fromkeys(per_sequence, 1.0),
+        )
+    )
+    terminated = None if given.terminated is None else call.terminated
+    return call._replace(terminated=terminated, last_values=last, cu_seqlens=starts, **per_sequence)
 
 
 def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array | None]:

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from fastgae._call import ABSENT, NEW, Array, Call
 from fastgae._canonical import frame_of, of_one_dtype
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 
@@ -89,7 +89,8 @@ def _checked(given: Call) -> Call:
         None,
         last_advantages=first,
         gamma=1.0,
-        gae_lambda=np.atleast_1d(factors),  # an array, because a kernel for one number expects it in [0, 1]
+        # An array, because a kernel for one number expects it in [0, 1].
+        gae_lambda=factors if isinstance(factors, OnDevice) else np.atleast_1d(factors),
         time_axis=frame.axis,
         out=(frame.output(given.out[0], terms), None),
     )

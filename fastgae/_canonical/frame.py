@@ -40,6 +40,14 @@ class Frame(NamedTuple):
     def check_broadcast(self, name: str, array: Array) -> None:
         check_broadcast(name, array, self.shape)
 
+    def envs(self, name: str, array: Array | None) -> Array | None:
+        """Return one number per env. One number alone stands for all envs."""
+        if array is None or array.shape == self.without_time:
+            return array
+        if array.ndim:
+            check_shape(name, array, self.without_time, f"one number, or {self.like} without time")
+        return np.full(self.without_time, array)
+
     def flags(self, name: str, given: object) -> Array:
         return as_flags(name, given, self.check_steps)
 

@@ -88,7 +88,8 @@ def retrace(
         out=(None, NEW if out is None else out),
         ratios=ratios,
     )
-    call = checked(given, required=("next_values", "ratios"), lambda_name="lambda_", out_names=("out", "out"))
+    required = ("terminated", "next_values", "ratios")
+    call = checked(given, required=required, lambda_name="lambda_", out_names=("out", "out"))
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         traces = call.gae_lambda * np.minimum(call.ratios, 1.0, dtype=np.float64)
         decay = next_existing_values(traces, np.zeros(()), call.mask, call.time_axis)

@@ -17,6 +17,7 @@ from fastgae._canonical.arguments import (
 from fastgae._canonical.checks import (
     NORMALIZE,
     check_final_values,
+    check_one_sequence,
     checked,
     has_options,
     next_existing_values,
@@ -40,6 +41,7 @@ __all__ = [
     "as_unit_interval",
     "canonical_rollout",
     "check_final_values",
+    "check_one_sequence",
     "check_shape",
     "checked",
     "end_to_end",

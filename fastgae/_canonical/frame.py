@@ -19,6 +19,7 @@ class Frame(NamedTuple):
     shape: tuple[int, ...]
     axis: int
     without_time: tuple[int, ...]
+    on_device: bool = False  # on a GPU, where one number stays one number
 
     @property
     def one_longer(self) -> tuple[int, ...]:
@@ -39,6 +40,14 @@ class Frame(NamedTuple):
 
     def check_broadcast(self, name: str, array: Array) -> None:
         check_broadcast(name, array, self.shape)
+
+    def envs(self, name: str, array: Array | None) -> Array | None:
+        """Return one number per env. One number alone stands for all envs."""
+        if array is None or array.shape == self.without_time:
+            return array
+        if array.ndim:
+            check_shape(name, array, self.without_time, f"one number, or {self.like} without time")
+        return array if self.on_device else np.full(self.without_time, array)
 
     def flags(self, name: str, given: object) -> Array:
         return as_flags(name, given, self.check_steps)
@@ -111,7 +120,8 @@ def frame_of(name: str, array: Array, time_axis: int) -> Frame:
         dimensions = f"{array.ndim} dimension{'s'[: array.ndim > 1]}"
         raise ValueError(f"time_axis={shown(axis)} is out of range for {name} with {dimensions}")
     axis %= array.ndim
-    return Frame(name, array.shape, axis, array.shape[:axis] + array.shape[axis + 1 :])
+    without_time = array.shape[:axis] + array.shape[axis + 1 :]
+    return Frame(name, array.shape, axis, without_time, isinstance(array, OnDevice))
 
 
 def as_flags(name: str, given: object, check: Callable[[str, Array], None] | None = None) -> Array:

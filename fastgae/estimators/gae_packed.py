@@ -52,7 +52,7 @@ def gae_packed(
         Where each sequence begins, and the total: from 0, never falling. Sequences may be empty.
     terminated : array of shape (total,), optional; bool, or numbers that are 0 or 1
         The step ended an episode for good, inside a sequence or at its end.
-    last_values : array of shape (sequences,), optional
+    last_values : array of shape (sequences,), or one number for all sequences, optional
         V after the last step of each sequence. None: every sequence ends for good, as an answer of a language model
         does.
     mask : array of shape (total,), optional
@@ -134,7 +134,8 @@ def _checked_on_device(given: Call) -> Call:
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, and has no sequence")
     lengths = np.broadcast_to(1, len(starts) - 1)
     (last,) = of_one_dtype((), last_values=given.last_values)
-    check_shape("last_values", last, lengths.shape, "one per sequence")
+    if last is not None and last.ndim:
+        check_shape("last_values", last, lengths.shape, "one number, or one per sequence")
     coefficients = {name: getattr(given, name) for name in ("gamma", "gae_lambda", "returns_lambda")}
     per_sequence = {
         name: as_unit_interval(name, coefficient, lengths.shape)
@@ -143,13 +144,11 @@ def _checked_on_device(given: Call) -> Call:
     }
     call = checked(
         given._replace(
-            terminated=given.rewards if given.terminated is None else given.terminated,
             last_values=0.0,
             **dict.fromkeys(per_sequence, 1.0),
         )
     )
-    terminated = None if given.terminated is None else call.terminated
-    return call._replace(terminated=terminated, last_values=last, cu_seqlens=starts, **per_sequence)
+    return call._replace(last_values=last, cu_seqlens=starts, **per_sequence)
 
 
 def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array | None]:
@@ -160,7 +159,10 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
     """
     reward = end_to_end("rewards", given.rewards)
     frame, total = Frame("rewards", reward.shape, 0, ()), len(reward)
-    frame.check_steps("values", as_numbers("values", given.values))
+    _, values, last = of_one_dtype(
+        ("values",), rewards=given.rewards, values=given.values, last_values=given.last_values
+    )
+    frame.check_steps("values", values)
     starts = as_boundaries("cu_seqlens", given.cu_seqlens)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow
@@ -169,8 +171,9 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(given.cu_seqlens)}")
     lengths, ends = nexts - firsts, nexts - 1
     ended = frame.step_flags("terminated", given.terminated)
-    last = None if given.last_values is None else as_numbers("last_values", given.last_values)
-    check_shape("last_values", last, lengths.shape, "one per sequence")
+    if last is not None and last.ndim == 0:
+        last = np.full(lengths.shape, last)
+    check_shape("last_values", last, lengths.shape, "one number, or one per sequence")
     if given.mask is not None:  # the end must be a flag of a step in the mask, because other flags are ignored
         before = np.concatenate([[-1], np.flatnonzero(frame.flags("mask", given.mask))])
         ends = before[np.searchsorted(before, ends, "right") - 1]

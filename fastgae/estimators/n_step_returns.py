@@ -13,7 +13,7 @@ from fastgae._run import run
 def n_step_returns(
     rewards: ArrayLike,
     values: ArrayLike,
-    terminated: ArrayLike,
+    terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
     n: int,

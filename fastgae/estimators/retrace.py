@@ -88,7 +88,8 @@ def retrace(
         out=(None, NEW if out is None else out),
         ratios=ratios,
     )
-    call = checked(given, required=("next_values", "ratios"), lambda_name="lambda_", out_names=("out", "out"))
+    required = ("terminated", "next_values", "ratios")
+    call = checked(given, required=required, lambda_name="lambda_", out_names=("out", "out"))
     return where_it_is(call, backend, num_threads, _computed, "retrace").returns
 
 

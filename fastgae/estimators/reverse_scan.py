@@ -34,7 +34,7 @@ def reverse_scan(
         Kinds and dtypes as in ``gae``.
     decay : number, or array that broadcasts to ``x``
         Any numbers.
-    initial : array of ``x``'s shape without time, optional
+    initial : array of ``x``'s shape without time, or one number for all of it, optional
         y after the last step; None: 0.
     time_axis, num_threads, backend
         As in ``gae``.
@@ -81,13 +81,12 @@ def _checked(given: Call) -> Call:
         ("x", "decay"), x=given.rewards, decay=given.gae_lambda, initial=given.last_advantages
     )
     frame = frame_of("x", terms, given.time_axis)
-    frame.check_envs("initial", first)
     frame.check_broadcast("decay", factors)
     return Call(
         terms,
         None,
         None,
-        last_advantages=first,
+        last_advantages=frame.envs("initial", first),
         gamma=1.0,
         # An array, because a kernel for one number expects it in [0, 1].
         gae_lambda=factors if isinstance(factors, OnDevice) else np.atleast_1d(factors),

@@ -51,7 +51,7 @@ class Matrices(NamedTuple):
         return None if array is None else view_of(self.matrix(_stored(array.array)))
 
     def of_envs(self, array: Any) -> View | None:
-        """Return the view of one number per env; a number of NumPy is that of the only env."""
+        """Return the view of one number per env, or of one for all. A number of NumPy is not on the device yet."""
         if array is None:
             return None
         if not isinstance(array, OnDevice):
@@ -101,7 +101,8 @@ def view_of(matrix: torch.Tensor) -> View:
 
 
 def row_of(row: torch.Tensor) -> View:
-    return View(row, 0, row.stride(0))
+    """Return the view of one row for all steps. All envs read its only number, if it has one."""
+    return View(row, 0, row.stride(0) if len(row) > 1 else 0)
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor:

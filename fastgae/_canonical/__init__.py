@@ -7,10 +7,10 @@ as a whole (checks). Then its arrays become matrices of one layout, and a Rollou
 from fastgae._canonical.arguments import (
     as_boundaries,
     as_number,
-    check_shape,
     end_to_end,
     integer_of,
     of_one_dtype,
+    one_for_each,
     shown,
 )
 from fastgae._canonical.checks import (
@@ -40,7 +40,6 @@ __all__ = [
     "canonical_rollout",
     "check_final_values",
     "check_one_sequence",
-    "check_shape",
     "checked",
     "end_to_end",
     "frame_of",
@@ -50,6 +49,7 @@ __all__ = [
     "integer_of",
     "next_existing_values",
     "of_one_dtype",
+    "one_for_each",
     "shown",
     "steps_without_resets",
 ]

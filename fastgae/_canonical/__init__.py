@@ -8,10 +8,10 @@ from fastgae._canonical.arguments import (
     NEXT_STEP,
     as_boundaries,
     as_number,
-    check_shape,
     end_to_end,
     integer_of,
     of_one_dtype,
+    one_for_each,
     shown,
 )
 from fastgae._canonical.checks import (
@@ -42,7 +42,6 @@ __all__ = [
     "canonical_rollout",
     "check_final_values",
     "check_one_sequence",
-    "check_shape",
     "checked",
     "end_to_end",
     "frame_of",
@@ -52,6 +51,7 @@ __all__ = [
     "integer_of",
     "next_existing_values",
     "of_one_dtype",
+    "one_for_each",
     "shown",
     "steps_without_resets",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastgae import _memory
 from fastgae._call import NEW, Array, Output
-from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
+from fastgae._canonical.arguments import as_number, check_shape, integer_of, one_for_each, shown
 from fastgae._interop import OnDevice, as_array, as_numbers
 
 
@@ -45,9 +45,7 @@ class Frame(NamedTuple):
         """Return one number per env. One number alone stands for all envs."""
         if array is None or array.shape == self.without_time:
             return array
-        if array.ndim:
-            check_shape(name, array, self.without_time, f"one number, or {self.like} without time")
-        return array if self.on_device else np.full(self.without_time, array)
+        return one_for_each(name, array, self.without_time, f"{self.like} without time", self.on_device)
 
     def flags(self, name: str, given: object) -> Array:
         return as_flags(name, given, self.check_steps)

@@ -11,10 +11,10 @@ from fastgae._canonical import (
     Frame,
     as_boundaries,
     as_unit_interval,
-    check_shape,
     checked,
     end_to_end,
     of_one_dtype,
+    one_for_each,
     shown,
 )
 from fastgae._interop import OnDevice, as_array, as_numbers, is_tensor, takes_tensors, with_tensors
@@ -134,8 +134,7 @@ def _checked_on_device(given: Call) -> Call:
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, and has no sequence")
     lengths = np.broadcast_to(1, len(starts) - 1)
     (last,) = of_one_dtype((), last_values=given.last_values)
-    if last is not None and last.ndim:
-        check_shape("last_values", last, lengths.shape, "one number, or one per sequence")
+    last = one_for_each("last_values", last, lengths.shape, "one per sequence", on_device=True)
     coefficients = {name: getattr(given, name) for name in ("gamma", "gae_lambda", "returns_lambda")}
     per_sequence = {
         name: as_unit_interval(name, coefficient, lengths.shape)
@@ -171,9 +170,7 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(given.cu_seqlens)}")
     lengths, ends = nexts - firsts, nexts - 1
     ended = frame.step_flags("terminated", given.terminated)
-    if last is not None and last.ndim == 0:
-        last = np.full(lengths.shape, last)
-    check_shape("last_values", last, lengths.shape, "one number, or one per sequence")
+    last = one_for_each("last_values", last, lengths.shape, "one per sequence")
     if given.mask is not None:  # the end must be a flag of a step in the mask, because other flags are ignored
         before = np.concatenate([[-1], np.flatnonzero(frame.flags("mask", given.mask))])
         ends = before[np.searchsorted(before, ends, "right") - 1]

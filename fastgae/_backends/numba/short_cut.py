@@ -35,7 +35,7 @@ def read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], GAEResult] | None:
         dtype in WORKING_DTYPES
         and _is_in_c_order(rewards, dtype, shape)
         and _is_in_c_order(values, dtype, longer_shape if longer else shape)
-        and (terminated is truncated is None is not last_values or _is_in_c_order(terminated, BOOL, shape))
+        and ((terminated is truncated is None and last_values is not None) or _is_in_c_order(terminated, BOOL, shape))
         and (truncated is None or (next_values is not None and _is_in_c_order(truncated, BOOL, shape)))
         and (next_values is None or (last_values is None and _is_in_c_order(next_values, dtype, shape)))
         and (last_values is None or _is_number(last_values) or _is_in_c_order(last_values, dtype, (envs,)))

@@ -39,7 +39,8 @@ public:
         find_ends(exists);
         for (const Argument place : {kGamma, kGaeLambda, kReturnsLambda})
             if (!repeat(call_.operands[place])) return false;
-        const Operand last_values = call_[kLastValues];
+        const Operand last_values =
+            call_[kLastValues].is_number() ? repeated_number(call_[kLastValues].number) : call_[kLastValues];
         Operand &zero = call_.operands[kLastValues] = Operand(), &terminated = call_.operands[kTerminated];
         zero.given = zero.weak = true;
         zero.number = 0;  // never read, because the last sequence ends with a flag too
@@ -112,6 +113,17 @@ private:
         return true;
     }
 
+    // Return one number for every sequence, of the type of the results, on which a number has no effect.
+    Operand repeated_number(double number) {
+        const bool single = working_type(call_) == Type::f32;
+        single_ = static_cast<float>(number);
+        wide_ = number;
+        void* const data = single ? static_cast<void*>(&single_) : &wide_;
+        Operand result = array_of(data, starts_.size() - 1, single ? Stored::f32 : Stored::f64);
+        axes_[axes_count_ - 1][1] = 0;
+        return result;
+    }
+
     // Make the last values of those sequences that end the final values of truncated steps.
     bool take_last_values(const Operand& given) {
         if (!given.data || !is_per_sequence(given)) return false;
@@ -150,7 +162,9 @@ private:
     std::list<StepFlags> flags_;
     std::vector<double> repeated_[3];
     std::vector<char> last_values_;
-    Index axes_[6][2], axes_count_ = 0, repeated_count_ = 0;  // the shapes and strides of the arrays made here
+    float single_;  // one last value for every sequence, in both types of results
+    double wide_;
+    Index axes_[7][2], axes_count_ = 0, repeated_count_ = 0;  // the shapes and strides of the arrays made here
     Copies copies_;
 };
 

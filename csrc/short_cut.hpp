@@ -158,12 +158,13 @@ private:
         return row.data != nullptr;
     }
 
-    // Read numbers without time. One number stands for them where rewards have no other axis.
-    bool read_numbers(const Operand& given, Real& number, View<const Real>& row) {
+    // Read numbers without time. One number stands for all envs; only time-major kernels need it once for each.
+    bool read_numbers(const Operand& given, std::vector<Real>& number, View<const Real>& row) {
         if (!given.is_number()) return read_row(given, row);
-        number = static_cast<Real>(given.number);
-        row = {&number, 0, 1};
-        return rewards_.rank == 1;
+        const bool env_major = rollout_.env_major;
+        number.assign(env_major ? 1 : rollout_.envs, static_cast<Real>(given.number));
+        row = {number.data(), 0, !env_major};
+        return true;
     }
 
     // Return whether the lambdas are the decays of reverse_scan, which has no gates. Its arrays may hold any numbers.
@@ -221,10 +222,16 @@ private:
         return true;
     }
 
+    // Return whether terminated is left out and may be. Python says what is wrong where it may not be.
+    bool is_one_sequence() const {
+        const Operand& last = call_[call_[kValues].absent ? kLastAdvantages : kLastValues];
+        return !call_[kTerminated].given && last.given && !call_[kTruncated].given && !call_.next_step;
+    }
+
     bool read_flags() {
         const Operand &terminated = call_[kTerminated], &truncated = call_[kTruncated];
         const Operand& final_values = call_[kFinalValues];
-        if (terminated.absent) {
+        if (terminated.absent || is_one_sequence()) {
             never_.assign(rollout_.env_major ? rollout_.steps : rollout_.envs, 0);
             rollout_.terminated = {never_.data(), rollout_.env_major, !rollout_.env_major};
         } else if (!read_like_rewards(terminated, rollout_.terminated)) {
@@ -411,10 +418,10 @@ private:
     Index time_axis_ = 0;
     Copies copies_;
     NarrowInputs narrow_;
-    Real last_value_{}, last_advantage_{};
-    std::vector<Real> zeros_, negative_zeros_;  // the values of a recursion without values
-    std::vector<std::uint8_t> never_;           // the flags of a recursion without gates
-    std::vector<Index> starts_, columns_;       // of the sparse final values
+    std::vector<Real> last_value_, last_advantage_;  // one number that stands for all envs
+    std::vector<Real> zeros_, negative_zeros_;       // the values of a recursion without values
+    std::vector<std::uint8_t> never_;                // flags that are all 0: terminated is left out
+    std::vector<Index> starts_, columns_;            // of the sparse final values
     std::vector<Real> finals_, dense_finals_;
     std::vector<std::uint8_t> exists_;  // the mask without reset rows
     Product<Real> gammas_, gamma_lambdas_, returns_gamma_lambdas_, tail_lambdas_;

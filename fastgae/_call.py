@@ -23,7 +23,7 @@ class Role(Enum):
 
     STEPS = "one number per step, in the shape of the first argument"
     STEP_FLAGS = "one flag per step"
-    ENVS = "one number per env: the shape of the first argument without time"
+    ENVS = "one number per env, in the shape of the first argument without time; or one number for all envs"
     ENV_FLAGS = "one flag per env"
     FACTORS = "numbers of any size that broadcast to the first argument"
     COEFFICIENT = "a number in [0, 1], or an array of them that broadcasts to the first argument"
@@ -50,7 +50,7 @@ class Call(NamedTuple):
 
     rewards: Steps
     values: Steps  # or one longer along time; ABSENT for a recursion of rewards alone
-    terminated: StepFlags  # ABSENT for a recursion without gates
+    terminated: StepFlags = None  # None: no step ends an episode; ABSENT for a recursion without gates
     truncated: StepFlags = None
     last_values: Envs = None
     next_values: Steps = None
@@ -78,8 +78,9 @@ class Call(NamedTuple):
 # Stands in ``Call.out`` for an array to allocate, in calls of estimators that return only one of the two results.
 NEW = object()
 
-# Stands in an unchecked ``Call`` for ``values`` or ``terminated`` that an estimator does without: there, None would be
-# a mistake of the caller. In a checked call, both are None.
+# Stands in an unchecked ``Call`` for ``values`` or ``terminated`` that an estimator does without. There, None comes
+# from the caller: a mistake in ``values``, and in ``terminated`` right only beside ``last_values``. In a checked call,
+# both are None.
 ABSENT = object()
 
 EPS = 1e-8  # what normalisation adds to a standard deviation

@@ -9,21 +9,24 @@ import os
 import threading
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastgae import _memory
-from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, ShortCut
+from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
 from fastgae._canonical import integer_of, shown
 
 if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
-    from fastgae._backends import cpp, numba, numpy
+    from fastgae._backends import cpp, numba, numpy, triton
 
     _: tuple[Backend, ...] = (cpp, numba, numpy)
+    _on_devices: DeviceBackend = triton
 
 BACKENDS = ("cpp", "numba", "numpy")  # best first
-NEEDS = {"cpp": "fastgae._core", "numba": "numba"}  # modules that may be missing, because they are optional
+ON_DEVICES = "triton"  # the backend of tensors on a GPU, which is chosen by where they are
+# Modules that may be missing, because they are optional.
+NEEDS = {"cpp": ("fastgae._core",), "numba": ("numba",), "numpy": (), ON_DEVICES: ("triton", "torch")}
 MOST_THREADS = 1024  # a larger number of threads is taken as this many
-CHOICES = (*BACKENDS, *(f"cpp:{target}" for target in CPU_TARGETS))
+CHOICES = (*BACKENDS, *(f"cpp:{target}" for target in CPU_TARGETS), ON_DEVICES)
 
 ENVIRONMENT = {
     "FASTGAE_BACKEND": "backend to use where none is given: "
@@ -39,25 +42,32 @@ SETTINGS = {name: os.environ.get(name) or None for name in ENVIRONMENT}
 
 
 class BackendInfo(NamedTuple):
-    """One backend: its name, what it is built on, the CPU targets it can run (best first), and why it is missing."""
+    """One backend: its name, what it is built on, the CPU targets it can run (best first), and why it is missing.
+
+    ``device`` is where the arrays are that it computes: "CPU" or "GPU".
+    """
 
     name: str
     available: bool
     version: str | None
     targets: tuple[str, ...]
     why_missing: str | None
+    device: str
 
 
 def backends() -> tuple[BackendInfo, ...]:
-    """Return every backend, best first: whether it can run here, its version and CPU targets, or why it is missing."""
-    return tuple(_info(name) for name in BACKENDS)
+    """Return every backend: whether it can run here, its version and CPU targets, or why it is missing.
+
+    Those that compute on the CPU come first, best first.
+    """
+    return (*(_info(name, "CPU") for name in BACKENDS), _info(ON_DEVICES, "GPU"))
 
 
-def _info(name: str) -> BackendInfo:
+def _info(name: str, device: str) -> BackendInfo:
     found = _import(name)
     if isinstance(found, Exception):
-        return BackendInfo(name, False, None, (), _cause(found))
-    return BackendInfo(name, True, found.version(), found.targets(), None)
+        return BackendInfo(name, False, None, (), _cause(found), device)
+    return BackendInfo(name, True, found.version(), found.targets() if device == "CPU" else (), None, device)
 
 
 # A lock that another thread holds during a fork stays locked in the child for ever. A fork therefore waits for these
@@ -81,15 +91,16 @@ if hasattr(os, "register_at_fork"):
 
 
 @functools.cache
-def _import(name: str) -> Backend | Exception:
+def _import(name: str) -> Any:
     """Import a backend, or return the exception that says why it cannot run."""
     try:
         with _importing:
-            module = cast(Backend, importlib.import_module(f"fastgae._backends.{name}"))
+            module = importlib.import_module(f"fastgae._backends.{name}")
             _fork_waits_for.extend(getattr(module, "FORK_WAITS_FOR", ()))
             return module
     except Exception as error:  # a package that does not fit the installed NumPy may raise any exception
-        if not (isinstance(error, ModuleNotFoundError) and error.name == NEEDS.get(name)):
+        missing = isinstance(error, ModuleNotFoundError) and error.name in NEEDS[name]
+        if not (missing or isinstance(error, BackendUnavailableError)):
             warnings.warn(
                 f"fastgae: the {name} backend is installed but does not load: {_cause(error)}",
                 RuntimeWarning,
@@ -99,8 +110,9 @@ def _import(name: str) -> Backend | Exception:
 
 
 def _cause(error: Exception) -> str:
-    """Return the message of a failed import, with the type of any error that is no ImportError."""
-    return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+    """Return the message of a failed import, with the type of any error that is not made to be read."""
+    readable = isinstance(error, ImportError | BackendUnavailableError)
+    return str(error) if readable else f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True)  # Python reads a slot faster than a field of a named tuple
@@ -144,6 +156,10 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
         raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {shown(backend)}")
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
     request, cpu = f"{source}={shown(asked)}", SETTINGS["FASTGAE_CPU"]
+    if asked == ON_DEVICES:
+        raise TypeError(
+            f"{request}: tensors of torch on a GPU go to it by themselves, and nothing else does: leave it out"
+        )
     if asked not in (None, *CHOICES):
         raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}")
     if cpu and asked in (None, "cpp"):
@@ -165,6 +181,20 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
         cause = RuntimeError(f"this build on this CPU runs {', '.join(targets)}")
         raise BackendUnavailableError(f"{request}, but {target} cannot run here: {cause}") from cause
     return module, target or next(iter(targets), None)
+
+
+def on_devices(name: str, array: Any) -> DeviceBackend:
+    """Return the backend that computes an argument where it is."""
+    module = _import(ON_DEVICES)
+    if isinstance(module, Exception):
+        raise BackendUnavailableError(
+            f"{name} is {array!r}, but the {ON_DEVICES} backend cannot run here: {_cause(module)}; pip install "
+            f"'fastgae-rl[gpu]' where a GPU is, or pass {name}.cpu() and no backend"
+        ) from module
+    found: DeviceBackend = module
+    if not found.takes(array):
+        raise TypeError(f"{name} is {array!r}, and backend={ON_DEVICES!r} computes tensors on a GPU: leave it out")
+    return found
 
 
 def resolve_threads(num_threads: int | None) -> int:

@@ -7,7 +7,10 @@ from fastgae import _dispatch, _memory, _threads
 from fastgae._backends import Backend
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import Layout, canonical_rollout, checked, has_options, in_one_layout
+from fastgae._interop import OnDevice
 from fastgae._moments import center_and_scale
+
+GAE = "gae"  # the recursion of most estimators
 
 
 def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
@@ -48,6 +51,7 @@ def run(
     num_threads: int | None,
     checks: Callable[[Call], Call] = checked,
     then: Callable[[Call, str | None, int | None], GAEResult] = compute,
+    recursion: str = GAE,
 ) -> GAEResult:
     """Compute an unchecked call: a tuple in the order of ``Call``, whose last arguments may be missing."""
     try:
@@ -58,4 +62,17 @@ def run(
         result = chosen.short_cut(given, chosen.threads, chosen.target)
         if result is not None:
             return result
-    return then(checks(given if type(given) is Call else Call(*given)), backend, num_threads)
+    return where_it_is(checks(given if type(given) is Call else Call(*given)), backend, num_threads, then, recursion)
+
+
+def where_it_is(
+    call: Call,
+    backend: str | None,
+    num_threads: int | None,
+    then: Callable[[Call, str | None, int | None], GAEResult],
+    recursion: str,
+) -> GAEResult:
+    """Compute a checked call where its arrays are: on the CPU by ``then``, on a GPU by the recursion of this name."""
+    if isinstance(call.rewards, OnDevice):
+        return _dispatch.on_devices("rewards", call.rewards).compute(call, recursion)
+    return then(call, backend, num_threads)

@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 
 import fastgae
-from fastgae._canonical import as_unit_interval
 from fastgae.data import DataError, on_table
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.compute import NORMALIZE
+from fastgae.data.estimators import check_normalize, checked_how
 from fastgae.data.extras import brought_by
 from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_of
 from fastgae.data.pieces import open_files
@@ -39,8 +39,10 @@ def compute(
     columns: Mapping[str, str] | None = None,
     ends: str | None = None,
     values: str = "values",
+    estimator: str = "gae",
     gamma: float = 0.99,
-    gae_lambda: float = 0.95,
+    gae_lambda: float | None = None,
+    n: int | None = None,
     normalize: str | None = None,
     backend: str | None = None,
     num_threads: int | None = None,
@@ -64,7 +66,7 @@ def compute(
         files into several blocks, so pass the paths of files rather than a dataset that was read from them.
     format : str
         As in ``fastgae.data.compute``. "auto" means "table" for a dataset.
-    columns, ends, gamma, gae_lambda, backend
+    columns, ends, estimator, gamma, gae_lambda, n, backend
         As in ``fastgae.data.compute``. The shuffle loses the order of rows, so it needs columns of "episode" (or "env")
         and "step".
     values : str
@@ -78,8 +80,8 @@ def compute(
     Returns
     -------
     ray.data.Dataset
-        The rows with two columns more, in an order that Ray chooses. Without ``normalize`` it is lazy: errors in the
-        data are raised when it is read or written.
+        The rows with two columns more, or without values with one, in an order that Ray chooses. Without ``normalize``
+        it is lazy: errors in the data are raised when it is read or written.
 
     Raises
     ------
@@ -103,19 +105,21 @@ def compute(
             f"values must be the name of a column, got {type(values).__name__}: let dataset.map_batches compute a "
             "column of values first"
         )
-    for name, number in (("gamma", gamma), ("gae_lambda", gae_lambda)):
-        as_unit_interval(name, number, ())
+    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     source = (
         _rows(dataset_or_paths, format) if isinstance(dataset_or_paths, Dataset) else _files(dataset_or_paths, format)
     )
-    chosen = chosen_columns(columns, source.format, source.schema, ends, values)
+    chosen = chosen_columns(columns, source.format, source.schema, values, how)
+    check_normalize(normalize, how, "values" in chosen.of_role)
     computed = partial(
         on_table,
         format=source.format.name,
         columns=chosen.of_role,
         ends=ends,
+        estimator=estimator,
         gamma=gamma,
         gae_lambda=gae_lambda,
+        n=n,
         backend=backend,
         num_threads=num_threads,
     )

@@ -32,6 +32,7 @@ LAYERS = [
     "_threads",
     "_memory",
     "_archive",
+    "_pictures",
     "_call",
     "_core",
 ]

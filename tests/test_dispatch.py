@@ -7,10 +7,10 @@ import pytest
 
 import fastgae
 from support.backends import BACKENDS
-from support.programs import BROKEN_CORE, CALL, NO_CORE, NO_NUMBA
+from support.programs import BROKEN_CORE, CALL, NO_CORE, NO_NUMBA, NO_TRITON
 
-NAMES = ("cpp", "numba", "numpy")
-AVAILABLE = [info.name for info in fastgae.backends() if info.available]
+NAMES = ("cpp", "numba", "numpy", "triton")
+AVAILABLE = [info.name for info in fastgae.backends() if info.available and info.device == "CPU"]
 CPP_TARGETS = next(info.targets for info in fastgae.backends() if info.name == "cpp")
 ALL_CPP_TARGETS = ("avx512", "avx2", "baseline")
 
@@ -36,7 +36,7 @@ def recording(name, module):
         module.short_cut = recorded_short_cut
 
 for info in fastgae.backends():
-    if info.available:
+    if info.available and info.device == "CPU":
         recording(info.name, importlib.import_module("fastgae._backends." + info.name))
 """
 )
@@ -90,7 +90,7 @@ def poisoned(*arguments):
     raise SystemExit("another backend ran")
 
 for info in fastgae.backends():
-    if info.available and info.name != {split(name)[0]!r}:
+    if info.available and info.device == "CPU" and info.name != {split(name)[0]!r}:
         module = importlib.import_module("fastgae._backends." + info.name)
         module.gae = module.short_cut = poisoned
 call(backend={name!r}); call(plain=False, backend={name!r})
@@ -248,11 +248,12 @@ def test_a_forced_backend_that_is_broken_is_an_error_with_the_cause(python):
 
 def test_why_a_backend_is_missing(python):
     report = "import fastgae, json\nprint(json.dumps([(b.available, b.why_missing) for b in fastgae.backends()]))"
-    cpp, numba, numpy = json.loads(python(NO_NUMBA + NO_CORE + report))
+    cpp, numba, numpy, triton = json.loads(python(NO_NUMBA + NO_CORE + NO_TRITON + report))
     assert cpp[0] is False
     assert cpp[1].startswith("not built")
     assert numba == [False, "no numba"]
     assert numpy == [True, None]
+    assert triton == [False, "no triton"]
 
 
 THREADS = [
@@ -299,7 +300,7 @@ def test_num_threads_wins_over_a_bad_environment(python, name):
 
 def test_a_bad_environment_does_not_break_the_import(python):
     everything = {"FASTGAE_BACKEND": "x", "FASTGAE_CPU": "x", "FASTGAE_NUM_THREADS": "x", "OMP_NUM_THREADS": "x"}
-    assert python("import fastgae; print(len(fastgae.backends()))", **everything) == "3"
+    assert python("import fastgae; print(len(fastgae.backends()))", **everything) == "4"
 
 
 def test_what_is_remembered_of_calls_is_bounded():

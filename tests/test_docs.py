@@ -47,6 +47,14 @@ def anchor(title):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lines_to_copy_are_run(page):
+    """A block that is marked ``py`` only shows what a snippet of the page runs."""
+    text = page.read_text(encoding="utf-8")
+    for shown in re.findall(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        assert any(shown in block[1] for block in BLOCK.finditer(text)), shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" in target:

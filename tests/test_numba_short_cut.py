@@ -68,6 +68,24 @@ def test_read_only_inputs_are_taken():
     assert short_cut(tuple(call[:5]), 1, None) is not None  # the last arguments of a call may be missing
 
 
+@pytest.mark.parametrize("number", [0, 0.37, -2])
+@pytest.mark.parametrize("time_axis", [0, 1])
+@pytest.mark.parametrize("size", [(STEPS, ENVS), (STEPS, 1)])
+def test_sequences_are_taken(number, time_axis, size):
+    call = call_of(time_axis=time_axis, size=size)
+    never, last = np.zeros_like(call.terminated), np.full(size[1], number, np.float32)
+    expected = short_cut(call._replace(terminated=never, last_values=last), 1, None)
+    for array, right in zip(
+        short_cut(call._replace(terminated=None, last_values=number), 1, None), expected, strict=True
+    ):
+        assert_same_bits(array, right)
+
+
+@pytest.mark.parametrize("number", [1e39, -(10**400), float("nan"), float("inf"), True, np.float64(1), np.float32(1)])
+def test_other_numbers_are_declined(number):
+    assert short_cut(call_of()._replace(last_values=number), 1, None) is None
+
+
 ARRAYS = ("rewards", "values", "terminated", "truncated", "last_values", "next_values")
 
 
@@ -78,7 +96,7 @@ def test_odd_arrays_are_declined(name, time_axis):
     array, outputs = getattr(call, name), [poisoned(call.rewards.shape) for _ in range(2)]
     odd = [
         *(() if name == "truncated" else (None,)),
-        *ODD[1:],
+        *(each for each in ODD[1:] if not (name == "last_values" and isinstance(each, float))),
         array.astype(array.dtype.newbyteorder()) if array.dtype != bool else array.astype(np.int8),
         array.astype(np.float64),
         array[:-1],

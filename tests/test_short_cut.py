@@ -57,6 +57,14 @@ def calls(dtype):
     yield fastgae.gae, {**rollout, **last, **finals, **mask}
     yield fastgae.gae, {**{name: array.T for name, array in rollout.items()}, **last, "time_axis": 1}
     yield fastgae.td_lambda, {**rollout, **last}
+    sequences = {name: rollout[name] for name in ("rewards", "values")}
+    env_major = {**{name: array.T for name, array in sequences.items()}, "time_axis": 1}
+    yield fastgae.gae, {**sequences, **last}
+    yield fastgae.gae, {**sequences, "last_values": 0.25, "last_advantages": -1}
+    yield fastgae.gae, {**env_major, "last_values": 0.0, "mask": mask["mask"].T}
+    yield fastgae.gae, {**env_major, "last_values": 0.25, "last_advantages": 0.5}
+    yield fastgae.n_step_returns, {**sequences, "last_values": 0.25, "n": 3}
+    yield fastgae.discounted_returns, {"rewards": case.rewards, "last_values": 0.25, **mask}
     yield fastgae.vtrace, {**rollout, **last, "ratios": np.abs(case.values)}
     yield fastgae.n_step_returns, {**rollout, **following, "n": 3}
     yield fastgae.n_step_returns, {**rollout, **last, **finals, "n": 40}
@@ -69,6 +77,7 @@ def calls(dtype):
         packed = {**flat, "cu_seqlens": np.array(boundaries), "gae_lambda": np.array([0.5, 1, 0])}
         yield fastgae.gae_packed, packed
         yield fastgae.gae_packed, {**packed, "last_values": case.last_values[:3], "mask": mask["mask"][:, 1]}
+        yield fastgae.gae_packed, {**packed, "last_values": 0.25}
 
 
 def long_way(function, arguments):
@@ -106,6 +115,11 @@ def test_a_number_of_numpy_promotes_the_results_and_pythons_does_not(backend, pl
     for number, expected in ((0.25, np.float32), (np.float64(0.25), np.float64)):
         given = {"last_values": 0.0, place: number}
         assert fastgae.gae(zeros, zeros, zeros, **given, backend=backend).returns.dtype == expected
+        envs = np.zeros((3, 2), np.float32)
+        assert fastgae.gae(envs, envs, **given, backend=backend).returns.dtype == expected
+        if place == "last_values":
+            packed = fastgae.gae_packed(zeros, zeros, [0, 1, 3], last_values=number, backend=backend)
+            assert packed.returns.dtype == expected
 
 
 @pytest.mark.parametrize("flag", [2, -1, 256, 0.5, np.nan])

@@ -67,11 +67,10 @@ def without_reference(backends: Sequence[str]) -> list[str]:
 
 
 def runs_here(*, every_target: bool = False) -> list[str]:
-    """Return the backends that can run here, best first; ``every_target`` replaces cpp by each of its CPU targets."""
+    """Return the backends that compute on the CPU here, best first; with ``every_target``, cpp as its CPU targets."""
     return [
         name
-        for backend in fastgae.backends()
-        if backend.available
+        for backend in _on_the_cpu()
         for name in (targets_of(backend) if every_target and backend.targets else [backend.name])
     ]
 
@@ -82,6 +81,8 @@ def targets_of(backend: fastgae.BackendInfo) -> list[str]:
 
 def default_and_targets() -> list[str]:
     """Return the backends that can run here, best first, and cpp both by itself and by each of its CPU targets."""
-    return [
-        name for backend in fastgae.backends() if backend.available for name in [backend.name, *targets_of(backend)]
-    ]
+    return [name for backend in _on_the_cpu() for name in [backend.name, *targets_of(backend)]]
+
+
+def _on_the_cpu() -> list[fastgae.BackendInfo]:
+    return [backend for backend in fastgae.backends() if backend.available and backend.device == "CPU"]

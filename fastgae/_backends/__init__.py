@@ -8,7 +8,7 @@ the child could never take them if another thread held them.
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from fastgae._call import Array, GAEResult
+from fastgae._call import Array, Call, GAEResult
 from fastgae._canonical import Rollout
 
 CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, in order of preference
@@ -50,6 +50,30 @@ class Backend(Protocol):
 
         Then come the counts of all these numbers, of NaN, of +infinity and of -infinity.
         """
+
+
+class DeviceBackend(Protocol):
+    """What a backend offers that computes arrays where they are, on a GPU."""
+
+    __name__: str
+
+    def version(self) -> str:
+        """Return what the backend is built on, for people to read."""
+
+    def takes(self, array: Any) -> bool:
+        """Return whether the backend reaches the memory of an array."""
+
+    def compute(self, call: Call, recursion: str) -> GAEResult:
+        """Compute a checked call whose arrays are ``OnDevice``.
+
+        ``recursion`` is "gae", or the name of an estimator whose recursion differs.
+        """
+
+    def normalized(self, advantages: Any, mask: Any, by: str, eps: float, time_axis: int, out: Any) -> Any:
+        """Return checked advantages with mean 0 and standard deviation 1, in ``out`` if that is not NEW."""
+
+    def steps_without_resets(self, terminated: Any, truncated: Any, prev_done: Any, time_axis: int) -> Any:
+        """Return where a step exists: the step before it ended no episode."""
 
 
 class BackendUnavailableError(RuntimeError):

@@ -5,17 +5,19 @@ as a whole (checks). Then its arrays become matrices of one layout, and a Rollou
 """
 
 from fastgae._canonical.arguments import (
+    NEXT_STEP,
     as_boundaries,
     as_number,
-    check_shape,
     end_to_end,
     integer_of,
     of_one_dtype,
+    one_for_each,
     shown,
 )
 from fastgae._canonical.checks import (
     NORMALIZE,
     check_final_values,
+    check_one_sequence,
     checked,
     has_options,
     next_existing_values,
@@ -27,6 +29,7 @@ from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, 
 
 __all__ = [
     "MOMENT_STEPS",
+    "NEXT_STEP",
     "NORMALIZE",
     "Frame",
     "Layout",
@@ -38,7 +41,7 @@ __all__ = [
     "as_unit_interval",
     "canonical_rollout",
     "check_final_values",
-    "check_shape",
+    "check_one_sequence",
     "checked",
     "end_to_end",
     "frame_of",
@@ -48,6 +51,7 @@ __all__ = [
     "integer_of",
     "next_existing_values",
     "of_one_dtype",
+    "one_for_each",
     "shown",
     "steps_without_resets",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array, working_dtype
-from fastgae._interop import as_array, as_numbers, is_weak
+from fastgae._interop import OnDevice, as_array, as_numbers, is_weak
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 200  # characters of an argument in a message
@@ -31,7 +31,7 @@ def of_one_dtype(required: Collection[str], **given: object) -> list[Any]:
 def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
     if array.dtype == dtype:
         return array
-    if array.ndim or abs(array.item()) <= LARGEST_SINGLE:
+    if isinstance(array, OnDevice) or array.ndim or abs(array.item()) <= LARGEST_SINGLE:
         return array.astype(dtype)
     with np.errstate(over="ignore"):  # a Python number beyond the working dtype becomes infinity
         return array.astype(dtype)
@@ -120,6 +120,16 @@ def autoreset_mode(given: object) -> str | None:
             f"None, got {shown(given)}"
         )
     return mode
+
+
+def one_for_each(
+    name: str, array: Array | None, shape: tuple[int, ...], what: str, on_device: bool = False
+) -> Array | None:
+    """Return numbers of this shape. One number alone stands for all of them; on a GPU, it stays alone."""
+    if array is not None and array.ndim == 0:
+        return array if on_device else np.full(shape, array)
+    check_shape(name, array, shape, f"one number, or {what}")
+    return array
 
 
 def check_shape(name: str, array: Array | None, shape: tuple[int, ...], what: str) -> None:

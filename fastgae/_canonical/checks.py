@@ -5,6 +5,7 @@ import numpy as np
 from fastgae._call import CONSTANTS, Array, Call, Output
 from fastgae._canonical.arguments import NEXT_STEP, as_switch, autoreset_mode, of_one_dtype, shown
 from fastgae._canonical.frame import Frame, frame_of
+from fastgae._interop import OnDevice
 
 NORMALIZE = ("global", "per_env")
 FIRST_CONSTANT = Call._fields.index(CONSTANTS[0])
@@ -19,9 +20,9 @@ def checked(
 ) -> Call:
     """Return the call with numbers of one dtype, flags as bool, and coefficients as floats or float64 arrays.
 
-    Besides rewards, values and terminated, the arguments in ``required`` must be given. ``mask`` then holds all
-    steps that exist: with ``autoreset="next_step"``, reset rows are left out of it. Error messages call the
-    arguments ``lambda_name`` and ``out_names``, as the caller's function does.
+    Besides rewards and values, the arguments in ``required`` must be given. ``terminated`` stays None where it is left
+    out. ``mask`` then holds all steps that exist: with ``autoreset="next_step"``, reset rows are left out of it. Error
+    messages call the arguments ``lambda_name`` and ``out_names``, as the caller's function does.
     """
     rewards, values, last_values, next_values, final_values, last_advantages, ratios = of_one_dtype(
         ("rewards", "values", *required),
@@ -40,15 +41,19 @@ def checked(
             f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with a "
             "last V"
         )
+    mode = autoreset_mode(given.autoreset)
+    if given.terminated is None and "terminated" not in required:
+        check_one_sequence(last_values is not None, given.truncated is not None, mode)
+        terminated = None
+    else:
+        terminated = frame.flags("terminated", given.terminated)
     _check_bootstrap(longer, last_values is not None, next_values is not None, frame)
-    frame.check_envs("last_values", last_values)
+    last_values = frame.envs("last_values", last_values)
     frame.check_steps("next_values", next_values)
-    frame.check_envs("last_advantages", last_advantages)
+    last_advantages = frame.envs("last_advantages", last_advantages)
     frame.check_steps("ratios", ratios)
-    terminated = frame.flags("terminated", given.terminated)
     truncated = frame.step_flags("truncated", given.truncated)
     mask = frame.step_flags("mask", given.mask)
-    mode = autoreset_mode(given.autoreset)
     if given.prev_done is not None and mode != NEXT_STEP:
         raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
     prev_done = frame.env_flags("prev_done", given.prev_done)
@@ -86,7 +91,8 @@ def checked(
         ratios,
         *given[FIRST_CONSTANT:],
     )
-    return _without_reset_rows(call) if mode == NEXT_STEP else call
+    # The backend of a GPU finds the reset rows itself, because here they could only be found by waiting for it.
+    return _without_reset_rows(call) if mode == NEXT_STEP and not isinstance(rewards, OnDevice) else call
 
 
 def _without_reset_rows(call: Call) -> Call:
@@ -132,6 +138,22 @@ def next_existing_values(values: Array, last_values: Array | None, mask: Array |
     return following
 
 
+def check_one_sequence(last: bool, truncated: bool, mode: str | None) -> None:
+    """Check a call without ``terminated``: every env is one sequence, and ``last_values`` says what follows it."""
+    if truncated:
+        raise ValueError(
+            "truncated is given without terminated: pass both; terminated is all False if no episode ended for good"
+        )
+    if mode == NEXT_STEP:
+        raise ValueError('autoreset="next_step" is given without terminated: pass it, the reset rows follow its flags')
+    if not last:
+        raise ValueError(
+            "terminated and last_values are both missing: pass terminated, the flags of the steps that ended an "
+            "episode; or, if each env is one sequence, pass last_values, V of the state after its last step: 0 if it "
+            "ended for good"
+        )
+
+
 def check_final_values(final: Array | None, truncated: Array | None, following: bool, mode: str | None) -> None:
     """Check that V' after a truncated step is given exactly once; ``following``: next_values are given."""
     if truncated is None:
@@ -152,6 +174,11 @@ def check_final_values(final: Array | None, truncated: Array | None, following: 
         raise ValueError('autoreset="next_step" has V of the final observations in values: leave final_values out')
     if following:
         raise ValueError("final_values and next_values both hold the value after a truncated step: keep one")
+    if isinstance(final, OnDevice) and final.shape != truncated.shape:
+        raise ValueError(
+            f"final_values has shape {final.shape}; expected rewards' shape {truncated.shape}: counting the True of "
+            "truncated would wait for the GPU"
+        )
     if final.shape != truncated.shape and final.shape != (count := np.count_nonzero(truncated),):
         raise ValueError(
             f"final_values has shape {final.shape}; expected ({count},), one per True of truncated, or rewards' shape "

@@ -8,8 +8,8 @@ import numpy as np
 
 from fastgae import _memory
 from fastgae._call import NEW, Array, Output
-from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
-from fastgae._interop import as_array, as_numbers, is_narrow, widened
+from fastgae._canonical.arguments import as_number, check_shape, integer_of, one_for_each, shown
+from fastgae._interop import OnDevice, as_array, as_numbers, is_narrow, widened
 
 
 class Frame(NamedTuple):
@@ -19,6 +19,7 @@ class Frame(NamedTuple):
     shape: tuple[int, ...]
     axis: int
     without_time: tuple[int, ...]
+    on_device: bool = False  # on a GPU, where one number stays one number
 
     @property
     def one_longer(self) -> tuple[int, ...]:
@@ -39,6 +40,12 @@ class Frame(NamedTuple):
 
     def check_broadcast(self, name: str, array: Array) -> None:
         check_broadcast(name, array, self.shape)
+
+    def envs(self, name: str, array: Array | None) -> Array | None:
+        """Return one number per env. One number alone stands for all envs."""
+        if array is None or array.shape == self.without_time:
+            return array
+        return one_for_each(name, array, self.without_time, f"{self.like} without time", self.on_device)
 
     def flags(self, name: str, given: object) -> Array:
         return as_flags(name, given, self.check_steps)
@@ -62,12 +69,17 @@ class Frame(NamedTuple):
         advantages, returns = (
             None if array is None else self.output(array, like, name) for array, name in zip(out, names, strict=True)
         )
-        if advantages is not None and returns is not None and np.shares_memory(advantages, returns):
+        if advantages is not None and returns is not None and _share_memory(advantages, returns):
             raise ValueError("out[0] and out[1] share memory")
         return advantages, returns
 
     def output(self, out: Any, like: Array, name: str = "out") -> Array:
-        """Return the array to fill: ``out``, or a new one for NEW."""
+        """Return the array to fill: ``out``, or a new one for NEW, which is left to the backend of a GPU."""
+        if isinstance(like, OnDevice):
+            if out is not NEW:
+                self._check_output_on_device(name, out, like.dtype)
+            new: Any = out
+            return new
         if out is NEW:
             return _memory.empty_like(like)
         self._check_output(name, out, like.dtype)
@@ -85,6 +97,16 @@ class Frame(NamedTuple):
         if not array.flags.forc and _overlaps_itself(array):
             raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
 
+    def _check_output_on_device(self, name: str, array: object, dtype: np.dtype[Any]) -> None:
+        if not isinstance(array, OnDevice):
+            raise TypeError(f"{name} must be a tensor on the device of {self.name}, got {type(array).__name__}")
+        addresses = array.addresses()
+        self.check_steps(name, addresses)
+        if array.dtype != dtype:
+            raise TypeError(f"{name} has dtype {array.dtype}; expected the working dtype {dtype}")
+        if _overlaps_itself(addresses):
+            raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
+
 
 def frame_of(name: str, array: Array, time_axis: int) -> Frame:
     if array.ndim == 0:
@@ -96,7 +118,8 @@ def frame_of(name: str, array: Array, time_axis: int) -> Frame:
         dimensions = f"{array.ndim} dimension{'s'[: array.ndim > 1]}"
         raise ValueError(f"time_axis={shown(axis)} is out of range for {name} with {dimensions}")
     axis %= array.ndim
-    return Frame(name, array.shape, axis, array.shape[:axis] + array.shape[axis + 1 :])
+    without_time = array.shape[:axis] + array.shape[axis + 1 :]
+    return Frame(name, array.shape, axis, without_time, isinstance(array, OnDevice))
 
 
 def as_flags(name: str, given: object, check: Callable[[str, Array], None] | None = None) -> Array:
@@ -106,7 +129,7 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
         raise TypeError(f"{name} must hold bool, or numbers that are 0 or 1, got {array.dtype}")
     if check is not None:
         check(name, array)
-    if array.dtype.kind == "b":
+    if array.dtype.kind == "b" or isinstance(array, OnDevice):  # on a GPU, any flag but 0 is True
         return array
     ones: Array = np.equal(array, 1)
     # NumPy counts integers fast, but floats one by one, so floats are counted as bool.
@@ -119,7 +142,7 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
 def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
     """Return a float, or a float64 array that broadcasts to the shape; all numbers must be in [0, 1]."""
     if type(given) is not float:
-        if getattr(given, "ndim", 0) or isinstance(given, list | tuple):
+        if getattr(given, "ndim", 0) or isinstance(given, list | tuple | OnDevice):
             array = as_array(name, given)
             if is_narrow(array.dtype):
                 raise TypeError(
@@ -134,6 +157,8 @@ def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
 
 def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
     check_broadcast(name, array, shape)
+    if isinstance(array, OnDevice):
+        return array
     inside = (array >= 0.0) & (array <= 1.0)
     if not inside.all():
         where = tuple(int(i) for i in np.argwhere(~inside)[0])
@@ -148,6 +173,12 @@ def check_broadcast(name: str, array: Array, shape: tuple[int, ...]) -> None:
         fits = False
     if not fits:
         raise ValueError(f"{name} has shape {array.shape}, which does not broadcast to {shape}")
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    if isinstance(one, OnDevice):
+        one, other = one.addresses(), other.addresses()
+    return np.shares_memory(one, other)
 
 
 def _overlaps_itself(array: Array) -> bool:

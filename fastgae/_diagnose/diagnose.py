@@ -37,7 +37,7 @@ DECISIVE = ("flags_inverted", "axes_swapped")
 def diagnose(
     rewards: ArrayLike,
     values: ArrayLike,
-    terminated: ArrayLike,
+    terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
     last_values: ArrayLike | None = None,

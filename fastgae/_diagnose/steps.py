@@ -39,12 +39,11 @@ class Steps:
 
     @functools.cached_property
     def terminated(self) -> Array:
-        return self.matrix(self.given.terminated, bool)
+        return self.flags(self.given.terminated)
 
     @functools.cached_property
     def truncated(self) -> Array:
-        given = self.given.truncated
-        return np.zeros(self.shape, bool) if given is None else self.matrix(given, bool)
+        return self.flags(self.given.truncated)
 
     @functools.cached_property
     def done(self) -> Array:
@@ -118,6 +117,10 @@ class Steps:
     @functools.cached_property
     def discounts(self) -> Array:
         return self.matrix(np.broadcast_to(np.asarray(self.gamma, np.float64), self.given.rewards.shape))
+
+    def flags(self, given: Array | None) -> Array:
+        """Return flags, which are all False where they are not given."""
+        return np.zeros(self.shape, bool) if given is None else self.matrix(given, bool)
 
     def matrix(self, array: Any, dtype: Any = np.float64) -> Array:
         moved = np.moveaxis(array, self.given.time_axis, 0)

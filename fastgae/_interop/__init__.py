@@ -2,6 +2,7 @@
 
 * ``arrays.py`` says which library an array belongs to, and reads any array as NumPy's.
 * ``torch.py`` and ``jax.py`` convert the arrays of one library, and make calls with them.
+* ``torch_devices.py`` makes calls with tensors on a GPU, which stay there.
 * ``calls.py`` registers the public functions and passes a call to the module of its library.
 * ``torch_ops.py`` has the operations that stand for the functions in code that torch compiles.
 * ``batches.py`` turns the calls that ``jax.vmap`` batches into one call.
@@ -10,12 +11,13 @@
 Nothing here imports torch or JAX before the caller has: a caller who has an array of a library has imported it.
 """
 
-from fastgae._interop.arrays import as_array, as_numbers, is_narrow, is_weak, widened
+from fastgae._interop.arrays import OnDevice, as_array, as_numbers, is_narrow, is_weak, widened
 from fastgae._interop.calls import FUNCTIONS, is_tensor, takes_tensors, with_tensors
 from fastgae._interop.conversion import library_of, like, numbers_of, numpy_of
 
 __all__ = [
     "FUNCTIONS",
+    "OnDevice",
     "as_array",
     "as_numbers",
     "is_narrow",

@@ -3,7 +3,7 @@
 import importlib
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,6 +19,53 @@ class bfloat16(np.void):  # type: ignore[misc]  # noqa: N801
 
 
 BFLOAT16 = np.dtype((bfloat16, "V2"))
+
+
+class OnDevice:
+    """An array in the memory of a GPU. The checks see its dtype, shape and addresses.
+
+    Nothing ever reads its numbers on the CPU, because that would wait for the GPU. ``dtype`` is NumPy's, and that of
+    16-bit floats is float32, as which they are read.
+    """
+
+    __slots__ = ("array", "dtype", "shape")
+
+    def __init__(self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]):
+        self.array = array
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def astype(self, dtype: Any, copy: bool = True) -> "OnDevice":
+        """Return the array with another dtype. Kernels convert what they read, so nothing is copied."""
+        return OnDevice(self.array, self.shape, np.dtype(dtype))
+
+    def addresses(self) -> Array:
+        """Return an array of NumPy with the same addresses, to compare. The CPU must not touch what is there."""
+        return np.asarray(_Addresses(self.array))
+
+    def __repr__(self) -> str:
+        return f"an array on {self.array.device}"
+
+
+class _Addresses:
+    """Where the elements of a tensor lie, as NumPy asks for it."""
+
+    def __init__(self, tensor: Any):
+        itemsize = tensor.element_size()
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (tensor.data_ptr(), False),
+            "shape": tuple(tensor.shape),
+            "strides": tuple(stride * itemsize for stride in tensor.stride()),
+            "typestr": f"|V{itemsize}",
+        }
 
 
 def kind_of(given: object) -> str | None:
@@ -60,6 +107,8 @@ def as_array(name: str, given: object) -> Array:
         return given
     if given is None:
         raise TypeError(f"{name} must be an array, got None")
+    if isinstance(given, OnDevice):
+        return cast(Array, given)
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
     if kind := kind_of(given):

@@ -8,7 +8,8 @@ import numpy as np
 from fastgae._call import Array, Role, names_of
 
 BROADCAST = names_of(Role.COEFFICIENT, Role.FACTORS)
-WITHOUT_TIME = names_of(Role.ENVS, Role.ENV_FLAGS)
+PER_ENV = names_of(Role.ENVS)
+WITHOUT_TIME = (*PER_ENV, *names_of(Role.ENV_FLAGS))
 # The arguments whose arrays may get more environments. Any other argument is one value for a whole call.
 OF_ENVS = (*names_of(Role.STEPS, Role.STEP_FLAGS), *WITHOUT_TIME, *BROADCAST)
 SETTINGS = names_of(Role.SETTING)
@@ -57,7 +58,8 @@ class Batch:
             all(name in OF_ENVS for name in self.arrays)
             # Global moments are taken over all environments of a call, and would mix those of different calls.
             and not any(given.get(name) == "global" for name in SETTINGS)
-            and all(given.get(name) is None for name in WITHOUT_TIME)
+            # A number of one env stands for the envs of all calls.
+            and all(given.get(name) is None for name in WITHOUT_TIME if name not in PER_ENV)
             and not any(isinstance(each, list | tuple) for each in given.values())
             and ("final_values" not in self.arrays or self.own("final_values") == self.first_shape)
             and all(self.ranks[name] <= self.rank for name in BROADCAST if name in self.arrays)
@@ -75,6 +77,10 @@ class Batch:
 
     def in_front(self, name: str) -> Array:
         """Return an array with the axes of the batch before those that it has in one call."""
+        if name in PER_ENV and not self.own(name):  # one number in a call stands for its envs
+            axes = (1,) * (self.rank - 1)
+            without_time = np.delete(self.first_shape, self.others["time_axis"])
+            return np.broadcast_to(self.arrays[name].reshape(*self.front(name), *axes), (*self.shape, *without_time))
         if name not in BROADCAST:
             return self.everywhere(name)
         # These arrays may have fewer axes than the first argument: axes of length 1 keep the batch in front.

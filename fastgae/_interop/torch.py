@@ -1,5 +1,6 @@
 """Convert torch's tensors, and make calls with them."""
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,9 +17,7 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
     """Return NumPy's array of the same memory, without gradients. Its dtype for bfloat16 is ``BFLOAT16``."""
     if not tensor.is_cpu:
         raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on the CPU: pass {name}.cpu()")
-    if tensor.layout is not torch.strided:
-        raise TypeError(f"{name} has layout {tensor.layout}: pass {name}.to_dense()")
-    constant = tensor.detach() if tensor.requires_grad else tensor
+    constant = plain(name, tensor)
     try:
         # NumPy cannot read bfloat16, so it gets the bits.
         narrow = tensor.dtype is torch.bfloat16
@@ -26,6 +25,30 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
     except (RuntimeError, TypeError) as error:
         raise TypeError(f"{name} cannot be read as an array: {error}") from error
     return array
+
+
+def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a strided tensor of the same memory, without gradients."""
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"{name} has layout {tensor.layout}: pass {name}.to_dense()")
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+@functools.cache
+def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
+    name = "float32" if dtype in NARROW_DTYPES else str(dtype).removeprefix("torch.")
+    try:
+        return np.dtype(name)
+    except TypeError:
+        return None
+
+
+def numpy_dtype(name: str, tensor: torch.Tensor) -> np.dtype[Any]:
+    """Return NumPy's dtype for the numbers of a tensor: float32 for 16-bit floats, because they are read as that."""
+    dtype = _numpy_dtype(tensor.dtype)
+    if dtype is None:
+        raise TypeError(f"{name} has dtype {tensor.dtype}; expected float32, float64, 16-bit floats or integers")
+    return dtype
 
 
 def from_numpy(array: Array) -> torch.Tensor:
@@ -40,6 +63,10 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         from fastgae._interop.torch_ops import traced
 
         return traced(function, arguments)
+    if not next(iter(arguments.values())).is_cpu or arguments.get("backend") == "triton":
+        from fastgae._interop import torch_devices
+
+        return torch_devices.call(function, arguments)
     taken = {
         # Most arguments are None, and isinstance takes long to find out.
         name: given if given is None or not isinstance(given, torch.Tensor) else of_call(name, to_numpy(name, given))
@@ -51,25 +78,27 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     result = function(**taken)
     if out is not None:
         pair = isinstance(result, GAEResult)
-        _tell_autograd(out if pair else [out])
+        tell_autograd(out if pair else [out])
         return GAEResult(*out) if pair else out
     if isinstance(result, GAEResult):
         return GAEResult(*map(from_numpy, result))
     return from_numpy(result) if isinstance(result, np.ndarray) else result
 
 
-def _to_fill(tensor: Any) -> Any:
+def _to_fill(out: Any) -> Any:
     """Return the array that shares its memory with a tensor of ``out``."""
-    if not isinstance(tensor, torch.Tensor):
-        return tensor
+    return to_numpy("out", check_fillable(out)) if isinstance(out, torch.Tensor) else out
+
+
+def check_fillable(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.requires_grad:
         raise ValueError("out requires grad, and results have none: pass out.detach()")
     if tensor.dtype in NARROW_DTYPES:
         raise TypeError(f"out has dtype {tensor.dtype}, and what 16-bit numbers give is float32")
-    return to_numpy("out", tensor)
+    return tensor
 
 
-def _tell_autograd(filled: Iterable[Any]) -> None:
+def tell_autograd(filled: Iterable[Any]) -> None:
     """Mark the tensors of ``out`` as changed.
 
     A backward pass that needs what they held before is then an error, and not a wrong gradient.

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastgae.cli.options import CommandError, Formatter, unit_interval
+from fastgae.cli.options import CommandError, Formatter, plot_file, positive, unit_interval
 
 if TYPE_CHECKING:
     from fastgae.cli.options import Commands
@@ -16,11 +16,11 @@ episode and the step. The data themselves are never written to, and may be
 larger than memory.
 
 SOURCE is a file, a folder or a pattern: Parquet or Arrow tables, arrays in .npz
-or .npy files, a LeRobot or D4RL dataset, or what RLlib records. (The values of
-a Minari dataset come from a critic, which Python calls.)
+or .npy files, a LeRobot, Minari or D4RL dataset, or what RLlib records. (The
+values of a Minari dataset come from a file, or from a critic, which Python calls.)
 
-The exit status is 0 where the results were written, and 2 where the data or an
-option cannot be used.
+The exit status is 0 where the results were written, 2 where the data or an
+option cannot be used, and 130 after Ctrl-C.
 """
 
 EXAMPLES = """\
@@ -29,6 +29,7 @@ examples:
   fastgae compute lerobot_dataset --values critic.npy --ends terminated
   fastgae compute 'runs/*.parquet' -o advantages.parquet --column rewards=reward --column episode=run
   fastgae compute episodes.parquet --gamma 0.997 --normalize global --memory 256MB
+  fastgae compute episodes.parquet --estimator discounted_returns -o returns.parquet
   fastgae compute episodes.parquet --resume        go on after the run was killed
 """
 
@@ -56,13 +57,26 @@ def add_parser(commands: "Commands") -> None:
     add("--values", default="values", metavar="COLUMN|FILE", help="where V is (default: the format's column)")
     add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flag")
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
-    add("--gae-lambda", default=0.95, type=unit_interval, metavar="L", help="trace decay (default: %(default)s)")
+    add(
+        "--estimator",
+        default="gae",
+        metavar="NAME",
+        help="gae, td_lambda, n_step_returns or discounted_returns (default: %(default)s)",
+    )
+    add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay of gae and td_lambda (default: 0.95)")
+    add("--n", type=positive, metavar="N", help="rewards in each return of n_step_returns")
     add("--normalize", choices=("global",), help="advantages of mean 0 and standard deviation 1 over all data")
     add("--memory", default="1GB", metavar="BYTES", help="at most about so much memory (default: %(default)s)")
+    add(
+        "--plot",
+        type=plot_file,
+        metavar="PICTURE",
+        help="draw advantages, episode lengths, and returns against values: .png, .pdf or .svg",
+    )
     add("--resume", action="store_true", help="go on with what a killed run has left")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object in place of the table")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, interrupted="; --resume goes on with what is done")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,17 +92,22 @@ def run(args: argparse.Namespace) -> int:
             columns=dict(args.column),
             ends=args.ends,
             values=args.values,
+            estimator=args.estimator,
             gamma=args.gamma,
             gae_lambda=args.gae_lambda,
+            n=args.n,
             normalize=args.normalize,
             memory=args.memory,
             resume=args.resume,
             progress=not args.quiet,
+            plot=args.plot,
         )
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ModuleNotFoundError) as error:
         raise CommandError(str(error), exit_code=2) from error
     if args.json:
         print(report.to_json(indent=2))
     elif not args.quiet:
         print(report)
+        if args.plot:
+            print(f"Plot written to {args.plot}")
     return 0

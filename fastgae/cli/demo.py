@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     console.print(_summary(args, collected, explained_variance), highlight=False)
     console.print(_table(args, seconds, num_threads))
     for backend in fastgae.backends():
-        if not backend.available:
+        if backend.device == "CPU" and not backend.available:
             reason = (backend.why_missing or "").partition("\n")[0]
             console.print(f"{backend.name} cannot run here: {reason}", markup=False, highlight=False, soft_wrap=True)
     different = differing(computed)
@@ -126,11 +126,11 @@ def _track(progress: "Progress", description: str) -> Track:
 
 
 def variants() -> list[str]:
-    """Return every backend that can run here, or each of its CPU targets if it has several."""
+    """Return every backend that computes on the CPU here, or each of its CPU targets if it has several."""
     return [
         name
         for backend in fastgae.backends()
-        if backend.available
+        if backend.available and backend.device == "CPU"
         for name in ([f"{backend.name}:{target}" for target in backend.targets] or [backend.name])
     ]
 

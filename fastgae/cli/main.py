@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fastgae {args.command}: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
+        print(f"fastgae {args.command}: interrupted{getattr(args, 'interrupted', '')}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of stdout has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python reports the closed pipe at exit

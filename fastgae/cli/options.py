@@ -1,14 +1,13 @@
 """Check the options of the commands."""
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fastgae._pictures import picture_path
+
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[Any]
-
-PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
@@ -54,15 +53,7 @@ def unit_interval(text: str) -> float:
 
 
 def plot_file(text: str) -> Path:
-    """Return the path of a plot, after a check that it can be written, so that a typing error loses no work."""
-    path = Path(text)
-    if path.suffix.lower() not in PLOT_SUFFIXES:
-        raise argparse.ArgumentTypeError(f"expected a file name that ends in {', '.join(PLOT_SUFFIXES)}, got {text!r}")
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no directory {str(path.parent)!r}")
     try:
-        with path.open("ab") if path.exists() else tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not writable ({error.strerror})") from error
-    return path
+        return picture_path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-# Colours from the palette of Okabe and Ito, which readers can tell apart without telling red from green.
-INK, BLUE, VERMILION, PURPLE = "#333333", "#0072B2", "#D55E00", "#AA4499"
+from fastgae._pictures import BLUE, INK, PURPLE, VERMILION, new_figure, save, style
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,7 @@ class Series:
 
 
 def draw(path: Path, title: str, series: Series) -> None:
-    # A Figure without pyplot needs no display and leaves no global state.
-    figure = Figure(figsize=(10, 6.5), dpi=150, layout="constrained")
+    figure = new_figure(10, 6.5, title)
     panels = figure.subplots(3, sharex=True, height_ratios=(2, 3, 3))
     rewards, values, advantages = panels
 
@@ -57,9 +54,7 @@ def draw(path: Path, title: str, series: Series) -> None:
 
     for panel in panels:
         _mark_ends(panel, series)
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.grid(axis="y", color="#E6E6E6", linewidth=0.8)
-        panel.set_axisbelow(True)
+        style(panel)
         panel.yaxis.set_major_locator(MaxNLocator(5))
         panel.ticklabel_format(useOffset=False)
         panel.margins(x=0.01)
@@ -70,9 +65,8 @@ def draw(path: Path, title: str, series: Series) -> None:
         panel.set_ylim(low - missing / 2, high + missing / 2)
     advantages.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
     figure.align_ylabels()
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     figure.legend(handles=_legend(series), loc="outside lower left", ncols=5, frameon=False)
-    figure.savefig(path)
+    save(figure, path)
 
 
 def _broken(series: Series, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from fastgae._call import Array, GAEResult
 from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._whiten import whitened
@@ -104,12 +102,4 @@ def _zeroed(array: Any, exists: Array | None) -> Array:
 
 
 def _response(values: Array, rewards: Array, gamma: float, gae_lambda: float) -> GAEResult:
-    return gae(
-        rewards,
-        values,
-        np.zeros(rewards.shape, bool),
-        last_values=np.zeros_like(values[:, 0]),
-        gamma=float(gamma),
-        gae_lambda=float(gae_lambda),
-        time_axis=1,
-    )
+    return gae(rewards, values, last_values=0.0, gamma=float(gamma), gae_lambda=float(gae_lambda), time_axis=1)

@@ -9,8 +9,6 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
-
 from fastgae._call import Array
 from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._hooks import replace
@@ -95,8 +93,7 @@ def _carried(rewards: Array, values: Array, mask: Array, gamma: float, lam: floa
     written = gae(
         rewards,
         values,
-        np.zeros_like(mask),
-        last_values=np.zeros_like(values[:, 0]),
+        last_values=0.0,
         mask=mask,
         gamma=float(gamma),
         gae_lambda=float(lam),

@@ -1,12 +1,11 @@
 """Turn NumPy's arrays into columns of a table, and back. The first axis is the rows."""
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from fastgae._call import Array
 
 # A column as arrays: one with a number or more for each row, or a dict of such for a column with fields.
 Arrays: TypeAlias = Any
@@ -17,10 +16,17 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def column_of(array: Array) -> pa.Array:
-    """Return a column whose rows are the numbers of an array, or its sub-arrays."""
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"an array of dtype {array.dtype} holds no numbers")
+def check_numbers(dtype: np.dtype[Any]) -> None:
+    """Raise TypeError if arrays of a dtype hold text or other things than numbers."""
+    if dtype.kind not in "biuf":
+        raise TypeError(f"an array of dtype {dtype} holds no numbers")
+
+
+def column_of(array: Arrays) -> pa.Array:
+    """Return a column whose rows are the numbers of an array, or its sub-arrays; of a dict, one with fields."""
+    if isinstance(array, Mapping):
+        return pa.StructArray.from_arrays([column_of(part) for part in array.values()], names=list(array))
+    check_numbers(array.dtype)
     native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     if native.ndim == 1:
         return pa.array(native)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of, whole
 from fastgae.data.errors import DataError
+from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, ROLES, Format
 from fastgae.data.steps import RowError, Steps, check_none
 
@@ -37,12 +38,13 @@ class Columns(NamedTuple):
 
 
 def chosen_columns(
-    given: Mapping[str, str] | None, known: Format, schema: pa.Schema, ends: str | None, values: str | None
+    given: Mapping[str, str] | None, known: Format, schema: pa.Schema, values: str | None, how: How
 ) -> Columns:
     """Return the columns to read: those that the caller names, and else those of the format that are present.
 
     ``values``: the name of their column; None: they come from elsewhere.
     """
+    ends = how.ends
     present = schema.names
     if ends not in ENDS:
         raise ValueError(f'ends must be "terminated" or None, got {ends!r}')
@@ -57,16 +59,32 @@ def chosen_columns(
     found = {role: name for role, name in known.columns.items() if name in present} | given
     if values is None:
         found.pop("values", None)
-    for role in ("rewards",) if values is None else ("rewards", "values"):
+    needs_values = values is not None and ESTIMATORS[how.estimator].every_value
+    for role in ("rewards", "values") if needs_values else ("rewards",):
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} of {role}; there are {', '.join(present)}: pass "
-                f"columns={{{role!r}: NAME}}{', or a critic as values' if role == 'values' else ''}"
+                f"columns={{{role!r}: NAME}} (--column {role}=NAME)"
+                f"{', or a critic as values' if role == 'values' else ''}"
             )
+    for role, name in found.items():
+        if present.count(name) > 1:
+            raise DataError(f"there are {present.count(name)} columns {name!r} for {role}; expected one")
     if in_envs(schema.field(found["rewards"]).type):
         found = {role: name for role, name in found.items() if role not in KEYS}  # flags alone end episodes there
+    for role in NAMING:
+        if role in found and not _names(kind := schema.field(found[role]).type):
+            raise DataError(f"the column of {role} holds {kind}; expected integers or text")
     _check_ends(found, ends)
     return Columns({role: found[role] for role in ROLES if role in found})
+
+
+def _names(kind: pa.DataType) -> bool:
+    """Return whether the items of a column can name episodes: a float may be NaN, which differs from itself."""
+    if pa.types.is_dictionary(kind):
+        return _names(kind.value_type)
+    named = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    return any(is_kind(kind) for is_kind in named)
 
 
 def _check_ends(found: Mapping[str, str], ends: str | None) -> None:

@@ -8,17 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastgae._canonical import as_unit_interval
 from fastgae._memory import limit_from
+from fastgae.data.asked import Asked
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, naming
+from fastgae.data.estimators import How, check_normalize, checked_how
 from fastgae.data.formats import Format, format_of
+from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
-from fastgae.data.plan import Plan, Source, found_sources, row_bytes
+from fastgae.data.plan import Plan, Source, check_alike, check_out, found_sources, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
-from fastgae.data.steps import How
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
 from fastgae.data.walk import computed_and_written
 
@@ -34,12 +35,15 @@ def compute(
     columns: Mapping[str, str] | None = None,
     ends: str | None = None,
     values: str | Critic | Callable[[dict[str, Any]], Any] = "values",
+    estimator: str = "gae",
     gamma: float = 0.99,
-    gae_lambda: float = 0.95,
+    gae_lambda: float | None = None,
+    n: int | None = None,
     normalize: str | None = None,
     memory: str | int = "1GB",
     resume: bool = False,
     progress: bool = True,
+    plot: str | os.PathLike[str] | None = None,
     backend: str | None = None,
     num_threads: int | None = None,
 ) -> Report:
@@ -51,9 +55,21 @@ def compute(
         A_t     = delta_t + gamma lambda A_{t+1} the second term only inside an episode
         R_t     = A_t + V_t
 
+    ``estimator`` names another function of fastgae for R, and then A = R - V::
+
+        n_step_returns      R_t = r_t + ... + gamma^(n-1) r_{t+n-1} + gamma^n V'_{t+n-1}
+        discounted_returns  R_t = r_t + gamma R_{t+1}, to the end of the episode
+        td_lambda           R_t = r_t + gamma ((1 - lambda) V'_t + lambda R_{t+1})
+
+    The returns of "td_lambda" are those of "gae" by definition, bit for bit. Its advantages are A of the first equation
+    too, because R - V would be the same number, rounded once more.
+
     The source may be larger than memory, its episodes too, and its rows may be scattered. It is never written to. The
-    results are the same bits as those of one call of ``fastgae.gae`` on everything in memory, at every ``memory``,
-    every size of files and row groups, and every number of threads.
+    results are the same bits as those of one call of the estimator on everything in memory, at every ``memory``, every
+    size of files and row groups, and every number of threads.
+
+    "discounted_returns" needs no values, and V' of truncated steps alone: compute these returns first, train a critic
+    on them, and then compute advantages. Without values it writes no advantages.
 
     Parameters
     ----------
@@ -70,10 +86,17 @@ def compute(
         The last row of every episode ends it for good, whatever its flag. None: a last row that does not needs the
         value of the state after it.
     values : str or callable
-        The column of V; or a file of V, one for each row of the source (.npy, or a table with a column "values"); or a
-        function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``).
-    gamma, gae_lambda : float in [0, 1]
-        Discount per step, and the decay of the trace.
+        The column of V; or a file of V (.npy, or a table with a column "values"), with one for each row of the source,
+        or for a Minari dataset one for each observation; or a function ``critic(batch) -> V`` of a dict of arrays, one
+        row per state (see ``Critic``).
+    estimator : str
+        "gae", "td_lambda", "n_step_returns" or "discounted_returns".
+    gamma : float in [0, 1]
+        Discount per step.
+    gae_lambda : float in [0, 1], optional
+        The decay of the trace, for "gae" and "td_lambda". None: 0.95.
+    n : int, optional
+        The rewards in each return, for "n_step_returns", which takes n passes over the rows.
     normalize : "global", optional
         Shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, by the exact statistics
         of ``fastgae.moments``.
@@ -83,8 +106,12 @@ def compute(
         Go on with what a run that was killed has left.
     progress : bool
         Show a bar on a terminal, and lines elsewhere.
+    plot : path, optional
+        A picture to draw too, .png, .pdf or .svg: the distribution of the advantages before normalisation and of the
+        episode lengths, and the returns against the values. Above half a million steps, they are those of a sample. It
+        needs the extra "plot".
     backend, num_threads
-        As in ``fastgae.gae``.
+        As in ``fastgae.gae``. "n_step_returns" has one backend and one thread.
 
     Returns
     -------
@@ -108,36 +135,41 @@ def compute(
     began = time.perf_counter()
     if normalize not in NORMALIZE:
         raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
-    gamma, gae_lambda = (
-        float(as_unit_interval("gamma", gamma, ())),
-        float(as_unit_interval("gae_lambda", gae_lambda, ())),
-    )
-    how = How(gamma, gae_lambda, ends, backend, num_threads)
+    picture = None if plot is None else checked_picture(plot)
+    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     bytes_in_memory = limit_from("memory", str(memory))
     sources = found_sources(source)
     known = format_of(format, sources[0])
-    files = [file for each in sources for file in known.files(each)]
-    pieces = [piece for file in files for piece in known.pieces(file)]
+    contents = [known.contents(each) for each in sources]
+    files, pieces = [file for files, _ in contents for file in files], [piece for _, own in contents for piece in own]
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
     schema = known.schema(files[0])
-    chosen, pieces, valued = _with_values(values, columns, known, schema, pieces, ends)
-    if isinstance(values, str) and chosen.of_role["values"] == COLUMN:
+    chosen, pieces, valued = _with_values(values, columns, known, files[0], schema, pieces, how)
+    check_normalize(normalize, how, valued is not None or "values" in chosen.of_role)
+    if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
         files.append(Path(values))
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
-    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued)
-    spool = Spool(Path(out) if out is not None else known.sidecar(sources[0]), plan.asked(files))
-    if resume and (about := spool.finished()):
-        return report_of(Sums.from_dict(about["sums"]), about["findings"], str(spool.out), time.perf_counter() - began)
-    if spool.out.exists():
-        raise DataError(f"{spool.out} exists already: remove it, or pass another path as out")
-    spool.begin(resume)
-    put_scratch_into(spool.folder)
-    try:
-        sums, findings = computed_and_written(plan, spool, progress)
-    except DataError:
-        spool.remove()  # nothing is left to resume, because the data have to change
-        raise
+    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture)
+    check_alike(pieces, plan.read)
+    to = known.sidecar(sources[0]) if out is None else Path(out)
+    check_out(to, sources, plan)
+    spool = Spool(to, Asked(plan.options, files))
+    with spool.held():
+        if resume and (about := spool.finished()):
+            if picture is not None and not picture.exists():
+                raise DataError(
+                    f"{spool.out} is finished, and nothing is left to draw {picture} from: compute it again"
+                )
+            sums, findings = Sums.from_dict(about["sums"]), about["findings"]
+        else:
+            spool.begin(resume)
+            put_scratch_into(spool.folder)
+            try:
+                sums, findings = computed_and_written(plan, spool, progress)
+            except DataError:
+                spool.remove()  # nothing is left to resume, because the data have to change
+                raise
     return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
 
 
@@ -145,16 +177,20 @@ def _with_values(
     values: str | Critic | Callable[[dict[str, Any]], Any],
     given: Mapping[str, str] | None,
     known: Format,
+    path: Path,
     schema: pa.Schema,
     pieces: list[Piece],
-    ends: str | None,
+    how: How,
 ) -> tuple[Columns, list[Piece], Valuation | None]:
     """Return the columns to read, the pieces that have them, and the critic if values come from one."""
     if not isinstance(values, str):
-        chosen = chosen_columns(given, known, schema, ends, None)
+        with naming(path):
+            chosen = chosen_columns(given, known, schema, None, how)
         critic = values if isinstance(values, Critic) else Critic(values)
         return chosen, pieces, valuation(critic, schema, known, chosen.of_role.values())
     if is_values_file(values, schema.names):
-        chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), ends, COLUMN)
+        with naming(path):
+            chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how)
         return chosen, with_values(pieces, Path(values), chosen.keys), None
-    return chosen_columns(given, known, schema, ends, values), pieces, None
+    with naming(path):
+        return chosen_columns(given, known, schema, values, how), pieces, None

@@ -19,6 +19,15 @@ class WriteError(OSError):
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in errors of its columns."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+@contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Name the file in the errors of whoever reads it."""
     try:

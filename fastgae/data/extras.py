@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # What the extras in pyproject.toml bring.
-EXTRAS = {"data": ("duckdb", "pyarrow", "rich"), "hdf5": ("h5py",), "ray": ("ray",)}
+EXTRAS = {"data": ("duckdb", "pyarrow", "rich"), "hdf5": ("h5py",), "plot": ("matplotlib",), "ray": ("ray",)}
 
 
 @contextmanager

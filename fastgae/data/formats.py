@@ -1,6 +1,6 @@
 """What each format of recorded data calls its columns, and where its sidecar lies."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -8,8 +8,17 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, reading
-from fastgae.data.minari import hdf5_episodes, hdf5_pieces, is_minari, minari_files, table_pieces, table_schema
+from fastgae.data.minari import (
+    check_whole,
+    hdf5_pieces,
+    hdf5_schema,
+    is_minari,
+    minari_files,
+    table_pieces,
+    table_schema,
+)
 from fastgae.data.npz import npy_files
 from fastgae.data.pieces import Piece, arrow_file, arrow_pieces, parquet_pieces
 from fastgae.data.stored import HDF5, flat, npy_pieces
@@ -57,6 +66,8 @@ class Format:
     state: tuple[str, ...] | None = None
     # The columns of the state behind a row, by the names of the columns of the state in the row.
     next_state: Mapping[str, str] = field(default_factory=dict)
+    # Raises if the source says that it has other episodes than its files, or other rows than its pieces.
+    check: Callable[[Path, Sequence[Path], Sequence[Piece]], None] = lambda source, files, pieces: None
 
     def schema(self, path: Path) -> pa.Schema:
         """Return the columns of a file."""
@@ -67,6 +78,13 @@ class Format:
         """Return the rows of a file, as pieces that can be read by themselves."""
         with reading(path):
             return [piece for piece in self.reader(path).pieces(path) if piece.rows]
+
+    def contents(self, source: Path) -> tuple[list[Path], list[Piece]]:
+        """Return the files of a source, and the rows of all; raise if the source says that it has more."""
+        files = self.files(source)
+        pieces = [piece for file in files for piece in self.pieces(file)]
+        self.check(source, files, pieces)
+        return files, pieces
 
 
 def beside(source: Path) -> Path:
@@ -80,7 +98,9 @@ def table_files(source: Path) -> list[Path]:
     """Return the file, or the files of tables and arrays in the folder in the order of their names."""
     if source.is_file():
         return npy_files(source) if source.suffix == ".npy" else [source]
-    return sorted(path for path in source.rglob("*") if path.suffix in READERS and path.is_file())
+    named = (path for path in source.rglob("*") if path.suffix in READERS)
+    # Spark names folders of files like files. An empty one, or a link to nothing, is an error where it is read.
+    return sorted(path for path in named if not (path.is_dir() and any(path.iterdir())))
 
 
 PLAIN = Format(
@@ -103,6 +123,14 @@ RLLIB = Format(
     {"advantages": "advantages", "returns": "value_targets"},
     next_state={"obs": "new_obs"},
 )
+
+
+def check_frames(info: Path, pieces: Sequence[Piece]) -> None:
+    """Check that there are as many frames as LeRobot's ``info.json`` says."""
+    said = {"total_steps": description(info).get("total_frames")}
+    check_totals(info, said, None, sum(piece.rows for piece in pieces))
+
+
 LEROBOT = Format(
     "lerobot",
     {
@@ -115,6 +143,7 @@ LEROBOT = Format(
     },
     lambda source: source / "meta" / "advantages.parquet",
     files=lambda source: table_files(source / "data"),
+    check=lambda source, files, pieces: check_frames(source / "meta" / "info.json", pieces),
 )
 D4RL = Format(
     "d4rl",
@@ -127,7 +156,7 @@ D4RL = Format(
 def minari_reader(path: Path) -> Reader:
     """Return how to read one file of a dataset of Minari's."""
     if path.suffix in HDF5:
-        return Reader(hdf5_pieces, lambda path: hdf5_episodes(path)[0].schema())
+        return Reader(hdf5_pieces, hdf5_schema)
     pieces, schema = READERS[path.suffix]
     return Reader(lambda path: table_pieces(path, pieces(path)), lambda path: table_schema(schema(path)))
 
@@ -146,6 +175,7 @@ MINARI = Format(
     files=minari_files,
     reader=minari_reader,
     state=("observations",),
+    check=check_whole,
 )
 FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL)}
 

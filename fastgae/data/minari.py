@@ -3,20 +3,23 @@
 An episode of T steps has T + 1 observations. The last one is the state after the last step.
 """
 
-import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from fastgae._call import Array
+from fastgae.data.arrays import Arrays, column_of
+from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, reading
-from fastgae.data.pieces import Piece
-from fastgae.data.stored import HDF5, Stored, file_of
+from fastgae.data.pieces import Piece, slices
+from fastgae.data.stored import HDF5, Stored, file_of, table_of
 
 GROUP = re.compile(r"episode_(\d+)")
 KEYS = ("episode_id", "step")  # what the name of a group or folder, and the place of a row, stand for
@@ -44,30 +47,92 @@ def is_minari(source: Path) -> bool:
 def _is_described(folder: Path) -> bool:
     if (folder / "main_data.hdf5").is_file():
         return True
-    try:
-        return "data_format" in json.loads((folder / "metadata.json").read_bytes())
-    except (OSError, ValueError, TypeError):
-        return False
+    return "data_format" in description(folder / "metadata.json")
 
 
-def hdf5_episodes(path: Path) -> list[Stored]:
-    """Return the episodes of a file, in the order of their numbers."""
-    episodes = [
-        Stored.of(path, f"episode_{number}", longer=LONGER, keys=partial(_keys, number)) for number in _groups(path)
-    ]
-    if not episodes:
-        raise DataError(f"{path} has no groups episode_0, episode_1 …, which Minari writes")
-    return episodes
+def check_whole(source: Path, files: Sequence[Path], pieces: Sequence[Piece]) -> None:
+    """Check that the episodes are as many as the dataset says."""
+    steps = sum(piece.rows for piece in pieces)
+    if len(files) == 1 and files[0].suffix in HDF5:
+        (main,) = files
+        episodes = set(_groups(main))
+        for path, said in (
+            (main, file_of(main).attributes),
+            (described := main.with_name("metadata.json"), description(described)),
+        ):
+            check_totals(path, said, episodes, steps)
+    elif source.is_dir() and files:
+        described = files[0].parents[1] / "metadata.json"
+        check_totals(described, description(described), set(map(_episode, files)), steps)
+
+
+class Episodes(NamedTuple):
+    """The episodes of an HDF5 file, as rows of one table."""
+
+    stored: Sequence[Stored]
+    firsts: Sequence[int]  # the first row of each, and the number of all rows
+    schema: pa.Schema  # of the first one, and so of all
+
+    def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+        parts = {}
+        for number in range(bisect_right(self.firsts, start) - 1, bisect_left(self.firsts, stop)):
+            episode, first = self.stored[number], self.firsts[number]
+            parts[number] = episode.arrays(max(start - first, 0), min(stop - first, episode.rows), columns)
+        return table_of(
+            {name: self._joined(name, {at: part.pop(name) for at, part in parts.items()}) for name in columns}
+        )
+
+    def _joined(self, name: str, parts: Mapping[int, Arrays]) -> Arrays:
+        """Return the rows of some episodes, which must have one type, as one array or one for each field."""
+        one_of_each = {_kind(part): number for number, part in parts.items()}
+        for number in one_of_each.values():
+            kind, expected = column_of(parts[number]).type, self.schema.field(name).type
+            if kind != expected:
+                first = self.stored[0].group
+                raise DataError(f"{self.stored[number].where}: {name} holds {kind}, and in {first} {expected}")
+        return _concatenated(list(parts.values()))
+
+
+def _kind(arrays: Arrays) -> tuple[Any, ...]:
+    """Return the dtype of an array and the shape of its rows, or the fields of a dict."""
+    if isinstance(arrays, dict):
+        return tuple((name, _kind(part)) for name, part in arrays.items())
+    return arrays.dtype, *arrays.shape[1:]
+
+
+def _concatenated(parts: Sequence[Arrays]) -> Arrays:
+    if isinstance(parts[0], dict):
+        return {name: _concatenated([part[name] for part in parts]) for name in parts[0]}
+    return np.concatenate(parts)
 
 
 def hdf5_pieces(path: Path) -> list[Piece]:
-    """Return the rows of all episodes of a file."""
-    pieces: list[Piece] = []
-    first = 0
-    for episode in hdf5_episodes(path):
-        pieces += episode.pieces(first)
-        first += episode.rows
-    return pieces
+    """Return the rows of all episodes of a file, in the order of their numbers."""
+    stored = [_hdf5_episode(path, number) for number in _some_groups(path)]
+    firsts = list(accumulate((episode.rows for episode in stored), initial=0))
+    schema = stored[0].schema()
+    read = Episodes(stored, firsts, schema).read
+    return [
+        piece
+        for episode, first in zip(stored, firsts, strict=False)
+        for piece in slices(path, first, episode.rows, schema, read, episode.final)
+    ]
+
+
+def hdf5_schema(path: Path) -> pa.Schema:
+    """Return the columns of the first episode of a file."""
+    return _hdf5_episode(path, _some_groups(path)[0]).schema()
+
+
+def _hdf5_episode(path: Path, number: int) -> Stored:
+    return Stored.of(path, f"episode_{number}", longer=LONGER, keys=partial(_keys, number))
+
+
+def _some_groups(path: Path) -> list[int]:
+    """Return the numbers of the episodes of a file; raise if it has none."""
+    if groups := _groups(path):
+        return groups
+    raise DataError(f"{path} has no groups episode_0, episode_1 …, which Minari writes")
 
 
 def _groups(path: Path) -> list[int]:

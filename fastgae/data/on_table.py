@@ -6,14 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import fastgae
-from fastgae._call import GAEResult
 from fastgae.data.columns import Columns, chosen_columns, steps_of
 from fastgae.data.episodes import Episodes
 from fastgae.data.errors import DataError
+from fastgae.data.estimators import How, Results, checked_how, dtype_of
 from fastgae.data.formats import FORMATS, NAMING, PLAIN
 from fastgae.data.plan import ROW
-from fastgae.data.steps import How, RowError, ScatteredError, compute
+from fastgae.data.steps import RowError, ScatteredError, compute
 
 
 def on_table(
@@ -22,8 +21,10 @@ def on_table(
     format: str = PLAIN.name,  # noqa: A002 (the word of the field)
     columns: Mapping[str, str] | None = None,
     ends: str | None = None,
+    estimator: str = "gae",
     gamma: float = 0.99,
-    gae_lambda: float = 0.95,
+    gae_lambda: float | None = None,
+    n: int | None = None,
     backend: str | None = None,
     num_threads: int | None = None,
 ) -> pa.Table:
@@ -39,13 +40,13 @@ def on_table(
         One row per step. Its columns are named as in ``fastgae.data.compute``.
     format : str
         The format whose names the columns have: "table", "rllib", "lerobot", "minari" or "d4rl".
-    columns, ends, gamma, gae_lambda, backend, num_threads
+    columns, ends, estimator, gamma, gae_lambda, n, backend, num_threads
         As in ``fastgae.data.compute``.
 
     Returns
     -------
     pyarrow.Table
-        The table with two columns more, in the order that it had.
+        The table with two columns more, in the order that it had; with one, returns, where there are no values.
 
     Raises
     ------
@@ -62,8 +63,8 @@ def on_table(
     if format not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS)}, got {format!r}")
     known = FORMATS[format]
-    chosen = chosen_columns(columns, known, table.schema, ends, "values")
-    how = How(gamma, gae_lambda, ends, backend, num_threads)
+    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
+    chosen = chosen_columns(columns, known, table.schema, "values", how)
     rows = table.select(list(dict.fromkeys(chosen.of_role.values())))
     order = np.arange(len(rows))
     try:
@@ -78,20 +79,22 @@ def on_table(
     except RowError as error:
         raise _named(error, rows, error.row, chosen) from error
     for result, name in known.results.items():
-        column = np.empty_like(getattr(computed, result))
-        column[order] = getattr(computed, result)
-        table = table.append_column(name, pa.array(column))
+        if (numbers := getattr(computed, result)) is not None:
+            column = np.empty_like(numbers)
+            column[order] = numbers
+            table = table.append_column(name, pa.array(column))
     return table
 
 
-def _in_order(rows: pa.Table, columns: Columns, how: How) -> GAEResult:
+def _in_order(rows: pa.Table, columns: Columns, how: How) -> Results:
     """Compute rows in which those of each episode follow each other."""
     steps = steps_of(rows, columns)
     if not len(rows):
-        return fastgae.gae(steps.rewards, steps.values, steps.terminated, last_values=0.0)
+        empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))
+        return Results(None if steps.values is None else empty, empty)
     Episodes(columns.named(*NAMING)).add(rows, None)
     computed, _ = compute(steps, None, how)
-    return GAEResult(computed.advantages, computed.returns)
+    return Results(computed.advantages, computed.returns)
 
 
 def _named(error: RowError, rows: pa.Table, row: int, columns: Columns) -> DataError:

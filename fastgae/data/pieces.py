@@ -1,9 +1,9 @@
 """Read files from their last row to their first, no more than a number of rows at once."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -32,12 +32,25 @@ class OpenNow:
 _open_now: ContextVar[OpenNow | None] = ContextVar("what is open", default=None)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Reads some of the rows of a file of which any can be read at once."""
+
+    of: Callable[[int, int, Sequence[str]], pa.Table]
+    start: int
+    stop: int
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        return self.of(self.start, self.stop, columns)
+
+
 class Piece(NamedTuple):
     """Rows that a file can read by themselves: a row group of Parquet, a batch of Arrow, a slice of an HDF5 array."""
 
     path: Path
     first: int  # its first row, counted from the beginning of the file
     rows: int
+    schema: pa.Schema  # of its file
     read: Callable[[Sequence[str]], pa.Table]
     batches: Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]  # the same rows, so many at a time
     # One row with the columns that a file also has of the state after the last of these rows, if an episode ends there.
@@ -55,7 +68,8 @@ class Run(NamedTuple):
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Return the columns of all rows, each in one piece of memory."""
-        return pa.concat_tables(piece.read(columns) for piece in self.pieces).combine_chunks()
+        parts = (read(columns) for read in _at_once(piece.read for piece in self.pieces))
+        return pa.concat_tables(parts).combine_chunks()
 
     def finals(self, columns: Sequence[str], rows: Collection[int]) -> tuple[list[int], pa.Table] | None:
         """Return those of the rows behind which a file has the state after an episode, and the states as a table."""
@@ -74,6 +88,18 @@ class Run(NamedTuple):
                 return piece.path, piece.first + row
             row -= piece.rows
         raise IndexError(row)
+
+
+def _at_once(reads: Iterable[Callable[[Sequence[str]], pa.Table]]) -> list[Callable[[Sequence[str]], pa.Table]]:
+    """Return what reads the same rows in fewer calls."""
+    fewer: list[Callable[[Sequence[str]], pa.Table]] = []
+    for read in reads:
+        before = fewer[-1] if fewer else None
+        if isinstance(read, Rows) and isinstance(before, Rows) and (before.of, before.stop) == (read.of, read.start):
+            fewer[-1] = replace(before, stop=read.stop)
+        else:
+            fewer.append(read)
+    return fewer
 
 
 def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, scratch: Path) -> Iterator[Run]:
@@ -114,24 +140,27 @@ def slices(
     path: Path,
     first: int,
     rows: int,
+    schema: pa.Schema,
     read: Callable[[int, int, Sequence[str]], pa.Table],
     final: Callable[[Sequence[str]], pa.Table] | None = None,
 ) -> list[Piece]:
-    """Return rows of which ``read(start, stop, columns)`` reads any, in pieces of at most SLICE."""
+    """Return rows of a file of which ``read(start, stop, columns)`` reads any, in pieces of at most SLICE."""
 
     def batches(start: int, stop: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         for begin in range(start, stop, most):
             yield from read(begin, min(begin + most, stop), columns).to_batches()
 
-    bounds = [(start, min(start + SLICE, rows)) for start in range(0, rows, SLICE)]
+    end = first + rows
+    bounds = [(start, min(start + SLICE, end)) for start in range(first, end, SLICE)]
     return [
         Piece(
             path,
-            first + start,
+            start,
             stop - start,
-            partial(read, start, stop),
+            schema,
+            Rows(read, start, stop),
             partial(batches, start, stop),
-            final if stop == rows else None,
+            final if stop == end else None,
         )
         for start, stop in bounds
     ]
@@ -142,6 +171,7 @@ def parquet_pieces(path: Path) -> list[Piece]:
     with reading(path):
         since, metadata = path.stat().st_mtime_ns, pq.read_metadata(path)
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    schema = metadata.schema.to_arrow_schema()
 
     def read(group: int, columns: Sequence[str]) -> pa.Table:
         with reading(path):
@@ -151,14 +181,14 @@ def parquet_pieces(path: Path) -> list[Piece]:
         with reading(path):
             yield from opened(_parquet, path, checked_time(path, since)).iter_batches(most, [group], columns)
 
-    return _pieces(path, rows, read, batches)
+    return _pieces(path, rows, schema, read, batches)
 
 
 def arrow_pieces(path: Path) -> list[Piece]:
     """Return the batches of an Arrow file."""
     with reading(path), arrow_file(path) as file:
         since = path.stat().st_mtime_ns
-        rows = [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
+        rows, schema = [file.get_batch(number).num_rows for number in range(file.num_record_batches)], file.schema
 
     def read(number: int, columns: Sequence[str]) -> pa.Table:
         checked_time(path, since)
@@ -168,19 +198,39 @@ def arrow_pieces(path: Path) -> list[Piece]:
     def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         yield from read(number, columns).to_batches(most)
 
-    return _pieces(path, rows, read, batches)
+    return _pieces(path, rows, schema, read, batches)
 
 
 def _pieces(
     path: Path,
     rows: Sequence[int],
+    schema: pa.Schema,
     read: Callable[[int, Sequence[str]], pa.Table],
     batches: Callable[[int, Sequence[str], int], Iterator[pa.RecordBatch]],
 ) -> list[Piece]:
+    def decoded_read(number: int, columns: Sequence[str]) -> pa.Table:
+        return _decoded(read(number, columns))
+
+    def decoded_batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        return map(_decoded, batches(number, columns, most))
+
+    schema = _without_dictionaries(schema)
     return [
-        Piece(path, first, count, partial(read, number), partial(batches, number))
+        Piece(path, first, count, schema, partial(decoded_read, number), partial(decoded_batches, number))
         for number, (count, first) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
     ]
+
+
+def _decoded(rows: Any) -> Any:
+    """Return a table or batch without dictionaries: they differ from batch to batch, which no Arrow file may have."""
+    schema = _without_dictionaries(rows.schema)
+    return rows if schema.equals(rows.schema) else rows.cast(schema)
+
+
+def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
+    )
 
 
 def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:

@@ -11,9 +11,10 @@ import pyarrow as pa
 from fastgae.data.columns import Columns, in_envs
 from fastgae.data.critic import Valuation
 from fastgae.data.errors import DataError
-from fastgae.data.formats import Format
+from fastgae.data.estimators import How
+from fastgae.data.formats import Format, beside
 from fastgae.data.pieces import Piece, Run
-from fastgae.data.steps import How, RowError
+from fastgae.data.steps import RowError
 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -33,6 +34,7 @@ class Plan(NamedTuple):
     normalize: str | None
     most: int  # rows in memory at once
     values: Valuation | None = None  # None: a column
+    plot: Path | None = None  # the picture to draw
     source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
 
     @property
@@ -56,18 +58,44 @@ class Plan(NamedTuple):
         path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
         return DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}")
 
-    def asked(self, files: Sequence[Path]) -> dict[str, Any]:
-        """Return all that decides on the results, and size and time of every file."""
-        stats = {str(file.resolve()): file.stat() for file in files}
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that decides on the results beside the files."""
         return {
-            **{f"file {file}": [stat.st_size, stat.st_mtime_ns] for file, stat in stats.items()},
             "columns": dict(self.columns.of_role),
             "values": self.values and self.values.asked,
             "format": self.format.name,
             "memory": self.most,
             "normalize": self.normalize,
-            **{name: getattr(self.how, name) for name in ("gamma", "gae_lambda", "ends")},
+            **self.how.asked,
         }
+
+
+def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+    """Check that all files have the columns to read, in the types of the first file."""
+    first = checked = pieces[0]
+    for piece in pieces:
+        if piece.schema is checked.schema:
+            continue
+        checked = piece
+        for name in columns:
+            if name not in first.schema.names:
+                continue  # it comes from elsewhere, such as a file of values
+            if name not in piece.schema.names:
+                raise DataError(f"{piece.path} has no column {name!r}, and {first.path} has one")
+            kind, expected = piece.schema.field(name).type, first.schema.field(name).type
+            if kind != expected:
+                raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
+
+
+def check_out(out: Path, sources: Sequence[Path], plan: Plan) -> None:
+    """Check that results can be told from the data, by the names of their columns and by where they lie."""
+    for key in plan.columns.keys:
+        if key in plan.format.results.values():
+            raise DataError(f"the column {key!r} names rows, and a column of results has that name: rename it")
+    for source in sources:
+        if plan.format.sidecar is beside and source.resolve() in out.resolve().parents:
+            raise DataError(f"{out} lies in {source}, and the next run would read it as data: pass a path elsewhere")
 
 
 def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation | None) -> int:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
 Advance: TypeAlias = Callable[[int], None]
@@ -21,7 +22,8 @@ def progress_of(what: str, total: int, shown: bool) -> Iterator[Advance]:
     if not shown:
         yield lambda steps: None
     elif console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), _Rate(), TimeRemainingColumn())
+        what_column, bar_column = TextColumn("{task.description}"), BarColumn(None)
+        columns = (what_column, bar_column, TaskProgressColumn(), _Rate(), TimeRemainingColumn())
         with Progress(*columns, console=console) as bar:
             task = bar.add_task(what, total=total)
             yield lambda steps: bar.advance(task, steps)
@@ -30,6 +32,9 @@ def progress_of(what: str, total: int, shown: bool) -> Iterator[Advance]:
 
 
 class _Rate(ProgressColumn):
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True))
+
     def render(self, task: Task) -> Text:
         return Text(f"{task.completed:,.0f} steps, {(task.finished_speed or task.speed or 0) / 1e6:.1f} million/s")
 

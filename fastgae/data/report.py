@@ -9,19 +9,22 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from fastgae.data.steps import Computed, Following, How, Steps, checked_arguments, sampled
+from fastgae.data.estimators import GAE_LAMBDA, How, gae_arguments
+from fastgae.data.lengths import Lengths
+from fastgae.data.steps import Computed, Steps, carried_into, checked_rows, sampled
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What a run of rows adds to the report; ``+`` merges two of them."""
+    """What a run of rows adds to the report; ``earlier + later`` merges those of two runs that follow each other."""
 
     steps: int = 0
     episodes: int = 0
     advantages: fastgae.Moments = field(default_factory=fastgae.Moments)
     returns: fastgae.Moments = field(default_factory=fastgae.Moments)
+    lengths: Lengths = field(default_factory=Lengths)
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -31,15 +34,21 @@ class Sums:
         return cls(
             computed.last.size,
             int(np.count_nonzero(computed.last)),
-            fastgae.moments(computed.advantages),
+            fastgae.Moments() if computed.advantages is None else fastgae.moments(computed.advantages),
             fastgae.moments(computed.returns),
+            Lengths.of(computed.last),
         )
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> "Sums":
         """Return what ``dataclasses.asdict`` took apart."""
         moments = {name: fastgae.Moments(**kept[name]) for name in ("advantages", "returns")}
-        return cls(kept["steps"], kept["episodes"], **moments)
+        return cls(kept["steps"], kept["episodes"], **moments, lengths=Lengths.from_dict(kept["lengths"]))
+
+    @property
+    def explained_variance(self) -> float:
+        varies = self.returns.variance > 0
+        return 1 - self.advantages.variance / self.returns.variance if varies else float("nan")
 
 
 @dataclass(frozen=True)
@@ -52,12 +61,17 @@ class Report:
         The sidecar.
     episodes, steps : int
     mean, std : float
-        Of the advantages before normalisation, in the units of the rewards. They are correctly rounded.
+        Of the advantages before normalisation, in the units of the rewards. They are correctly rounded. NaN without
+        advantages.
+    returns_mean, returns_std : float
+        The same of the returns.
     explained_variance : float
         1 - Var(A) / Var(R), where R - V = A: 1 if the values predict the returns, 0 or less if a constant does so as
-        well. NaN if the returns do not vary.
+        well. NaN if the returns do not vary, and without advantages.
+    has_advantages : bool
+        False where there were no values, which only discounted returns do without.
     findings : tuple of str
-        What ``fastgae.diagnose`` found in a sample of the rows.
+        What ``fastgae.diagnose`` found in a sample of the rows; it needs values.
     seconds : float
     """
 
@@ -66,7 +80,10 @@ class Report:
     steps: int
     mean: float
     std: float
+    returns_mean: float
+    returns_std: float
     explained_variance: float
+    has_advantages: bool
     findings: tuple[str, ...]
     seconds: float
 
@@ -74,16 +91,21 @@ class Report:
         from rich.console import Console
         from rich.table import Table
 
+        of_values = {
+            "advantages": f"mean {self.mean:.6g}, standard deviation {self.std:.6g}",
+            "explained variance": f"{self.explained_variance:.4f}",
+            "diagnose": "\n".join(self.findings) or f"found nothing in a sample of {min(SAMPLE, self.steps):,} steps",
+        }
+        rows = {
+            "file": self.file,
+            "episodes": f"{self.episodes:,}",
+            "steps": f"{self.steps:,}",
+            "returns": f"mean {self.returns_mean:.6g}, standard deviation {self.returns_std:.6g}",
+            **(of_values if self.has_advantages else {}),
+            "time": f"{self.seconds:.2f} s, {self.steps / self.seconds / 1e6:.1f} million steps/s",
+        }
         table = Table(show_header=False, box=None)
-        for name, value in (
-            ("file", self.file),
-            ("episodes", f"{self.episodes:,}"),
-            ("steps", f"{self.steps:,}"),
-            ("advantages", f"mean {self.mean:.6g}, standard deviation {self.std:.6g}"),
-            ("explained variance", f"{self.explained_variance:.4f}"),
-            ("diagnose", "\n".join(self.findings) or f"found nothing in a sample of {SAMPLE:,} steps"),
-            ("time", f"{self.seconds:.2f} s, {self.steps / self.seconds / 1e6:.1f} million steps/s"),
-        ):
+        for name, value in rows.items():
             table.add_row(name, value)
         text = io.StringIO()
         Console(file=text, width=120).print(table)
@@ -96,14 +118,16 @@ class Report:
 
 def report_of(sums: Sums, findings: Sequence[str], file: str, seconds: float) -> Report:
     advantages, returns = sums.advantages, sums.returns
-    varies = returns.variance > 0
-    explained = 1 - advantages.variance / returns.variance if varies else float("nan")
-    numbers = (advantages.mean, advantages.std, explained)
-    return Report(file, sums.episodes, sums.steps, *numbers, tuple(findings), seconds)
+    numbers = (advantages.mean, advantages.std, returns.mean, returns.std, sums.explained_variance)
+    return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds)
 
 
-def findings_in(steps: Steps, following: Following | None, how: How) -> list[str]:
-    """Return what fastgae.diagnose finds in the first rows."""
-    sample, next_row = sampled(steps, SAMPLE)
-    arguments, _ = checked_arguments(sample, next_row or following, how)
-    return [finding.what for finding in fastgae.diagnose(**arguments)]
+def findings_in(steps: Steps, how: How) -> list[str]:
+    """Return what fastgae.diagnose finds in the first rows of the last run, if there are values."""
+    if steps.values is None:
+        return []
+    sample, following = sampled(steps, SAMPLE)
+    rows, last = checked_rows(sample, following, how)
+    arguments = gae_arguments(rows, carried_into(last, following))
+    decay = how.options.get("gae_lambda", GAE_LAMBDA)
+    return [finding.what for finding in fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)]

@@ -18,8 +18,9 @@ from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance
 
 COPY = "sorted.parquet"
-SHARE = 2  # of memory is duckdb's: it takes somewhat more, and what goes in and comes out takes the rest
-MB_PER_THREAD = 64  # with less, duckdb gives up where there are many rows
+SHARE = 3 / 4  # of memory is duckdb's: it takes somewhat more, and what goes in and comes out takes the rest
+# With less, duckdb gives up where there are many rows: 100 million need some 190 MB for each thread.
+LEAST_MB, MB_PER_THREAD = 96, 192
 
 
 def is_sorted(folder: Path) -> bool:
@@ -60,44 +61,51 @@ def _numbered(plan: Plan, advance: Advance) -> Iterator[pa.RecordBatch]:
     row = 0
     for piece in plan.pieces:
         for batch in piece.batches(plan.read, min(plan.most, SLICE)):
-            numbers = pa.array(np.arange(row, row + batch.num_rows))
-            yield batch.append_column(ROW, numbers)
+            yield _with_number(batch, row)
             row += batch.num_rows
             advance(batch.num_rows // 2)  # the other half is for what comes out
+
+
+def _with_number(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    return batch.append_column(ROW, pa.array(np.arange(first, first + batch.num_rows)))
 
 
 @contextmanager
 def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: Path) -> Iterator[pa.RecordBatchReader]:
     """Return what a query selects from the rows, in batches."""
     pa.default_memory_pool().release_unused()  # which is duckdb's now
-    limit = max(MB_PER_THREAD, plan.most * BYTES_PER_ROW // SHARE // 2**20)
+    limit = max(LEAST_MB, int(plan.most * BYTES_PER_ROW * SHARE) // 2**20)
     settings: dict[str, str | bool | int] = {
         "memory_limit": f"{limit}MB",
         "temp_directory": str(folder / "sorting"),
         "preserve_insertion_order": False,  # the query names an order
-        "threads": min(plan.how.num_threads or usable_cpus(), limit // MB_PER_THREAD),
+        "threads": max(1, min(plan.how.num_threads or usable_cpus(), limit // MB_PER_THREAD)),
     }
-    faults: list[DataError] = []  # of the rows, which duckdb and pyarrow wrap into their own
-    first = next(rows)
+    raised: list[BaseException] = []
 
-    def watched() -> Iterator[pa.RecordBatch]:
+    def kept() -> Iterator[pa.RecordBatch]:
         try:
-            yield from chain([first], rows)
-        except DataError as error:
-            faults.append(error)
+            yield from rows
+        except (Exception, KeyboardInterrupt) as error:
+            raised.append(error)  # duckdb makes a text of it
             raise
 
+    first = next(every := kept())
     try:
         with duckdb.connect(config=settings) as database:
-            database.register("rows", pa.RecordBatchReader.from_batches(first.schema, watched()))
+            database.register("rows", pa.RecordBatchReader.from_batches(first.schema, chain([first], every)))
             yield database.sql(f"SELECT {selected}").to_arrow_reader(min(plan.most, SLICE))
-    except (duckdb.Error, pa.ArrowException, OSError) as error:  # from the batches, those of pyarrow
-        if faults:
-            raise faults[0] from error
+    except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:  # from the batches, those of pyarrow
+        if raised:
+            raise raised[0] from error
         if "Out of Memory" in str(error):
             raise DataError(
                 "the rows of episodes are scattered, and duckdb needs more to sort them: raise memory"
             ) from error
+        if "nterrupted" in str(error):  # by Ctrl-C
+            raise KeyboardInterrupt from error
+        if not isinstance(error, duckdb.IOException | OSError):
+            raise
         raise WriteError(folder, str(error).splitlines()[0]) from error
 
 

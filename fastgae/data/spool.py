@@ -8,14 +8,16 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from hashlib import sha256
+from contextlib import ExitStack, contextmanager
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from fastgae.data.asked import Asked, differing
 from fastgae.data.errors import DataError, WriteError
+from fastgae.data.lock import LOCK, locked
 from fastgae.data.npz import ABOUT
 from fastgae.data.packed import unpacked
 from fastgae.data.sidecars import about, sidecar_of
@@ -26,41 +28,51 @@ ASKED = "asked.json"
 class Spool:
     """The folder of one sidecar."""
 
-    def __init__(self, out: Path, asked: Mapping[str, Any]) -> None:
-        """``asked``: all that decides on the results."""
+    def __init__(self, out: Path, asked: Asked) -> None:
         self.out = out
         sidecar_of(out)  # raises before anything is computed
         self.folder = out.with_name(out.name + ".unfinished")
-        self._asked = json.loads(json.dumps(asked))
-        self._digest = sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        self._asked = asked
+        self._begun = asked.here_and_now()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the folder from other runs meanwhile."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder))
+            except BlockingIOError as error:
+                raise DataError(
+                    f"another run is writing {self.out}: wait for its end, or pass another path as out"
+                ) from error
+            yield
 
     def finished(self) -> dict[str, Any] | None:
         """Return what is kept in a sidecar that exists already and was written for the same; None if there is none."""
         if not self.out.exists():
             return None
         said: dict[str, Any] = json.loads(about(self.out) or "{}")
-        if said.get("asked") == self._digest:
+        newer = self.out.stat().st_mtime_ns > self._asked.changed()
+        if newer and said.get("asked") == self._asked.digest():
             self.remove()  # a run may have been killed after it had written the sidecar
             return said
         return None
 
     def begin(self, resume: bool) -> None:
-        """Make the folder, or find the one that a run which was asked for the same has left."""
+        """Empty the folder, or find there what a run which was asked for the same has left."""
+        if self.out.exists():
+            raise DataError(f"{self.out} exists already: remove it, or pass another path as out")
         file = self.folder / ASKED
         if resume and file.is_file():
             before = json.loads(file.read_text(encoding="utf-8"))
-            changed = sorted(
-                name for name in before.keys() | self._asked.keys() if before.get(name) != self._asked.get(name)
-            )
-            if not changed:
+            if not (changed := differing(before, self._begun)):
                 return
             raise DataError(
                 f"cannot resume: {', '.join(changed)} changed since {self.folder} was begun; leave resume out to begin "
                 "again"
             )
         self.remove()
-        self.folder.mkdir(parents=True)
-        _write(file, lambda partial: partial.write_text(json.dumps(self._asked, indent=1), encoding="utf-8"))
+        _write(file, lambda partial: partial.write_text(json.dumps(self._begun, indent=1), encoding="utf-8"))
 
     def state(self, number: int) -> dict[str, Any] | None:
         """Return what was kept beside the results of a run; None if the run is still to be computed."""
@@ -88,7 +100,7 @@ class Spool:
 
     def finish(self, tables: Iterator[pa.Table], keys: list[str], state: Mapping[str, Any]) -> None:
         """Write the sidecar, and remove the folder."""
-        metadata = {ABOUT: json.dumps({**state, "asked": self._digest})}
+        metadata = {ABOUT: json.dumps({**state, "asked": self._asked.digest()})}
 
         def write(partial: Path) -> None:
             first = next(tables)
@@ -97,6 +109,9 @@ class Spool:
             with sidecar_of(self.out).writer(partial, schema, keys) as writer:
                 for table in chain([first], tables):
                     writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
+            # Or the sidecar would be newer than data that it does not belong to.
+            if changed := differing(self._begun, self._asked.here_and_now()):
+                raise DataError(f"{', '.join(changed)} changed while it was read")
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
         _write(self.out, write, self.folder / self.out.name, synced=True)
@@ -110,7 +125,13 @@ class Spool:
             self._file(number).unlink()
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove what the folder holds, but the lock; and first the file without which no run goes on."""
+        (self.folder / ASKED).unlink(missing_ok=True)
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != LOCK:
+                path.unlink()
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:08}.arrow"

@@ -1,8 +1,8 @@
 """Compute rows of episodes: the one computation behind files, tables and clusters.
 
-A run of rows is computed in one call of ``fastgae.gae`` over one env, whose episodes end where those of the rows end.
-An episode that goes on behind the run is carried: the value and the advantage of its next row take the place of all
-that follows, with the same bits.
+A run of rows is computed in one call of an estimator over one env, whose episodes end where those of the rows end. An
+episode that goes on behind the run is carried: what ``estimators.py`` says takes the place of all that follows, with
+the same bits.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-import fastgae
-from fastgae._call import Array, working_dtype
+from fastgae._call import Array
+from fastgae.data.estimators import ESTIMATORS, Carried, How, Rows
 
 # The name of an episode: one item of each column that takes part in it.
 Name: TypeAlias = tuple[Any, ...]
@@ -36,7 +36,7 @@ class Steps(NamedTuple):
     changes: Array  # True where a row and the next have episodes of different names; one shorter than the others
     step: Array | None  # integers that rise by one from row to row of an episode
     rewards: Array
-    values: Array
+    values: Array | None  # None: there are none, and the estimator needs none
     terminated: Array
     truncated: Array
     next_values: Array | None = None  # V' of every row
@@ -49,76 +49,58 @@ class Following(NamedTuple):
 
     name: Name
     step: int | None
-    value: float | list[float]  # a number for each env
-    advantage: float | list[float]
-
-
-class How(NamedTuple):
-    """What to compute, in the words of ``fastgae.gae``."""
-
-    gamma: float
-    gae_lambda: float
-    ends: str | None = None  # "terminated": the last row of every episode ends it for good
-    backend: str | None = None
-    num_threads: int | None = None
+    carried: Carried
 
 
 class Computed(NamedTuple):
-    advantages: Array
+    advantages: Array | None  # None without values
     returns: Array
     last: Array  # True in the last row of each episode
 
 
 def compute(steps: Steps, following: Following | None, how: How) -> tuple[Computed, Following]:
     """Return the results of the rows, and what the rows before them need."""
-    arguments, last = checked_arguments(steps, following, how)
-    carried = None
-    if following is not None and not last[-1].all():
-        carried = for_envs(following.advantage, working_dtype((steps.rewards.dtype, steps.values.dtype)))
-    result = fastgae.gae(**arguments, last_advantages=carried, backend=how.backend, num_threads=how.num_threads)
-    return Computed(result.advantages, result.returns, last), first_row(steps, result.advantages[0].tolist())
+    rows, last = checked_rows(steps, following, how)
+    results, before = ESTIMATORS[how.estimator].compute(rows, carried_into(last, following), how)
+    return Computed(results.advantages, results.returns, last), at_row(steps, 0, before)
 
 
-def first_row(steps: Steps, advantage: float | list[float], row: int = 0) -> Following:
+def at_row(steps: Steps, row: int, carried: Carried) -> Following:
     """Return what the rows before a row need of it."""
-    step = None if steps.step is None else int(steps.step[row])
-    return Following(steps.name(row), step, steps.values[row].tolist(), advantage)
+    return Following(steps.name(row), None if steps.step is None else int(steps.step[row]), carried)
 
 
-def for_envs(number: float | list[float], dtype: np.dtype[Any]) -> float | Array:
-    """Return the numbers of the envs as an array of a dtype; one number has no effect on the dtype of results."""
-    return np.asarray(number, dtype) if isinstance(number, list) else number
+def carried_into(last: Array, following: Following | None) -> Carried | None:
+    """Return what is carried from the row behind; None if the episode of every env ends before it."""
+    return None if following is None or last[-1].all() else following.carried
 
 
-def checked_arguments(steps: Steps, following: Following | None, how: How) -> tuple[dict[str, Any], Array]:
-    """Return the arguments of ``fastgae.gae`` for the rows as one env, and where their episodes end."""
+def checked_rows(steps: Steps, following: Following | None, how: How) -> tuple[Rows, Array]:
+    """Return the rows as one env, and where their episodes end."""
     last = last_rows(steps, following)
     check_order(steps, last, following)
-    for role in ("rewards", "values"):
-        check_finite(role, getattr(steps, role))
+    check_finite("rewards", steps.rewards)
+    if steps.values is not None:
+        check_finite("values", steps.values)
     terminated = steps.terminated | last if how.ends == "terminated" else steps.terminated
     truncated = (last | steps.truncated) & ~terminated
-    arguments = {
-        "rewards": steps.rewards,
-        "values": steps.values,
-        "terminated": terminated,
-        "truncated": truncated,
-        **_next_values(steps, truncated, None if last[-1].all() else following),
-        "gamma": how.gamma,
-        "gae_lambda": how.gae_lambda,
-    }
-    return arguments, last
+    if steps.next_values is None:
+        final = _final_values(steps, truncated)
+    else:
+        final, read = None, ~terminated if ESTIMATORS[how.estimator].every_value else truncated
+        check_finite("next_values", steps.next_values, read)
+    return Rows(steps.rewards, steps.values, terminated, truncated, steps.next_values, final), last
 
 
 def sampled(steps: Steps, rows: int) -> tuple[Steps, Following | None]:
-    """Return the first rows, and what they need of the next one."""
-    if len(steps.rewards) <= rows:
+    """Return the first rows, and what ``gae`` needs of the next one."""
+    if steps.values is None or len(steps.rewards) <= rows:
         return steps, None
     arrays: dict[str, Any] = {
         name: each[:rows] for name, each in steps._asdict().items() if isinstance(each, np.ndarray)
     }
     arrays["changes"] = steps.changes[: rows - 1]
-    return steps._replace(**arrays), first_row(steps, 0.0, rows)
+    return steps._replace(**arrays), at_row(steps, rows, {"values": steps.values[rows].tolist()})
 
 
 def last_rows(steps: Steps, following: Following | None) -> Array:
@@ -150,9 +132,13 @@ def check_order(steps: Steps, last: Array, following: Following | None) -> None:
 
 
 def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
-    """Check that no number which is read is NaN."""
-    if np.isnan(numbers.min(initial=0)):  # which is several times as fast as asking every number
-        check_none(np.isnan(numbers) & read, f"{role} is NaN")
+    """Check that no number which is read is NaN or infinite."""
+    if np.isfinite(numbers.min(initial=0)) and np.isfinite(numbers.max(initial=0)):
+        return  # which is several times as fast as asking every number
+    wrong = ~np.isfinite(numbers) & read
+    if wrong.any():
+        number = numbers[wrong][0]
+        check_none(wrong, f"{role} is {'NaN' if np.isnan(number) else f'{number}; expected a finite number'}")
 
 
 def check_none(wrong: Array, fault: str) -> None:
@@ -162,11 +148,8 @@ def check_none(wrong: Array, fault: str) -> None:
         raise RowError(row, fault + "".join(f" in env {env}" for env in envs))
 
 
-def _next_values(steps: Steps, truncated: Array, goes_on: Following | None) -> dict[str, Any]:
-    """Return the arguments of gae that say V' of the last row of an episode that does not end for good."""
-    if steps.next_values is not None:
-        check_finite("next_values", steps.next_values, ~steps.terminated)
-        return {"next_values": steps.next_values}
+def _final_values(steps: Steps, truncated: Array) -> Array:
+    """Return V' of each row in which an episode ends, but not for good."""
     final = steps.final_values
     unknown = truncated if final is None else truncated & np.isnan(final)
     for flagged, how in ((steps.truncated, "is truncated"), (True, "ends without a flag")):
@@ -175,10 +158,6 @@ def _next_values(steps: Steps, truncated: Array, goes_on: Following | None) -> d
             f"the episode {how}, and there is no value of the state after it: name a column of next_values, or say "
             'ends="terminated" if every episode ends for good',
         )
-    return {
-        # Without any, of no dtype that could decide on the results'.
-        "final_values": steps.values[:0].reshape(-1) if final is None else final[truncated],
-        "last_values": (
-            np.zeros_like(steps.values[0]) if goes_on is None else for_envs(goes_on.value, steps.values.dtype)
-        ),
-    }
+    # Without any, of no dtype that could decide on the results'.
+    none: Array = (steps.rewards if steps.values is None else steps.values)[:0].reshape(-1)
+    return none if final is None else final[truncated]

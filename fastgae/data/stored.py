@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import Array
-from fastgae.data.arrays import column_of
+from fastgae.data.arrays import Arrays, check_numbers, column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.extras import brought_by
 from fastgae.data.npz import NpyFolder, NpzFile, npy_files
@@ -27,8 +27,8 @@ def no_keys(start: int, stop: int) -> Mapping[str, Array]:
 def hdf5_file(path: Path) -> Any:
     """Return the open file, whose items are arrays and groups of them."""
     with brought_by("hdf5", f"reading {path}"):
-        import h5py
-    return h5py.File(path, "r")
+        from fastgae.data.hdf5 import Hdf5File
+    return Hdf5File(path)
 
 
 HDF5 = (".hdf5", ".h5")
@@ -72,19 +72,23 @@ class Stored(NamedTuple):
     def where(self) -> str:
         return f"{self.path}: {self.group}" if self.group else str(self.path)
 
-    def pieces(self, first: int = 0) -> list[Piece]:
-        """Return the rows; the first one has this place in the file."""
-        return slices(self.path, first, self.rows, self.read, self.final if self.longer else None)
+    def pieces(self) -> list[Piece]:
+        """Return all rows."""
+        return slices(self.path, 0, self.rows, self.schema(), self.read, self.final if self.longer else None)
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
-        made = {name: pa.array(key) for name, key in self.keys(start, stop).items()}
+        return table_of(self.arrays(start, stop, columns))
+
+    def arrays(self, start: int, stop: int, columns: Sequence[str]) -> dict[str, Arrays]:
+        """Return rows of the arrays of these names."""
+        made = self.keys(start, stop)
         lengths = {name: [self.rows, self.rows + (name in self.longer)] for name in columns if name not in made}
-        stored = self._columns(start, stop, lengths)
-        return pa.table({name: made[name] if name in made else stored[name] for name in columns})
+        stored = self._arrays(start, stop, lengths)
+        return {name: made[name] if name in made else stored[name] for name in columns}
 
     def final(self, columns: Sequence[str]) -> pa.Table:
         """Return what the arrays hold of the state after the last step."""
-        return pa.table(self._columns(self.rows, self.rows + 1, {name: [self.rows + 1] for name in columns}))
+        return table_of(self._arrays(self.rows, self.rows + 1, {name: [self.rows + 1] for name in columns}))
 
     def schema(self) -> pa.Schema:
         """Return the columns that hold numbers."""
@@ -95,13 +99,13 @@ class Stored(NamedTuple):
                     fields.append((name, _type(item)))
         return pa.schema(fields)
 
-    def _columns(self, start: int, stop: int, lengths: Mapping[str, Collection[int]]) -> dict[str, pa.Array]:
+    def _arrays(self, start: int, stop: int, lengths: Mapping[str, Collection[int]]) -> dict[str, Arrays]:
         """Return rows of the arrays of these names, each of which must have one of its lengths."""
         with reading(self.path):
             items = self.items()  # HDF5 takes long to look up a name, in a group and in the file
-            return {name: self._column(items, name, start, stop, lengths[name]) for name in lengths}
+            return {name: self._array(items, name, start, stop, lengths[name]) for name in lengths}
 
-    def _column(self, items: Mapping[str, Any], name: str, start: int, stop: int, lengths: Collection[int]) -> pa.Array:
+    def _array(self, items: Mapping[str, Any], name: str, start: int, stop: int, lengths: Collection[int]) -> Arrays:
         try:
             item = items[name]
         except KeyError:
@@ -111,7 +115,7 @@ class Stored(NamedTuple):
             has = "no rows" if length is None else f"{length:,} rows"
             raise DataError(f"{self.where}: {name} has {has}; expected {max(lengths):,}, for {self.rows:,} rewards")
         try:
-            return _column(item, start, stop)
+            return _rows_of(item, start, stop)
         except TypeError as error:
             raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
 
@@ -161,9 +165,14 @@ def _type(item: Any) -> pa.DataType:
     return column_of(np.zeros((1, *item.shape[1:]), item.dtype)).type
 
 
-def _column(item: Any, start: int, stop: int) -> pa.Array:
-    """Return rows of an array, or of the arrays of a group as fields of one column."""
+def _rows_of(item: Any, start: int, stop: int) -> Arrays:
+    """Return rows of an array, or of each array of a group; raise TypeError for other things than numbers."""
     if isinstance(item, Mapping):
-        parts = [_column(part, start, stop) for part in item.values()]
-        return pa.StructArray.from_arrays(parts, names=list(item))
-    return column_of(item[start:stop])
+        return {name: _rows_of(part, start, stop) for name, part in item.items()}
+    check_numbers(item.dtype)
+    return item[start:stop]
+
+
+def table_of(columns: Mapping[str, Arrays]) -> pa.Table:
+    """Return a table with these columns."""
+    return pa.table({name: column_of(arrays) for name, arrays in columns.items()})

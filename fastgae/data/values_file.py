@@ -1,6 +1,10 @@
-"""Values in a file of their own: one for each row of the source, in its order."""
+"""Values in a file of their own, in the order of the source.
+
+There is one for each row; or, where the source has the state behind each episode, one for each state: T + 1 an episode.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -30,18 +34,23 @@ def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> lis
     """Return the pieces with the values of a file as a column more. Where that file has keys too, they must agree."""
     with reading(path):
         count, rows = _npy(path) if path.suffix == ".npy" else _table(path, keys)
-    total = sum(piece.rows for piece in pieces)
-    if count != total:
-        raise DataError(f"{path} has {count:,} values; expected {total:,}, one for each row of the source")
-    firsts = accumulate((piece.rows for piece in pieces), initial=0)
-    return [_beside(piece, first, rows, path) for piece, first in zip(pieces, firsts, strict=False)]
+    counts = [piece.rows for piece in pieces]
+    states = [piece.rows + (piece.final is not None) for piece in pieces]
+    expected = {sum(states): states, sum(counts): counts}
+    if count not in expected:
+        episodes = sum(states) - sum(counts)
+        more = f", or {sum(states):,}, one more for each of {episodes:,} episodes" if episodes else ""
+        raise DataError(f"{path} has {count:,} values; expected {sum(counts):,}, one for each row of the source{more}")
+    firsts = accumulate(expected[count], initial=0)
+    each = zip(pieces, firsts, expected[count], strict=False)
+    return [_beside(piece, first, rows, path, have > piece.rows) for piece, first, have in each]
 
 
-def _beside(piece: Piece, first: int, rows: Rows, path: Path) -> Piece:
+def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -> Piece:
     def add(table: pa.Table, start: int) -> pa.Table:
         found = rows(first + start, first + start + len(table))
         for key in found.column_names[1:]:
-            if key in table.column_names and not found[key].combine_chunks().equals(table[key].combine_chunks()):
+            if key in table.column_names and not _same(found[key], table[key]):
                 raise DataError(f"{path}: its column {key} differs from that of the source")
         return table.append_column(COLUMN, found[COLUMN])
 
@@ -56,7 +65,17 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path) -> Piece:
             yield from (add(table, start).select(columns) if COLUMN in columns else table).combine_chunks().to_batches()
             start += len(table)
 
-    return piece._replace(read=read, batches=batches, final=None)
+    def final(columns: Sequence[str]) -> pa.Table:
+        return rows(first + piece.rows, first + piece.rows + 1).select(columns)
+
+    return piece._replace(read=read, batches=batches, final=final if has_final else None)
+
+
+def _same(found: pa.ChunkedArray, key: pa.ChunkedArray) -> bool:
+    """Return whether two columns hold the same, though perhaps in different types."""
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return bool(found.cast(key.type).combine_chunks().equals(key.combine_chunks()))
+    return False
 
 
 def _npy(path: Path) -> tuple[int, Rows]:

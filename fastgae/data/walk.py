@@ -9,8 +9,10 @@ import pyarrow as pa
 from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import steps_of, values_in
 from fastgae.data.episodes import Episodes
+from fastgae.data.errors import naming
 from fastgae.data.formats import NAMING
 from fastgae.data.packed import packed
+from fastgae.data.picture import draw
 from fastgae.data.pieces import Run, runs_backwards
 from fastgae.data.plan import Plan
 from fastgae.data.progress import Advance, progress_of
@@ -35,6 +37,9 @@ def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums
 def _done(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
     with progress_of("computing", plan.rows, progress) as advance:
         sums, runs, findings = spooled(plan, spool, advance)
+    if plan.plot is not None:
+        with progress_of("drawing", plan.rows, progress) as advance:
+            draw(plan, spool, runs, sums, plan.plot, advance)
     with progress_of("writing", plan.rows, progress) as advance:
         tables = finished(plan, spool, runs, sums, advance)
         if plan.source is not None:
@@ -56,10 +61,11 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         if state is None:
             table = run.read(plan.read)
             try:
-                steps = valued_steps(table, run, plan)
+                with naming((plan.source or run).pieces[0].path):
+                    steps = valued_steps(table, run, plan)
                 computed, before = compute(steps, following, plan.how)
                 episodes.add(table, following)
-                found = findings_in(steps, following, plan.how) if number == 0 else []
+                found = findings_in(steps, plan.how) if number == 0 else []
             except RowError as error:
                 if plan.source is None and isinstance(error, ScatteredError):
                     raise
@@ -68,7 +74,7 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
             spool.add(number, results(table, computed, plan), state)
         else:
             episodes.add(spool.table(number), following)
-        sums += Sums.from_dict(state["sums"])
+        sums = Sums.from_dict(state["sums"]) + sums
         following = Following(tuple(state["following"][0]), *state["following"][1:])
         findings = findings or state["findings"]
         advance(run.rows)
@@ -83,7 +89,8 @@ def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:
         return steps
     ends = last_rows(steps, None) & ~steps.terminated
     rows = np.flatnonzero(ends.reshape(len(table), -1).any(axis=1)).tolist()
-    found = run.finals([plan.columns.of_role["values"]] if values is None else values.columns, set(rows))
+    columns = plan.columns.named("values") if values is None else values.columns
+    found = run.finals(columns, set(rows)) if columns else None
     if found is None and rows and values is not None and values.next_columns:
         found = rows, values.behind(table, rows)
     if found is None:
@@ -104,7 +111,8 @@ def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
     if rows.num_columns:
         rows = packed(rows, computed.last, plan.columns.named(*NAMING), plan.columns.of_role.get("step"))
     for result, name in plan.format.results.items():
-        rows = rows.append_column(name, column_of(getattr(computed, result)))
+        if (numbers := getattr(computed, result)) is not None:
+            rows = rows.append_column(name, column_of(numbers))
     return rows
 
 

@@ -5,15 +5,15 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import ABSENT, NEW, Array, Call
-from fastgae._canonical import check_final_values, frame_of, of_one_dtype
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._canonical import check_final_values, check_one_sequence, frame_of, of_one_dtype
+from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 
 @takes_tensors
 def discounted_returns(
     rewards: ArrayLike,
-    terminated: ArrayLike,
+    terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
     last_values: ArrayLike | None = None,
@@ -37,8 +37,9 @@ def discounted_returns(
     ----------
     rewards, terminated, truncated, mask, gamma, time_axis, num_threads, backend
         As in ``gae``. At masked steps G = 0.
-    last_values : array of ``rewards``' shape without time
-        V of the state after the last step; may be left out where the last step ends every episode.
+    last_values : array of ``rewards``' shape without time, or one number for all envs
+        V of the state after the last step; with ``mask``, after the last step that exists. It may be left out where the
+        last step ends every episode.
     final_values : array
         V of the final observations of the truncated steps, as in ``gae``; needed where ``truncated`` is given.
     out : array, optional
@@ -88,12 +89,18 @@ def _checked(given: Call) -> Call:
         ("rewards",), rewards=given.rewards, last_values=given.last_advantages, final_values=given.final_values
     )
     frame = frame_of("rewards", reward, given.time_axis)
-    ends = frame.flags("terminated", given.terminated)
+    ends = frame.step_flags("terminated", given.terminated)
     cuts = frame.step_flags("truncated", given.truncated)
     exists = frame.step_flags("mask", given.mask)
     check_final_values(final, cuts, False, None)
-    frame.check_envs("last_values", last)
-    if last is None and not _end_with(ends if cuts is None else ends | cuts, exists, frame.axis):
+    if ends is None:
+        check_one_sequence(last is not None, cuts is not None, None)
+    # On a GPU the flags are not read: after an episode that the rollout does not end, the value is 0.
+    elif (
+        last is None
+        and not isinstance(reward, OnDevice)
+        and not _end_with(ends if cuts is None else ends | cuts, exists, frame.axis)
+    ):
         raise ValueError("the last step does not end every episode: pass last_values, V of the state after it")
     return Call(
         reward,
@@ -101,7 +108,7 @@ def _checked(given: Call) -> Call:
         ends,
         cuts,
         final_values=final,
-        last_advantages=last,
+        last_advantages=frame.envs("last_values", last),
         mask=exists,
         gamma=frame.coefficient("gamma", given.gamma),
         gae_lambda=1.0,

@@ -14,7 +14,7 @@ from fastgae._run import run
 def gae(
     rewards: ArrayLike,
     values: ArrayLike,
-    terminated: ArrayLike,
+    terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
     last_values: ArrayLike | None = None,
@@ -46,8 +46,9 @@ def gae(
     rounded once. Values behind a closed gate are never used, so a NaN there is harmless. The result is the same bits on
     every backend, CPU target, thread count and memory layout.
 
-    Pass arrays of NumPy, tensors of torch, or arrays of JAX on the CPU, also inside torch.compile, jax.jit and
-    jax.vmap. Results come back as arrays of the library of ``rewards``, without gradients (docs/tensors.md).
+    Pass arrays of NumPy, tensors of torch on the CPU or a GPU, or arrays of JAX on the CPU, also inside
+    torch.compile, jax.jit and jax.vmap. Results come back as arrays of the library of ``rewards``, without gradients
+    (docs/tensors.md).
 
     Parameters
     ----------
@@ -56,13 +57,16 @@ def gae(
         NumPy does; integers become float64. float16 and bfloat16 count as float32.
     values : array like ``rewards``, or one longer along time
         V(s_t). The extra row is V of the state after the last step.
-    terminated : array like ``rewards``; bool, or numbers that are 0 or 1
+    terminated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         The step ended the episode for good: the flag of step t as ``env.step`` returns it with the reward of step t.
+        None: no step ends an episode, so that each env is one sequence, such as the tokens of an answer. That needs
+        ``last_values``, which says what follows the sequence: 0 where it ended for good.
     truncated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         The step ended the episode by a limit: its next state still has a value. Needs ``final_values``,
         ``next_values`` or ``autoreset="next_step"``. ``terminated`` wins where both are set.
-    last_values : array of ``rewards``' shape without time
-        V of the state after the last step. Exactly one of this, ``next_values`` and a longer ``values`` is given.
+    last_values : array of ``rewards``' shape without time, or one number for all envs
+        V of the state after the last step; with ``mask``, after the last step that exists. Exactly one of this,
+        ``next_values`` and a longer ``values`` is given.
     next_values : array like ``rewards``
         V(s_{t+1}) of every step, from the observation before any reset.
     final_values : array, optional
@@ -72,7 +76,7 @@ def gae(
         How the environments start a new episode. With "next_step" the row after a done is a reset row, no real step:
         A = 0 and R = V there, and at a truncated step ``values[t + 1]`` is V of the final observation. The other
         modes change nothing: with them, ``truncated`` needs ``final_values`` or ``next_values``.
-    last_advantages : array of ``rewards``' shape without time, optional
+    last_advantages : array of ``rewards``' shape without time, or one number for all envs, optional
         A of the step after the last, for a rollout computed in pieces from its end. It has an effect where the last
         step does not end an episode. None: 0.
     prev_done : array of ``rewards``' shape without time, optional; bool, or numbers that are 0 or 1
@@ -101,7 +105,7 @@ def gae(
         At most this many threads; None: ``FASTGAE_NUM_THREADS``, ``OMP_NUM_THREADS``, or the CPUs this process may use.
     backend : str, optional
         "cpp", "numba", "numpy", or a CPU target such as "cpp:avx2"; None: ``FASTGAE_BACKEND``, ``FASTGAE_CPU``, or
-        the best available.
+        the best available. Tensors on a GPU go to "triton" (docs/gpu.md).
 
     Returns
     -------
@@ -114,7 +118,7 @@ def gae(
     ValueError
         An argument has a wrong shape or value, or the bootstrap is missing, doubled or undefined.
     TypeError
-        An argument has a type that cannot be used: a masked array, a tensor on a GPU, complex numbers, a
+        An argument has a type that cannot be used: a masked array, tensors on two devices, complex numbers, a
         ``gamma`` of 16 bits, or an ``out`` of another dtype.
     BackendUnavailableError
         The backend that was asked for cannot run here.

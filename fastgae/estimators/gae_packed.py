@@ -11,12 +11,13 @@ from fastgae._canonical import (
     Frame,
     as_boundaries,
     as_unit_interval,
-    check_shape,
     checked,
     end_to_end,
+    of_one_dtype,
+    one_for_each,
     shown,
 )
-from fastgae._interop import as_array, as_numbers, is_tensor, takes_tensors, with_tensors
+from fastgae._interop import OnDevice, as_array, as_numbers, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 
@@ -51,7 +52,7 @@ def gae_packed(
         Where each sequence begins, and the total: from 0, never falling. Sequences may be empty.
     terminated : array of shape (total,), optional; bool, or numbers that are 0 or 1
         The step ended an episode for good, inside a sequence or at its end.
-    last_values : array of shape (sequences,), optional
+    last_values : array of shape (sequences,), or one number for all sequences, optional
         V after the last step of each sequence. None: every sequence ends for good, as an answer of a language model
         does.
     mask : array of shape (total,), optional
@@ -102,6 +103,8 @@ def _checked(given: Call) -> Call:
     """Check sequences end to end, and return the call of one env whose episodes end with them."""
     if given.normalize == "per_env":
         raise ValueError('normalize must be "global" or None: packed sequences are no envs')
+    if isinstance(given.rewards, OnDevice):
+        return _checked_on_device(given)
     lengths, last_steps, ended, last = _checked_sequences(given)
     ends = np.zeros(lengths.sum(), bool)
     ends[last_steps] = True
@@ -121,6 +124,32 @@ def _checked(given: Call) -> Call:
     )
 
 
+def _checked_on_device(given: Call) -> Call:
+    """Check all but the numbers of the boundaries. The kernel reads them, and needs no flags where sequences end."""
+    reward = end_to_end("rewards", given.rewards)
+    frame = Frame("rewards", reward.shape, 0, ())
+    frame.check_steps("values", as_numbers("values", given.values))
+    starts = as_boundaries("cu_seqlens", given.cu_seqlens)
+    if len(reward) and len(starts) == 1:
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, and has no sequence")
+    lengths = np.broadcast_to(1, len(starts) - 1)
+    (last,) = of_one_dtype((), last_values=given.last_values)
+    last = one_for_each("last_values", last, lengths.shape, "one per sequence", on_device=True)
+    coefficients = {name: getattr(given, name) for name in ("gamma", "gae_lambda", "returns_lambda")}
+    per_sequence = {
+        name: as_unit_interval(name, coefficient, lengths.shape)
+        for name, coefficient in coefficients.items()
+        if isinstance(coefficient, OnDevice) and coefficient.shape == lengths.shape
+    }
+    call = checked(
+        given._replace(
+            last_values=0.0,
+            **dict.fromkeys(per_sequence, 1.0),
+        )
+    )
+    return call._replace(last_values=last, cu_seqlens=starts, **per_sequence)
+
+
 def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array | None]:
     """Check the arguments that differ from those of a rollout of one env.
 
@@ -129,7 +158,10 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
     """
     reward = end_to_end("rewards", given.rewards)
     frame, total = Frame("rewards", reward.shape, 0, ()), len(reward)
-    frame.check_steps("values", as_numbers("values", given.values))
+    _, values, last = of_one_dtype(
+        ("values",), rewards=given.rewards, values=given.values, last_values=given.last_values
+    )
+    frame.check_steps("values", values)
     starts = as_boundaries("cu_seqlens", given.cu_seqlens)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow
@@ -138,8 +170,7 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(given.cu_seqlens)}")
     lengths, ends = nexts - firsts, nexts - 1
     ended = frame.step_flags("terminated", given.terminated)
-    last = None if given.last_values is None else as_numbers("last_values", given.last_values)
-    check_shape("last_values", last, lengths.shape, "one per sequence")
+    last = one_for_each("last_values", last, lengths.shape, "one per sequence")
     if given.mask is not None:  # the end must be a flag of a step in the mask, because other flags are ignored
         before = np.concatenate([[-1], np.flatnonzero(frame.flags("mask", given.mask))])
         ends = before[np.searchsorted(before, ends, "right") - 1]

@@ -13,7 +13,7 @@ from fastgae._run import run
 def n_step_returns(
     rewards: ArrayLike,
     values: ArrayLike,
-    terminated: ArrayLike,
+    terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
     n: int,
@@ -82,7 +82,7 @@ def n_step_returns(
         out=(None, NEW if out is None else out),
         n=steps,
     )
-    return run(call, None, None, _checked, _computed).returns
+    return run(call, None, None, _checked, _computed, "n_step_returns").returns
 
 
 def _checked(call: Call) -> Call:

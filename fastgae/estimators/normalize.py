@@ -11,7 +11,7 @@ from fastgae import _dispatch, _threads
 from fastgae._backends import Backend
 from fastgae._call import EPS, NEW, Array
 from fastgae._canonical import NORMALIZE, Layout, as_number, frame_of, in_place, of_one_dtype, shown
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 from fastgae._moments import center_and_scale
 
 How = tuple[Backend, int, str | None]  # a backend, the number of threads, and the CPU target
@@ -73,10 +73,23 @@ def normalize(
     if not isinstance(by, str) or by not in NORMALIZE:
         raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
 
+    if isinstance(advantages, OnDevice):
+        return _on_device(advantages, mask, by, eps, time_axis, out)
+
     def moments(matrix: Array, exists: Array | None, layout: Layout, how: How, eps: float) -> tuple[Array, Array]:
         return center_and_scale(matrix, exists, by, layout, *how, eps)
 
     return shift_and_scale(moments, advantages, mask, eps, time_axis, out, num_threads, backend)
+
+
+def _on_device(advantages: OnDevice, mask: Any, by: str, eps: float, time_axis: int, out: Any) -> Array:
+    (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
+    frame = frame_of("advantages", numbers, time_axis)
+    exists = frame.step_flags("mask", mask)
+    wanted = frame.output(NEW if out is None else out, numbers)
+    module = _dispatch.on_devices("advantages", advantages)
+    result: Array = module.normalized(numbers, exists, by, _as_eps(eps), frame.axis, wanted)
+    return result
 
 
 def shift_and_scale(

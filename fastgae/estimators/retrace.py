@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._call import NEW, Array, Call
+from fastgae._call import NEW, Array, Call, GAEResult
 from fastgae._canonical import checked, next_existing_values
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._run import compute
+from fastgae._run import compute, where_it_is
 
 
 @takes_tensors
@@ -88,8 +88,13 @@ def retrace(
         out=(None, NEW if out is None else out),
         ratios=ratios,
     )
-    call = checked(given, required=("next_values", "ratios"), lambda_name="lambda_", out_names=("out", "out"))
+    required = ("terminated", "next_values", "ratios")
+    call = checked(given, required=required, lambda_name="lambda_", out_names=("out", "out"))
+    return where_it_is(call, backend, num_threads, _computed, "retrace").returns
+
+
+def _computed(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         traces = call.gae_lambda * np.minimum(call.ratios, 1.0, dtype=np.float64)
         decay = next_existing_values(traces, np.zeros(()), call.mask, call.time_axis)
-        return compute(call._replace(gae_lambda=decay, ratios=None), backend, num_threads).returns
+        return compute(call._replace(gae_lambda=decay, ratios=None), backend, num_threads)

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from fastgae._call import ABSENT, NEW, Array, Call
 from fastgae._canonical import frame_of, of_one_dtype
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
 
 
@@ -34,7 +34,7 @@ def reverse_scan(
         Kinds and dtypes as in ``gae``.
     decay : number, or array that broadcasts to ``x``
         Any numbers.
-    initial : array of ``x``'s shape without time, optional
+    initial : array of ``x``'s shape without time, or one number for all of it, optional
         y after the last step; None: 0.
     time_axis, num_threads, backend
         As in ``gae``.
@@ -81,15 +81,15 @@ def _checked(given: Call) -> Call:
         ("x", "decay"), x=given.rewards, decay=given.gae_lambda, initial=given.last_advantages
     )
     frame = frame_of("x", terms, given.time_axis)
-    frame.check_envs("initial", first)
     frame.check_broadcast("decay", factors)
     return Call(
         terms,
         None,
         None,
-        last_advantages=first,
+        last_advantages=frame.envs("initial", first),
         gamma=1.0,
-        gae_lambda=np.atleast_1d(factors),  # an array, because a kernel for one number expects it in [0, 1]
+        # An array, because a kernel for one number expects it in [0, 1].
+        gae_lambda=factors if isinstance(factors, OnDevice) else np.atleast_1d(factors),
         time_axis=frame.axis,
         out=(frame.output(given.out[0], terms), None),
     )

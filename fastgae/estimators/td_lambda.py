@@ -16,7 +16,7 @@ from fastgae._run import run
 def td_lambda(
     rewards: ArrayLike,
     values: ArrayLike,
-    terminated: ArrayLike,
+    terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
     last_values: ArrayLike | None = None,

@@ -8,14 +8,14 @@ from numpy.typing import ArrayLike
 from fastgae._call import Call, GAEResult, Output
 from fastgae._canonical import canonical_rollout, checked, in_one_layout, next_existing_values
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._run import compute
+from fastgae._run import compute, where_it_is
 
 
 @takes_tensors
 def upgo(
     rewards: ArrayLike,
     values: ArrayLike,
-    terminated: ArrayLike,
+    terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
     last_values: ArrayLike | None = None,
@@ -90,7 +90,10 @@ def upgo(
         time_axis=time_axis,
         out=out,
     )
-    call = checked(given)
+    return where_it_is(checked(given), backend, num_threads, _computed, "upgo")
+
+
+def _computed(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
     matrices, layout = in_one_layout(call._replace(out=None))
     rollout = canonical_rollout(matrices, layout)
     with np.errstate(all="ignore"):  # NaN and infinity are data here

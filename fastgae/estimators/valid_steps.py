@@ -3,9 +3,10 @@
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from fastgae import _dispatch
 from fastgae._call import Array
 from fastgae._canonical import as_flags, frame_of, steps_without_resets
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 
 
 @takes_tensors
@@ -55,4 +56,6 @@ def valid_steps(
     frame = frame_of("terminated", ends, time_axis)
     cuts = frame.step_flags("truncated", truncated)
     started = frame.env_flags("prev_done", prev_done)
+    if isinstance(ends, OnDevice):
+        return _dispatch.on_devices("terminated", ends).steps_without_resets(ends, cuts, started, frame.axis)
     return steps_without_resets(ends if cuts is None else ends | cuts, started, frame.axis)

@@ -18,7 +18,7 @@ from fastgae._run import run
 def vtrace(
     rewards: ArrayLike,
     values: ArrayLike,
-    terminated: ArrayLike,
+    terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
     ratios: ArrayLike,

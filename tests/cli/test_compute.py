@@ -64,9 +64,104 @@ def test_options(recorded, capsys, tmp_path):
     assert fastgae.moments(advantages.to_numpy()).std == pytest.approx(1.0)
 
 
+def test_estimators(recorded, tmp_path, capsys):
+    source, rewards, values = recorded
+    ends = np.arange(1000) % 100 == 99
+    options = ["--ends", "terminated", "--quiet", "-o"]
+    assert compute(source, *options, str(tmp_path / "n.parquet"), "--estimator", "n_step_returns", "--n", "3") == 0
+    expected = fastgae.n_step_returns(rewards, values, ends, n=3, last_values=0.0)
+    assert np.array_equal(pq.read_table(tmp_path / "n.parquet")["returns"], expected)
+    pq.write_table(pq.read_table(source).drop(["values"]), source)
+    assert compute(source, *options, str(tmp_path / "d.parquet"), "--estimator", "discounted_returns") == 0
+    got = pq.read_table(tmp_path / "d.parquet")
+    assert got.column_names == ["run", "step", "returns"]
+    assert np.array_equal(got["returns"], fastgae.discounted_returns(rewards, ends))
+
+
+def test_plot(recorded, capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    source, *_ = recorded
+    assert compute(source, "--ends", "terminated", "--plot", str(tmp_path / "a.svg")) == 0
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    assert f"Plot written to {tmp_path / 'a.svg'}" in capsys.readouterr().out
+    options = ["--ends", "terminated", "--json", "-o", str(tmp_path / "b.parquet"), "--plot", str(tmp_path / "b.png")]
+    assert compute(source, *options) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 1000
+    with pytest.raises(SystemExit) as stopped:
+        compute(source, "--ends", "terminated", "--plot", "a.jpg")
+    assert stopped.value.code == 2
+    assert "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'" in capsys.readouterr().err
+
+
+def test_plot_without_matplotlib(recorded, python):
+    source, *_ = recorded
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\nfrom fastgae.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    done = python(code, "compute", str(source), "--plot", "a.png", check=False)
+    assert done.returncode == 2
+    assert (
+        done.stderr.count("drawing a.png needs matplotlib, which is not installed: pip install 'fastgae-rl[plot]'") == 1
+    )
+    assert done.stderr.count("\n") == 1
+
+
+INTERRUPTED = """
+import signal, sys
+import {module} as module
+from fastgae.cli.main import main
+
+def interrupted(*arguments, **more):
+    global left
+    left -= 1
+    if left == 0:
+        signal.raise_signal(signal.SIGINT)
+    return kept(*arguments, **more)
+
+left = {call}
+
+kept = module.{name}
+module.{name} = interrupted
+sys.exit(main(["compute", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "call", "resumed"),
+    [
+        ("fastgae.data.walk", "results", 1, True),
+        ("fastgae.data.walk", "finished", 1, True),
+        ("fastgae.data.spool", "sidecar_of", 1, False),
+        ("fastgae.data.scattered", "parquet_pieces", 1, True),
+        # While duckdb reads: the first two are read by us.
+        ("fastgae.data.scattered", "_with_number", 1, True),
+        ("fastgae.data.scattered", "_with_number", 3, True),
+        ("fastgae.data.scattered", "_with_number", 9, True),
+    ],
+)
+def test_ctrl_c(recorded, python, capsys, module, name, call, resumed):
+    """One line, and what ``--resume`` needs."""
+    source, *_ = recorded
+    rows = np.random.default_rng(0).permutation(1000)
+    pq.write_table(pq.read_table(source).take(rows), source, row_group_size=100)
+    options = ["--ends", "terminated", "--memory", "40KB", "--quiet"]
+    assert compute(source, *options, "-o", str(source.with_name("undisturbed.parquet"))) == 0
+    arguments = [str(source), "--column", "rewards=reward", "--column", "episode=run", *options]
+    done = python(INTERRUPTED.format(module=module, name=name, call=call), *arguments, check=False)
+    assert done.returncode == 130, done.stderr
+    assert done.stdout == ""
+    assert done.stderr == "fastgae compute: interrupted; --resume goes on with what is done\n"
+    assert source.with_name("episodes.advantages.parquet.unfinished").exists() == resumed
+    assert compute(source, *options, "--resume") == 0
+    out = source.with_name("episodes.advantages.parquet")
+    assert out.read_bytes() == source.with_name("undisturbed.parquet").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--ends", "terminated", "--estimator", "n_step_returns"], "n must be a positive integer with estimator="),
+        (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, td_lambda"),
         ([], "nothing says which episodes ended for good"),
         (["--ends", "terminated", "--memory", "some"], "memory='some' is not an amount of memory"),
         (["--ends", "terminated", "-o", "results.csv"], "out must end in .parquet, .arrow"),

@@ -91,7 +91,8 @@ def test_options_are_those_of_gae(saved, capsys):
     ("changed", "said"),
     [
         ({"values": None}, "has no values; it holds rewards, terminated, last_values"),
-        ({"values": None, "terminated": None}, "has no values and no terminated"),
+        ({"rewards": None, "values": None}, "has no rewards and no values"),
+        ({"terminated": None, "last_values": None}, "terminated and last_values are both missing"),
         ({"dones": np.zeros(4)}, "holds dones, which is no argument; known are rewards, values, terminated, truncated"),
         ({"last_values": None}, "the value after the last step is missing"),
         ({"terminated": np.full((32, 4), 2)}, "terminated must hold 0 or 1"),

@@ -32,7 +32,75 @@ class Recorded:
 
     @functools.cached_property
     def result(self):
-        return fastgae.gae(self.rewards, self.values, self.terminated, self.truncated, next_values=self.next_values)
+        return self.results()
+
+    def results(self, **choice):
+        """Return the results of these arguments of ``compute``."""
+        return answer(choice, self.rewards, self.values, self.terminated, self.truncated, self.next_values)
+
+    @functools.cached_property
+    def ended(self):
+        """Return the answer where V' is known only behind truncated steps."""
+        return fastgae.gae(
+            self.rewards,
+            self.values,
+            self.terminated,
+            self.truncated,
+            last_values=0.0,
+            final_values=self.next_values,
+        )
+
+
+# Arguments of compute that choose an estimator. The last returns reach behind the end of every episode.
+CHOICES = [
+    {"estimator": "gae", "gamma": 0.9},
+    {"estimator": "td_lambda", "gae_lambda": 0.7},
+    {"estimator": "discounted_returns", "gamma": 0.95},
+    {"estimator": "n_step_returns", "n": 1},
+    {"estimator": "n_step_returns", "n": 7, "gamma": 0.9},
+    {"estimator": "n_step_returns", "n": 1000},
+]
+
+
+def answer(choice, rewards, values, terminated, truncated, next_values):
+    """Return advantages and returns from one call of the estimator on everything; values and next_values of all rows.
+
+    ``values`` may be None.
+    """
+    options = {"gamma": 0.99, "gae_lambda": 0.95, **choice}
+    gamma, lambda_ = options["gamma"], options["gae_lambda"]
+    rows = (rewards, values, terminated, truncated)
+    match choice.get("estimator", "gae"):
+        case "gae":
+            return fastgae.gae(*rows, next_values=next_values, gamma=gamma, gae_lambda=lambda_)
+        case "td_lambda":
+            returns = fastgae.td_lambda(*rows, next_values=next_values, gamma=gamma, lambda_=lambda_)
+            same = fastgae.gae(*rows, next_values=next_values, gamma=gamma, gae_lambda=lambda_)
+            return fastgae.GAEResult(same.advantages, returns)
+        case "n_step_returns":
+            returns = fastgae.n_step_returns(*rows, next_values=next_values, gamma=gamma, n=choice["n"])
+        case "discounted_returns":
+            final_values = next_values[truncated]
+            returns = fastgae.discounted_returns(rewards, terminated, truncated, final_values=final_values, gamma=gamma)
+    return fastgae.GAEResult(None if values is None else returns - values, returns)
+
+
+def limit(rows):
+    """Return the memory in which a run has so many rows."""
+    from fastgae.data.plan import BYTES_PER_ROW
+
+    return f"{rows * BYTES_PER_ROW}B"
+
+
+def put(row, value):
+    """Return a function that puts a value into a row of an array."""
+
+    def change(array):
+        array = array.astype(np.float64)
+        array[row] = value
+        return array
+
+    return change
 
 
 def write(table, path, rows):
@@ -43,6 +111,12 @@ def write(table, path, rows):
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table, max_chunksize=rows)
     return path
+
+
+def assert_same_bits(got, answer, order=slice(None)):
+    """Check the columns of a table against the results of a call."""
+    for name, expected in answer._asdict().items():
+        assert got[name].to_numpy().tobytes() == expected[order].tobytes(), name
 
 
 def read(path):

@@ -11,8 +11,7 @@ import fastgae
 from fastgae.data import DataError, compute
 from fastgae.data.pieces import runs_backwards
 
-from .recorded import ROWS, read
-from .test_tables import limit
+from .recorded import ROWS, limit, put, read
 
 T, N = 120, 7
 FLAT = ("rewards", "values", "next_values", "terminated", "truncated")
@@ -156,6 +155,17 @@ def test_time_major_to_a_table(tmp_path, grid):
     assert got.tobytes() == fastgae.gae(**grid).advantages.tobytes()
 
 
+def test_files_of_other_envs(tmp_path, grid):
+    np.savez(tmp_path / "a.npz", **grid)
+    np.savez(tmp_path / "b.npz", **{name: array[:, :5] for name, array in grid.items()})
+    for rows in (T, 10**6):
+        with pytest.raises(DataError, match=r"b.npz: rewards holds .*shape=\[5\].*, and in .*a.npz .*shape=\[7\]"):
+            compute(
+                [tmp_path / "a.npz", tmp_path / "b.npz"], tmp_path / "out.npz", memory=limit(rows * N), progress=False
+            )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
+
+
 def test_a_finished_file_is_not_computed_again(tmp_path, recorded):
     np.savez(tmp_path / "a.npz", **arrays(recorded))
     first = compute(tmp_path / "a.npz", progress=False)
@@ -241,15 +251,6 @@ def test_a_header_that_asks_for_more_than_there_is(tmp_path):
     written(tmp_path / "a.npz", {"rewards": member(np.zeros(1000)).replace(b"(1000,)", b"(9999,)")})
     with pytest.raises(DataError, match=r"a.npz cannot be read: rewards has 8,000 bytes, which is not what its header"):
         compute(tmp_path / "a.npz", progress=False)
-
-
-def put(row, value):
-    def change(array):
-        array = array.astype(np.float64)
-        array[row] = value
-        return array
-
-    return change
 
 
 FAULTS = {

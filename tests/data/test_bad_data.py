@@ -4,16 +4,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, compute, walk
+from fastgae.data import DataError, compute, scattered, walk
 
-from .recorded import read, write
-from .test_tables import limit
+from .recorded import limit, read, write
 
 # A change of one row of one column, and what the error says of it.
 AT = 1234
 FAULTS = {
     "rewards": (np.nan, "rewards is NaN"),
     "values": (np.nan, "values is NaN"),
+    "next_values": (np.inf, "next_values is inf; expected a finite number"),
     "terminated": (2.0, "terminated is 2.0; expected 0 or 1"),
     "truncated": (None, "truncated is missing"),
     "step": (10**6, "is followed by step"),
@@ -83,10 +83,32 @@ def test_columns(tmp_path, recorded):
     done = pa.table({"done": recorded.last, "rewards": recorded.rewards, "values": recorded.values})
     with pytest.raises(DataError, match="done may be a time limit"):
         compute(write(done, tmp_path / "b.parquet", 100), progress=False)
+    for names in (pa.array(recorded.rewards), pa.array([b"name"] * 3000), pa.array([[1]] * 3000)):
+        named = write(recorded.table(episode=names), tmp_path / "c.parquet", 100)
+        with pytest.raises(DataError, match=r"c.parquet: the column of episode holds .*; expected integers or text"):
+            compute(named, progress=False)
+    twice = recorded.table().append_column("rewards", pa.array(recorded.rewards))
+    with pytest.raises(DataError, match=r"c.parquet: there are 2 columns 'rewards' for rewards; expected one"):
+        compute(write(twice, tmp_path / "c.parquet", 100), progress=False)
     text = recorded.table("episode", "values", "terminated").append_column("rewards", pa.array(["1"] * 3000))
     with pytest.raises(DataError, match="the column of rewards holds string; expected float32"):
         compute(write(text, tmp_path / "c.parquet", 100), progress=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet", "c.parquet"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("rows", [100, 10**6])
+def test_files_of_other_columns(tmp_path, recorded, suffix, rows):
+    first = write(recorded.table().slice(0, 1000), tmp_path / f"a{suffix}", 100)
+    rest = recorded.table().slice(1000)
+    second = write(rest.drop_columns("next_values"), tmp_path / f"b{suffix}", 100)
+    with pytest.raises(DataError, match=rf"b{suffix} has no column 'next_values', and .*a{suffix} has one"):
+        compute([first, second], memory=limit(rows), progress=False)
+    at = rest.schema.get_field_index("rewards")
+    write(rest.set_column(at, "rewards", rest["rewards"].cast(pa.float64())), second, 100)
+    with pytest.raises(DataError, match=rf"b{suffix}: rewards holds double, and in .*a{suffix} float"):
+        compute([first, second], memory=limit(rows), progress=False)
+    assert sorted(tmp_path.iterdir()) == [first, second]
 
 
 def test_sources(tmp_path, recorded):
@@ -105,6 +127,22 @@ def test_sources(tmp_path, recorded):
         out.write_table(recorded.table())
     with pytest.raises(DataError, match=r"stream\.arrow is an Arrow stream"):
         compute(tmp_path / "stream.arrow")
+
+
+def test_results_that_could_be_taken_for_data(tmp_path, recorded):
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    source = write(recorded.table(), tmp_path / "runs" / "one" / "a.parquet", 1000)
+    for out in (tmp_path / "runs" / "out.parquet", tmp_path / "runs" / "one" / ".." / "out.parquet"):
+        with pytest.raises(DataError, match=r"out\.parquet lies in .*runs, and the next run would read it as data"):
+            compute(tmp_path / "runs", out, progress=False)
+    compute(source, source.with_name("out.parquet"), progress=False)  # a file is all of the source
+    assert sorted(path.name for path in tmp_path.rglob("*.parquet*")) == ["a.parquet", "out.parquet"]
+
+    table = recorded.table().rename_columns(["advantages", *recorded.table().column_names[1:]])
+    source = write(table, tmp_path / "b.parquet", 1000)
+    with pytest.raises(DataError, match="the column 'advantages' names rows, and a column of results has that name"):
+        compute(source, columns={"episode": "advantages"}, progress=False)
+    assert not list(tmp_path.glob("b.*.*"))
 
 
 def test_a_result_that_exists_stays(tmp_path, recorded):
@@ -144,3 +182,21 @@ def test_a_file_that_vanishes_while_rows_are_sorted(tmp_path, recorded, monkeypa
     with pytest.raises(DataError, match=r"^.*1500\.parquet vanished while it was read$"):
         compute([first, second], tmp_path / "out.parquet", memory=limit(500), progress=False)
     assert list(tmp_path.iterdir()) == [first]
+
+
+@pytest.mark.parametrize("call", [1, 3, 9])
+def test_a_file_that_changes_while_it_is_sorted(tmp_path, recorded, monkeypatch, call):
+    """duckdb makes a text of every error in what it reads."""
+    order = np.random.default_rng(0).permutation(len(recorded.rewards))
+    source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
+
+    def changed_at(batch, first):
+        if first == call * 100:
+            write(recorded.table(rewards=recorded.rewards + 1), source, 100)
+        return kept(batch, first)
+
+    kept = scattered._with_number
+    monkeypatch.setattr(scattered, "_with_number", changed_at)
+    with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
+        compute(source, memory=limit(200), progress=False)
+    assert list(tmp_path.iterdir()) == [source]

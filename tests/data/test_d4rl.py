@@ -7,7 +7,7 @@ import pytest
 import fastgae
 from fastgae.data import DataError, compute
 
-from .test_tables import limit
+from .recorded import assert_same_bits, limit
 
 h5py = pytest.importorskip("h5py")
 
@@ -37,40 +37,26 @@ def write(path, recorded, **changed):
     return path
 
 
-@pytest.fixture(scope="session")
-def answer(recorded):
-    """Return the results where V' is known only behind truncated steps, as it is in these files."""
-    return fastgae.gae(
-        recorded.rewards,
-        recorded.values,
-        recorded.terminated,
-        recorded.truncated,
-        last_values=0.0,
-        final_values=recorded.next_values,
-    )
-
-
 def assert_results(path, answer):
     got = pq.read_table(path)
     assert got.column_names == ["advantages", "returns"]
-    for name, expected in answer._asdict().items():
-        assert got[name].to_numpy().tobytes() == expected.tobytes()
+    assert_same_bits(got, answer)
 
 
 @pytest.mark.parametrize("rows", [40, 1000, 10**6])
-def test_same_bits_with_a_critic(tmp_path, recorded, answer, rows):
+def test_same_bits_with_a_critic(tmp_path, recorded, rows):
     source = write(tmp_path / "hopper.hdf5", recorded)
     before = source.read_bytes()
     report = compute(source, values=critic, memory=limit(rows), progress=False)
-    assert_results(tmp_path / "hopper.advantages.parquet", answer)
+    assert_results(tmp_path / "hopper.advantages.parquet", recorded.ended)
     assert (report.steps, report.episodes) == (len(recorded.rewards), len(recorded.first))
     assert source.read_bytes() == before
 
 
-def test_same_bits_in_slices(tmp_path, recorded, answer, monkeypatch):
+def test_same_bits_in_slices(tmp_path, recorded, monkeypatch):
     monkeypatch.setattr("fastgae.data.pieces.SLICE", 128)
     compute(write(tmp_path / "a.hdf5", recorded), tmp_path / "out.parquet", values=critic, progress=False)
-    assert_results(tmp_path / "out.parquet", answer)
+    assert_results(tmp_path / "out.parquet", recorded.ended)
 
 
 def test_values_may_be_stored_beside_the_rewards(tmp_path, recorded):

@@ -7,8 +7,8 @@ import pytest
 
 from fastgae.data import WriteError, compute
 
-from .recorded import ROWS, read, write
-from .test_tables import assert_results, limit
+from .recorded import ROWS, limit, read, write
+from .test_tables import assert_results
 
 resource = pytest.importorskip("resource", reason="this platform has no limit on the size of files")
 

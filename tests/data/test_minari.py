@@ -10,12 +10,12 @@ import pytest
 import fastgae
 from fastgae.data import DataError, compute
 from fastgae.data.minari import without_padding
-from fastgae.data.pieces import arrow_pieces, slices
+from fastgae.data.pieces import Run, arrow_pieces, slices
 
 pytest.importorskip("gymnasium")
 h5py = pytest.importorskip("h5py")
 from .minari_datasets import write_dataset  # noqa: E402
-from .test_tables import limit  # noqa: E402
+from .recorded import limit, put, read, write  # noqa: E402
 
 FORMATS = ("hdf5", "arrow", "parquet")
 ENVS = ("CartPole-v1", "Pendulum-v1")  # the episodes of the second end by the limit of time
@@ -107,6 +107,43 @@ def test_a_column_of_values_has_the_state_after_the_episode(dataset):
     assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
 
 
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("rows", [20, 150, 10**6])
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_a_file_of_values_has_the_states_after_the_episodes(dataset, tmp_path, env, form, rows, suffix):
+    folder, episodes = dataset(env, form)
+    values = np.concatenate([critic({"observations": each.observations}) for each in episodes])
+    states = [(number, step) for number, each in enumerate(episodes) for step in range(len(each.rewards) + 1)]
+    path = tmp_path / f"v{suffix}"
+    if suffix == ".npy":
+        np.save(path, values)
+    else:
+        number, step = zip(*states, strict=True)
+        write(pa.table({"episode_id": number, "step": step, "values": values}), path, 70)
+    compute(folder, values=str(path), memory=limit(rows), progress=False)
+    assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_of_a_value_for_each_row(dataset, tmp_path, form):
+    folder, episodes = dataset(form=form)
+    rows = sum(len(each.rewards) for each in episodes)
+    np.save(tmp_path / "v.npy", np.zeros(rows))
+    with pytest.raises(DataError, match="the episode is truncated, and there is no value of the state after it"):
+        compute(folder, values=str(tmp_path / "v.npy"), progress=False)
+    compute(folder, values=str(tmp_path / "v.npy"), ends="terminated", gae_lambda=0.0, progress=False)
+    got = pq.read_table(folder / "advantages.parquet")["advantages"]
+    assert np.array_equal(got, np.concatenate([each.rewards for each in episodes]))
+    np.save(tmp_path / "v.npy", np.zeros(rows + 1))
+    with pytest.raises(
+        DataError,
+        match=rf"v.npy has {rows + 1:,} values; expected {rows:,}, one for each row of the source, or "
+        rf"{rows + len(episodes):,}, one more for each of {len(episodes)} episodes",
+    ):
+        compute(folder, tmp_path / "out.parquet", values=str(tmp_path / "v.npy"), progress=False)
+
+
 def test_there_is_no_column_of_values(dataset):
     folder, _ = dataset()
     with pytest.raises(
@@ -134,22 +171,22 @@ def broken_hdf5(change):
     return broken
 
 
-def replaced(name, change):
-    def replace(group):
-        array = group[name][()]
-        del group[name]
-        group[name] = change(array)
+def replaced(name, change, everywhere=lambda array: array):
+    """Return a function that changes an array of one episode, and in another way those of all others."""
 
-    return broken_hdf5(replace)
+    def replace(folder):
+        with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+            for episode, group in file.items():
+                array = group[name][()]
+                del group[name]
+                group[name] = (change if episode == "episode_2" else everywhere)(array)
+
+    return replace
 
 
-def put(row, value):
-    def change(array):
-        array = array.astype(np.float64)
-        array[row] = value
-        return array
-
-    return change
+def as_numbers(array):
+    """Give an array the dtype that ``put`` gives it."""
+    return array.astype(np.float64)
 
 
 BROKEN = {
@@ -171,24 +208,27 @@ BROKEN = {
     ),
     "NaN": (replaced("rewards", put(7, np.nan)), r"main_data.hdf5: episode 2, step 7, row 407: rewards is NaN"),
     "NaN in the critic": (
-        replaced("observations", put(7, np.nan)),
+        replaced("observations", put(7, np.nan), as_numbers),
         r"episode 2, step 7, row 407: the value from the critic is NaN$",
     ),
     "NaN behind": (
-        replaced("observations", put(200, np.nan)),
+        replaced("observations", put(200, np.nan), as_numbers),
         r"episode 2, step 199, row 599: the value from the critic is NaN in the state after this step",
     ),
-    "flag 2": (replaced("terminations", put(9, 2)), r"episode 2, step 9, row 409: terminated is 2.0; expected 0 or 1"),
+    "flag 2": (
+        replaced("terminations", put(9, 2), as_numbers),
+        r"episode 2, step 9, row 409: terminated is 2.0; expected 0 or 1",
+    ),
     "text": (
         replaced("rewards", lambda array: array.astype("S8")),
         r"main_data.hdf5: episode_2: rewards cannot be read: an array of dtype \|S8 holds no numbers",
     ),
     "matrix": (
         replaced("rewards", lambda array: array[:, None]),
-        r"a row of values has the shape \(\), and one of rewards \(1,\)",
+        r"main_data.hdf5: episode_2: rewards holds extension<.*shape=\[1\].*, and in episode_0 double$",
     ),
     "end in the middle": (
-        replaced("truncations", put(9, 1)),
+        replaced("truncations", put(9, 1), as_numbers),
         r"episode 2, step 9, row 409: the episode is truncated, and there is no value of the state after it",
     ),
 }
@@ -232,6 +272,71 @@ def test_a_file_that_is_no_hdf5(dataset):
         compute(folder, values=critic, progress=False)
 
 
+@pytest.mark.parametrize("rows", [150, 10**6])
+@pytest.mark.parametrize(
+    ("name", "change", "kinds"),
+    [
+        ("rewards", lambda array: array.astype(np.float32), "float, and in episode_0 double"),
+        ("observations", lambda array: array[:, :2], r".*shape=\[2\].*, and in episode_0 .*shape=\[3\].*"),
+    ],
+)
+def test_episodes_of_different_kinds(dataset, rows, name, change, kinds):
+    folder, _ = dataset()
+    replaced(name, change)(folder)
+    with pytest.raises(DataError, match=rf"main_data.hdf5: episode_2: {name} holds {kinds}$"):
+        compute(folder, values=critic, memory=limit(rows), progress=False)
+
+
+def without_group(folder):
+    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
+        del file["episode_2"]
+
+
+def without_folder(folder):
+    shutil.rmtree(folder / "data" / "2")
+
+
+def shorter(path):
+    """Take the last row but one from an Arrow or Parquet file of an episode."""
+    table = read(path)
+    write(table.take([*range(len(table) - 2), len(table) - 1]), path, 10**6)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_missing_episode(dataset, form):
+    folder, _ = dataset(form=form)
+    (without_group if form == "hdf5" else without_folder)(folder)
+    with pytest.raises(DataError, match=r"metadata.json says that there are 6 episodes; there are 5, without 2$"):
+        compute(folder, values=critic, progress=False)
+    with pytest.raises(DataError, match=r"metadata.json says that there are 6 episodes; there are 5, without 2$"):
+        compute(folder / "data", values=critic, progress=False)
+    assert [path.name for path in folder.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_a_missing_step(dataset, form):
+    folder, _ = dataset(form=form)
+    shorter(folder / "data" / "2" / f"part-0.{form}")
+    with pytest.raises(DataError, match=r"metadata.json says that there are 1017 steps; the episodes have 1016"):
+        compute(folder, values=critic, progress=False)
+
+
+def test_attributes_of_a_file_say_how_many_episodes(dataset, tmp_path):
+    """Older Minari wrote them there."""
+    folder, episodes = dataset()
+    main = folder / "data" / "main_data.hdf5"
+    (folder / "data" / "metadata.json").unlink()
+    with h5py.File(main, "a") as file:
+        file.attrs["total_episodes"] = 7
+        file.attrs["total_steps"] = 1017
+    with pytest.raises(DataError, match=r"main_data.hdf5 says that there are 7 episodes; there are 6, without 6$"):
+        compute(main, values=critic, progress=False)
+    with h5py.File(main, "a") as file:
+        file.attrs["total_episodes"] = 6
+    compute(main, tmp_path / "out.parquet", values=critic, progress=False)
+    assert_results(pq.read_table(tmp_path / "out.parquet"), episodes)
+
+
 def test_a_file_without_episodes(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
@@ -259,7 +364,12 @@ def test_padding_is_the_last_row(tmp_path, size):
 
 def test_slices_read_what_they_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr("fastgae.data.pieces.SLICE", 4)
-    pieces = slices(tmp_path, 100, 10, lambda start, stop, columns: pa.table({"a": np.arange(start, stop)}))
+
+    def read(start, stop, columns):
+        return pa.table({"a": np.arange(start, stop)})
+
+    pieces = slices(tmp_path, 100, 10, pa.schema([]), read)
+    assert Run(tuple(pieces)).read(["a"])["a"].to_pylist() == list(range(100, 110))
     assert [(piece.first, piece.rows) for piece in pieces] == [(100, 4), (104, 4), (108, 2)]
     assert [batch.num_rows for piece in pieces for batch in piece.batches(["a"], 3)] == [3, 1, 3, 1, 2]
-    assert [number for piece in pieces for number in piece.read(["a"])["a"].to_pylist()] == list(range(10))
+    assert [number for piece in pieces for number in piece.read(["a"])["a"].to_pylist()] == list(range(100, 110))

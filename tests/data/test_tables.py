@@ -11,23 +11,15 @@ import pytest
 import fastgae
 from fastgae.data import DataError, compute
 
-from .recorded import ROWS, read, write
+from .recorded import ROWS, assert_same_bits, limit, read, write
 
 quiet = {"progress": False}
-
-
-def limit(rows):
-    """Return the memory in which a run has so many rows."""
-    from fastgae.data.plan import BYTES_PER_ROW
-
-    return f"{rows * BYTES_PER_ROW}B"
 
 
 def assert_results(got, recorded, order=slice(None)):
     assert np.array_equal(got["episode"], recorded.episode[order])
     assert np.array_equal(got["step"], recorded.step[order])
-    for name, expected in recorded.result._asdict().items():
-        assert np.array_equal(got[name], expected[order]), name
+    assert_same_bits(got, recorded.result, order)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
@@ -187,6 +179,10 @@ def test_lerobot(tmp_path, recorded):
     got = read(folder / "meta" / "advantages.parquet")
     assert got.column_names == ["episode_index", "frame_index", "advantages", "returns"]
     assert np.array_equal(got["advantages"], recorded.result.advantages)
+    (folder / "meta" / "advantages.parquet").unlink()
+    (folder / "meta" / "info.json").write_text(f'{{"codebase_version": "v3.0", "total_frames": {ROWS + 1}}}')
+    with pytest.raises(DataError, match=r"info.json says that there are 3001 steps; the episodes have 3000"):
+        compute(folder, columns={"next_values": "next.values"}, **quiet)
 
 
 def test_no_rows(tmp_path, recorded):

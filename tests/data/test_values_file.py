@@ -6,8 +6,8 @@ import pytest
 
 from fastgae.data import DataError, compute
 
-from .recorded import ROWS, read, write
-from .test_tables import assert_results, limit
+from .recorded import ROWS, assert_same_bits, limit, read, write
+from .test_tables import assert_results
 
 NAMES = ("episode", "step", "rewards", "next_values", "terminated", "truncated")
 
@@ -27,6 +27,19 @@ def test_same_bits(tmp_path, recorded, source, name, rows):
         write(recorded.table("values", "step", "episode"), file, 77)
     compute(source, tmp_path / "out.parquet", values=str(file), memory=limit(rows), progress=False)
     assert_results(read(tmp_path / "out.parquet"), recorded)
+
+
+def test_keys_of_other_types(tmp_path, recorded):
+    names = pa.array([f"e{number}" for number in recorded.episode])
+    source = write(recorded.table(*NAMES, episode=names), tmp_path / "source.parquet", 100)
+    keys = {"step": recorded.step.astype(np.int16), "episode": names.cast(pa.large_string()).dictionary_encode()}
+    write(recorded.table("values", "step", "episode", **keys), tmp_path / "v.parquet", 77)
+    out = tmp_path / "out.parquet"
+    compute(source, out, values=str(tmp_path / "v.parquet"), progress=False)
+    assert_same_bits(read(out), recorded.result)
+    write(recorded.table("values", "episode"), tmp_path / "numbers.parquet", 77)
+    with pytest.raises(DataError, match=r"numbers\.parquet: its column episode differs from that of the source"):
+        compute(source, tmp_path / "b.parquet", values=str(tmp_path / "numbers.parquet"), progress=False)
 
 
 def test_scattered_rows(tmp_path, recorded):

@@ -30,7 +30,7 @@ def variants(names: Sequence[str] = ()) -> list[str]:
     return [
         f"{info.name}:{target}" if target else info.name
         for info in reversed(fastgae.backends())
-        if info.available and (not names or info.name in names)
+        if info.available and info.device == "CPU" and (not names or info.name in names)
         for target in (info.targets or (None,))
     ]
 

@@ -84,6 +84,11 @@ def random_call(choose: Choices, functions: Sequence[str] = FUNCTIONS) -> Call:
 def consistent(choose: Choices, takes: Mapping[str, Parameter], names: Collection[str], next_step: bool) -> list[str]:
     """Return the names without those that exclude each other, and with those that others need."""
     kept = {*names} - {*[name for name in EXCLUSIVE if name in names][1:]}
+    if "truncated" in takes and "last_values" in takes and "terminated" not in kept and choose.chance(50):
+        kept = {*kept, "last_values"} - {"truncated", "final_values", "next_values", "autoreset", "prev_done"}
+        return [name for name in takes if name in kept]  # each env is one sequence
+    if "truncated" in takes:
+        kept.add("terminated")
     if "next_values" in takes:  # V after the last step comes from exactly one place
         sources = [name for name in ("last_values", "next_values") if name in takes]
         kept -= {*sources}
@@ -101,6 +106,7 @@ def arrays(choose: Choices, takes: Collection[str], names: Collection[str], fram
     """Return the arguments per step and per env."""
     truth = {name: flag_array(choose, frame.shape_of(name)) for name in names if ROLES[name] in FLAGS}
     shapes = {name: frame.shape_of(name) for name in names if ROLES[name] in NUMBERS}
+    shapes |= {name: () for name in shapes if ROLES[name] is Role.ENVS and choose.chance(20)}  # one for all envs
     if "next_values" in takes and "next_values" not in names and "last_values" not in names:
         shapes["values"] = frame.one_longer
     if "final_values" in names and choose.chance(50):

@@ -80,7 +80,9 @@ class _Rollout:
 
     def row(self, name: str, column: tuple[Any, ...]) -> Any:
         array = self.call.plain(name)
-        return None if array is None else self.real(np.asarray(array)[_without_time(column)])
+        if array is None:
+            return None
+        return self.real(np.asarray(array)[_without_time(column) if np.ndim(array) else ()])
 
     def coefficients(self, name: str, default: float, column: tuple[Any, ...]) -> list[float]:
         """Return float64, because coefficients are multiplied before they are rounded."""
@@ -236,7 +238,7 @@ def _gae_packed(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]
         existing = [t for t in range(begin, end) if mask[t]]
         if end == begin or (budget := budget - (end - begin)) < 0:
             continue
-        after = real(0) if last is None else real(last.astype(real)[i])
+        after = real(0) if last is None else real(last[i] if np.ndim(last) else last)
         env = Env(
             [rewards[t] for t in existing],
             [values[t] for t in existing],

@@ -1,4 +1,4 @@
-"""verl's ``compute_gae_advantage_return`` beside fastgae.compat.verl's."""
+"""verl's ``compute_gae_advantage_return`` and REINFORCE++ beside fastgae.compat.verl and discounted_returns."""
 
 from functools import partial
 from importlib.metadata import version
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import torch
 
+import fastgae
 from fastgae.compat import verl
 
 from .compare import Comparison
@@ -15,17 +16,18 @@ PACKAGE = "verl==0.9.1"
 VERSION = partial(version, "verl")
 
 
-def theirs():
+def theirs(name):
     """Their function, with their whitening."""
     whitening = {"torch": torch}
-    for name in ("masked_sum", "masked_mean", "masked_var", "masked_whiten"):
-        whitening[name] = function("verl", "verl/utils/torch_functional.py", name, **whitening)
+    for each in ("masked_sum", "masked_mean", "masked_var", "masked_whiten"):
+        whitening[each] = function("verl", "verl/utils/torch_functional.py", each, **whitening)
     names = {"torch": torch, "verl_F": SimpleNamespace(**whitening)}
-    return function("verl", "verl/trainer/ppo/core_algos.py", "compute_gae_advantage_return", **names)
+    return function("verl", "verl/trainer/ppo/core_algos.py", name, **names)
 
 
 def comparisons(rng):
-    compute_gae_advantage_return = theirs()
+    compute_gae_advantage_return = theirs("compute_gae_advantage_return")
+    reinforce_plus_plus = theirs("compute_reinforce_plus_plus_outcome_advantage")
     for (responses, tokens), gamma, lam in [((64, 1024), 1.0, 0.95), ((8, 100), 0.99, 0.9), ((3, 5), 1.0, 1.0)]:
         rewards, values = (torch.from_numpy(rng.normal(size=(responses, tokens))).float() for _ in range(2))
         mask = torch.from_numpy(rng.random((responses, tokens)) < 0.8).long()
@@ -34,3 +36,13 @@ def comparisons(rng):
         size = f"{responses} × {tokens}, gamma={gamma}, lam={lam}"
         yield Comparison(f"compute_gae_advantage_return, returns, {size}", expected[1:], got[1:])
         yield Comparison(f"compute_gae_advantage_return, advantages, {size}", expected[:1], got[:1], tolerance=1e-6)
+        line = {"last_values": 0.0, "mask": mask, "gamma": gamma, "time_axis": 1}
+        ours = fastgae.gae(rewards, values, **line, gae_lambda=lam).returns
+        yield Comparison(f"fastgae.gae, returns in the mask, {size}", (expected[1][mask == 1],), (ours[mask == 1],))
+        _, to_go = reinforce_plus_plus(rewards, mask, SimpleNamespace(gamma=gamma))
+        ours = fastgae.discounted_returns(rewards, **line)
+        yield Comparison(
+            f"compute_reinforce_plus_plus_outcome_advantage, returns, {responses} × {tokens}, gamma={gamma}",
+            (to_go[mask == 1],),
+            (ours[mask == 1],),
+        )

@@ -16,7 +16,7 @@ from ray.exceptions import RayTaskError
 
 import fastgae.data
 import fastgae.ray
-from data.recorded import ROWS, write
+from data.recorded import CHOICES, ROWS, write
 from fastgae.data import DataError
 
 # Ray's own settings use names that Ray has deprecated.
@@ -87,6 +87,26 @@ def test_normalized_over_everything(recorded, whole_episodes):
     assert_results(got, recorded, fastgae.moments(advantages).normalize(advantages))
 
 
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+def test_every_estimator(recorded, choice):
+    got = table_of(
+        fastgae.ray.compute(blocks_of(shuffled(recorded.table()), [100, 1500]), normalize="global", **choice)
+    )
+    expected = recorded.results(**choice)
+    assert np.array_equal(got["returns"], expected.returns)
+    assert np.array_equal(got["advantages"], fastgae.moments(expected.advantages).normalize(expected.advantages))
+
+
+def test_returns_without_values(recorded):
+    table = recorded.table("episode", "step", "rewards")
+    choice = {"ends": "terminated", "estimator": "discounted_returns"}
+    got = table_of(fastgae.ray.compute(blocks_of(table, [100, 1500]), **choice))
+    assert got.column_names == ["episode", "step", "rewards", "returns"]
+    assert np.array_equal(got["returns"], fastgae.discounted_returns(recorded.rewards, recorded.last))
+    with pytest.raises(ValueError, match="normalize='global' scales advantages"):
+        fastgae.ray.compute(blocks_of(table, [100]), normalize="global", **choice)
+
+
 @pytest.mark.parametrize("whole_episodes", [False, True])
 def test_one_call_for_each_block(recorded, whole_episodes, tmp_path, monkeypatch):
     """Not one for each episode, and no second one to normalize: Ray computes a lazy dataset whenever it is used."""
@@ -152,6 +172,7 @@ def test_errors_in_tasks(recorded, folder):
         (DataError, r"no column 'v' for values; there are episode, .*", {"values": "v"}),
         (TypeError, r"values must be the name of a column, got function: .*map_batches", {"values": lambda rows: rows}),
         (ValueError, r'normalize must be "global" or None, got \'all\'', {"normalize": "all"}),
+        (ValueError, r"n must be a positive integer .* got None", {"estimator": "n_step_returns"}),
         (ValueError, r"gamma must be .* got 1\.5", {"gamma": 1.5}),
         (ValueError, r"format must be auto, table, .*, got 'csv'", {"format": "csv"}),
     ],

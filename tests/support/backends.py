@@ -13,7 +13,7 @@ from fastgae import _dispatch
 BACKENDS = [
     f"{info.name}:{target}" if target else info.name
     for info in fastgae.backends()
-    if info.available
+    if info.available and info.device == "CPU"
     for target in (info.targets or [None])
 ]
 DTYPES = [np.dtype(np.float32), np.dtype(np.float64)]

@@ -227,6 +227,8 @@ VALUES = {
     "required numbers": {**NONE, **NUMBERS, **SHAPES},
     "flags": {**FLAGS, **SHAPES},
     "required flags": {**NONE, **FLAGS, **SHAPES},
+    # One number for each env, of which one may stand for all.
+    "numbers of envs": {**NUMBERS, **SHAPES, "a number": (always(0.5), None), "no axes": (always(np.array(0.5)), None)},
     # Numbers of any size that broadcast.
     "factors": {**NONE, **NUMBERS, "another shape": (always(np.ones(7)), WRONG), "a number": (always(2.0), None)},
     "boundaries": {
@@ -311,7 +313,8 @@ VALUES = {
 
 
 KINDS = {
-    **dict.fromkeys((Role.STEPS, Role.ENVS), "numbers"),
+    Role.STEPS: "numbers",
+    Role.ENVS: "numbers of envs",
     **dict.fromkeys((Role.STEP_FLAGS, Role.ENV_FLAGS), "flags"),
     Role.FACTORS: "factors",
     Role.COEFFICIENT: "coefficient",
@@ -339,7 +342,7 @@ def kind_of(function, name):
     if role is Role.SETTING:
         return SETTINGS[name]
     kind = KINDS[role]
-    if kind not in ("numbers", "flags"):
+    if kind not in ("numbers", "numbers of envs", "flags"):
         return f"{kind} or None" if allows_none(takes[name]) else kind
     if [each for each in takes if each in NAMES_OF_NUMBERS] == [name]:
         return "only numbers"

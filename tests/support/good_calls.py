@@ -12,6 +12,7 @@ LEFT_OUT = {
     "final values": ("next_values", "autoreset", "prev_done", "last_advantages"),
     "next values": ("last_values", "final_values", "autoreset", "prev_done"),
     "reset rows": ("final_values", "next_values", "last_advantages"),
+    "one sequence": ("terminated", "truncated", "final_values", "next_values", "autoreset", "prev_done"),
     "plain": ("truncated", "final_values", "next_values", "autoreset", "prev_done", "last_advantages", "mask"),
 }
 # A call with truncated steps says by one of these where their next values are.

@@ -35,4 +35,5 @@ sys.meta_path.insert(0, Blocked())
 """
 NO_NUMBA = BLOCKED.format(name="numba", error="ModuleNotFoundError('no numba', name='numba')")
 NO_CORE = BLOCKED.format(name="fastgae._core", error="ModuleNotFoundError('no core', name='fastgae._core')")
+NO_TRITON = BLOCKED.format(name="triton", error="ModuleNotFoundError('no triton', name='triton')")
 BROKEN_CORE = BLOCKED.format(name="fastgae._core", error="ImportError('undefined symbol: nowhere')")

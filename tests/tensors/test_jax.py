@@ -205,6 +205,23 @@ def test_vmap_of_a_function_without_a_time_axis():
     assert_same_bits(batch.results()[0], np.full((5, 3), 2.0))
 
 
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("of_each_call", [False, True])
+@pytest.mark.parametrize("time_axis", [0, -1])
+def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, jit, of_each_call, time_axis):
+    monkeypatch.setattr(batches.Batch, "one_by_one", None)
+    numbers = np.array([0.25, -2.0], np.float32) if of_each_call else np.float32([0.37, 0.37])
+    batch, values = np.stack([CASE.rewards, CASE.rewards[::-1]]), CASE.values
+
+    def call(rewards, number):
+        last = number if of_each_call else 0.37
+        return fastgae.gae(rewards, values, last_values=last, mask=CASE.rewards > -1, time_axis=time_axis)
+
+    mapped = jax.vmap(call)
+    got = (jax.jit(mapped) if jit else mapped)(jnp.asarray(batch), jnp.asarray(numbers))
+    assert_answers(got, stacked([call(*each) for each in zip(batch, numbers, strict=True)]))
+
+
 def test_vmap_over_every_argument(monkeypatch):
     """The batch becomes environments of one call, whatever its axis, with coefficients that broadcast, and twice."""
     monkeypatch.setattr(batches.Batch, "one_by_one", None)

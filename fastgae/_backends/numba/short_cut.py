@@ -15,6 +15,7 @@ from fastgae._memory import empty
 BOOL = np.dtype(bool)
 EMPTY = {dtype: np.empty((0, 0), dtype) for dtype in (*WORKING_DTYPES, BOOL)}  # stand for arrays that are not given
 IN_C_ORDER = 0x101  # NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED: reading two flags by name takes twice as long
+LARGEST = 1e38  # a larger number may overflow in float32, and NumPy would warn
 
 Shape = tuple[int, ...]
 
@@ -34,18 +35,24 @@ def read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], GAEResult] | None:
         dtype in WORKING_DTYPES
         and _is_in_c_order(rewards, dtype, shape)
         and _is_in_c_order(values, dtype, longer_shape if longer else shape)
-        and _is_in_c_order(terminated, BOOL, shape)
+        and ((terminated is truncated is None and last_values is not None) or _is_in_c_order(terminated, BOOL, shape))
         and (truncated is None or (next_values is not None and _is_in_c_order(truncated, BOOL, shape)))
         and (next_values is None or (last_values is None and _is_in_c_order(next_values, dtype, shape)))
-        and (last_values is None or _is_in_c_order(last_values, dtype, (envs,)))
+        and (last_values is None or _is_number(last_values) or _is_in_c_order(last_values, dtype, (envs,)))
         # An extra value after a single step would put the values of two envs two elements apart.
         and not (env_major and steps == 1)
     ):
         return None
-    inputs = (rewards, values, terminated, truncated, next_values, last_values)
+    inputs = [
+        array
+        for array in (rewards, values, terminated, truncated, next_values, last_values)
+        if type(array) is np.ndarray
+    ]
     result = _result(call.out, dtype, shape, inputs)
     if result is None:
         return None
+    if terminated is None:  # flags of one row stand for all, but a kernel of one env walks along them
+        terminated = np.broadcast_to(np.zeros(shape if envs == 1 else shape[1], bool), shape)
     if env_major:
         rewards, values, terminated, truncated, next_values, advantages, returns = (
             None if array is None else array.T
@@ -56,6 +63,8 @@ def read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], GAEResult] | None:
     following = values[1:] if next_values is None else next_values
     if last_values is None:
         last_values = following[steps - 1]
+    elif type(last_values) is not np.ndarray:
+        last_values = np.full(envs, last_values, dtype)
     nothing = EMPTY[dtype]
     arguments = (  # in the order of Plain
         rewards,
@@ -88,6 +97,11 @@ def _is_plain(call: Call) -> bool:
     )
 
 
+def _is_number(given: Any) -> bool:
+    """Return whether this is a number of Python, which has no effect on the dtype of the results."""
+    return type(given) in (int, float) and -LARGEST < given < LARGEST
+
+
 def _is_in_c_order(array: Any, dtype: np.dtype[Any], shape: Shape) -> bool:
     return (
         type(array) is np.ndarray
@@ -103,7 +117,7 @@ def _result(out: Any, dtype: np.dtype[Any], shape: Shape, inputs: Sequence[Any])
         return GAEResult(empty(shape, dtype, "C"), empty(shape, dtype, "C"))
     if not isinstance(out, tuple) or len(out) != 2 or out[0] is out[1]:
         return None
-    others = [array for array in inputs if array is not None]
+    others = [*inputs]
     for array in out:
         if array is None or array is NEW:
             continue

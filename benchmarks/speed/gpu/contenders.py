@@ -1,0 +1,134 @@
+"""Who computes a rollout that lies on a GPU. Every contender returns (advantages, returns)."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import fastgae
+
+GAMMA, LAMBDA = 0.99, 0.95
+# Longer loops take torch.compile minutes, because it unrolls them.
+MOST_STEPS_COMPILED = 128
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Tensors of one shape, of which ``values`` has one step more; or sequences end to end, between ``boundaries``."""
+
+    rewards: torch.Tensor
+    values: torch.Tensor
+    terminated: torch.Tensor
+    time_axis: int = 0
+    boundaries: torch.Tensor | None = None
+
+    @property
+    def steps(self) -> int:
+        return self.rewards.shape[self.time_axis]
+
+    def of_step(self, tensor: torch.Tensor, t: int) -> torch.Tensor:
+        return tensor.select(self.time_axis, t)
+
+    def on_the_cpu(self) -> "Rollout":
+        boundaries = None if self.boundaries is None else self.boundaries.cpu()
+        return Rollout(self.rewards.cpu(), self.values.cpu(), self.terminated.cpu(), self.time_axis, boundaries)
+
+
+def made(steps: int, envs: int, time_axis: int, device: str) -> Rollout:
+    """Return a rollout of random numbers, in which one step in a hundred ends an episode."""
+    generator = torch.Generator(device).manual_seed(0)
+    shape, longer = [steps, envs], [steps + 1, envs]
+    if time_axis:
+        shape.reverse()
+        longer.reverse()
+    rewards = torch.randn(shape, generator=generator, device=device)
+    values = torch.randn(longer, generator=generator, device=device)
+    return Rollout(rewards, values, torch.rand(shape, generator=generator, device=device) < 0.01, time_axis)
+
+
+def packed(sequences: int, longest: int, device: str) -> Rollout:
+    """Return answers of random lengths end to end, each of which ends for good."""
+    generator = torch.Generator(device).manual_seed(0)
+    lengths = torch.randint(longest // 4, longest + 1, (sequences,), generator=generator, device=device)
+    boundaries = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    total = int(boundaries[-1])
+    rewards, values = torch.randn((2, total), generator=generator, device=device)
+    return Rollout(rewards, values, torch.zeros(total, dtype=torch.bool, device=device), 0, boundaries)
+
+
+def ours(rollout: Rollout) -> Pair:
+    """Compute the tensors where they are."""
+    how: dict[str, Any] = {"gamma": GAMMA, "gae_lambda": LAMBDA}
+    if rollout.boundaries is not None:
+        return fastgae.gae_packed(rollout.rewards, rollout.values, rollout.boundaries, **how)
+    return fastgae.gae(rollout.rewards, rollout.values, rollout.terminated, time_axis=rollout.time_axis, **how)
+
+
+def over_the_cpu(rollout: Rollout) -> Pair:
+    """Copy the tensors to the CPU, compute them there, and copy the results back."""
+    advantages, returns = ours(rollout.on_the_cpu())
+    return advantages.to(rollout.rewards.device), returns.to(rollout.rewards.device)
+
+
+def loop(rollout: Rollout) -> Pair:
+    """The loop over time that most libraries have."""
+    advantages = torch.empty_like(rollout.rewards)
+    following = torch.zeros_like(rollout.of_step(rollout.rewards, 0))
+    for t in reversed(range(rollout.steps)):
+        goes_on = 1.0 - rollout.of_step(rollout.terminated, t).float()
+        value = rollout.of_step(rollout.values, t)
+        next_value = rollout.of_step(rollout.values, t + 1)
+        delta = rollout.of_step(rollout.rewards, t) + GAMMA * next_value * goes_on - value
+        following = delta + GAMMA * LAMBDA * goes_on * following
+        rollout.of_step(advantages, t).copy_(following)
+    return advantages, advantages + rollout.values.narrow(rollout.time_axis, 0, rollout.steps)
+
+
+@functools.cache
+def compiled() -> Callable[[Rollout], Pair]:
+    """Return the same loop, compiled."""
+    return torch.compile(loop)
+
+
+def torchrl(rollout: Rollout) -> Pair:
+    """torchrl's form without a loop, which adds in another order."""
+    from torchrl.objectives.value.functional import vec_generalized_advantage_estimate
+
+    def envs_first(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.movedim(rollout.time_axis, -1).contiguous().unsqueeze(-1)
+
+    value, next_value = (envs_first(rollout.values.narrow(rollout.time_axis, start, rollout.steps)) for start in (0, 1))
+    done = envs_first(rollout.terminated)
+    results = vec_generalized_advantage_estimate(
+        GAMMA, LAMBDA, value, next_value, envs_first(rollout.rewards), done, done
+    )
+    advantages, returns = (each.squeeze(-1).movedim(-1, rollout.time_axis) for each in results)
+    return advantages, returns
+
+
+@dataclass(frozen=True)
+class Contender:
+    label: str
+    compute: Callable[[Rollout], Pair]
+    most_steps: int | None = None
+    takes_packed: bool = False
+    waits: bool = False  # for the CPU: it cannot be captured in a CUDA graph
+
+
+CONTENDERS = {
+    "fastgae": Contender("fastgae on the GPU", ours, takes_packed=True),
+    "cpu": Contender(".cpu(), fastgae, and back", over_the_cpu, takes_packed=True, waits=True),
+    "loop": Contender("a loop in torch", loop),
+    "compiled": Contender("torch.compile of the loop", lambda rollout: compiled()(rollout), MOST_STEPS_COMPILED),
+    "torchrl": Contender("torchrl, vectorised", torchrl),
+}
+
+
+def takes(contender: Contender, rollout: Rollout) -> bool:
+    if rollout.boundaries is not None:
+        return contender.takes_packed
+    return contender.most_steps is None or rollout.steps <= contender.most_steps

@@ -1,0 +1,195 @@
+"""The estimators that recorded data can be computed with, and what each of them carries from run to run.
+
+Rows are computed in runs, from the last run to the first. What a run needs of the rows behind it is carried, as numbers
+that JSON keeps bit for bit, so that the results are those of one call of the estimator on all rows:
+
+    gae, td_lambda        the value and the advantage of the next row
+    discounted_returns    the return of the next row, which is ``last_values``
+    n_step_returns        the next n rows themselves, or those up to the end of the episode; their results are dropped
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+import fastgae
+from fastgae._call import Array, working_dtype
+from fastgae._canonical import as_unit_interval, integer_of, shown
+
+GAE_LAMBDA = 0.95
+
+# What the rows before a run need of it: a number, or a list with one for each env, by the names of the arguments.
+Carried: TypeAlias = Mapping[str, Any]
+
+
+class How(NamedTuple):
+    """What to compute."""
+
+    estimator: str
+    gamma: float
+    options: Mapping[str, Any]  # the arguments that not every estimator has
+    ends: str | None = None  # "terminated": the last row of every episode ends it for good
+    backend: str | None = None
+    num_threads: int | None = None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """All that decides on the results."""
+        return {"estimator": self.estimator, "gamma": self.gamma, **self.options, "ends": self.ends}
+
+
+class Rows(NamedTuple):
+    """Checked rows, in the words of ``fastgae.gae``. The last row of each episode is terminated or truncated."""
+
+    rewards: Array
+    values: Any  # an array, or None
+    terminated: Array
+    truncated: Array
+    next_values: Array | None  # V' of every row
+    final_values: Any  # V' of each truncated row, where next_values is None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the results. It is the same for every estimator: that of ``gae``."""
+        return dtype_of(self.rewards, self.values, self.next_values)
+
+    def behind_ends(self) -> Array:
+        """Return V' of each truncated row."""
+        final: Array = self.final_values if self.next_values is None else self.next_values[self.truncated]
+        return final
+
+
+def dtype_of(*numbers: Array | None) -> np.dtype[Any]:
+    """Return the dtype of results of these columns."""
+    return working_dtype(array.dtype for array in numbers if array is not None)
+
+
+class Results(NamedTuple):
+    advantages: Array | None  # None without values
+    returns: Array
+
+
+class Estimator(NamedTuple):
+    """One estimator: how it computes a run of rows, and which arguments and columns it reads."""
+
+    # Returns the results and what the rows before need. What is carried is None if the last row ends every episode.
+    compute: Callable[[Rows, Carried | None, How], tuple[Results, Carried]]
+    options: Collection[str] = ()  # "gae_lambda", "n"
+    every_value: bool = True  # reads V and V' of every row; otherwise V' of truncated rows alone
+
+
+def gae_arguments(rows: Rows, carried: Carried | None) -> dict[str, Any]:
+    """Return the rows, and V' behind them, as arguments of ``fastgae.gae``."""
+    arguments = {name: getattr(rows, name) for name in ("rewards", "values", "terminated", "truncated")}
+    if rows.next_values is not None:
+        return {**arguments, "next_values": rows.next_values}
+    last = np.zeros_like(rows.values[0]) if carried is None else np.asarray(carried["values"], rows.values.dtype)
+    return {**arguments, "final_values": rows.final_values, "last_values": last}
+
+
+def _gae(rows: Rows, carried: Carried | None, how: How) -> tuple[Results, Carried]:
+    advantages, returns = fastgae.gae(
+        **gae_arguments(rows, carried),
+        last_advantages=None if carried is None else np.asarray(carried["advantages"], rows.dtype),
+        gamma=how.gamma,
+        **how.options,
+        backend=how.backend,
+        num_threads=how.num_threads,
+    )
+    before = {"values": rows.values[0].tolist(), "advantages": advantages[0].tolist()}
+    return Results(advantages, returns), before
+
+
+def _discounted_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[Results, Carried]:
+    following = np.zeros(rows.rewards.shape[1:]) if carried is None else carried["returns"]
+    returns = fastgae.discounted_returns(
+        rows.rewards,
+        rows.terminated,
+        rows.truncated,
+        last_values=np.asarray(following, rows.dtype),  # its dtype is that of the results
+        final_values=rows.behind_ends(),
+        gamma=how.gamma,
+        backend=how.backend,
+        num_threads=how.num_threads,
+    )
+    return _less_values(returns, rows), {"returns": returns[0].tolist()}
+
+
+def _n_step_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[Results, Carried]:
+    arrays = {**rows._asdict(), "next_values": _next_values(rows, carried)}
+    del arrays["final_values"]
+    if carried is not None:
+        arrays = {
+            name: np.concatenate([array, np.asarray(carried[name], array.dtype)]) for name, array in arrays.items()
+        }
+    returns = fastgae.n_step_returns(**arrays, gamma=how.gamma, **how.options)[: len(rows.rewards)]
+    # Rows behind the end of an episode, in every env, have no effect.
+    ended: Array = arrays["terminated"] | arrays["truncated"]
+    ends = np.maximum.accumulate(ended[: how.options["n"]])
+    going_on = (~ends).reshape(len(ends), -1).sum(axis=1)
+    needed = 1 + np.count_nonzero(going_on[:-1])
+    return _less_values(returns, rows), {name: array[:needed].tolist() for name, array in arrays.items()}
+
+
+def _next_values(rows: Rows, carried: Carried | None) -> Array:
+    """Return V' of every row."""
+    if rows.next_values is not None:
+        return rows.next_values
+    following = np.zeros_like(rows.values[:1])  # never read unless it is replaced: the last row ends the episode
+    if carried is not None:
+        following[0] = carried["values"][0]
+    after: Array = np.concatenate([rows.values[1:], following])
+    after[rows.truncated] = rows.final_values
+    return after
+
+
+def _less_values(returns: Array, rows: Rows) -> Results:
+    """Return A = R - V, where there are values."""
+    if rows.values is None:
+        return Results(None, returns)
+    with np.errstate(all="ignore"):  # infinity is data here
+        return Results(np.subtract(returns, rows.values, dtype=returns.dtype), returns)
+
+
+ESTIMATORS = {
+    "gae": Estimator(_gae, ("gae_lambda",)),
+    # By its definition the returns of gae, bit for bit; and R - V would be the advantages of gae, rounded once more.
+    "td_lambda": Estimator(_gae, ("gae_lambda",)),
+    "discounted_returns": Estimator(_discounted_returns, every_value=False),
+    "n_step_returns": Estimator(_n_step_returns, ("n",)),
+}
+
+
+def checked_how(
+    estimator: str,
+    gamma: float,
+    gae_lambda: float | None,
+    n: int | None,
+    ends: str | None,
+    backend: str | None,
+    num_threads: int | None,
+) -> How:
+    """Return what to compute, after a check that the arguments belong to the estimator."""
+    if estimator not in tuple(ESTIMATORS):
+        raise ValueError(f"estimator must be {', '.join(ESTIMATORS)}, got {shown(estimator)}")
+    has = ESTIMATORS[estimator].options
+    for name, given in (("gae_lambda", gae_lambda), ("n", n)):
+        if given is not None and name not in has:
+            others = " and ".join(other for other, known in ESTIMATORS.items() if name in known.options)
+            raise ValueError(f"{name} is for {others}, got {name}={shown(given)} and estimator={estimator!r}")
+    steps = integer_of(n)
+    if "n" in has and (steps is None or steps < 1):
+        raise ValueError(f"n must be a positive integer with estimator={estimator!r}, got {shown(n)}")
+    decay = GAE_LAMBDA if gae_lambda is None else float(as_unit_interval("gae_lambda", gae_lambda, ()))
+    options = {name: option for name, option in (("gae_lambda", decay), ("n", steps)) if name in has}
+    return How(estimator, float(as_unit_interval("gamma", gamma, ())), options, ends, backend, num_threads)
+
+
+def check_normalize(normalize: str | None, how: How, has_values: bool) -> None:
+    """Check that there are advantages to normalize."""
+    if normalize is not None and not has_values:
+        raise ValueError(
+            f"normalize={normalize!r} scales advantages, and {how.estimator} has none without values: name a column of "
+            "values, or leave normalize out"
+        )

@@ -1,0 +1,316 @@
+"""Sources drawn at random: the same bits as one call of fastgae.gae; and broken ones: an error that names the file."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastgae
+from fastgae.data import DataError, compute
+
+from .recorded import limit, read, write
+
+CASES = 63
+INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+FLOATS = (np.float32, np.float64)
+ROLES = ("episode", "step", "rewards", "values", "next_values", "terminated", "truncated")
+
+
+class Drawn:
+    """Random episodes, and the answer for them."""
+
+    def __init__(self, rng, keeps_final):
+        """``keeps_final``: the format has the state behind an episode and no next values."""
+        self.rng = rng
+        lengths = rng.choice([1, 2, 3, 17, 60, 100], rng.integers(1, 12))
+        ends = np.cumsum(lengths)
+        self.lengths, self.rows = lengths, int(ends[-1])
+        self.first = ends - lengths
+        self.last = np.isin(np.arange(self.rows), ends - 1)
+        self.episode = np.repeat(np.arange(len(lengths)), lengths)
+        self.step = np.arange(self.rows) - np.repeat(self.first, lengths)
+        self.rewards = (rng.normal(size=self.rows) * 50).astype(rng.choice([*FLOATS, *FLOATS, *INTEGERS[:4]]))
+        kind = rng.choice(FLOATS)
+        self.values, self.next_values = rng.normal(size=(2, self.rows)).astype(kind)
+        self.terminated = self.last & (rng.random(self.rows) < 0.5)
+        self.truncated = self.last & ~self.terminated
+        self.ends = None if keeps_final or rng.random() < 0.7 else "terminated"
+        if self.ends:
+            self.answer = fastgae.gae(self.rewards, self.values, self.last, last_values=0.0)
+        elif keeps_final:
+            following = {"last_values": 0.0, "final_values": self.next_values}
+            self.answer = fastgae.gae(self.rewards, self.values, self.terminated, self.truncated, **following)
+        else:
+            given = (self.rewards, self.values, self.terminated, self.truncated)
+            self.answer = fastgae.gae(*given, next_values=self.next_values)
+
+    def flags(self, name):
+        return getattr(self, name).astype(self.rng.choice([bool, *FLOATS, *INTEGERS]))
+
+    def states(self, name):
+        """Return an array of the values of all states: T + 1 an episode."""
+        return np.insert(self.values, self.first + self.lengths, self.next_values[self.last])
+
+    def columns(self):
+        names = {
+            "text": pa.array([f"run {number}" for number in self.episode]),
+            "large": pa.array([f"run {number}" for number in self.episode], pa.large_string()),
+            "dictionary": pa.array([f"run {number}" for number in self.episode]).dictionary_encode(),
+            "numbers": pa.array(self.episode.astype(self.rng.choice(INTEGERS))),
+        }
+        flags = {name: pa.array(self.flags(name)) for name in ("terminated", "truncated")}
+        numbers = {name: pa.array(getattr(self, name)) for name in ("rewards", "values")}
+        following = {} if self.ends else {"next_values": pa.array(self.next_values)}
+        step = pa.array((self.step + self.rng.integers(20)).astype(self.rng.choice(INTEGERS)))
+        return {"episode": names[self.rng.choice(list(names))], "step": step, **numbers, **flags, **following}
+
+
+def in_files(drawn, folder, columns, suffix):
+    """Write the columns into a few tables of a few rows to the group; scattered or not."""
+    rng = drawn.rng
+    order = rng.permutation(drawn.rows) if rng.random() < 0.3 else np.arange(drawn.rows)
+    table = pa.table(columns).take(order)
+    folder.mkdir(parents=True)
+    bounds = np.unique([0, *rng.integers(1, drawn.rows + 1, rng.integers(0, 4)), drawn.rows])
+    for number, (begin, end) in enumerate(pairwise(bounds)):
+        part = table.slice(begin, end - begin)
+        at = next((at for at, field in enumerate(part.schema) if pa.types.is_dictionary(field.type)), None)
+        if at is not None:  # every file has a dictionary of its own
+            part = part.set_column(at, part.field(at).name, part[at].cast(pa.string()).dictionary_encode())
+        write(part, folder / f"{number}{suffix}", int(rng.choice([1, 7, 50, 10**6])))
+    return order
+
+
+def parquet(drawn, folder):
+    return {}, in_files(drawn, folder, drawn.columns(), ".parquet")
+
+
+def arrow(drawn, folder):
+    return {}, in_files(drawn, folder, drawn.columns(), ".arrow")
+
+
+def rllib(drawn, folder):
+    names = {"episode": "eps_id", "step": "t", "terminated": "terminateds", "truncated": "truncateds"}
+    names |= {"values": "vf_preds", "next_values": "behind"}
+    columns = {names.get(role, role): column for role, column in drawn.columns().items()}
+    more = {} if drawn.ends else {"columns": {"next_values": "behind"}}
+    return more, in_files(drawn, folder, columns, ".parquet")
+
+
+def lerobot(drawn, folder):
+    columns = drawn.columns()
+    columns["done"] = pa.array(drawn.last)
+    del columns["terminated"]
+    names = {"episode": "episode_index", "step": "frame_index", "rewards": "next.reward", "done": "next.done"}
+    names |= {"truncated": "next.truncated", "next_values": "next.values"}
+    (folder / "meta").mkdir(parents=True)
+    (folder / "meta" / "info.json").write_text(json.dumps({"total_frames": drawn.rows}))
+    named = {names.get(role, role): column for role, column in columns.items()}
+    order = in_files(drawn, folder / "data" / "chunk-000", named, ".parquet")
+    return {} if drawn.ends else {"columns": {"next_values": "next.values"}}, order
+
+
+def flat(drawn):
+    arrays = {name: getattr(drawn, name) for name in ("rewards", "values")}
+    if drawn.ends and drawn.rng.random() < 0.5:
+        return {**arrays, "episode_ends": drawn.first + drawn.lengths}
+    if drawn.ends:
+        return {**arrays, "episode": drawn.episode}
+    flags = {name: drawn.flags(name) for name in ("terminated", "truncated")}
+    return {**arrays, **flags, "next_values": drawn.next_values}
+
+
+def npz(drawn, folder):
+    folder.mkdir()
+    (np.savez if drawn.rng.random() < 0.5 else np.savez_compressed)(folder / "a.npz", **flat(drawn))
+    return {}, np.arange(drawn.rows)
+
+
+def npy(drawn, folder):
+    folder.mkdir()
+    for name, array in flat(drawn).items():
+        np.save(folder / f"{name}.npy", array)
+    return {}, np.arange(drawn.rows)
+
+
+def hdf5(drawn, folder):
+    h5py = pytest.importorskip("h5py")
+    folder.mkdir()
+    with h5py.File(folder / "a.hdf5", "w") as file:
+        for name, array in flat(drawn).items():
+            file.create_dataset(name, data=array, chunks=True if drawn.rng.random() < 0.5 else None)
+    return {}, np.arange(drawn.rows)
+
+
+def minari_episodes(drawn):
+    """Return the arrays of each episode."""
+    terminated, truncated, states = drawn.flags("terminated"), drawn.flags("truncated"), drawn.states("values")
+    for number, (first, length) in enumerate(zip(drawn.first, drawn.lengths, strict=True)):
+        rows = slice(first, first + length)
+        yield {
+            "rewards": drawn.rewards[rows],
+            "terminations": terminated[rows],
+            "truncations": truncated[rows],
+            "values": states[first + number : first + number + length + 1],
+        }
+
+
+def described(drawn, folder):
+    said = {"data_format": "some", "total_episodes": len(drawn.lengths), "total_steps": drawn.rows}
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "metadata.json").write_text(json.dumps(said))
+
+
+def minari_hdf5(drawn, folder):
+    h5py = pytest.importorskip("h5py")
+    described(drawn, folder)
+    with h5py.File(folder / "data" / "main_data.hdf5", "w") as file:
+        for number, arrays in enumerate(minari_episodes(drawn)):
+            for name, array in arrays.items():
+                file.create_dataset(f"episode_{number}/{name}", data=array, chunks=True)
+    return {}, np.arange(drawn.rows)
+
+
+def minari_arrow(drawn, folder):
+    described(drawn, folder)
+    suffix = drawn.rng.choice([".arrow", ".parquet"])
+    for number, arrays in enumerate(minari_episodes(drawn)):
+        padded = {name: np.append(array, array[-1:]) if name != "values" else array for name, array in arrays.items()}
+        (folder / "data" / f"{number}").mkdir()
+        write(pa.table(padded), folder / "data" / f"{number}" / f"part-0{suffix}", int(drawn.rng.choice([1, 7, 100])))
+    return {}, np.arange(drawn.rows)
+
+
+FORMATS = {make.__name__: make for make in (parquet, arrow, rllib, lerobot, npz, npy, hdf5, minari_hdf5, minari_arrow)}
+CASE = [(seed, list(FORMATS)[seed % len(FORMATS)]) for seed in range(CASES)]
+
+
+def drawn_source(seed, form, folder):
+    """Write a random source; return it, the other arguments of compute, and the order of its rows."""
+    rng = np.random.default_rng(seed)
+    drawn = Drawn(rng, form.startswith("minari"))
+    more, order = FORMATS[form](drawn, folder)
+    memory = limit(int(rng.choice([7, 40, 150, 10**6])))
+    return drawn, {"ends": drawn.ends, "memory": memory, "progress": False, **more}, order
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("seed", "form"), CASE)
+def test_same_bits(tmp_path, seed, form):
+    drawn, arguments, order = drawn_source(seed, form, tmp_path / "source")
+    before = contents(tmp_path)
+    normalize = "global" if drawn.rng.random() < 0.3 else None
+    out = tmp_path / f"out{drawn.rng.choice(['.parquet', '.arrow'])}"
+    report = compute(tmp_path / "source", out, normalize=normalize, **arguments)
+    got = read(out)
+    advantages, returns = (got[name].to_numpy() for name in got.column_names[-2:])
+    moments = fastgae.moments(drawn.answer.advantages)
+    expected = moments.normalize(drawn.answer.advantages) if normalize else drawn.answer.advantages
+    assert advantages.dtype == expected.dtype
+    assert advantages.tobytes() == expected[order].tobytes()
+    assert returns.tobytes() == drawn.answer.returns[order].tobytes()
+    assert (report.steps, report.episodes, report.mean) == (drawn.rows, len(drawn.lengths), moments.mean)
+    assert contents(tmp_path) == before | {out: out.read_bytes()}
+
+
+def cut(path, rng):
+    path.write_bytes(path.read_bytes()[: int(rng.integers(1, path.stat().st_size))])
+
+
+def overwritten(path, rng):
+    size = path.stat().st_size
+    path.write_bytes(rng.bytes(size))
+
+
+def emptied(path, rng):
+    path.write_bytes(b"")
+
+
+def a_folder_instead(path, rng):
+    path.unlink()
+    path.mkdir()
+
+
+def nothing_instead(path, rng):
+    path.unlink()
+    path.symlink_to(path.with_name("nowhere"))
+
+
+DAMAGE = {each.__name__: each for each in (cut, overwritten, emptied, a_folder_instead, nothing_instead)}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(("seed", "form"), CASE[: len(FORMATS)])
+def test_damaged_files(tmp_path, seed, form, damage):
+    drawn, arguments, _ = drawn_source(seed, form, tmp_path / "source")
+    files = sorted(path for path in (tmp_path / "source").rglob("*") if path.suffix not in ("", ".json"))
+    damaged = drawn.rng.choice(files)
+    DAMAGE[damage](damaged, drawn.rng)
+    before = contents(tmp_path)
+    with pytest.raises(DataError) as caught:
+        compute(damaged if form in ("parquet", "arrow") else tmp_path / "source", tmp_path / "out.parquet", **arguments)
+    assert any(str(path) in str(caught.value) for path in (damaged, tmp_path / "source"))
+    assert contents(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def nan_reward(drawn, row):
+    drawn.rewards = drawn.rewards.astype(np.float64)
+    drawn.rewards[row] = np.nan
+    return "rewards is NaN"
+
+
+def infinite_value(drawn, row):
+    drawn.values[row] = -np.inf
+    return "values is -inf; expected a finite number"
+
+
+def wrong_flag(drawn, row):
+    drawn.ends = None
+    drawn.flags = lambda name: np.where(np.arange(drawn.rows) == row, 3, getattr(drawn, name)).astype(np.int8)
+    return "terminated is 3; expected 0 or 1|truncated is 3; expected 0 or 1"
+
+
+def early_end(drawn, row):
+    drawn.ends = None
+    drawn.terminated = np.zeros(drawn.rows, bool)
+    drawn.next_values = np.full(drawn.rows, np.nan)
+    return "next_values is NaN|there is no value of the state after it"
+
+
+def gap(drawn, row):
+    drawn.step = drawn.step + (np.arange(drawn.rows) >= row)
+    return "is followed by step"
+
+
+FAULTS = {each.__name__: each for each in (nan_reward, infinite_value, wrong_flag, early_end, gap)}
+STEPPED = ("parquet", "arrow", "rllib", "lerobot")  # formats with a column of steps
+FAULTY = [(*case, fault) for case in CASE[: len(FORMATS)] for fault in FAULTS if fault != "gap" or case[1] in STEPPED]
+
+
+@pytest.mark.parametrize(("seed", "form", "fault"), FAULTY)
+def test_faults_of_rows(tmp_path, seed, form, fault):
+    rng = np.random.default_rng(seed)
+    drawn = Drawn(rng, form.startswith("minari"))
+    inside = np.flatnonzero(~drawn.last & (drawn.step > 0))
+    message = FAULTS[fault](drawn, int(rng.choice(inside)))
+    more, _ = FORMATS[form](drawn, tmp_path / "source")
+    before = contents(tmp_path)
+    with pytest.raises(DataError, match=message) as caught:
+        compute(
+            tmp_path / "source",
+            tmp_path / "out.parquet",
+            ends=drawn.ends,
+            memory=limit(int(rng.choice([5, 40, 10**6]))),
+            progress=False,
+            **more,
+        )
+    assert str(tmp_path / "source") in str(caught.value)
+    assert ", row " in str(caught.value) or ": row " in str(caught.value)
+    assert contents(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]

@@ -1,0 +1,36 @@
+"""Those that benchmarks/gpu.py measures compute what fastgae does; the times need a GPU."""
+
+import pytest
+import torch
+
+from speed.gpu import command, contenders
+
+from .device import DEVICE
+
+
+@pytest.mark.parametrize("name", [name for name in contenders.CONTENDERS if name != "compiled"])
+@pytest.mark.parametrize("time_axis", [0, 1])
+def test_contenders(monkeypatch, name, time_axis):
+    if name == "torchrl":
+        pytest.importorskip("torchrl")
+    monkeypatch.setattr(contenders, "LAMBDA", 0.9)
+    command.check(contenders.CONTENDERS[name], contenders.made(9, 5, time_axis, DEVICE))
+
+
+def test_packed_answers():
+    command.check(contenders.CONTENDERS["fastgae"], contenders.packed(5, 12, DEVICE))
+
+
+def test_a_wrong_answer_is_seen():
+    def wrong(rollout):
+        advantages, returns = contenders.loop(rollout)
+        return advantages, returns + 1
+
+    with pytest.raises(AssertionError, match="not close"):
+        command.check(contenders.Contender("wrong", wrong), contenders.made(9, 5, 0, DEVICE))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu(capsys):
+    assert command.main([]) == 2
+    assert "no GPU" in capsys.readouterr().err

@@ -1,0 +1,203 @@
+"""Which calls are computed on a GPU, which are refused and with which words, and what torch compiles."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import fastgae
+from fastgae._backends.triton.launches import launch
+from fastgae._interop.torch_devices import call
+from support.cases import assert_same_bits, make_case
+from support.programs import NO_TRITON
+
+from .device import DEVICE, assert_bits, called, tensor, tensors
+
+CASE = make_case((17, 6), np.dtype(np.float32))
+ROLLOUT = CASE.arguments()
+
+
+def refused(error, match, function=fastgae.gae, **changed):
+    given = {**tensors(ROLLOUT), **changed}
+    with pytest.raises(error, match=match):
+        called(function, given)
+
+
+def test_backends_lists_it():
+    info = fastgae.backends()[-1]
+    assert (info.name, info.device, info.available, info.why_missing) == ("triton", "GPU", True, None)
+    assert "triton" in info.version
+    assert "torch" in info.version
+
+
+@pytest.mark.parametrize("function", [fastgae.diagnose, fastgae.moments])
+def test_functions_that_read_the_numbers(function):
+    first = next(iter(inspect.signature(function).parameters))
+    with pytest.raises(
+        TypeError, match=rf"{first} is on {DEVICE}.*, and {function.__name__} computes on the CPU: pass"
+    ):
+        call(function, {first: torch.ones(3, device=DEVICE)})
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "match"),
+    [
+        ({"values": torch.ones(2, 6)}, ValueError, r"values has shape \(2, 6\); expected rewards' shape"),
+        ({"last_values": torch.ones(2)}, ValueError, r"last_values has shape \(2,\)"),
+        ({"terminated": torch.ones(17)}, ValueError, r"terminated has shape \(17,\)"),
+        ({"gamma": torch.ones(5)}, ValueError, r"gamma has shape \(5,\), which does not broadcast"),
+        ({"gamma": 1.5}, ValueError, r"gamma must be in \[0, 1\], got 1.5"),
+        ({"final_values": None}, ValueError, "pass final_values"),
+        ({"final_values": torch.ones(3)}, ValueError, "counting the True of truncated would wait for the GPU"),
+        ({"next_values": torch.ones(17, 6)}, ValueError, "given more than once"),
+        ({"normalize": "all"}, ValueError, "normalize must be"),
+        ({"time_axis": 2}, ValueError, "time_axis=2 is out of range"),
+        ({"num_threads": 0}, ValueError, "num_threads must be a positive integer"),
+        ({"values": torch.ones(17, 6, dtype=torch.complex64)}, TypeError, "values has dtype complex64"),
+        ({"values": torch.ones(17, 6).to(torch.float8_e4m3fn)}, TypeError, r"values has dtype torch\.float8_e4m3fn"),
+        ({"values": torch.ones(17, 6).to_sparse()}, TypeError, r"values has layout .*: pass values\.to_dense\(\)"),
+        ({"out": torch.ones(17, 6)}, TypeError, "out must be a pair"),
+        ({"out": (None, None)}, ValueError, "nothing to compute"),
+        ({"out": (torch.ones(3, 6), None)}, ValueError, r"out\[0\] has shape \(3, 6\)"),
+        ({"out": (None, torch.ones(17, 6).double())}, TypeError, r"out\[1\] has dtype float64; expected"),
+        ({"out": (None, torch.ones(1, 6).expand(17, 6))}, ValueError, "broadcast view"),
+        ({"out": (torch.ones(17, 6).requires_grad_(), None)}, ValueError, "out requires grad"),
+        ({"out": (torch.ones(17, 6).bfloat16(), None)}, TypeError, "out has dtype torch.bfloat16"),
+    ],
+)
+def test_mistakes(changed, error, match):
+    def moved(given):
+        if isinstance(given, tuple):
+            return tuple(map(moved, given))
+        return given if not isinstance(given, torch.Tensor) or given.requires_grad else given.to(DEVICE)
+
+    if DEVICE == "cuda" and isinstance(changed.get("out"), tuple) and any(t is not None for t in changed["out"]):
+        changed = {"out": tuple(None if t is None else t.to(DEVICE) for t in changed["out"])}
+    refused(error, match, **{name: moved(given) for name, given in changed.items()})
+
+
+def test_outputs_may_not_share_memory():
+    memory = torch.zeros(18, 6, device=DEVICE)
+    refused(ValueError, "share memory", out=(memory[1:], memory[:-1]))
+    twice = torch.zeros(17, 12, device=DEVICE)
+    got = called(fastgae.gae, {**tensors(ROLLOUT), "out": (twice[:, ::2], twice[:, 1::2])})
+    assert_bits(got, fastgae.gae(**ROLLOUT))
+
+
+@pytest.mark.parametrize("values", [ROLLOUT["values"], ROLLOUT["values"].tolist()])
+def test_arrays_of_another_kind(values):
+    refused(TypeError, rf"values is no tensor, and rewards is on {DEVICE}.*torch\.as_tensor\(values", values=values)
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor on another device, as far as anybody can see without one."""
+
+    is_cpu = False
+    device = torch.device("cuda:7")
+
+
+def test_tensors_on_two_devices():
+    elsewhere = tensor(ROLLOUT["values"]).as_subclass(Elsewhere)
+    refused(
+        TypeError, r"values is on cuda:7, and rewards is on .*: pass values\.to\(rewards\.device\)", values=elsewhere
+    )
+
+
+def test_a_number_on_the_cpu_is_a_number():
+    given = {name: t.to("meta") for name, t in tensors(ROLLOUT).items() if isinstance(t, torch.Tensor)}
+    with pytest.raises(TypeError, match=r"rewards is on meta, and fastgae computes on the CPU"):
+        fastgae.gae(**given)
+    got = called(fastgae.gae, {**tensors(ROLLOUT), "gamma": torch.tensor(0.9, dtype=torch.float64)})
+    assert_bits(got, fastgae.gae(**{**ROLLOUT, "gamma": 0.9}))
+
+
+def test_another_backend_is_refused():
+    given = tensors(ROLLOUT)
+    with pytest.raises(TypeError, match=r"rewards is on .*, and backend='cpp' computes on the CPU: leave it out"):
+        call(fastgae.gae, {**given, "backend": "cpp"})
+    with pytest.raises(TypeError, match="backend='triton': tensors of torch on a GPU go to it by themselves"):
+        fastgae.gae(**ROLLOUT, backend="triton")
+
+
+def test_an_episode_that_goes_on_after_the_last_step_has_a_value_of_0():
+    """On the CPU that is an error, which only the flags show."""
+    rewards = np.ones((5, 2), np.float32)
+    ends = np.zeros((5, 2), bool)
+    got = called(fastgae.discounted_returns, tensors({"rewards": rewards, "terminated": ends}))
+    expected = fastgae.discounted_returns(rewards, ends, last_values=np.zeros(2, np.float32))
+    assert_same_bits(got.cpu().numpy(), expected)
+
+
+def test_fusing_is_always_forbidden():
+    launched = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *given, **options: launched.append((grid, given, options))
+
+    launch(Kernel(), (3,), "given", STEPS=2)
+    assert launched == [((3,), ("given",), {"STEPS": 2, "num_warps": 1, "enable_fp_fusion": False})]
+
+
+CALL = """
+import json, torch, fastgae
+ones = torch.ones(3, 2)
+try:
+    fastgae.gae(ones, ones, ones.bool(), last_values=ones[0], backend="triton")
+except Exception as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="there is a GPU")
+def test_without_a_gpu_and_without_triton(python):
+    error, message = json.loads(python(CALL, TRITON_INTERPRET="0"))
+    assert error == "BackendUnavailableError"
+    for words in ("triton backend cannot run here", "torch finds no GPU", "TRITON_INTERPRET=1", "fastgae-rl[gpu]"):
+        assert words in message
+    error, message = json.loads(python(NO_TRITON + CALL, TRITON_INTERPRET="0"))
+    assert error == "BackendUnavailableError"
+    assert "no triton" in message
+
+
+def test_nothing_is_imported_for_tensors_on_the_cpu(python):
+    code = "import sys, torch, fastgae; ones = torch.ones(3, 2); fastgae.gae(ones, ones, ones, last_values=ones[0]); "
+    loaded = python(code + "print(*sys.modules)").split()
+    assert "fastgae._backends.triton" not in loaded
+    assert "fastgae._interop.torch_devices" not in loaded
+
+
+def test_compiled_code():
+    """The whole function is one graph, with the bits of the call by itself."""
+
+    def advantages(rewards, values, terminated, last_values):
+        got = fastgae.gae(rewards * 1, values, terminated, last_values=last_values, backend="triton")
+        return got.advantages * 2
+
+    case = make_case((17, 6), np.dtype(np.float32), bootstrap="last_values")
+    given = [tensor(case.arguments()[name]) for name in ("rewards", "values", "terminated", "last_values")]
+    got = torch.compile(advantages, fullgraph=True, backend="eager")(*given)
+    assert torch.equal(got, advantages(*given))
+
+
+def test_fake_tensors_of_a_gpu():
+    """The operation that stands for a call knows shape, dtype and device of the results, without a GPU."""
+    from torch._subclasses import FakeTensorMode
+
+    from fastgae._interop.torch_ops import OPERATIONS, operands
+
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(fastgae.gae).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+    with FakeTensorMode():
+        given = {
+            name: torch.empty(a.shape, device="cuda:0") for name, a in ROLLOUT.items() if isinstance(a, np.ndarray)
+        }
+        results = OPERATIONS["gae"](**operands({**defaults, **given}))
+    for result in results:
+        assert (result.shape, result.dtype) == ((17, 6), torch.float32)
+        assert result.device == torch.device("cuda:0")

@@ -1,0 +1,271 @@
+"""Tensors on a GPU have the bits of the CPU: every size, option, estimator, dtype and memory layout."""
+
+import numpy as np
+import pytest
+import torch
+
+import fastgae
+from support.cases import SIZES, assert_same_bits, cases_of, make_case
+from support.options import OPTIONS
+from support.tensor_calls import CALLS, calls
+
+from .device import DEVICE, PLACES, as_c, assert_bits, called, check, sliced, tensor, tensors, transposed
+
+COEFFICIENTS = [(0.99, 0.95), (1.0, 1.0), (0.0, 0.95), (0.9, 0.0), (0.7, 1.0), (1e-3, 1e-3)]
+SPARSE = "gae-final_sparse"  # counting the truncated steps would wait for the GPU
+
+
+def arguments_of(case):
+    """Return the arguments of a case; its sparse final values stay dense."""
+    return {**case.arguments(), "gamma": case.gamma, "gae_lambda": case.gae_lambda}
+
+
+def env_major(arguments):
+    flipped = {name: given.T if np.ndim(given) == 2 else given for name, given in arguments.items()}
+    return {**flipped, "time_axis": 1}
+
+
+# The interpreter takes its time.
+SMALL_SIZES = [(steps, envs) for steps, envs in SIZES if steps * envs <= 1100]
+
+
+@pytest.mark.parametrize("size", SMALL_SIZES, ids=str)
+def test_every_size(dtype, size):
+    for number, case in enumerate(cases_of(size, dtype)):
+        arguments = arguments_of(case)
+        place = PLACES[number % len(PLACES)]
+        check(fastgae.gae, arguments if number % 2 else env_major(arguments), place)
+
+
+@pytest.mark.parametrize("size", [(2, 7), (9, 1), (17, 33)], ids=str)
+@pytest.mark.parametrize("place", PLACES)
+def test_every_layout(dtype, size, place):
+    case = make_case(size, dtype)
+    check(fastgae.gae, arguments_of(case), place)
+    check(fastgae.gae, env_major(arguments_of(case)), place)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("size", [(3, 8), (37, 9)], ids=str)
+def test_every_option(dtype, size, option):
+    case = make_case(size, dtype)
+    arguments = {**arguments_of(case), **OPTIONS[option](case)}
+    check(fastgae.gae, arguments, sliced)
+    check(fastgae.gae, env_major(arguments))
+
+
+@pytest.mark.parametrize("option", ["next_step", "next_step_masked"])
+def test_reset_rows(dtype, option):
+    case = make_case((37, 9), dtype, "random", "last_values")
+    rng = np.random.default_rng(5)
+    arguments = {
+        **case.arguments(),
+        "truncated": rng.random((37, 9)) < 0.2,
+        "autoreset": "next_step",
+        "prev_done": rng.random(9) < 0.5,
+    }
+    if option == "next_step_masked":
+        arguments["mask"] = rng.random((37, 9)) < 0.7
+    check(fastgae.gae, arguments)
+    check(fastgae.gae, env_major(arguments))
+    check(fastgae.gae, {**arguments, "normalize": "global"})
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != SPARSE])
+def test_every_estimator(dtype, name):
+    function, arguments = {name: call for name, *call in calls(dtype)}[name]
+    check(function, arguments, PLACES[len(name) % len(PLACES)])
+
+
+@pytest.mark.parametrize("coefficients", COEFFICIENTS, ids=str)
+def test_every_coefficient(dtype, coefficients):
+    gamma, gae_lambda = coefficients
+    check(fastgae.gae, arguments_of(make_case((17, 33), dtype, gamma=gamma, gae_lambda=gae_lambda)))
+
+
+@pytest.mark.parametrize("major", [dict, env_major])
+def test_denormal_and_huge_numbers(dtype, major):
+    """Neither flushed to zero nor computed in a wider type."""
+    tiny, largest = np.finfo(dtype).tiny, np.finfo(dtype).max
+    for scale in (tiny / 4, largest / 3):
+        case = make_case((31, 17), dtype, "random", "next_values")
+        case = case.mapped(lambda name, a, scale=scale: a * dtype.type(scale) if a.dtype != bool else a)
+        check(fastgae.gae, major(arguments_of(case)))
+        expected = fastgae.gae(**case.arguments()).advantages
+        assert np.isinf(expected).any() if scale > 1 else 0 < np.abs(expected[expected != 0]).min() < tiny
+
+
+def test_what_is_behind_a_closed_gate_has_no_effect(dtype):
+    case = make_case((33, 7), dtype)
+    arguments = arguments_of(case)
+    poisoned = dict(arguments)
+    poisoned["final_values"] = np.where(
+        case.truncated & ~case.terminated, case.final_values, np.array(np.nan, dtype)
+    ).astype(dtype)
+    assert_bits(called(fastgae.gae, tensors(poisoned)), fastgae.gae(**arguments))
+    mask = np.random.default_rng(0).random((33, 7)) < 0.6
+    masked = {**arguments, "mask": mask}
+    poisoned = {**masked, "rewards": np.where(mask, case.rewards, np.array(np.nan, dtype)).astype(dtype)}
+    assert_bits(called(fastgae.gae, tensors(poisoned)), fastgae.gae(**masked))
+
+
+def test_every_operation_is_rounded_on_its_own():
+    """Numbers where a fused multiply-add, or another bracketing, gives other bits."""
+    rng = np.random.default_rng(3)
+    x, decay = (rng.random((64, 33)).astype(np.float32) for _ in range(2))
+    expected = np.zeros((65, 33), np.float32)
+    fused = np.zeros((65, 33), np.float64)
+    for t in reversed(range(64)):
+        expected[t] = x[t] + decay[t] * expected[t + 1]
+        fused[t] = (x[t].astype(np.float64) + decay[t].astype(np.float64) * fused[t + 1]).astype(np.float32)
+    assert (expected != fused).any()
+    got = called(fastgae.reverse_scan, {"x": tensor(x), "decay": tensor(decay)})
+    assert_same_bits(got.cpu().numpy(), expected[:64])
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("major", [dict, env_major])
+def test_16_bit_numbers_are_computed_in_float32(narrow, major):
+    given = tensors(major(arguments_of(make_case((37, 9), np.dtype(np.float32)))))
+    given = {
+        name: t.to(narrow) if isinstance(t, torch.Tensor) and t.is_floating_point() else t for name, t in given.items()
+    }
+    wide = {
+        name: (t.float() if t.is_floating_point() else t).cpu().numpy() if isinstance(t, torch.Tensor) else t
+        for name, t in given.items()
+    }
+    assert_bits(called(fastgae.gae, given), fastgae.gae(**wide))
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int64, torch.float32, torch.float64])
+def test_flags_of_every_type(kind):
+    arguments = arguments_of(make_case((17, 9), np.dtype(np.float32)))
+    given = tensors(arguments)
+    flags = {name: given[name].to(kind) * 3 for name in ("terminated", "truncated")}
+    assert_bits(called(fastgae.gae, {**given, **flags}), fastgae.gae(**arguments))
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.int64, torch.float64, torch.bool])
+def test_a_mix_promotes_as_numpy_does(kind):
+    given = tensors(arguments_of(make_case((17, 9), np.dtype(np.float32))))
+    given["rewards"] = given["rewards"].to(kind)
+    expected = {name: t.cpu().numpy() if isinstance(t, torch.Tensor) else t for name, t in given.items()}
+    assert_bits(called(fastgae.gae, given), fastgae.gae(**expected))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (0,), (1,), (1, 1), (4, 0, 2)])
+def test_empty_and_single(shape):
+    arguments = {
+        "rewards": np.ones(shape, np.float32),
+        "values": np.ones(shape, np.float32),
+        "terminated": np.zeros(shape, bool),
+        "last_values": np.ones(shape[1:], np.float32),
+    }
+    check(fastgae.gae, arguments)
+    if 0 not in shape:
+        check(fastgae.gae, {**arguments, "normalize": "global"})
+
+
+@pytest.mark.parametrize("lengths", [[5, 0, 7, 1], [0, 0], [1], [40, 3, 70], [1] * 40, [3] * 60])
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_packed_sequences(dtype, lengths, ends, masked):
+    total, rng = sum(lengths), np.random.default_rng(7)
+    arguments = {
+        # Half of them are zeros of both signs: where a sequence ends, adding 0 would change -0.0.
+        "rewards": (rng.normal(size=total) * (rng.random(total) < 0.5)).astype(dtype),
+        "values": (rng.normal(size=total) * (rng.random(total) < 0.5)).astype(dtype),
+        "cu_seqlens": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+        "gae_lambda": rng.random(len(lengths)).astype(dtype),
+        "gamma": 0.97,
+    }
+    if ends:
+        arguments["last_values"] = rng.normal(size=len(lengths)).astype(dtype)
+        arguments["terminated"] = rng.random(total) < 0.2
+    if masked:
+        arguments["mask"] = rng.random(total) < 0.5
+    check(fastgae.gae_packed, arguments, sliced if masked else as_c)
+
+
+def test_wrong_boundaries_touch_nothing_else():
+    """They are not checked on a GPU, but no step outside of the arrays is read or written."""
+    guarded = torch.full((3, 12), 7.0, device=DEVICE)
+    rewards = torch.ones(12, device=DEVICE)
+    for boundaries in ([-5, 4, 99], [9, 3, 12], [2**40, -(2**40), 5]):
+        cu_seqlens = torch.tensor(boundaries, device=DEVICE)
+        fastgae.gae_packed(rewards, rewards, cu_seqlens, out=(guarded[1], None), backend="triton")
+        assert (guarded[::2] == 7).all()
+
+
+def test_results_have_the_memory_order_of_rewards():
+    given = tensors(arguments_of(make_case((17, 6), np.dtype(np.float32))), transposed)
+    got = called(fastgae.gae, given)
+    assert got.advantages.stride() == got.returns.stride() == given["rewards"].stride()
+
+
+def test_out_is_filled(dtype):
+    arguments = arguments_of(make_case((17, 6), dtype))
+    expected, given = fastgae.gae(**arguments), tensors(arguments)
+    for place in PLACES:
+        out = [place(torch.full((17, 6), torch.nan, dtype=given["rewards"].dtype, device=DEVICE)) for _ in "AR"]
+        got = called(fastgae.gae, {**given, "out": tuple(out)})
+        assert got.advantages is out[0]
+        assert got.returns is out[1]
+        assert_bits(got, expected)
+        got = called(fastgae.gae, {**given, "out": (None, out[1].fill_(0))})
+        assert got.advantages is None
+        assert_same_bits(out[1].cpu().numpy(), expected.returns)
+
+
+def test_out_may_overlap_inputs():
+    """The results are those of memory that does not overlap."""
+    arguments = arguments_of(make_case((37, 6), np.dtype(np.float32), bootstrap="longer_values"))
+    given, memory = tensors(arguments), torch.zeros(57, 6, device=DEVICE)
+    given["rewards"] = memory[20:].copy_(given["rewards"])
+    # A result lies where the reward of a much earlier step is, which a kernel reads later.
+    got = called(fastgae.gae, {**given, "out": (memory[:37], given["values"][1:])})
+    assert_bits(got, fastgae.gae(**arguments))
+    advantages = tensor(arguments["rewards"])
+    normalized = called(fastgae.normalize, {"advantages": advantages, "out": advantages})
+    assert normalized is advantages
+    assert_same_bits(normalized.cpu().numpy(), fastgae.normalize(arguments["rewards"]))
+
+
+def test_upgo_stops_before_a_delta_that_is_no_number(dtype):
+    arguments = make_case((9, 7), dtype, bootstrap="last_values").arguments()
+    arguments["rewards"][::3] = np.nan
+    arguments.pop("gae_lambda")
+    check(fastgae.upgo, arguments)
+
+
+@pytest.mark.parametrize("size", [(300, 5), (129, 3), (128, 2)], ids=str)
+def test_moments_of_many_blocks(dtype, size):
+    """Sums of several blocks of steps, over envs of several axes."""
+    rng = np.random.default_rng(1)
+    advantages = rng.normal(size=(size[0], size[1], 3)).astype(dtype)
+    mask = rng.random(advantages.shape) < 0.8
+    for by in ("global", "per_env"):
+        for place in (as_c, transposed):
+            check(fastgae.normalize, {"advantages": advantages, "mask": mask, "by": by}, place)
+            check(fastgae.normalize, {"advantages": advantages, "by": by, "time_axis": 1, "eps": 0.5}, place)
+
+
+def test_gradients_end():
+    arguments = arguments_of(make_case((17, 6), np.dtype(np.float32)))
+    given = tensors(arguments)
+    given["values"].requires_grad_()
+    given["gamma"] = torch.tensor(0.99, dtype=torch.float64, device=DEVICE, requires_grad=True)
+    assert_bits(called(fastgae.gae, given), fastgae.gae(**arguments))
+
+
+@pytest.mark.parametrize("time_axis", [0, 1])
+def test_distances_that_32_bits_do_not_hold(time_axis):
+    """The memory between the steps is never touched, so it takes no room."""
+    far = 2**28 + 3
+    rewards = torch.empty(8 * far + 2, dtype=torch.int8, device=DEVICE).as_strided((9, 2), (far, 1))
+    rewards.copy_(torch.arange(18, dtype=torch.int8).reshape(9, 2))
+    rewards = rewards if time_axis == 0 else rewards.T
+    values = torch.ones((9, 2) if time_axis == 0 else (2, 9), device=DEVICE)
+    got = called(fastgae.reverse_scan, {"x": rewards, "decay": values, "time_axis": time_axis})
+    expected = fastgae.reverse_scan(rewards.cpu().numpy(), values.cpu().numpy(), time_axis=time_axis)
+    assert_same_bits(got.cpu().numpy(), expected)

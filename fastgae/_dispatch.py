@@ -100,7 +100,8 @@ def _import(name: str) -> Any:
             return module
     except Exception as error:  # a package that does not fit the installed NumPy may raise any exception
         missing = isinstance(error, ModuleNotFoundError) and error.name in NEEDS[name]
-        if not (missing or isinstance(error, BackendUnavailableError)):
+        without_gpu = name == ON_DEVICES and isinstance(error, BackendUnavailableError)
+        if not (missing or without_gpu):
             warnings.warn(
                 f"fastgae: the {name} backend is installed but does not load: {_cause(error)}",
                 RuntimeWarning,

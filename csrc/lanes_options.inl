@@ -26,7 +26,8 @@ public:
     }
 
     void compute(Store store) {
-        if (rollout.mask && rollout.mask_passes_values) pass_values();
+        for (Index lane = 0; rollout.mask && rollout.mask_passes_values && lane < count; lane += V::width)
+            pass_values(lane);
         with_inputs(rollout, [&](auto in) { fill_deltas<decltype(in)>(); });
         with_options(rollout, [&](auto options) {
             const auto scan_all = [&](auto varies) {
@@ -47,31 +48,46 @@ private:
         Index t, env, first, last;
     };
 
-    // Write V' of every step, which is V of the next step that exists, to passed_values.
-    void pass_values() {
-        for (Index r = 0; r < count; ++r) {
-            const Span& at = spans[r];
-            const Real* from = rollout.next_values.at(at.t, at.env);
-            const std::uint8_t* mask_after = rollout.mask.at(at.t + 1, at.env);
-            Real *to = passed_values + r * kPitch, &carry = states[kNextValue * kMaxLanes + r];
-            Index i = at.last;
-            if (i > at.first && at.t + i == rollout.steps) to[--i] = carry = *rollout.last_values.at(0, at.env);
-            while (i > at.first) {
-                std::uint64_t eight = 0;
-                if (i - at.first >= 8) std::memcpy(&eight, mask_after + i - 8, sizeof eight);
-                if (eight == 0x0101010101010101) {  // most often all eight steps exist, or none
-                    i -= 8;
-                    std::memcpy(to + i, from + i, 8 * sizeof(Real));
-                    carry = to[i];
-                } else if (eight == 0 && i - at.first >= 8) {
-                    i -= 8;
-                    std::fill_n(to + i, 8, carry);
-                } else {
-                    --i;
-                    to[i] = carry = mask_after[i] ? from[i] : carry;
-                }
+    // Write V' of every step, which is V of the next step that exists, to passed_values, for as many lanes as a vector
+    // has.
+    void pass_values(Index lane) {
+        Span at[V::width];  // without the last step of the rollout, whose V' lies in last_values
+        const Real* from[V::width];
+        const std::uint8_t* mask_after[V::width];
+        Real* const passed = states + kNextValue * kMaxLanes + lane;
+        Index low = 0, high = steps;  // all lanes have elements in [low, high)
+        for (Index r = 0; r < V::width; ++r) {
+            at[r] = spans[lane + r];
+            from[r] = rollout.next_values.at(at[r].t, at[r].env);
+            mask_after[r] = rollout.mask.at(at[r].t + 1, at[r].env);
+            if (at[r].first < at[r].last && at[r].t + at[r].last == rollout.steps) {
+                passed[r] = *rollout.last_values.at(0, at[r].env);
+                --at[r].last;
             }
+            if (lane + r < count) low = std::max(low, at[r].first), high = std::min(high, at[r].last);
         }
+        if (lane + V::width > count) low = steps;
+        Type carry = V::load(passed);
+        for (Index k = steps - V::width; k >= 0; k -= V::width) {
+            const bool whole = k >= low && k + V::width <= high;
+            alignas(64) typename V::Bits exists[V::width];
+            Type values[V::width];
+            unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
+                values[r] = load_at(from[r], k, at[r], whole);
+                exists[r] = inside(k, at[r], whole) & ~zero_bits_at(mask_after[r], k, at[r], whole);
+            });
+            V::transpose(values);
+            const auto exists_bits = V::load_bits(exists);
+            unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
+                constexpr int i = V::width - 1 - r;
+                values[i] = carry = V::select(V::bit(exists_bits, i), values[i], carry);
+            });
+            V::transpose(values);
+            unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
+                V::store(passed_values + (lane + r) * kPitch + k, values[r]);
+            });
+        }
+        V::store(passed, carry);
     }
 
     template <class In>
@@ -108,6 +124,12 @@ private:
         Real padded[V::width] = {};
         for (Index i = std::max(k, span.first); i < std::min(k + V::width, span.last); ++i) padded[i - k] = from[i];
         return V::load(padded);
+    }
+
+    // Return which elements of the vector at element k are in the span: bit i says it of element k + i.
+    static FASTGAE_INLINE typename V::Bits inside(Index k, const Span& span, bool whole) {
+        const auto below = [&](Index end) { return (typename V::Bits(1) << std::clamp<Index>(end - k, 0, V::width)) - 1; };
+        return whole ? V::all_bits : below(span.last) & ~below(span.first);
     }
 
     // Return which flags of the vector at element k are 0: bit i says it of element k + i. Outside the span it is 0.

@@ -83,9 +83,8 @@ private:
                 values[i] = carry = V::select(V::bit(exists_bits, i), values[i], carry);
             });
             V::transpose(values);
-            unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
-                V::store(passed_values + (lane + r) * kPitch + k, values[r]);
-            });
+            unrolled<V::width>(
+                [&](auto r) FASTGAE_INLINE_LAMBDA { V::store(passed_values + (lane + r) * kPitch + k, values[r]); });
         }
         V::store(passed, carry);
     }
@@ -128,7 +127,9 @@ private:
 
     // Return which elements of the vector at element k are in the span: bit i says it of element k + i.
     static FASTGAE_INLINE typename V::Bits inside(Index k, const Span& span, bool whole) {
-        const auto below = [&](Index end) { return (typename V::Bits(1) << std::clamp<Index>(end - k, 0, V::width)) - 1; };
+        const auto below = [&](Index end) {
+            return (typename V::Bits(1) << std::clamp<Index>(end - k, 0, V::width)) - 1;
+        };
         return whole ? V::all_bits : below(span.last) & ~below(span.first);
     }
 

@@ -1,5 +1,7 @@
 """A user's mistakes. Type checkers must find each: a comment on a line without a mistake is an error of its own."""
 
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
 import numpy as np
 
 import fastgae

@@ -111,7 +111,10 @@ NUMBERS = names_of(Role.STEPS, Role.ENVS, Role.FACTORS)
 
 
 class GAEResult(NamedTuple, Generic[ArrayT]):
-    """Advantages and returns (value targets); None where ``out`` asked for only the other."""
+    """Advantages and returns (value targets); None where ``out`` asked for only the other.
+
+    In annotations, ``GAEResult[T]`` holds two arrays of type T.
+    """
 
     advantages: ArrayT
     returns: ArrayT

@@ -203,7 +203,7 @@ def fallback() -> str | None:
 def _warn_of_fallback() -> None:
     """Warn once."""
     if message := fallback():
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        warnings.warn(message, RuntimeWarning, stacklevel=5)  # at the line that calls an estimator
 
 
 def on_devices(name: str, array: Any) -> DeviceBackend:

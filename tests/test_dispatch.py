@@ -218,7 +218,7 @@ import warnings
 caught = warnings.catch_warnings(record=True).__enter__()
 warnings.simplefilter("always")
 """
-REPORT_CAUGHT = "\nprint(json.dumps([calls, [[w.category.__name__, str(w.message)] for w in caught]]))"
+REPORT_CAUGHT = "\nprint(json.dumps([calls, [[w.category.__name__, str(w.message), w.filename] for w in caught]]))"
 
 
 def test_auto_falls_back_to_numpy_with_one_warning(python):
@@ -226,7 +226,8 @@ def test_auto_falls_back_to_numpy_with_one_warning(python):
     code = CAUGHT + NO_CORE + NO_NUMBA + RECORD + "call(); call(num_threads=2); call(plain=False)" + REPORT_CAUGHT
     calls, caught = json.loads(python(code))
     assert [c[0] for c in calls] == ["numpy"] * 3
-    ((category, message),) = caught
+    ((category, message, file),) = caught
+    assert file == "<string>", "the program's own line"
     assert category == "RuntimeWarning"
     for word in ("'numpy'", "cpp", "numba", "fastgae info", "pip install", "FASTGAE_BACKEND=numpy"):
         assert word in message
@@ -256,7 +257,7 @@ def test_auto_warns_once_where_the_module_is_built_but_broken(python):
     code = BROKEN_CORE + CAUGHT + RECORD + "call(); call(); fastgae.backends()" + REPORT_CAUGHT
     calls, caught = json.loads(python(code))
     assert [c[0] for c in calls] == [next(name for name in AVAILABLE if name != "cpp")] * 2
-    ((category, message),) = (each for each in caught if "does not load" in each[1])
+    ((category, message, _),) = (each for each in caught if "does not load" in each[1])
     assert category == "RuntimeWarning"
     assert "cpp" in message
     assert "undefined symbol: nowhere" in message

@@ -9,7 +9,7 @@ import csv
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -70,7 +70,9 @@ def run(experiment: str, seed: int) -> Iterator[Point]:
 
 def evaluated(agent: Agent, envs: gymnasium.vector.VectorEnv, gamma: float) -> tuple[float, float, float]:
     """Return means over the first episode of each environment: return, V at its start, discounted return."""
-    steps = gymnasium.spec(envs.spec.id).max_episode_steps
+    steps = None if envs.spec is None else gymnasium.spec(envs.spec.id).max_episode_steps
+    if steps is None:
+        raise ValueError("the environment has no limit, so its first episode may never end")
     with torch.random.fork_rng():  # evaluation must not change the random numbers of training
         torch.manual_seed(0)
         rollout = next(collect(envs, agent.act, steps, seed=10_000))
@@ -149,7 +151,7 @@ def draw_truncation(figure: Figure) -> None:
 
 
 def draw_all() -> None:
-    parts = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
+    parts: Any = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
     with rc_context({**dict.fromkeys(parts, INK), "svg.hashsalt": "fastgae", "axes.facecolor": "none"}):
         for name, draw, size in (
             ("learning_curves", draw_learning_curves, (9, 3.6)),

@@ -37,7 +37,10 @@ def record(settings: argparse.Namespace) -> minari.MinariDataset:
             _, _, terminated, truncated, _ = env.step(env.action_space.sample())
             if terminated or truncated:
                 env.reset()
-        return env.create_dataset(f"random/{settings.env_id.lower()}", algorithm_name="random")
+        recorded: minari.MinariDataset = env.create_dataset(
+            f"random/{settings.env_id.lower()}", algorithm_name="random"
+        )
+        return recorded
 
 
 class Critic(nn.Module):
@@ -48,7 +51,8 @@ class Critic(nn.Module):
         self.layers = nn.Sequential(nn.Linear(size, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        return self.layers(observations).squeeze(-1)
+        values: torch.Tensor = self.layers(observations).squeeze(-1)
+        return values
 
 
 def transitions(dataset: minari.MinariDataset) -> tuple[torch.Tensor, ...]:
@@ -105,7 +109,8 @@ def main(settings: argparse.Namespace) -> fastgae.data.Report:
 
     @torch.no_grad()
     def values(batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        return critic(torch.as_tensor(batch["observations"]))
+        of_all: torch.Tensor = critic(torch.as_tensor(batch["observations"]))
+        return of_all
 
     folder = Path(dataset.spec.data_path).parent
     return fastgae.data.compute(folder, values=values, gamma=settings.gamma, gae_lambda=0.95)

@@ -7,7 +7,6 @@ functions for the command line, the progress bar, the CSV file and the plot.
 import argparse
 import contextlib
 import csv
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, flatdim
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import ClipAction, FlattenObservation
 from torch import Tensor, nn
@@ -85,14 +84,14 @@ class Agent(nn.Module):
 
     def __init__(self, envs: gymnasium.vector.VectorEnv) -> None:
         super().__init__()
-        inputs, actions = envs.single_observation_space.shape[0], envs.single_action_space
-        self.discrete = isinstance(actions, Discrete)
-        if not self.discrete and not (isinstance(actions, Box) and len(actions.shape) == 1):
+        inputs, actions = flatdim(envs.single_observation_space), envs.single_action_space
+        discrete = isinstance(actions, Discrete)
+        if not discrete and not (isinstance(actions, Box) and len(actions.shape) == 1):
             raise ValueError(f"actions must be Discrete or a vector, got {actions}")
-        outputs = int(actions.n) if self.discrete else actions.shape[0]
+        outputs = flatdim(actions)
         self.policy = network(inputs, outputs, scale=0.01)
         self.critic = network(inputs, 1, scale=1.0)
-        self.log_std = None if self.discrete else nn.Parameter(torch.zeros(outputs))
+        self.log_std = None if discrete else nn.Parameter(torch.zeros(outputs))
 
     def distribution(self, observations: Tensor) -> Distribution:
         outputs = self.policy(observations)
@@ -102,11 +101,13 @@ class Agent(nn.Module):
 
     @torch.no_grad()
     def act(self, observations: np.ndarray) -> np.ndarray:
-        return self.distribution(to_tensor(observations)).sample().numpy()
+        actions: np.ndarray = self.distribution(to_tensor(observations)).sample().numpy()
+        return actions
 
     @torch.no_grad()
     def value(self, observations: np.ndarray) -> np.ndarray:
-        return self.critic(to_tensor(observations)).numpy()
+        values: np.ndarray = self.critic(to_tensor(observations)).numpy()
+        return values
 
 
 def network(inputs: int, outputs: int, scale: float) -> nn.Sequential:
@@ -123,7 +124,7 @@ def to_tensor(array: np.ndarray) -> Tensor:
 
 def make_envs(settings: Settings) -> gymnasium.vector.VectorEnv:
     limit = {} if settings.max_episode_steps is None else {"max_episode_steps": settings.max_episode_steps}
-    wrappers = [FlattenObservation]
+    wrappers: list[Any] = [FlattenObservation]
     with contextlib.closing(gymnasium.make(settings.env_id)) as env:
         if isinstance(env.action_space, Box):
             wrappers.append(ClipAction)  # samples of a normal distribution have no bounds
@@ -137,7 +138,8 @@ def train(settings: Settings) -> Iterator[tuple[Log, Agent]]:
     """Train by PPO; after each update, yield what to log, and the agent."""
     torch.manual_seed(settings.seed)
     start, step, episodes = time.perf_counter(), 0, 0
-    last_returns, last_lengths = deque(maxlen=100), deque(maxlen=100)
+    last_returns: deque[float] = deque(maxlen=100)
+    last_lengths: deque[int] = deque(maxlen=100)
     with contextlib.closing(make_envs(settings)) as envs:
         agent = Agent(envs)
         optimizer = torch.optim.Adam(agent.parameters(), eps=1e-5)
@@ -263,4 +265,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

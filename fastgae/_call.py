@@ -7,13 +7,14 @@ module (by an enum in the order of ``Call``), and the tests. A test compares eve
 from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgae._typing import ArrayT
+
 Array = NDArray[Any]
-Output = tuple[Array | None, Array | None]
 
 WORKING_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -109,11 +110,14 @@ CONSTANTS = tuple(name for name in Call._fields if ROLES[name] is Role.CONSTANT)
 NUMBERS = names_of(Role.STEPS, Role.ENVS, Role.FACTORS)
 
 
-class GAEResult(NamedTuple):
-    """Advantages and returns (value targets); None where ``out`` asked for only the other."""
+class GAEResult(NamedTuple, Generic[ArrayT]):
+    """Advantages and returns (value targets); None where ``out`` asked for only the other.
 
-    advantages: Array
-    returns: Array
+    In annotations, ``GAEResult[T]`` holds two arrays of type T.
+    """
+
+    advantages: ArrayT
+    returns: ArrayT
 
 
 def working_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:

@@ -132,6 +132,8 @@ def resolve(backend: str | None, num_threads: int | None) -> Chosen:
     module, target = resolve_backend(backend)
     chosen = Chosen(module, target, resolve_threads(num_threads), getattr(module, "short_cut", None))
     recycle()
+    if backend is None:
+        _warn_of_fallback()
     return chosen
 
 
@@ -182,6 +184,27 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
         cause = RuntimeError(f"this build on this CPU runs {', '.join(targets)}")
         raise BackendUnavailableError(f"{request}, but {target} cannot run here: {cause}") from cause
     return module, target or next(iter(targets), None)
+
+
+def fallback() -> str | None:
+    """Return why calls fall back to NumPy, and what to run; None where they do not, or where NumPy was chosen."""
+    if SETTINGS["FASTGAE_BACKEND"] or SETTINGS["FASTGAE_CPU"]:
+        return None
+    *fast, slow = BACKENDS
+    if not all(isinstance(_import(name), Exception) for name in fast):
+        return None
+    return (
+        f"fastgae falls back to backend={slow!r}, which is many times slower, because {' and '.join(fast)} cannot run "
+        "here. `python -m fastgae info` says why and how to build cpp; `python -m pip install 'fastgae-rl[numba]'` "
+        f"needs no compiler. To choose {slow} without this warning, set FASTGAE_BACKEND={slow}"
+    )
+
+
+@functools.cache
+def _warn_of_fallback() -> None:
+    """Warn once."""
+    if message := fallback():
+        warnings.warn(message, RuntimeWarning, stacklevel=5)  # at the line that calls an estimator
 
 
 def on_devices(name: str, array: Any) -> DeviceBackend:

@@ -13,7 +13,7 @@ from fastgae._moments import center_and_scale
 GAE = "gae"  # the recursion of most estimators
 
 
-def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
+def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResult[Any]:
     """Compute a checked call."""
     chosen = _dispatch.choose(backend, num_threads)
     threads, target, short_cut = chosen.threads, chosen.target, chosen.short_cut
@@ -30,7 +30,7 @@ def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResu
     return layout.restored(filled, call)
 
 
-def _filled(module: Backend, matrices: Call, layout: Layout, num_threads: int, target: str | None) -> GAEResult:
+def _filled(module: Backend, matrices: Call, layout: Layout, num_threads: int, target: str | None) -> GAEResult[Any]:
     """Compute matrices of one layout by the backend."""
     if matrices.normalize is not None and matrices.out is not None:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
@@ -50,9 +50,9 @@ def run(
     backend: str | None,
     num_threads: int | None,
     checks: Callable[[Call], Call] = checked,
-    then: Callable[[Call, str | None, int | None], GAEResult] = compute,
+    then: Callable[[Call, str | None, int | None], GAEResult[Any]] = compute,
     recursion: str = GAE,
-) -> GAEResult:
+) -> GAEResult[Any]:
     """Compute an unchecked call: a tuple in the order of ``Call``, whose last arguments may be missing."""
     try:
         chosen = _dispatch.resolve(backend, num_threads)
@@ -69,9 +69,9 @@ def where_it_is(
     call: Call,
     backend: str | None,
     num_threads: int | None,
-    then: Callable[[Call, str | None, int | None], GAEResult],
+    then: Callable[[Call, str | None, int | None], GAEResult[Any]],
     recursion: str,
-) -> GAEResult:
+) -> GAEResult[Any]:
     """Compute a checked call where its arrays are: on the CPU by ``then``, on a GPU by the recursion of this name."""
     if isinstance(call.rewards, OnDevice):
         return _dispatch.on_devices("rewards", call.rewards).compute(call, recursion)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 import fastgae
+from fastgae._typing import BackendName
 from fastgae.data import DataError, on_table
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.compute import NORMALIZE
@@ -43,8 +44,8 @@ def compute(
     gamma: float = 0.99,
     gae_lambda: float | None = None,
     n: int | None = None,
-    normalize: str | None = None,
-    backend: str | None = None,
+    normalize: Literal["global"] | None = None,
+    backend: BackendName | None = None,
     num_threads: int | None = None,
 ) -> Dataset:
     """Append advantages and returns to recorded episodes, in parallel on the machines of a Ray cluster.
@@ -195,7 +196,7 @@ def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:
     return dataset.repartition(dataset.context.default_hash_shuffle_parallelism, keys=names)
 
 
-def _normalized(results: Dataset, name: str, backend: str | None) -> Dataset:
+def _normalized(results: Dataset, name: str, backend: BackendName | None) -> Dataset:
     blocks = results.materialize()  # or Ray would compute them for the moments, and once more to normalize them
     parts = _per_block(blocks, partial(_moments, name)).take_all()
     total = sum((fastgae.Moments(**json.loads(part[MOMENTS])) for part in parts), fastgae.Moments())
@@ -227,6 +228,6 @@ def _moments(name: str, block: pa.Table) -> pa.Table:
     return pa.table({MOMENTS: [json.dumps(asdict(fastgae.moments(block[name].to_numpy())))]})
 
 
-def _scaled(name: str, moments: fastgae.Moments, backend: str | None, block: pa.Table) -> pa.Table:
+def _scaled(name: str, moments: fastgae.Moments, backend: BackendName | None, block: pa.Table) -> pa.Table:
     normalized = moments.normalize(block[name].to_numpy(), backend=backend)
     return block.set_column(block.schema.get_field_index(name), name, pa.array(normalized))

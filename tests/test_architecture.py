@@ -34,6 +34,7 @@ LAYERS = [
     "_archive",
     "_pictures",
     "_call",
+    "_typing",
     "_core",
 ]
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py"))

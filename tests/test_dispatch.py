@@ -213,29 +213,54 @@ def test_a_forced_backend_never_falls_back(python, block, name, cause, by):
     assert cause in message or "not built" in message
 
 
-def test_auto_falls_back_quietly_where_nothing_was_built(python):
-    """Not built, not installed: no warning, and the next backend runs."""
-    code = "import warnings; warnings.simplefilter('error')" + NO_CORE + NO_NUMBA + RECORD + "call(); call()" + REPORT
-    done = python(code, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert [c[0] for c in json.loads(done.stdout)] == ["numpy", "numpy"]
+CAUGHT = """
+import warnings
+caught = warnings.catch_warnings(record=True).__enter__()
+warnings.simplefilter("always")
+"""
+REPORT_CAUGHT = "\nprint(json.dumps([calls, [[w.category.__name__, str(w.message), w.filename] for w in caught]]))"
+
+
+def test_auto_falls_back_to_numpy_with_one_warning(python):
+    """It says what to run, however many calls there are, and `info` says the same."""
+    code = CAUGHT + NO_CORE + NO_NUMBA + RECORD + "call(); call(num_threads=2); call(plain=False)" + REPORT_CAUGHT
+    calls, caught = json.loads(python(code))
+    assert [c[0] for c in calls] == ["numpy"] * 3
+    ((category, message, file),) = caught
+    assert file == "<string>", "the program's own line"
+    assert category == "RuntimeWarning"
+    for word in ("'numpy'", "cpp", "numba", "fastgae info", "pip install", "FASTGAE_BACKEND=numpy"):
+        assert word in message
+    info = json.loads(python(NO_CORE + NO_NUMBA + "from fastgae.cli.main import main; main(['info', '--json'])"))
+    assert info["problems"] == [message]
+    assert "pip install" in info["backends"][0]["why_missing"]
+
+
+@pytest.mark.parametrize(
+    ("blocked", "environment", "options"),
+    [
+        (NO_CORE + NO_NUMBA, {"FASTGAE_BACKEND": "numpy"}, ""),
+        (NO_CORE + NO_NUMBA, {}, "backend='numpy'"),
+        pytest.param(NO_CORE, {}, "", marks=pytest.mark.skipif("numba" not in AVAILABLE, reason="no Numba")),
+        pytest.param(NO_NUMBA, {}, "", marks=pytest.mark.skipif("cpp" not in AVAILABLE, reason="not built")),
+    ],
+    ids=["chosen for all calls", "chosen for a call", "numba", "cpp"],
+)
+def test_no_warning_where_numpy_was_chosen_or_something_fast_runs(python, blocked, environment, options):
+    code = CAUGHT + blocked + RECORD + f"call({options}); call({options})" + REPORT_CAUGHT
+    calls, caught = json.loads(python(code, **environment))
+    assert len(calls) == 2
+    assert caught == []
 
 
 def test_auto_warns_once_where_the_module_is_built_but_broken(python):
-    report = """
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-"""
-    body = RECORD.replace("\n", "\n    ")
-    code = BROKEN_CORE + "import warnings\n" + report + body + "\n    call(); call(); fastgae.backends()\n"
-    code += "print(json.dumps([calls, [[w.category.__name__, str(w.message)] for w in caught]]))"
+    code = BROKEN_CORE + CAUGHT + RECORD + "call(); call(); fastgae.backends()" + REPORT_CAUGHT
     calls, caught = json.loads(python(code))
     assert [c[0] for c in calls] == [next(name for name in AVAILABLE if name != "cpp")] * 2
-    assert len(caught) == 1
-    assert caught[0][0] == "RuntimeWarning"
-    assert "cpp" in caught[0][1]
-    assert "undefined symbol: nowhere" in caught[0][1]
+    ((category, message, _),) = (each for each in caught if "does not load" in each[1])
+    assert category == "RuntimeWarning"
+    assert "cpp" in message
+    assert "undefined symbol: nowhere" in message
 
 
 def test_a_forced_backend_that_is_broken_is_an_error_with_the_cause(python):

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 from importlib import metadata, resources
@@ -98,16 +99,67 @@ def test_the_source_distribution_is_what_git_tracks(tmp_path):
         (clone / name).write_text("password")
 
     file, packed = source_distribution(clone, tmp_path)
+    with tarfile.open(file) as opened:
+        opened.extractall(unpacked, filter="data")
+    (tree,) = unpacked.iterdir()
     assert not packed & set(planted)
     assert tracked - packed == {".gitignore"}
     made = {name for name in packed - tracked if not name.startswith("fastgae_rl.egg-info/")}
     assert made == {"PKG-INFO", "setup.cfg"}
 
-    with tarfile.open(file) as opened:
-        opened.extractall(unpacked, filter="data")
-    (tree,) = unpacked.iterdir()
     (tree / "tests" / ".netrc").write_text("password")
     assert source_distribution(tree, unpacked)[1] == packed
+
+    # The index shows the long description without the files beside it.
+    here = f"{PROJECT['urls']['Source']}/"
+    links = re.findall(r'\]\(([^)]+)\)|(?:href|src|srcset)="([^"]+)"', (tree / "PKG-INFO").read_text(encoding="utf-8"))
+    ours = [re.sub("#.*", "", link).removeprefix(here) for link in map("".join, links) if link.startswith(here)]
+    assert all(link.startswith(("https://", "#")) for link in map("".join, links))
+    kinds = {path.partition(f"/v{fastgae.__version__}/")[::2] for path in ours}
+    assert {path for _, path in kinds} <= packed
+    assert {(kind, Path(path).suffix) for kind, path in kinds} == {("blob", ".md"), ("blob", ""), ("raw", ".svg")}
+
+
+MACHINES = {
+    ("linux", "x86_64"): ["manylinux_x86_64", "musllinux_x86_64"],
+    ("linux", "aarch64"): ["manylinux_aarch64", "musllinux_aarch64"],
+    ("macos", "x86_64"): ["macosx_x86_64"],
+    ("macos", "arm64"): ["macosx_arm64"],
+    ("windows", "AMD64"): ["win_amd64"],
+    ("windows", "ARM64"): ["win_arm64"],
+}
+
+
+@pytest.mark.parametrize(("platform", "machine"), MACHINES)
+def test_there_is_a_wheel_for_every_python(platform, machine):
+    """The Pythons are those of the classifiers, and free-threaded ones from 3.14 on: 3.13t was an experiment."""
+    pytest.importorskip("cibuildwheel")
+    command = [sys.executable, "-m", "cibuildwheel", "--print-build-identifiers"]
+    command += ["--platform", platform, "--archs", machine, str(ROOT)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    minors = [int(minor) for minor in re.findall(r":: Python :: 3\.(\d+)'", str(PROJECT["classifiers"]))]
+    pythons = [f"cp3{minor}" for minor in minors] + [f"cp3{minor}t" for minor in minors if minor >= 14]
+    assert sorted(printed) == sorted(f"{python}-{kind}" for python in pythons for kind in MACHINES[platform, machine])
+
+
+def test_a_runner_builds_the_wheels_of_every_machine():
+    workflow = (ROOT / ".github" / "workflows" / "wheels.yml").read_text(encoding="utf-8")
+    (runners,) = re.findall(r"os: \[(.*)\]", workflow)
+    assert len(runners.split(", ")) == len(MACHINES)
+    for system in ("ubuntu", "macos", "windows"):
+        assert len(re.findall(system, runners)) == 2
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has a GIL")
+def test_the_compiled_module_leaves_the_gil_off(python):
+    pytest.importorskip("fastgae._core")
+    assert python("import fastgae._core, sys; print(sys._is_gil_enabled())") == "False"
+
+
+def test_citation_names_the_repository_and_no_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nrepository-code: {PROJECT['urls']['Source']}\n" in citation
+    assert "\nversion:" not in citation
 
 
 def test_types_are_shipped():

@@ -23,7 +23,7 @@ def test_every_public_function_with_parameters_takes_arrays():
 def test_every_parameter_has_a_role(function):
     for name, parameter in parameters(function).items():
         assert name in ROLES, f"{name} of {function} has no role in fastgae/_call.py"
-        takes_arrays = "ArrayLike" in str(parameter.annotation) or "_SupportsArray" in str(parameter.annotation)
+        takes_arrays = any(word in str(parameter.annotation) for word in ("ArrayLike", "Sequence"))
         expected = ROLES[name] not in (Role.SETTING, Role.CONSTANT)
         assert takes_arrays == expected, f"{name}: {parameter.annotation}, {ROLES[name]}"
         if ROLES[name] is Role.CONSTANT:

@@ -56,7 +56,7 @@ def test_what_may_publish_runs_nothing_else(workflow):
 def test_release_tools_are_pinned(workflow):
     for command in re.findall(r"pip install (.*)", workflow):
         of_ours = re.fullmatch(r"(-e )?\.(\[\w+\])?( \"numpy==1\.26\.\*\")?", command)
-        assert of_ours or command == "--requirement .github/sdist.txt", command
-    for file in ("release.txt", "sdist.txt"):
+        assert of_ours or command == "--requirement .github/tools.txt", command
+    for file in ("release.txt", "tools.txt"):
         for line in (ROOT / ".github" / file).read_text().splitlines():
             assert line.startswith("#") or re.fullmatch(r"[\w-]+==[\d.]+", line), line

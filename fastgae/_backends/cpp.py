@@ -6,13 +6,19 @@ from fastgae._backends import CPU_TARGETS
 from fastgae._call import ABSENT, EPS, NEW, GAEResult
 from fastgae._threads import usable_cpus
 
+# pip keeps a wheel that it built without a compiler, and would install it again.
+BUILD_IT = (
+    "to build it, run where a C++17 compiler is: python -m pip install --force-reinstall --no-deps --no-cache-dir "
+    "fastgae-rl (in a clone: . in place of the name)"
+)
+
 try:
     import fastgae._core as _core
 except ModuleNotFoundError as error:
     # setup.py leaves the compiler's message here where it built without the extension.
     failure = resources.files("fastgae").joinpath("_build_failure.txt")
-    reason = failure.read_text() if failure.is_file() else "this installation has no compiled module"
-    raise ModuleNotFoundError(f"not built: {reason}", name=error.name) from error
+    reason = failure.read_text().rstrip() if failure.is_file() else "this installation has no compiled module"
+    raise ModuleNotFoundError(f"not built: {reason}\n{BUILD_IT}", name=error.name) from error
 
 _core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
 

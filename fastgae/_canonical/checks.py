@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from fastgae._call import CONSTANTS, Array, Call, Output
+from fastgae._call import CONSTANTS, Array, Call
 from fastgae._canonical.arguments import NEXT_STEP, as_switch, autoreset_mode, of_one_dtype, shown
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._interop import OnDevice
+from fastgae._typing import Output
 
 NORMALIZE = ("global", "per_env")
 FIRST_CONSTANT = Call._fields.index(CONSTANTS[0])

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae import _memory
-from fastgae._call import NEW, Array, Output
+from fastgae._call import NEW, Array
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, one_for_each, shown
 from fastgae._interop import OnDevice, as_array, as_numbers, is_narrow, widened
+from fastgae._typing import Output
 
 
 class Frame(NamedTuple):

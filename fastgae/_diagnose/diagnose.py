@@ -12,6 +12,7 @@ from fastgae._diagnose import bootstrap, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
 from fastgae._interop import is_tensor, with_tensors
+from fastgae._typing import Autoreset, Normalize
 
 # Mistakes that affect the whole call are reported before those that affect some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
@@ -43,12 +44,12 @@ def diagnose(
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
-    autoreset: str | Enum | None = None,
+    autoreset: Autoreset | Enum | None = None,
     prev_done: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
     gae_lambda: float | ArrayLike = 0.95,
-    normalize: str | None = None,
+    normalize: Normalize | None = None,
     time_axis: int = 0,
 ) -> Diagnosis:
     r"""Look for traces of mistakes in the arguments of a call of ``gae``.

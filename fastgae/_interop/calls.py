@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import numpy as np
 
@@ -44,7 +44,8 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
 
 def gives_two(function: Callable[..., Any]) -> bool:
     """Return whether a function returns advantages and returns, and not one array."""
-    return function.__annotations__["return"] is GAEResult
+    returned: Any = get_origin(function.__annotations__["return"])
+    return returned is GAEResult
 
 
 def dtype_of_results(function: Callable[..., Any], arguments: dict[str, Any]) -> np.dtype[Any]:

@@ -3,8 +3,8 @@
 import inspect
 from collections.abc import Callable
 from enum import Enum
-from types import NoneType
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 import torch
@@ -98,8 +98,9 @@ def _type_in_torch(name: str, annotation: Any) -> str:
     """Return torch's name for the type of an argument, which for a setting is the type in its annotation."""
     if name not in NO_TENSORS:
         return "Tensor?"
-    types = {*(get_args(annotation) or [annotation])} - {Enum}  # The name of an Enum's member is passed, a str.
-    (required,) = types - {NoneType}
+    types = {*(get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation])}
+    # The name of an Enum's member is passed, a str, and so is one of the words of a Literal.
+    (required,) = {str if each is Enum or get_origin(each) is Literal else each for each in types - {NoneType}}
     return f"{required.__name__}{'?' if NoneType in types else ''}"
 
 

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         values = rollout.ValueFunction(collected.observations, args.seed)
         explained_variance = values.fit(collected, args.gamma)
         arguments = {**collected.arguments(values), "gamma": args.gamma, "gae_lambda": args.gae_lambda}
-        calls = {name: functools.partial(fastgae.gae, **arguments, backend=name) for name in variants()}
+        calls = {name: functools.partial(fastgae.gae, **arguments | {"backend": name}) for name in variants()}
         computed = {name: calls[name]() for name in _track(progress, "Computing advantages")(calls)}
         seconds = median_seconds(calls, _track(progress, "Timing the backends"))
 

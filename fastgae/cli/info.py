@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def gather() -> dict[str, Any]:
     """Return everything that `info` prints. A setting that cannot be used goes into ``problems`` and raises nothing."""
-    problems: list[str] = []
+    problems = [*filter(None, [_dispatch.fallback()])]
 
     def attempt(resolve: Callable[[], T]) -> T | None:
         try:

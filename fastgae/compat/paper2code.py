@@ -1,6 +1,6 @@
 """GAE-Paper2Code: ``compute_gae`` of its notes."""
 
-from typing import Any
+from typing import Any, Literal
 
 from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.estimators.gae import gae
@@ -14,7 +14,7 @@ def compute_gae(
     truncateds: Any = None,
     gamma: float = 0.99,
     lam: float = 0.95,
-    advantage_norm: str = "global",
+    advantage_norm: Literal["none", "global", "per_env"] = "global",
     eps: float = 1e-8,
 ) -> tuple[Any, Any]:
     r"""Compute advantages, normalised unless ``advantage_norm`` is "none", and the returns before normalisation.

@@ -4,11 +4,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from fastgae._memory import limit_from
+from fastgae._typing import BackendName
 from fastgae.data.asked import Asked
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
@@ -39,12 +40,12 @@ def compute(
     gamma: float = 0.99,
     gae_lambda: float | None = None,
     n: int | None = None,
-    normalize: str | None = None,
+    normalize: Literal["global"] | None = None,
     memory: str | int = "1GB",
     resume: bool = False,
     progress: bool = True,
     plot: str | os.PathLike[str] | None = None,
-    backend: str | None = None,
+    backend: BackendName | None = None,
     num_threads: int | None = None,
 ) -> Report:
     r"""Compute advantages and value targets of recorded episodes, and write them to a file beside the data.

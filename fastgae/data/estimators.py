@@ -16,6 +16,7 @@ import numpy as np
 import fastgae
 from fastgae._call import Array, working_dtype
 from fastgae._canonical import as_unit_interval, integer_of, shown
+from fastgae._typing import BackendName
 
 GAE_LAMBDA = 0.95
 
@@ -30,7 +31,7 @@ class How(NamedTuple):
     gamma: float
     options: Mapping[str, Any]  # the arguments that not every estimator has
     ends: str | None = None  # "terminated": the last row of every episode ends it for good
-    backend: str | None = None
+    backend: BackendName | None = None
     num_threads: int | None = None
 
     @property
@@ -167,7 +168,7 @@ def checked_how(
     gae_lambda: float | None,
     n: int | None,
     ends: str | None,
-    backend: str | None,
+    backend: BackendName | None,
     num_threads: int | None,
 ) -> How:
     """Return what to compute, after a check that the arguments belong to the estimator."""

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastgae._typing import BackendName
 from fastgae.data.columns import Columns, chosen_columns, steps_of
 from fastgae.data.episodes import Episodes
 from fastgae.data.errors import DataError
@@ -25,7 +26,7 @@ def on_table(
     gamma: float = 0.99,
     gae_lambda: float | None = None,
     n: int | None = None,
-    backend: str | None = None,
+    backend: BackendName | None = None,
     num_threads: int | None = None,
 ) -> pa.Table:
     """Append advantages and returns to a table of whole episodes, whose rows may stand in any order.

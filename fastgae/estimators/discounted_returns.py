@@ -8,11 +8,12 @@ from fastgae._call import ABSENT, NEW, Array, Call
 from fastgae._canonical import check_final_values, check_one_sequence, frame_of, of_one_dtype
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
+from fastgae._typing import ArrayT, BackendName, Numbers
 
 
 @takes_tensors
 def discounted_returns(
-    rewards: ArrayLike,
+    rewards: ArrayT | Numbers,
     terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
     *,
@@ -21,10 +22,10 @@ def discounted_returns(
     mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
     time_axis: int = 0,
-    out: Array | None = None,
+    out: ArrayT | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> Array:
+    backend: BackendName | None = None,
+) -> ArrayT:
     r"""Compute the discounted sum of the rewards to the end of each episode (rewards to go).
 
     ::

@@ -5,14 +5,15 @@ from enum import Enum
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._call import GAEResult, Output
+from fastgae._call import GAEResult
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
+from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
 @takes_tensors
 def gae(
-    rewards: ArrayLike,
+    rewards: ArrayT | Numbers,
     values: ArrayLike,
     terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
@@ -20,20 +21,20 @@ def gae(
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
-    autoreset: str | Enum | None = None,
+    autoreset: Autoreset | Enum | None = None,
     last_advantages: ArrayLike | None = None,
     prev_done: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
     gae_lambda: float | ArrayLike = 0.95,
     returns_lambda: float | ArrayLike | None = None,
-    normalize: str | None = None,
+    normalize: Normalize | None = None,
     tail_normalized: bool = False,
     time_axis: int = 0,
-    out: Output | None = None,
+    out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> GAEResult:
+    backend: BackendName | None = None,
+) -> GAEResult[ArrayT]:
     r"""Compute advantages and value targets of a rollout by Generalized Advantage Estimation.
 
     ::

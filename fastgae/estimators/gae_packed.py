@@ -6,7 +6,7 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._call import Array, Call, GAEResult, Output
+from fastgae._call import Array, Call, GAEResult
 from fastgae._canonical import (
     Frame,
     as_boundaries,
@@ -19,11 +19,12 @@ from fastgae._canonical import (
 )
 from fastgae._interop import OnDevice, as_array, as_numbers, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
+from fastgae._typing import ArrayT, BackendName, Normalize, Numbers, Output
 
 
 @takes_tensors
 def gae_packed(
-    rewards: ArrayLike,
+    rewards: ArrayT | Numbers,
     values: ArrayLike,
     cu_seqlens: ArrayLike,
     terminated: ArrayLike | None = None,
@@ -33,11 +34,11 @@ def gae_packed(
     gamma: float | ArrayLike = 1.0,
     gae_lambda: float | ArrayLike = 0.95,
     returns_lambda: float | ArrayLike | None = None,
-    normalize: str | None = None,
-    out: Output | None = None,
+    normalize: Normalize | None = None,
+    out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> GAEResult:
+    backend: BackendName | None = None,
+) -> GAEResult[ArrayT]:
     r"""Compute advantages and value targets of sequences of any lengths, end to end in one-dimensional arrays.
 
     The recursion of ``gae`` runs in every sequence by itself. Sequence i is ``[cu_seqlens[i], cu_seqlens[i + 1])``, as

@@ -14,6 +14,7 @@ from fastgae._canonical import Layout, frame_of, in_place, of_one_dtype
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
 from fastgae._interop import is_tensor, with_tensors
 from fastgae._moments import scale_of
+from fastgae._typing import BackendName
 from fastgae.estimators.normalize import How, shift_and_scale
 
 
@@ -92,7 +93,7 @@ class Moments:
         out: Array | None = None,
         eps: float = EPS,
         num_threads: int | None = None,
-        backend: str | None = None,
+        backend: BackendName | None = None,
     ) -> Array:
         """Shift and scale advantages by this mean and standard deviation.
 
@@ -139,7 +140,7 @@ class Moments:
         return self.count * self.total_of_squares - self.total**2, self.count**2 << -2 * SUM_UNIT
 
 
-def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: str | None = None) -> Moments:
+def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: BackendName | None = None) -> Moments:
     """Return the exact statistics of advantages, which can be merged with those of other arrays.
 
     ::
@@ -198,7 +199,7 @@ def normalize_by(
     out: Array | None,
     eps: float,
     num_threads: int | None,
-    backend: str | None,
+    backend: BackendName | None,
 ) -> Array:
     """Compute ``Moments.normalize``, as a function whose first argument says which library the result belongs to."""
     if type(advantages) is not np.ndarray and is_tensor(advantages):

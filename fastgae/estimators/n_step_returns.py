@@ -3,15 +3,16 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._call import NEW, Array, Call, GAEResult
+from fastgae._call import NEW, Call, GAEResult
 from fastgae._canonical import canonical_rollout, checked, in_one_layout, integer_of, shown
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
+from fastgae._typing import ArrayT, Numbers
 
 
 @takes_tensors
 def n_step_returns(
-    rewards: ArrayLike,
+    rewards: ArrayT | Numbers,
     values: ArrayLike,
     terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
@@ -22,8 +23,8 @@ def n_step_returns(
     final_values: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
     time_axis: int = 0,
-    out: Array | None = None,
-) -> Array:
+    out: ArrayT | None = None,
+) -> ArrayT:
     r"""Compute n-step returns, n rewards and a bootstrap: the target of n-step temporal-difference learning.
 
     ::

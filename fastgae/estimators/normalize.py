@@ -13,22 +13,23 @@ from fastgae._call import EPS, NEW, Array
 from fastgae._canonical import NORMALIZE, Layout, as_number, frame_of, in_place, of_one_dtype, shown
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 from fastgae._moments import center_and_scale
+from fastgae._typing import ArrayT, BackendName, Normalize, Numbers
 
 How = tuple[Backend, int, str | None]  # a backend, the number of threads, and the CPU target
 
 
 @takes_tensors
 def normalize(
-    advantages: ArrayLike,
+    advantages: ArrayT | Numbers,
     mask: ArrayLike | None = None,
     *,
-    by: str = "global",
+    by: Normalize = "global",
     eps: float = EPS,
     time_axis: int = 0,
-    out: Array | None = None,
+    out: ArrayT | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> Array:
+    backend: BackendName | None = None,
+) -> ArrayT:
     r"""Shift and scale advantages to mean 0 and standard deviation 1.
 
     ::
@@ -94,14 +95,14 @@ def _on_device(advantages: OnDevice, mask: Any, by: str, eps: float, time_axis: 
 
 def shift_and_scale(
     moments: Callable[[Array, Array | None, Layout, How, float], tuple[Array, Array]],
-    advantages: ArrayLike,
+    advantages: Any,
     mask: ArrayLike | None,
     eps: float,
     time_axis: int,
-    out: Array | None,
+    out: Any,
     num_threads: int | None,
-    backend: str | None,
-) -> Array:
+    backend: BackendName | None,
+) -> Any:
     """Return (advantages - center) * scale, where ``moments`` computes center and scale of each env of a matrix."""
     chosen = _dispatch.choose(backend, num_threads)
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)

@@ -3,15 +3,16 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._call import NEW, Array, Call, GAEResult
+from fastgae._call import NEW, Call, GAEResult
 from fastgae._canonical import checked, next_existing_values
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import compute, where_it_is
+from fastgae._typing import ArrayT, BackendName, Numbers
 
 
 @takes_tensors
 def retrace(
-    rewards: ArrayLike,
+    rewards: ArrayT | Numbers,
     values: ArrayLike,
     terminated: ArrayLike,
     truncated: ArrayLike | None = None,
@@ -22,10 +23,10 @@ def retrace(
     gamma: float | ArrayLike = 0.99,
     lambda_: float | ArrayLike = 1.0,
     time_axis: int = 0,
-    out: Array | None = None,
+    out: ArrayT | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> Array:
+    backend: BackendName | None = None,
+) -> ArrayT:
     r"""Compute off-policy targets for action values by Retrace.
 
     ::

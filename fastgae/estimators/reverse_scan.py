@@ -3,23 +3,24 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._call import ABSENT, NEW, Array, Call
+from fastgae._call import ABSENT, NEW, Call
 from fastgae._canonical import frame_of, of_one_dtype
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
+from fastgae._typing import ArrayT, BackendName, Numbers
 
 
 @takes_tensors
 def reverse_scan(
-    x: ArrayLike,
+    x: ArrayT | Numbers,
     decay: ArrayLike,
     *,
     initial: ArrayLike | None = None,
     time_axis: int = 0,
-    out: Array | None = None,
+    out: ArrayT | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> Array:
+    backend: BackendName | None = None,
+) -> ArrayT:
     r"""Compute a linear recursion along time, from the last step to the first.
 
     ::

@@ -6,15 +6,16 @@ from functools import partial
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._call import NEW, Array, Call
+from fastgae._call import NEW, Call
 from fastgae._canonical import checked
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
+from fastgae._typing import ArrayT, Autoreset, BackendName, Numbers
 
 
 @takes_tensors
 def td_lambda(
-    rewards: ArrayLike,
+    rewards: ArrayT | Numbers,
     values: ArrayLike,
     terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
@@ -22,16 +23,16 @@ def td_lambda(
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
-    autoreset: str | Enum | None = None,
+    autoreset: Autoreset | Enum | None = None,
     prev_done: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
     lambda_: float | ArrayLike = 0.95,
     time_axis: int = 0,
-    out: Array | None = None,
+    out: ArrayT | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> Array:
+    backend: BackendName | None = None,
+) -> ArrayT:
     r"""Compute the lambda-return of every step: the value target that belongs to the advantages of ``gae``.
 
     ::

@@ -5,15 +5,16 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastgae._call import Call, GAEResult, Output
+from fastgae._call import Call, GAEResult
 from fastgae._canonical import canonical_rollout, checked, in_one_layout, next_existing_values
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import compute, where_it_is
+from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
 @takes_tensors
 def upgo(
-    rewards: ArrayLike,
+    rewards: ArrayT | Numbers,
     values: ArrayLike,
     terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
@@ -21,16 +22,16 @@ def upgo(
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
-    autoreset: str | Enum | None = None,
+    autoreset: Autoreset | Enum | None = None,
     prev_done: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
-    normalize: str | None = None,
+    normalize: Normalize | None = None,
     time_axis: int = 0,
-    out: Output | None = None,
+    out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> GAEResult:
+    backend: BackendName | None = None,
+) -> GAEResult[ArrayT]:
     r"""Compute upgoing returns: follow the rollout as long as it goes better than the values expect.
 
     ::

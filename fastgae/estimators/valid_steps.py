@@ -1,22 +1,24 @@
 """Which rows of a rollout are real steps."""
 
+from typing import Any
+
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
-from fastgae._call import Array
 from fastgae._canonical import as_flags, frame_of, steps_without_resets
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
+from fastgae._typing import Flags, FlagsT
 
 
 @takes_tensors
 def valid_steps(
-    terminated: ArrayLike,
+    terminated: FlagsT | Flags,
     truncated: ArrayLike | None = None,
     prev_done: ArrayLike | None = None,
     *,
     time_axis: int = 0,
-) -> Array:
+) -> FlagsT:
     r"""Return the mask that ``autoreset="next_step"`` implies: False at the row after a done, where the env was reset.
 
     ::
@@ -58,4 +60,5 @@ def valid_steps(
     started = frame.env_flags("prev_done", prev_done)
     if isinstance(ends, OnDevice):
         return _dispatch.on_devices("terminated", ends).steps_without_resets(ends, cuts, started, frame.axis)
-    return steps_without_resets(ends if cuts is None else ends | cuts, started, frame.axis)
+    steps: Any = steps_without_resets(ends if cuts is None else ends | cuts, started, frame.axis)
+    return steps

@@ -8,15 +8,16 @@ from typing import Any
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from fastgae._call import Call, GAEResult, Output
+from fastgae._call import Call, GAEResult
 from fastgae._canonical import as_number, checked
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._run import run
+from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
 @takes_tensors
 def vtrace(
-    rewards: ArrayLike,
+    rewards: ArrayT | Numbers,
     values: ArrayLike,
     terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
@@ -25,7 +26,7 @@ def vtrace(
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
-    autoreset: str | Enum | None = None,
+    autoreset: Autoreset | Enum | None = None,
     prev_done: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
@@ -34,12 +35,12 @@ def vtrace(
     c_clip: float | None = 1.0,
     advantage_clip: float | None = 1.0,
     leaky: float = 0.0,
-    normalize: str | None = None,
+    normalize: Normalize | None = None,
     time_axis: int = 0,
-    out: Output | None = None,
+    out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
-    backend: str | None = None,
-) -> GAEResult:
+    backend: BackendName | None = None,
+) -> GAEResult[ArrayT]:
     r"""Compute off-policy advantages and value targets by V-trace.
 
     ::

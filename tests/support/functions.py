@@ -1,7 +1,7 @@
 """The public functions that take arrays, and what their signatures and the record of a call say of their parameters."""
 
 import inspect
-from typing import get_args
+from typing import get_args, get_origin
 
 import fastgae
 from fastgae._call import ROLES, Role
@@ -32,4 +32,4 @@ def allows_none(parameter):
 
 def gives_two(name):
     """Whether a function returns advantages and returns, and not one array."""
-    return inspect.signature(getattr(fastgae, name)).return_annotation is fastgae.GAEResult
+    return get_origin(inspect.signature(getattr(fastgae, name)).return_annotation) is fastgae.GAEResult

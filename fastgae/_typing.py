@@ -1,0 +1,63 @@
+"""The types in the signatures of the public functions.
+
+A call returns arrays of the type of its first argument: tensors for tensors, arrays of JAX for arrays of JAX, and
+arrays of NumPy with the same dtype. (A float64 array among float32 ones gives float64, which no type here says.)
+Protocols say what these arrays have in common, so nothing here imports torch or JAX, and no type checker needs them.
+"""
+
+import typing
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # Type checkers know this module, and Python's own type variables have no defaults before 3.13.
+    from typing_extensions import TypeVar
+else:
+
+    def TypeVar(name: str, **_: Any) -> typing.TypeVar:  # noqa: N802
+        return typing.TypeVar(name)
+
+
+class TorchDtype(Protocol):
+    """A dtype of torch."""
+
+    @property
+    def is_floating_point(self) -> bool: ...
+
+
+class FloatArray(Protocol):
+    """An array of floats of NumPy, torch or JAX. ``flatten`` tells it from a column of a table."""
+
+    @property
+    def dtype(self) -> np.dtype[np.floating[Any]] | TorchDtype: ...
+    def flatten(self) -> Any: ...
+
+
+class FlagArray(Protocol):
+    """An array of bool of NumPy, torch or JAX."""
+
+    @property
+    def dtype(self) -> np.dtype[np.bool_] | TorchDtype: ...
+    def flatten(self) -> Any: ...
+
+
+class Column(Protocol):
+    """A column of a table, such as a Series of pandas or Polars."""
+
+    def to_numpy(self) -> Any: ...
+
+
+# The type of the results. For a first argument of another type, Numbers or Flags, it is an array of NumPy. These types
+# have nothing in common with the arrays above, because mypy would then take every array for one of them.
+ArrayT = TypeVar("ArrayT", bound=FloatArray, default=NDArray[Any])
+FlagsT = TypeVar("FlagsT", bound=FlagArray, default=NDArray[np.bool_])
+Numbers = NDArray[np.integer[Any] | np.bool_] | Sequence[Any] | Column
+Flags = NDArray[np.number[Any]] | Sequence[Any] | Column
+
+Output = tuple[ArrayT | None, ArrayT | None]
+
+Autoreset = Literal["next_step", "same_step", "disabled"]
+Normalize = Literal["global", "per_env"]
+BackendName = Literal["cpp", "numba", "numpy", "cpp:avx512", "cpp:avx2", "cpp:baseline", "triton"]

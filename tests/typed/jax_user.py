@@ -1,0 +1,18 @@
+"""A user's code with JAX. Type checkers must accept it, and what it says of types must hold when it runs."""
+
+from typing import assert_type
+
+import jax
+import jax.numpy as jnp
+
+import fastgae
+
+rewards, values, last_values = jnp.ones((3, 2)), jnp.ones((3, 2)), jnp.ones(2)
+flags = jnp.zeros((3, 2), jnp.bool_)
+
+advantages, returns = fastgae.gae(rewards, values, flags, last_values=last_values)
+assert_type(advantages, jax.Array)
+assert_type(returns, jax.Array)
+assert_type(fastgae.td_lambda(rewards, values, last_values=0.0), jax.Array)
+assert_type(fastgae.normalize(advantages), jax.Array)
+assert_type(fastgae.valid_steps(flags), jax.Array)

@@ -1,0 +1,21 @@
+"""A user's mistakes. Type checkers must find each: a comment on a line without a mistake is an error of its own."""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+import numpy as np
+
+import fastgae
+
+rewards, values = np.ones((3, 2), np.float32), np.ones((3, 2), np.float32)
+
+fastgae.gae(rewards, values, last_values=0.0, autoreset="nextstep")  # type: ignore[arg-type]
+fastgae.gae(rewards, values, last_values=0.0, normalize="per-env")  # type: ignore[arg-type]
+fastgae.gae(rewards, values, last_values=0.0, backend="cuda")  # type: ignore[arg-type]
+fastgae.normalize(rewards, by="env")  # type: ignore[arg-type]
+fastgae.gae(rewards, values, dones=rewards)  # type: ignore[call-arg]
+fastgae.gae(rewards, values, last_values=0.0, lambda_=0.9)  # type: ignore[call-arg]
+fastgae.gae(1.0, values)  # type: ignore[arg-type]
+fastgae.gae(rewards)  # type: ignore[call-arg]
+targets = fastgae.td_lambda(rewards, values, last_values=0.0).advantages  # type: ignore[attr-defined]
+fastgae.gae(rewards, values, last_values=0.0).returns.backward()  # type: ignore[attr-defined]
+advantages, returns, moments = fastgae.gae(rewards, values, last_values=0.0)  # type: ignore[misc]

@@ -1,0 +1,51 @@
+"""What the annotations of the public functions say. mypy and pyright read the files beside this one in .ci/run."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from fastgae import _dispatch
+from fastgae._canonical import NORMALIZE
+from fastgae._canonical.arguments import AUTORESET
+from fastgae._typing import Autoreset, BackendName, Normalize
+
+# Runs a program in which assert_type looks at the object, and counts how often it did.
+CHECKED = """
+import runpy, sys, typing
+import numpy as np
+
+count = 0
+
+def holds(value, declared):
+    global count
+    count += 1
+    kind, inner = typing.get_origin(declared) or declared, typing.get_args(declared)
+    assert isinstance(value, kind), (declared, type(value))
+    if kind is np.ndarray:
+        (scalar,) = typing.get_args(inner[1])
+        assert scalar is typing.Any or value.dtype.type is scalar, (declared, value.dtype)
+    elif issubclass(kind, tuple) and inner:
+        for each in value:
+            holds(each, *inner)
+
+typing.assert_type = holds
+runpy.run_path(sys.argv[1])
+print(count)
+"""
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_types_hold_when_the_program_runs(python, library):
+    pytest.importorskip(library)
+    file = Path(__file__).with_name(f"{library}_user.py")
+    assert int(python(CHECKED, str(file))) >= file.read_text().count("\nassert_type(") >= 5
+
+
+@pytest.mark.parametrize(
+    ("words", "choices"),
+    [(Autoreset, AUTORESET), (Normalize, NORMALIZE), (BackendName, _dispatch.CHOICES)],
+    ids=["autoreset", "normalize", "backend"],
+)
+def test_literals_are_the_words_that_the_checks_take(words, choices):
+    assert get_args(words) == choices

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from typing import Never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from fastgae._diagnose import bootstrap, flags, numerics, rows
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
 from fastgae._interop import is_tensor, with_tensors
+from fastgae._misnamed import names_its_arguments, no_argument
 
 # Mistakes that affect the whole call are reported before those that affect some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
@@ -34,6 +36,7 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
 DECISIVE = ("flags_inverted", "axes_swapped")
 
 
+@names_its_arguments
 def diagnose(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -50,6 +53,7 @@ def diagnose(
     gae_lambda: float | ArrayLike = 0.95,
     normalize: str | None = None,
     time_axis: int = 0,
+    **misnamed: Never,
 ) -> Diagnosis:
     r"""Look for traces of mistakes in the arguments of a call of ``gae``.
 
@@ -87,6 +91,8 @@ def diagnose(
     >>> [finding.detector for finding in found]
     ['last_row_bootstrap']
     """
+    if misnamed:
+        raise no_argument(diagnose, misnamed)
     if type(rewards) is not np.ndarray and is_tensor(rewards):
         return with_tensors(diagnose, locals())
     given = Call(

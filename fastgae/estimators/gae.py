@@ -1,12 +1,14 @@
 """Generalized Advantage Estimation."""
 
 from enum import Enum
+from typing import Never
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import GAEResult, Output
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 
 
@@ -33,6 +35,7 @@ def gae(
     out: Output | None = None,
     num_threads: int | None = None,
     backend: str | None = None,
+    **misnamed: Never,
 ) -> GAEResult:
     r"""Compute advantages and value targets of a rollout by Generalized Advantage Estimation.
 
@@ -139,6 +142,8 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(gae, misnamed)
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae, locals())
     return run(

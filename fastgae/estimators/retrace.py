@@ -1,11 +1,14 @@
 """Retrace targets for action values."""
 
+from typing import Never
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import NEW, Array, Call, GAEResult
 from fastgae._canonical import checked, next_existing_values
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import compute, where_it_is
 
 
@@ -25,6 +28,7 @@ def retrace(
     out: Array | None = None,
     num_threads: int | None = None,
     backend: str | None = None,
+    **misnamed: Never,
 ) -> Array:
     r"""Compute off-policy targets for action values by Retrace.
 
@@ -73,6 +77,8 @@ def retrace(
     >>> fastgae.retrace(rewards, values, np.array([0, 0, 1]), next_values=values, ratios=ratios, gamma=0.5)
     array([1.375, 1.5  , 1.   ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(retrace, misnamed)
     if type(rewards) is not np.ndarray and is_tensor(rewards):
         return with_tensors(retrace, locals())
     given = Call(

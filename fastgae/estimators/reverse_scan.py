@@ -1,11 +1,14 @@
 """The recursion that every estimator is built on."""
 
+from typing import Never
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import ABSENT, NEW, Array, Call
 from fastgae._canonical import frame_of, of_one_dtype
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 
 
@@ -19,6 +22,7 @@ def reverse_scan(
     out: Array | None = None,
     num_threads: int | None = None,
     backend: str | None = None,
+    **misnamed: Never,
 ) -> Array:
     r"""Compute a linear recursion along time, from the last step to the first.
 
@@ -60,6 +64,8 @@ def reverse_scan(
     >>> fastgae.reverse_scan(np.ones(4, np.float32), 0.5)
     array([1.875, 1.75 , 1.5  , 1.   ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(reverse_scan, misnamed)
     if type(x) is not np.ndarray and is_tensor(x):
         return with_tensors(reverse_scan, locals())
     call = Call(

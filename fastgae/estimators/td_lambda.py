@@ -2,6 +2,7 @@
 
 from enum import Enum
 from functools import partial
+from typing import Never
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 from fastgae._call import NEW, Array, Call
 from fastgae._canonical import checked
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 
 
@@ -31,6 +33,7 @@ def td_lambda(
     out: Array | None = None,
     num_threads: int | None = None,
     backend: str | None = None,
+    **misnamed: Never,
 ) -> Array:
     r"""Compute the lambda-return of every step: the value target that belongs to the advantages of ``gae``.
 
@@ -69,6 +72,8 @@ def td_lambda(
     >>> fastgae.td_lambda(rewards, values, np.array([0, 0, 1]), gamma=0.5, lambda_=0.0)
     array([1., 1., 1.], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(td_lambda, misnamed)
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(td_lambda, locals())
     call = Call(

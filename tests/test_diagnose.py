@@ -197,7 +197,7 @@ def values_of_other_envs(call, recorded, value):
         call["final_values"] = final[:, order]
 
 
-FITTED = (("CartPole-v1", 8, 512), ("Pendulum-v1", 8, 512), ("Pendulum-v1", 8, 256))
+FITTED = (("CartPole-v1", 8, 512), ("Pendulum-v1", 8, 512))
 OF_FIT = [
     (other_gamma, "gamma_or_scale", MODES, FITTED),
     (rescaled, "gamma_or_scale", MODES, FITTED),
@@ -254,6 +254,14 @@ def test_merged_dones_with_next_step(env_id):
         assert detectors(call) == []
         merged = {**call, "terminated": call["terminated"] | call["truncated"], "truncated": None}
         assert detectors(merged) == expected
+
+
+def test_values_that_know_no_end_say_nothing_of_limits():
+    recorded = record("CartPole-v1", "next_step", 8, 512, 0)
+    untrained = random_value("CartPole-v1")
+    assert recorded.terminated.any()
+    assert not recorded.truncated.any()
+    assert detectors(recorded.arguments(lambda observations: 50 + untrained(observations) / 10)) == []
 
 
 @pytest.mark.parametrize("plant", [late, early])

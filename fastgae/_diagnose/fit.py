@@ -50,6 +50,10 @@ class Fit(NamedTuple):
         rewards, expected = self.rewards - self.rewards.mean(), self.expected - self.expected.mean()
         return float(self.rewards.mean() / self.expected.mean()), _ratio(rewards, expected)
 
+    def agrees(self) -> bool:
+        """Return whether rewards are about as large as expected, by both."""
+        return all(1 / 1.5 < number < 1.5 for number in self.mean_and_slope())
+
 
 def _ratio(rewards: Array, expected: Array) -> float:
     return float((rewards * expected).sum() / (expected * expected).sum())
@@ -66,7 +70,7 @@ def fit(steps: Steps, **changed: object) -> Fit:
     zeros = {"rewards": np.zeros_like(steps.given.rewards)}
     missed = steps.advantages(**whole)
     expected = -steps.advantages(**{**whole, **zeros})
-    # V' is V - expected, discounted: with one value at all states, it is the same part of that value.
+    # With V = 1 at all states and no rewards, the same call gives the share of any one value that is expected.
     ones = {
         name: np.ones_like(array)
         for name in ("values", "last_values", "next_values", "final_values")
@@ -82,6 +86,8 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
     if np.ndim(steps.gamma) or number_of(steps.exists) < FEWEST or not _finite(steps):
         return
     gamma, given = float(steps.gamma), fit(steps)
+    if given.agrees():
+        return
     candidates = [found for found in (_by_gamma(steps, gamma, given), _by_scale(given)) if found is not None]
     if candidates:
         yield min(candidates)[1]
@@ -92,8 +98,7 @@ def _by_gamma(steps: Steps, gamma: float, given: Fit) -> tuple[float, Finding] |
     other = min(fits, key=lambda each: fits[each].error())
     found, error = fits[other], fits[other].error()
     longer = (1.0 - min(gamma, other) + 1e-3) / (1.0 - max(gamma, other) + 1e-3)
-    fits_now = all(1 / 1.5 < number < 1.5 for number in found.mean_and_slope())
-    if not (longer > 2.5 and fits_now and found.informative() and error < 0.7 and given.error() > 3.0 * error):
+    if not (longer > 2.5 and found.agrees() and found.informative() and error < 0.7 and given.error() > 3.0 * error):
         return None
     return error, Finding(
         f"looks like values of another gamma than {gamma:g}: with {other:g} they miss the discounted rewards by "

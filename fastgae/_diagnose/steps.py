@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fastgae import _run
+from fastgae import _dispatch, _run
+from fastgae._backends import BackendUnavailableError
 from fastgae._call import Array, Call, GAEResult
 from fastgae._diagnose.report import SHOWN, Places
 
@@ -148,7 +149,17 @@ class Steps:
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):
-            return _run.compute(given or self.given, "numpy", 1)
+            return _run.compute(given or self.given, _backend(), 1)
+
+
+@functools.cache
+def _backend() -> str:
+    """Return a backend that needs no time to compile: the others give the same bits."""
+    try:
+        _dispatch.choose("cpp", 1)
+    except (BackendUnavailableError, ValueError):  # ValueError: FASTGAE_CPU names no CPU target
+        return "numpy"
+    return "cpp"
 
 
 def episode_lengths(ends: Array, exists: Array) -> Array:

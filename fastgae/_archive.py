@@ -8,6 +8,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -69,6 +70,13 @@ def check_kind(file: IO[bytes]) -> None:
         raise ValueError("it holds one array; write several by name with numpy.savez")
     if not zipfile.is_zipfile(file):
         raise ValueError("it is no .npz archive, or not all of one; write it with numpy.savez")
+
+
+def check_npy(path: Path) -> None:
+    """Raise where a file does not begin as NumPy's arrays do. NumPy would advise to load it as a pickle."""
+    with path.open("rb") as file:
+        if file.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
+            raise ValueError("it does not begin as a .npy file does; write it with numpy.save")
 
 
 def named_members(archive: zipfile.ZipFile) -> Members:

@@ -33,6 +33,7 @@ LAYERS = [
     "_memory",
     "_archive",
     "_pictures",
+    "_misnamed",
     "_call",
     "_typing",
     "_core",

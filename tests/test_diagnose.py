@@ -1,5 +1,6 @@
 """Planted mistakes on real rollouts: each is found by its detector, and the correct rollout gives no finding."""
 
+import contextlib
 import enum
 import json
 
@@ -10,6 +11,9 @@ import fastgae
 
 pytest.importorskip("gymnasium")
 
+import gymnasium
+
+from fastgae.compat.gymnasium import collect
 from support.real_rollouts import MODES, fitted_value, random_value, record
 
 GIVES_FINAL = ("same_step", "disabled")
@@ -167,6 +171,99 @@ def test_a_planted_mistake_is_found(plant, detector, mode, rollout, form):
         assert detectors(call) == [detector]
 
 
+def other_gamma(call, recorded, value):
+    call["gamma"] = 0.9
+
+
+def rescaled(call, recorded, value):
+    call["rewards"] = call["rewards"] * 0.1
+
+
+def rewards_late(call, recorded, value):
+    call["rewards"] = np.roll(call["rewards"], 1, 0)
+
+
+def rewards_early(call, recorded, value):
+    call["rewards"] = np.roll(call["rewards"], -1, 0)
+
+
+def values_of_other_envs(call, recorded, value):
+    order = np.random.default_rng(0).permutation(call["values"].shape[1])
+    for name in {"values", "next_values", "last_values"} & set(call):
+        call[name] = call[name][..., order]
+    if "final_values" in call:
+        final = np.zeros(call["rewards"].shape, np.float32)
+        final[call["truncated"]] = call["final_values"]
+        call["final_values"] = final[:, order]
+
+
+FITTED = (("CartPole-v1", 8, 512), ("Pendulum-v1", 8, 512))
+OF_FIT = [
+    (other_gamma, "gamma_or_scale", MODES, FITTED),
+    (rescaled, "gamma_or_scale", MODES, FITTED),
+    (values_of_other_envs, "envs_shuffled", MODES, FITTED),
+    (rewards_late, "rewards_shifted", MODES[:1], [("Pendulum-v1", 8, 512)]),
+    (rewards_early, "rewards_shifted", MODES[:1], [("Pendulum-v1", 8, 512)]),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("plant", "detector", "mode", "rollout"),
+    [
+        (plant, found, mode, rollout)
+        for plant, found, modes, rollouts in OF_FIT
+        for mode in modes
+        for rollout in rollouts
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_values_and_rewards_that_do_not_belong_together(plant, detector, mode, rollout, form):
+    env_id, num_envs, num_steps = rollout
+    recorded, value = record(env_id, mode, num_envs, num_steps, 0), fitted_value(env_id)
+    call = getattr(recorded, form)(value)
+    plant(call, recorded, value)
+    assert detectors(call) == [detector]
+    # Values that were never trained fit any gamma and scale. Flags and reset rows give the other mistakes away.
+    untrained = getattr(recorded, form)(random_value(env_id))
+    plant(untrained, recorded, random_value(env_id))
+    assert detectors(untrained) in ([],) if detector == "gamma_or_scale" else ([], [detector])
+
+
+class CutOff(gymnasium.Wrapper):
+    """Truncate at random steps, so that no length is common to the episodes."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.generator = np.random.default_rng(0)
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, terminated, truncated or self.generator.random() < 0.03, info
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_merged_dones_with_next_step(env_id):
+    """Where the row after a done shows V of the final observation, a good V tells limits from ends."""
+    envs = gymnasium.make_vec(env_id, 8, "sync", wrappers=[CutOff])
+    envs.action_space.seed(0)
+    with contextlib.closing(envs):
+        rollout = next(collect(envs, lambda _: envs.action_space.sample(), 512, seed=0))
+    for value, expected in ((fitted_value(env_id), ["terminated_by_limit"]), (random_value(env_id), [])):
+        call = rollout.arguments(value)
+        assert detectors(call) == []
+        merged = {**call, "terminated": call["terminated"] | call["truncated"], "truncated": None}
+        assert detectors(merged) == expected
+
+
+def test_values_that_know_no_end_say_nothing_of_limits():
+    recorded = record("CartPole-v1", "next_step", 8, 512, 0)
+    untrained = random_value("CartPole-v1")
+    assert recorded.terminated.any()
+    assert not recorded.truncated.any()
+    assert detectors(recorded.arguments(lambda observations: 50 + untrained(observations) / 10)) == []
+
+
 @pytest.mark.parametrize("plant", [late, early])
 def test_the_direction_of_a_shift(plant):
     recorded, value = record("CartPole-v1", "same_step", 8, 256, 0), fitted_value("CartPole-v1")
@@ -306,7 +403,8 @@ def test_the_report():
     assert found[0] is next(iter(found))
     assert isinstance(found[0], fastgae.Finding)
     text = str(found)
-    assert text.startswith("2 findings in 32 steps of 4 environments\n\ncoefficient_rounded: ")
+    assert text.startswith("2 findings in 32 steps of 4 environments\n\n  episodes   0 ended\n  rewards    mean ")
+    assert "\n\ncoefficient_rounded: " in text
     assert "t=31 n=0, t=31 n=1" in text
     assert max(map(len, text.splitlines())) <= 100
     facts = json.loads(found.to_json())
@@ -315,6 +413,25 @@ def test_the_report():
     assert facts["findings"][1]["where"] == {"count": 4, "first": [[31, 0], [31, 1], [31, 2], [31, 3]]}
     assert set(facts["findings"][0]) == {"detector", "what", "where", "why", "change"}
     assert repr(found) == "<Diagnosis: coefficient_rounded, last_row_bootstrap>"
+
+
+def test_the_overview():
+    rewards = np.ones((5, 2))
+    terminated, truncated, mask = np.zeros((3, 5, 2), bool)
+    terminated[1, 0] = truncated[3, 0] = truncated[4, 1] = True
+    mask[:] = True
+    mask[0, 1] = False
+    call = {"rewards": rewards, "values": 0 * rewards, "terminated": terminated, "truncated": truncated}
+    found = fastgae.diagnose(**call, next_values=0 * rewards, mask=mask, gamma=0.5, gae_lambda=1.0)
+    shown = found.overview
+    assert (shown.steps, shown.envs, shown.episodes, shown.truncated, shown.lengths) == (5, 2, 3, 2, (2, 2, 4))
+    # Of the values, all 0, nothing is explained, and every TD error is the reward.
+    assert (shown.explained_variance, shown.mean_td_error, shown.std_td_error) == (0.0, 1.0, 0.0)
+    assert "3 ended, 67% of them truncated; of 2 to 4 steps, median 2" in str(found)
+    assert (
+        fastgae.diagnose(**{**call, "rewards": 0 * rewards}, next_values=0 * rewards).overview.explained_variance
+        is None
+    )
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((32,), 0), ((2, 32, 3), 1), ((3, 2, 32), -1)])
@@ -330,7 +447,9 @@ def test_any_rank_and_axis(shape, axis):
 
 @pytest.mark.parametrize("shape", [(0, 4), (4, 0), (1, 1), (1, 4), (2, 1)])
 def test_small_and_empty_rollouts(shape):
-    assert detectors(small_call(shape)) == []
+    found = fastgae.diagnose(**small_call(shape))
+    assert not found
+    json.loads(found.to_json(), parse_constant=pytest.fail)  # no NaN, which is no JSON
 
 
 class Mode(enum.Enum):

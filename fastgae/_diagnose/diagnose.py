@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from typing import Never
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import Call
 from fastgae._canonical import checked
-from fastgae._diagnose import bootstrap, flags, numerics, rows
+from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
+from fastgae._diagnose.overview import overview
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
 from fastgae._interop import is_tensor, with_tensors
+from fastgae._misnamed import names_its_arguments, no_argument
 from fastgae._typing import Autoreset, Normalize
 
 # Mistakes that affect the whole call are reported before those that affect some steps.
@@ -20,6 +23,7 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "non_finite": numerics.non_finite,
     "flags_inverted": flags.inverted,
     "axes_swapped": flags.axes,
+    "envs_shuffled": fit.envs_shuffled,
     "flags_shifted": flags.shift,
     "flags_missing": flags.missing,
     "truncation_as_termination": flags.merged,
@@ -31,10 +35,18 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "normalizer": numerics.normaliser,
 }
 
+# These compare values with rewards, which any of the mistakes above would disturb: they run where none was found.
+OF_FIT: dict[str, Callable[[Steps], Iterator[Finding]]] = {
+    "terminated_by_limit": fit.terminated_by_limit,
+    "rewards_shifted": fit.rewards_shifted,
+    "gamma_or_scale": fit.gamma_or_scale,
+}
+
 # After one of these, nobody can tell where episodes end, so the findings of later detectors would mislead.
-DECISIVE = ("flags_inverted", "axes_swapped")
+DECISIVE = ("flags_inverted", "axes_swapped", "envs_shuffled")
 
 
+@names_its_arguments
 def diagnose(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -51,6 +63,7 @@ def diagnose(
     gae_lambda: float | ArrayLike = 0.95,
     normalize: Normalize | None = None,
     time_axis: int = 0,
+    **misnamed: Never,
 ) -> Diagnosis:
     r"""Look for traces of mistakes in the arguments of a call of ``gae``.
 
@@ -61,7 +74,12 @@ def diagnose(
     They look for: flags one step late or early, missing or inverted; time limits flagged as terminated; V' of another
     episode, of the same state, or 0 at truncated steps; no bootstrap after the last row; reset rows taken for steps, or
     steps for reset rows; swapped axes; gamma or lambda rounded to 16 bits; numbers that are not finite, and whether a
-    gate hides them; advantages that cannot be normalised.
+    gate hides them; advantages that cannot be normalised. Where the values fit the rewards well under another reading,
+    and nothing else was found, they also look for: another gamma, or rewards of another scale, than the values were
+    trained with; rewards one step late or early; envs in another order; and limits flagged as terminated.
+
+    The report begins with what one looks at first: episodes and their lengths, how much of the variance of the returns
+    the values explain, and the TD errors.
 
     Parameters
     ----------
@@ -72,7 +90,8 @@ def diagnose(
     -------
     Diagnosis
         A sequence of ``Finding(what, where, why, change, detector)``, which is true if there are any findings.
-        ``str`` gives the report for people; ``as_dict`` and ``to_json`` are for programs.
+        ``overview`` has the numbers with which the report begins. ``str`` gives the report for people; ``as_dict`` and
+        ``to_json`` are for programs.
 
     Raises
     ------
@@ -88,6 +107,8 @@ def diagnose(
     >>> [finding.detector for finding in found]
     ['last_row_bootstrap']
     """
+    if misnamed:
+        raise no_argument(diagnose, misnamed)
     if type(rewards) is not np.ndarray and is_tensor(rewards):
         return with_tensors(diagnose, locals())
     given = Call(
@@ -116,12 +137,17 @@ def diagnose(
         gae_lambda,
         normalize,
     )
-    if not steps.rewards.size:
-        return Diagnosis([], steps.shape)
     with np.errstate(all="ignore"):  # NaN and infinity in the data need no warning
-        found: list[Finding] = []
-        for name, detect in DETECTORS.items():
-            found += [finding._replace(detector=name) for finding in detect(steps)]
-            if found and found[-1].detector in DECISIVE:
-                break
-    return Diagnosis(found, steps.shape)
+        found = _found(DETECTORS, steps) if steps.rewards.size else []
+        if steps.rewards.size and not found:
+            found = _found(OF_FIT, steps)
+        return Diagnosis(found, overview(steps))
+
+
+def _found(detectors: dict[str, Callable[[Steps], Iterator[Finding]]], steps: Steps) -> list[Finding]:
+    found: list[Finding] = []
+    for name, detect in detectors.items():
+        found += [finding._replace(detector=name) for finding in detect(steps)]
+        if found and found[-1].detector in DECISIVE:
+            break
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 from fastgae._call import Array
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.rows import reset_rows_with_rewards, reset_rows_without_rewards
-from fastgae._diagnose.steps import Steps, by_chance, median, number_of, shifted
+from fastgae._diagnose.steps import Steps, by_chance, episode_lengths, median, number_of, shifted
 
 
 def inverted(steps: Steps) -> Iterator[Finding]:
@@ -89,9 +89,31 @@ def shift(steps: Steps) -> Iterator[Finding]:
 
 def flags_look_shifted(steps: Steps) -> Shift | None:
     """Return the first evidence for shifted flags, from next_values, rewards or TD errors, or None."""
-    if np.mean(steps.done) > 0.4:
-        return None  # nearly every row has a flag next to it, so no row can serve for comparison
-    return _shift_by_next_values(steps) or _shift_by_rewards(steps) or _shift_by_errors(steps)
+    if _crowded(steps):
+        return None
+    by_rewards = _shift_by_rewards(steps)
+    if by_rewards is not None and _values_jump_at_flags(steps, by_rewards):
+        by_rewards = None
+    return _shift_by_next_values(steps) or by_rewards or _shift_by_errors(steps)
+
+
+def rewards_look_shifted(steps: Steps) -> Shift | None:
+    """Return where rewards mark other rows than the flags do, if the values jump at the flags, or None."""
+    found = None if _crowded(steps) else _shift_by_rewards(steps)
+    return found if found is not None and _values_jump_at_flags(steps, found) else None
+
+
+def _crowded(steps: Steps) -> bool:
+    """Return whether nearly every row has a flag next to it, so that no row can serve for comparison."""
+    return bool(np.mean(steps.done) > 0.4)
+
+
+def _values_jump_at_flags(steps: Steps, found: Shift) -> bool:
+    """Return whether V changes far more at the flags than in the rows where the rewards say that episodes end."""
+    base = 1 if steps.next_step else 0
+    changes = np.abs(steps.next_row - steps.values)
+    here, there = (changes[shifted(found.flags, base + by)] for by in (0, found.by))
+    return median(here) > 3.0 * median(there)
 
 
 def _shift_by_next_values(steps: Steps) -> Shift | None:
@@ -199,7 +221,7 @@ def merged(steps: Steps) -> Iterator[Finding]:
             "pass terminated as env.step returned it, not terminated | truncated",
         )
     elif not steps.truncated.any():
-        limit, ends, count = common_length(steps.terminated & steps.exists, steps.shape[0], steps.next_step)
+        limit, ends, count = common_length(steps.terminated & steps.exists, steps.exists)
         if limit:
             yield Finding(
                 f"looks like a time limit flagged as terminated: {number_of(ends):,} of {count:,} episodes last "
@@ -212,18 +234,12 @@ def merged(steps: Steps) -> Iterator[Finding]:
             )
 
 
-def common_length(ends: Array, num_steps: int, reset_rows: bool) -> tuple[int, Array, int]:
+def common_length(ends: Array, exists: Array) -> tuple[int, Array, int]:
     """Return the length that most episodes have and none exceeds (or 0), their last steps, and the number of ends."""
-    lengths = np.zeros(ends.shape, np.int64)
-    longest = 0
-    for n in range(ends.shape[1]):
-        rows = np.flatnonzero(ends[:, n])
-        if len(rows):
-            # A reset row does not count as a step of the episode that follows it.
-            lengths[rows, n] = np.diff(rows, prepend=-1) - reset_rows * (np.arange(len(rows)) > 0)
-        longest = max(longest, num_steps - 1 - rows[-1] if len(rows) else num_steps)
+    lengths = episode_lengths(ends, exists)
     found = lengths[ends]
-    limit = int(max(found.max(initial=0), longest))
+    unfinished = np.count_nonzero(exists, 0) - lengths.sum(0)
+    limit = int(max(found.max(initial=0), unfinished.max(initial=0)))
     counts = np.bincount(found, minlength=limit + 1)
     shared = int(counts[limit])
     others = int(counts[:limit].max(initial=0))
@@ -275,7 +291,7 @@ def _jumps(steps: Steps) -> Array:
     together: Array = large & rows[:, np.newaxis]
     if steps.shape[1] >= 4 and rows.any() and number_of(together) >= 0.8 * number_of(large):
         return together
-    limit, ends, _ = common_length(large, steps.shape[0], False)
+    limit, ends, _ = common_length(large, np.ones_like(large))
     if limit:
         return ends
     starts = steps.next_row[large]

@@ -41,11 +41,46 @@ class Finding(NamedTuple):
         return {**self._asdict(), "where": where}
 
 
+class Overview(NamedTuple):
+    """What one looks at first. A number is None where there are no steps, or where it would not be finite."""
+
+    steps: int
+    envs: int
+    episodes: int  # that end in the rollout
+    truncated: int  # of them, and not terminated
+    lengths: tuple[int, int, int] | None  # of episodes, in this rollout: the shortest, the median and the longest
+    explained_variance: float | None  # 1 - Var(returns - values) / Var(returns); None where the returns do not vary
+    mean_reward: float | None
+    mean_value: float | None
+    mean_td_error: float | None
+    std_td_error: float | None
+
+    def __str__(self) -> str:
+        episodes = f"{self.episodes:,} ended"
+        if self.lengths is not None:
+            shortest, typical, longest = self.lengths
+            episodes += f", {self.truncated / self.episodes:.0%} of them truncated; "
+            episodes += (
+                f"each of {longest:,} steps"
+                if shortest == longest
+                else f"of {shortest:,} to {longest:,} steps, median {typical:,}"
+            )
+        explained = _shown(self.explained_variance)
+        lines = (
+            ("episodes", episodes),
+            ("rewards", f"mean {_shown(self.mean_reward)}"),
+            ("values", f"mean {_shown(self.mean_value)}; explained variance of the returns: {explained}"),
+            ("TD errors", f"mean {_shown(self.mean_td_error)}, standard deviation {_shown(self.std_td_error)}"),
+        )
+        return "\n".join(_wrapped(f"  {name:<11}", text, 13) for name, text in lines)
+
+
 class Diagnosis(Sequence[Finding]):
     """The findings of one call; true if there are any. ``str`` gives the report for people."""
 
-    def __init__(self, findings: Sequence[Finding], shape: tuple[int, int]) -> None:
-        self._findings, self._shape = tuple(findings), shape
+    def __init__(self, findings: Sequence[Finding], overview: Overview) -> None:
+        self._findings = tuple(findings)
+        self.overview = overview
 
     @overload
     def __getitem__(self, index: int) -> Finding: ...
@@ -61,21 +96,24 @@ class Diagnosis(Sequence[Finding]):
         return f"<Diagnosis: {', '.join(finding.detector for finding in self) or 'nothing found'}>"
 
     def __str__(self) -> str:
-        steps, envs = self._shape
+        steps, envs, *_ = self.overview
         rollout = f"{steps:,} steps of {envs:,} environment{'s' * (envs != 1)}"
-        if not self:
-            return f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be."
         heading = f"{len(self)} finding{'s' * (len(self) > 1)} in {rollout}"
-        return "\n\n".join([heading, *map(str, self)])
+        if not self:
+            heading = f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be."
+        return "\n\n".join([f"{heading}\n\n{self.overview}", *map(str, self)])
 
     def as_dict(self) -> dict[str, Any]:
-        steps, envs = self._shape
-        return {"steps": steps, "envs": envs, "findings": [finding.as_dict() for finding in self]}
+        return {**self.overview._asdict(), "findings": [finding.as_dict() for finding in self]}
 
     def to_json(self, indent: int | None = None) -> str:
         import json  # here, so that importing fastgae stays cheap
 
         return json.dumps(self.as_dict(), indent=indent)
+
+
+def _shown(number: float | None) -> str:
+    return "undefined" if number is None else format(number, ".3g")
 
 
 def _place(index: tuple[int, ...]) -> str:

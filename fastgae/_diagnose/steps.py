@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fastgae import _run
+from fastgae import _dispatch, _run
+from fastgae._backends import BackendUnavailableError
 from fastgae._call import Array, Call, GAEResult
 from fastgae._diagnose.report import SHOWN, Places
 
@@ -118,6 +119,15 @@ class Steps:
     def discounts(self) -> Array:
         return self.matrix(np.broadcast_to(np.asarray(self.gamma, np.float64), self.given.rewards.shape))
 
+    @functools.cached_property
+    def td_errors(self) -> Array:
+        """Return r + gamma V' - V of every step, with the V' and the gates of the call."""
+        return self.advantages(gae_lambda=0.0)
+
+    def advantages(self, **changed: Any) -> Array:
+        """Return the advantages of the call, with some arguments changed."""
+        return self.matrix(self.computed(self.given._replace(**changed)).advantages)
+
     def flags(self, given: Array | None) -> Array:
         """Return flags, which are all False where they are not given."""
         return np.zeros(self.shape, bool) if given is None else self.matrix(given, bool)
@@ -139,7 +149,27 @@ class Steps:
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):
-            return _run.compute(given or self.given, "numpy", 1)
+            return _run.compute(given or self.given, _backend(), 1)
+
+
+@functools.cache
+def _backend() -> str:
+    """Return a backend that needs no time to compile: the others give the same bits."""
+    try:
+        _dispatch.choose("cpp", 1)
+    except (BackendUnavailableError, ValueError):  # ValueError: FASTGAE_CPU names no CPU target
+        return "numpy"
+    return "cpp"
+
+
+def episode_lengths(ends: Array, exists: Array) -> Array:
+    """Return the number of steps of each episode that ends, at the row of its end, and 0 elsewhere."""
+    seen = np.cumsum(exists, 0)
+    lengths = np.zeros(ends.shape, np.int64)
+    for n in range(ends.shape[1]):
+        rows = np.flatnonzero(ends[:, n])
+        lengths[rows, n] = np.diff(seen[rows, n], prepend=0)
+    return lengths
 
 
 def number_of(flags: Array) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastgae._call import NUMBERS, GAEResult, working_dtype
 from fastgae._interop.arrays import as_array, is_weak, kind_of, number_dtype
+from fastgae._misnamed import names_its_arguments
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -18,8 +19,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def takes_tensors(function: Function) -> Function:
-    """Register a function and return it unchanged, so that a call with NumPy's arrays pays nothing."""
-    FUNCTIONS[function.__name__] = function
+    """Register a function and return it, not wrapped, so that a call with NumPy's arrays pays nothing."""
+    FUNCTIONS[function.__name__] = names_its_arguments(function)
     return function
 
 
@@ -33,6 +34,7 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
 
     Code that torch compiles or JAX traces gets an operation of that library, which makes the call when it runs.
     """
+    arguments.pop("misnamed", None)  # empty, and there because `arguments` are the locals of a function
     # These are import statements because torch.compile follows a statement, but not importlib.
     if kind_of(next(iter(arguments.values()))) == "torch":
         from fastgae._interop.torch import call

@@ -12,12 +12,13 @@ import warnings
 import zipfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 
 from fastgae._archive import FILE_ERRORS, check_kind, checked_header, named_members, reason, shown
+from fastgae._misnamed import NAMES_ELSEWHERE
 from fastgae.cli.options import CommandError
 
 LONGEST_REASON = 800  # zipfile's errors quote names from the file, of up to 64 KiB each
@@ -25,7 +26,12 @@ LONGEST_REASON = 800  # zipfile's errors quote names from the file, of up to 64 
 BYTES_PER_ELEMENT = 64
 
 
-def read_arrays(path: Path, required: Collection[str], optional: Collection[str]) -> dict[str, Any]:
+class Read(NamedTuple):
+    arrays: dict[str, Any]
+    unused: list[str]  # the names of other arrays in the file, which are not read
+
+
+def read_arrays(path: Path, required: Collection[str], optional: Collection[str]) -> Read:
     """Return the arrays in the file by their names, or raise a CommandError that says what is wrong with the file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -37,20 +43,23 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
             with zipfile.ZipFile(file) as archive:
                 members = named_members(archive)
                 check_names(members, required, optional)
-                check_memory(sum(math.prod(checked_header(archive, *each).shape) for each in members.items()))
-                return {name: array(archive, member) for name, member in members.items()}
+                used = {name: member for name, member in members.items() if name in (*required, *optional)}
+                check_memory(sum(math.prod(checked_header(archive, *each).shape) for each in used.items()))
+                arrays = {name: array(archive, member) for name, member in used.items()}
+                return Read(arrays, [name for name in members if name not in used])
     except FILE_ERRORS as error:
         raise CommandError(f"cannot read {path}: {reason(error)[:LONGEST_REASON]}", exit_code=2) from error
 
 
 def check_names(names: Collection[str], required: Collection[str], optional: Collection[str]) -> None:
+    """Raise where an array is missing, or is in the file by the name that another library has for it."""
+    for argument in (*required, *optional):
+        elsewhere = [name for name in NAMES_ELSEWHERE.get(argument, "").split() if name in names]
+        if elsewhere and argument not in names:
+            raise ValueError(f"it holds {elsewhere[0]} and no {argument}: save the array that gae takes as {argument}")
     missing = [name for name in required if name not in names]
     if missing:
         raise ValueError(f"it has no {' and no '.join(missing)}; it holds {shown(names) or 'nothing'}")
-    known = (*required, *optional)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(f"it holds {shown(unknown)}, which is no argument; known are {', '.join(known)}")
 
 
 def check_memory(elements: int) -> None:

@@ -4,9 +4,11 @@ import argparse
 import contextlib
 import functools
 import importlib
+import json
 import statistics
 import timeit
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +28,9 @@ DESCRIPTION = """\
 Collect a rollout from a vectorised Gymnasium environment with random actions,
 fit a value function to it, compute advantages with every backend that runs
 here, and compare their bits and their times.
+
+The exit status is 0 where all backends give the same bits, 1 where they do not
+or a package is missing, and 2 where an option cannot be used.
 """
 
 EXAMPLES = """\
@@ -33,8 +38,14 @@ examples:
   fastgae demo
   fastgae demo --env Pendulum-v1 --num-steps 256     its episodes are truncated after 200 steps
   fastgae demo --env FrozenLake-v1 --num-envs 32 --seed 7
-  fastgae demo --env Acrobot-v1 --num-steps 1024 --plot acrobot.png
+  fastgae demo --env Acrobot-v1 --num-envs 16 --num-steps 1024 --plot acrobot.png
+  fastgae demo --json                                for programs
 """
+
+PLAIN_CALL = """\
+A plain call takes rewards, values, terminated and last_values; the call before
+it takes truncated, final_values and autoreset too. README.md gives the time of
+a plain call on 128 x 8 steps."""
 
 Track = Callable[..., Iterable[Any]]
 
@@ -58,49 +69,73 @@ def add_parser(commands: "Commands") -> None:
         "--plot",
         type=plot_file,
         metavar="FILE.png",
-        help="draw rewards, values, returns and advantages of the environment with the most episode ends",
+        help="draw rewards, values, returns and advantages of the environment whose returns vary most",
     )
+    add("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     _require("gymnasium", "rich", *(["matplotlib"] if args.plot else []))
-    from rich.console import Console
-
     from fastgae.cli import rollout
 
     try:
         num_threads = _dispatch.resolve_threads(None) or _threads.usable_cpus()
-    except ValueError as error:
+        default = default_variant()
+    except (ValueError, fastgae.BackendUnavailableError) as error:
         raise CommandError(str(error)) from error
     try:
         envs = rollout.make_envs(args.env, args.num_envs)
     except Exception as error:  # another package's constructor may raise anything
         raise CommandError(f"argument --env: cannot make {args.env!r}: {error}", exit_code=2) from error
 
-    console = Console()
     with contextlib.closing(envs), _progress() as progress:
         collected = rollout.collect(envs, args.num_steps, args.seed, _track(progress, f"Collecting {args.env}"))
         values = rollout.ValueFunction(collected.observations, args.seed)
-        explained_variance = values.fit(collected, args.gamma)
+        explained_variance = values.fit(collected, args.gamma) if np.isfinite(collected.rewards).all() else None
         arguments = {**collected.arguments(values), "gamma": args.gamma, "gae_lambda": args.gae_lambda}
         calls = {name: functools.partial(fastgae.gae, **arguments | {"backend": name}) for name in variants()}
         computed = {name: calls[name]() for name in _track(progress, "Computing advantages")(calls)}
         seconds = median_seconds(calls, _track(progress, "Timing the backends"))
+        plain = without_truncation(arguments)
+        plain_calls = {name: functools.partial(fastgae.gae, **plain | {"backend": name}) for name in calls}
+        plain_seconds = median_seconds(plain_calls, _track(progress, "Timing a plain call"))
 
-    console.print(_summary(args, collected, explained_variance), highlight=False)
-    console.print(_table(args, seconds, num_threads))
-    for backend in fastgae.backends():
-        if backend.device == "CPU" and not backend.available:
-            reason = (backend.why_missing or "").partition("\n")[0]
-            console.print(f"{backend.name} cannot run here: {reason}", markup=False, highlight=False, soft_wrap=True)
-    different = differing(computed)
-    style = "bold red" if different else "bold green"
-    console.print(verdict(list(computed), different), style=style, markup=False, highlight=False, soft_wrap=True)
+    facts = {
+        **{name: getattr(args, name) for name in ("env", "num_envs", "num_steps", "seed", "gamma", "gae_lambda")},
+        "terminated": int(collected.terminated.sum()),
+        "truncated": int((collected.truncated & ~collected.terminated).sum()),
+        "nan_rewards": int(np.isnan(collected.rewards).sum()),
+        "infinite_rewards": int(np.isinf(collected.rewards).sum()),
+        "advantages_not_finite": int(np.count_nonzero(~np.isfinite(computed["numpy"].advantages))),
+        "explained_variance": explained_variance,
+        "num_threads": num_threads,
+        "default": default,
+        "backends": [
+            {"name": name, "seconds": seconds[name], "seconds_of_plain_call": plain_seconds[name]} for name in calls
+        ],
+        "different": differing(computed),
+    }
     if args.plot:
         _plot(args, collected, arguments, computed["numpy"])
-        console.print(f"Plot written to {args.plot}", markup=False, highlight=False, soft_wrap=True)
-    return 1 if different else 0
+    if args.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _print(facts, args.plot)
+    return 1 if facts["different"] else 0
+
+
+def default_variant() -> str:
+    """Return the backend that a call uses by default, with its CPU target if it has several."""
+    module, target = _dispatch.resolve_backend(None)
+    return ":".join(filter(None, (module.__name__.rpartition(".")[2], target or next(iter(module.targets()), None))))
+
+
+def without_truncation(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the plain call that README.md times: every end terminates, so no final value is read."""
+    ends = arguments["terminated"] | arguments["truncated"]
+    kept = ("rewards", "values", "last_values", "gamma", "gae_lambda")
+    return {**{name: arguments[name] for name in kept}, "terminated": ends}
 
 
 def _require(*packages: str) -> None:
@@ -172,36 +207,73 @@ def median_seconds(
     return {name: statistics.median(times) for name, times in runs.items()}
 
 
-def _summary(args: argparse.Namespace, collected: "Rollout", explained_variance: float) -> "Table":
+def _print(facts: Mapping[str, Any], plot: Path | None) -> None:
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave a closed pipe to ``main``, where rich would end the process with status 1."""
+            raise
+
+    console = Output()
+    line = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    console.print(_summary(facts), highlight=False)
+    console.print(_table(facts))
+    console.print(PLAIN_CALL, highlight=False)
+    for backend in fastgae.backends():
+        if backend.device == "CPU" and not backend.available:
+            line(f"{backend.name} cannot run here: {(backend.why_missing or '').partition(chr(10))[0]}")
+    names = [backend["name"] for backend in facts["backends"]]
+    line(verdict(names, facts["different"]), style="bold red" if facts["different"] else "bold green")
+    if plot:
+        line(f"Plot written to {plot}")
+
+
+def _summary(facts: Mapping[str, Any]) -> "Table":
     from rich.table import Table
 
-    terminated = int(collected.terminated.sum())
-    truncated = int((collected.truncated & ~collected.terminated).sum())
-    if np.isnan(explained_variance):
-        fit = "fits the discounted returns, which are the same at every step"
-    else:
-        fit = f"explains {explained_variance:.1%} of the variance of the discounted returns"
-    envs = f"{args.num_envs:,} environment{'s'[: args.num_envs > 1]}"
+    envs, steps = facts["num_envs"], facts["num_envs"] * facts["num_steps"]
+    terminated, truncated = facts["terminated"], facts["truncated"]
     grid = Table.grid(padding=(0, 2))
-    grid.add_row("environment", f"{args.env}, {envs} x {args.num_steps:,} steps")
-    grid.add_row("policy", f"uniformly random actions, seed {args.seed}")
-    grid.add_row("steps", f"{collected.rewards.size:,}")
+    grid.add_row("environment", f"{facts['env']}, {envs:,} environment{'s'[: envs > 1]} x {facts['num_steps']:,} steps")
+    grid.add_row("policy", f"uniformly random actions, seed {facts['seed']}")
+    grid.add_row("steps", f"{steps:,}")
     grid.add_row("episode ends", f"{terminated + truncated:,}: {terminated:,} terminated, {truncated:,} truncated")
-    grid.add_row("value function", fit)
+    kinds = [(facts["nan_rewards"], "NaN"), (facts["infinite_rewards"], "infinite")]
+    if bad := " and ".join(f"{count:,} {kind}" for count, kind in kinds if count):
+        grid.add_row("rewards", f"{bad} of {steps:,}; {facts['advantages_not_finite']:,} advantages take them in")
+    grid.add_row("value function", _fit(facts["explained_variance"], bool(bad)))
     return grid
 
 
-def _table(args: argparse.Namespace, seconds: Mapping[str, float], num_threads: int) -> "Table":
+def _fit(explained_variance: float | None, bad_rewards: bool) -> str:
+    if bad_rewards:
+        return "0 everywhere, because none can be fitted to such rewards"
+    if explained_variance is None:
+        return "fits the discounted returns, which are the same at every step: advantages are 0"
+    return f"explains {explained_variance:.1%} of the variance of the discounted returns"
+
+
+def _table(facts: Mapping[str, Any]) -> "Table":
     from rich.table import Table
 
-    threads = f"{num_threads} thread{'s'[: num_threads > 1]}"
-    table = Table(title=f"fastgae.gae, gamma {args.gamma:g}, gae_lambda {args.gae_lambda:g}, at most {threads}")
+    threads = f"{facts['num_threads']} thread{'s'[: facts['num_threads'] > 1]}"
+    coefficients = f"gamma {facts['gamma']:g}, gae_lambda {facts['gae_lambda']:g}"
+    table = Table(title=f"fastgae.gae, {coefficients}, at most {threads}")
     table.add_column("backend")
-    for heading in ("time per call", "steps/s", "speed-up over numpy"):
+    for heading in ("time per call", "plain call", "steps/s", "speed-up"):
         table.add_column(heading, justify="right")
-    for name, time in seconds.items():
-        rate = args.num_envs * args.num_steps / time
-        table.add_row(name, f"{time * 1e6:,.1f} us", _with_prefix(rate), f"{seconds['numpy'] / time:,.1f} x")
+    steps = facts["num_envs"] * facts["num_steps"]
+    numpy_seconds = next(each["seconds"] for each in facts["backends"] if each["name"] == "numpy")
+    for each in facts["backends"]:
+        name, seconds, plain = each["name"], each["seconds"], each["seconds_of_plain_call"]
+        table.add_row(
+            f"{name} (default)" if name == facts["default"] else name,
+            f"{seconds * 1e6:,.1f} us",
+            f"{plain * 1e6:,.1f} us",
+            _with_prefix(steps / seconds),
+            f"{numpy_seconds / seconds:,.1f} x",
+        )
     return table
 
 
@@ -219,7 +291,9 @@ def _plot(
     final_values[collected.truncated] = arguments["final_values"]
     # If the step is terminated too, nothing follows it, so its final observation has no value.
     final_values[collected.terminated] = np.nan
-    env = int(np.argmax((collected.terminated | collected.truncated).sum(0)))
+    # Where some returns are NaN, those of other environments are what can be drawn.
+    with np.errstate(invalid="ignore"):
+        env = int(np.argmax(np.nan_to_num(result.returns.std(0), nan=-1.0)))
     series = plot.Series(
         rewards=collected.rewards[:, env],
         values=arguments["values"][:, env],

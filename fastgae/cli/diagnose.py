@@ -2,13 +2,15 @@
 
 import argparse
 import inspect
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fastgae
+from fastgae._archive import shown
 from fastgae._call import ROLES, Role
 from fastgae.cli.archive import read_arrays
-from fastgae.cli.options import CommandError, Formatter, unit_interval
+from fastgae.cli.options import CommandError, Formatter, printable, unit_interval
 
 if TYPE_CHECKING:
     from fastgae.cli.options import Commands
@@ -29,7 +31,9 @@ bootstrap, swapped axes and more.
 FILE.npz holds the arguments of fastgae.gae by their names:
   {", ".join(REQUIRED)}, and where you pass them to gae
   {", ".join(ARRAYS)},
-  {", ".join(COEFFICIENTS)}. Write it with numpy.savez.
+  {", ".join(COEFFICIENTS)}. Write it with numpy.savez. It may hold other arrays.
+
+The report begins with the episodes, and with how well the values fit.
 
 The exit status is 0 where nothing was found, 1 where something was, and 2 where
 the file or an option cannot be used.
@@ -66,18 +70,24 @@ def add_parser(commands: "Commands") -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        found = diagnosis(args)
+        found, unused = diagnosis(args)
     except MemoryError as error:
         raise CommandError(f"{args.file}: there is not enough memory; save fewer steps or environments", 2) from error
     except (ValueError, TypeError) as error:
         raise CommandError(f"{args.file}: gae refuses these arguments: {error}", exit_code=2) from error
-    print(found.to_json(indent=2) if args.json else found)
+    if args.json:
+        print(json.dumps({**found.as_dict(), "unused": unused}, indent=2))
+    else:
+        print(found)
+        if unused:
+            print(f"\nNot used, because they are no arguments: {printable(shown(unused))}")
     return 1 if found else 0
 
 
-def diagnosis(args: argparse.Namespace) -> fastgae.Diagnosis:
-    arguments = read_arrays(args.file, REQUIRED, ARRAYS + COEFFICIENTS)
+def diagnosis(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
+    arguments, unused = read_arrays(args.file, REQUIRED, ARRAYS + COEFFICIENTS)
     for name in COEFFICIENTS:
         if getattr(args, name) is not None:
             arguments[name] = getattr(args, name)
-    return fastgae.diagnose(**arguments, autoreset=args.autoreset, normalize=args.normalize, time_axis=args.time_axis)
+    how = {"autoreset": args.autoreset, "normalize": args.normalize, "time_axis": args.time_axis}
+    return fastgae.diagnose(**arguments, **how), unused

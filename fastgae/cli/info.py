@@ -18,6 +18,12 @@ from fastgae.cli.options import Formatter
 if TYPE_CHECKING:
     from fastgae.cli.options import Commands
 
+DESCRIPTION = """\
+Show what runs here, what would be used by default, and why the rest is missing.
+
+The exit status is 0, or 1 where a setting cannot be used.
+"""
+
 EXAMPLES = """\
 examples:
   fastgae info                          for people
@@ -32,7 +38,7 @@ def add_parser(commands: "Commands") -> None:
     parser = commands.add_parser(
         "info",
         help="versions, backends, CPU targets, threads and environment variables",
-        description="What runs here, what would be used by default, and why the rest is missing.",
+        description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=Formatter,
     )
@@ -43,7 +49,7 @@ def add_parser(commands: "Commands") -> None:
 def run(args: argparse.Namespace) -> int:
     facts = gather()
     print(json.dumps(facts, indent=2) if args.json else text(facts))
-    return 0
+    return 1 if facts["problems"] else 0
 
 
 def gather() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import fastgae
 from fastgae.cli import compute, demo, diagnose, info
+from fastgae.cli.completion import SHELLS, PrintCompletion
 from fastgae.cli.options import CommandError, Formatter
 
 EXAMPLES = """\
@@ -17,6 +18,7 @@ examples:
   fastgae demo --env Pendulum-v1 --num-steps 256 --plot pendulum.png
   fastgae compute episodes.parquet                advantages of recorded data, in a file beside it
   fastgae diagnose rollout.npz                    mistakes that a recorded rollout shows traces of
+  fastgae --print-completion bash > ~/.local/share/bash-completion/completions/fastgae
 
 `python -m fastgae` is the same command where `fastgae` is not on the PATH.
 """
@@ -29,6 +31,34 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        try:
+            return _command(argv)
+        finally:
+            if sys.stdout is not None:  # it is None where the caller has closed it
+                sys.stdout.flush()  # so that an error of stdout, after --help too, is raised here and not at exit
+    except BrokenPipeError:  # the reader of stdout has closed it, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python reports the closed pipe at exit
+        return 141
+
+
+def _command(argv: Sequence[str] | None) -> int:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        return int(args.run(args))
+    except CommandError as error:
+        print(f"fastgae {args.command}: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"fastgae {args.command}: interrupted{getattr(args, 'interrupted', '')}", file=sys.stderr)
+        return 130
+
+
+def _parser() -> _Parser:
     parser = _Parser(
         prog="fastgae",
         description="Advantages and value targets from reinforcement-learning rollouts.",
@@ -36,25 +66,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=Formatter,
     )
     parser.add_argument("--version", action="version", version=f"fastgae {fastgae.__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help=f"print a script that completes this command in {', '.join(SHELLS)}",
+    )
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    info.add_parser(commands)
-    compute.add_parser(commands)
-    demo.add_parser(commands)
-    diagnose.add_parser(commands)
-    args = parser.parse_args(argv)
-    if args.command is None:
-        parser.print_help(sys.stderr)
-        return 2
-    try:
-        status = int(args.run(args))
-        sys.stdout.flush()
-        return status
-    except CommandError as error:
-        print(f"fastgae {args.command}: error: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print(f"fastgae {args.command}: interrupted{getattr(args, 'interrupted', '')}", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of stdout has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python reports the closed pipe at exit
-        return 141
+    for command in (info, compute, demo, diagnose):
+        command.add_parser(commands)
+    return parser

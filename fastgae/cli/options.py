@@ -18,10 +18,13 @@ class CommandError(Exception):
     """End the command with one line on stderr and this exit code."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
-        line = " ".join(message.split())
-        # Escape control characters, because those in a file's name, or in names in the file, would steer the terminal.
-        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line))
+        super().__init__(printable(" ".join(message.split())))
         self.exit_code = exit_code
+
+
+def printable(line: str) -> str:
+    """Escape control characters, because those in a file's name, or in names in the file, would steer the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def positive(text: str) -> int:

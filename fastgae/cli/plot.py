@@ -59,9 +59,10 @@ def draw(path: Path, title: str, series: Series) -> None:
         panel.ticklabel_format(useOffset=False)
         panel.margins(x=0.01)
     # Differences far below the size of the returns are rounding, so they must not fill a panel.
+    size = float(np.abs(series.returns[np.isfinite(series.returns)]).max(initial=0.0))
     for panel in (values, advantages):
         low, high = panel.get_ylim()
-        missing = max(0.0, 0.01 * float(np.abs(series.returns).max()) - (high - low))
+        missing = max(0.0, 0.01 * size - (high - low))
         panel.set_ylim(low - missing / 2, high + missing / 2)
     advantages.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
     figure.align_ylabels()

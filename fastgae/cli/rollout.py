@@ -83,10 +83,10 @@ class ValueFunction:
         waves = np.cos((observations - self._mean) / self._scale @ self._frequencies + self._phases)
         return np.hstack([np.ones((len(waves), 1)), waves])
 
-    def fit(self, rollout: Rollout, gamma: float, most_iterations: int = 200) -> float:
+    def fit(self, rollout: Rollout, gamma: float, most_iterations: int = 200) -> float | None:
         """Fit V to the discounted returns by ridge regression.
 
-        Return the explained variance, 1 - Var(returns - V) / Var(returns), or NaN if the returns do not vary.
+        Return the explained variance, 1 - Var(returns - V) / Var(returns), or None if the returns do not vary.
 
         Where the rollout cuts a return off, at a truncation or at the last row, V itself replaces the rest. So the fit
         is repeated until V and its targets agree.
@@ -104,7 +104,7 @@ class ValueFunction:
             if np.allclose(returns, previous, rtol=1e-5, atol=0.0):
                 break
         if np.allclose(returns, returns.flat[0], rtol=1e-4, atol=0.0):
-            return float("nan")
+            return None
         unexplained = (returns - self(rollout.observations)).var(dtype=np.float64)
         return float(1.0 - unexplained / returns.var(dtype=np.float64))
 

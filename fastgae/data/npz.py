@@ -20,6 +20,7 @@ from fastgae._archive import (
     NUMBERS,
     Header,
     check_kind,
+    check_npy,
     checked_header,
     named_members,
     reason,
@@ -145,6 +146,7 @@ class NpyFolder(dict[str, Mapped]):
 
 def _npy(path: Path) -> Array:
     with _reading(path):
+        check_npy(path)
         array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
         return array
 

@@ -1,5 +1,7 @@
 """Discounted returns."""
 
+from typing import Never
+
 import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike
@@ -7,6 +9,7 @@ from numpy.typing import ArrayLike
 from fastgae._call import ABSENT, NEW, Array, Call
 from fastgae._canonical import check_final_values, check_one_sequence, frame_of, of_one_dtype
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, BackendName, Numbers
 
@@ -25,6 +28,7 @@ def discounted_returns(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute the discounted sum of the rewards to the end of each episode (rewards to go).
 
@@ -66,6 +70,8 @@ def discounted_returns(
     >>> fastgae.discounted_returns(np.ones(3, np.float32), np.array([0, 0, 1]), gamma=0.5)
     array([1.75, 1.5 , 1.  ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(discounted_returns, misnamed)
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(discounted_returns, locals())
     call = Call(

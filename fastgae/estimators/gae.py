@@ -1,12 +1,14 @@
 """Generalized Advantage Estimation."""
 
 from enum import Enum
+from typing import Never
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import GAEResult
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
@@ -34,6 +36,7 @@ def gae(
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> GAEResult[ArrayT]:
     r"""Compute advantages and value targets of a rollout by Generalized Advantage Estimation.
 
@@ -140,6 +143,8 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(gae, misnamed)
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae, locals())
     return run(

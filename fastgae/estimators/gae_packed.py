@@ -1,6 +1,6 @@
 """GAE of many sequences that lie end to end."""
 
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy import ndarray
@@ -18,6 +18,7 @@ from fastgae._canonical import (
     shown,
 )
 from fastgae._interop import OnDevice, as_array, as_numbers, is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, BackendName, Normalize, Numbers, Output
 
@@ -38,6 +39,7 @@ def gae_packed(
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> GAEResult[ArrayT]:
     r"""Compute advantages and value targets of sequences of any lengths, end to end in one-dimensional arrays.
 
@@ -82,6 +84,8 @@ def gae_packed(
     >>> fastgae.gae_packed(rewards, values, np.array([0, 2, 5]), gamma=0.5, gae_lambda=1.0).returns
     array([1.5 , 1.  , 1.75, 1.5 , 1.  ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(gae_packed, misnamed)
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae_packed, locals())
     call = Call(

@@ -3,6 +3,7 @@
 import math
 import operator
 from dataclasses import astuple, dataclass
+from typing import Never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +14,7 @@ from fastgae._call import EPS, Array
 from fastgae._canonical import Layout, frame_of, in_place, of_one_dtype
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
 from fastgae._interop import is_tensor, with_tensors
+from fastgae._misnamed import names_its_arguments, no_argument
 from fastgae._moments import scale_of
 from fastgae._typing import BackendName
 from fastgae.estimators.normalize import How, shift_and_scale
@@ -140,7 +142,10 @@ class Moments:
         return self.count * self.total_of_squares - self.total**2, self.count**2 << -2 * SUM_UNIT
 
 
-def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: BackendName | None = None) -> Moments:
+@names_its_arguments
+def moments(
+    advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: BackendName | None = None, **misnamed: Never
+) -> Moments:
     """Return the exact statistics of advantages, which can be merged with those of other arrays.
 
     ::
@@ -184,6 +189,8 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: Ba
     >>> fastgae.moments(np.concatenate(parts)).mean
     0.75
     """
+    if misnamed:
+        raise no_argument(moments, misnamed)
     if type(advantages) is not np.ndarray and is_tensor(advantages):
         return with_tensors(moments, locals())
     module = _dispatch.choose(backend, None).module

@@ -1,11 +1,14 @@
 """n-step returns."""
 
+from typing import Never
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import NEW, Call, GAEResult
 from fastgae._canonical import canonical_rollout, checked, in_one_layout, integer_of, shown
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, Numbers
 
@@ -24,6 +27,7 @@ def n_step_returns(
     gamma: float | ArrayLike = 0.99,
     time_axis: int = 0,
     out: ArrayT | None = None,
+    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute n-step returns, n rewards and a bootstrap: the target of n-step temporal-difference learning.
 
@@ -64,6 +68,8 @@ def n_step_returns(
     >>> fastgae.n_step_returns(rewards, values, np.array([0, 0, 1, 0]), n=2, gamma=0.5)
     array([1.75, 1.5 , 1.  , 1.5 ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(n_step_returns, misnamed)
     if type(rewards) is not np.ndarray and is_tensor(rewards):
         return with_tensors(n_step_returns, locals())
     steps = integer_of(n)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from fastgae._backends import Backend
 from fastgae._call import EPS, NEW, Array
 from fastgae._canonical import NORMALIZE, Layout, as_number, frame_of, in_place, of_one_dtype, shown
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._moments import center_and_scale
 from fastgae._typing import ArrayT, BackendName, Normalize, Numbers
 
@@ -29,6 +30,7 @@ def normalize(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> ArrayT:
     r"""Shift and scale advantages to mean 0 and standard deviation 1.
 
@@ -69,6 +71,8 @@ def normalize(
     >>> fastgae.normalize(np.array([1.0, 2.0, 3.0, 4.0]), eps=0.0)
     array([-1.34164079, -0.4472136 ,  0.4472136 ,  1.34164079])
     """
+    if misnamed:
+        raise no_argument(normalize, misnamed)
     if type(advantages) is not np.ndarray and is_tensor(advantages):
         return with_tensors(normalize, locals())
     if not isinstance(by, str) or by not in NORMALIZE:

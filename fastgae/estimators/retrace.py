@@ -1,11 +1,14 @@
 """Retrace targets for action values."""
 
+from typing import Never
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import NEW, Call, GAEResult
 from fastgae._canonical import checked, next_existing_values
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import compute, where_it_is
 from fastgae._typing import ArrayT, BackendName, Numbers
 
@@ -26,6 +29,7 @@ def retrace(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute off-policy targets for action values by Retrace.
 
@@ -74,6 +78,8 @@ def retrace(
     >>> fastgae.retrace(rewards, values, np.array([0, 0, 1]), next_values=values, ratios=ratios, gamma=0.5)
     array([1.375, 1.5  , 1.   ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(retrace, misnamed)
     if type(rewards) is not np.ndarray and is_tensor(rewards):
         return with_tensors(retrace, locals())
     given = Call(

@@ -1,11 +1,14 @@
 """The recursion that every estimator is built on."""
 
+from typing import Never
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import ABSENT, NEW, Call
 from fastgae._canonical import frame_of, of_one_dtype
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, BackendName, Numbers
 
@@ -20,6 +23,7 @@ def reverse_scan(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute a linear recursion along time, from the last step to the first.
 
@@ -61,6 +65,8 @@ def reverse_scan(
     >>> fastgae.reverse_scan(np.ones(4, np.float32), 0.5)
     array([1.875, 1.75 , 1.5  , 1.   ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(reverse_scan, misnamed)
     if type(x) is not np.ndarray and is_tensor(x):
         return with_tensors(reverse_scan, locals())
     call = Call(

@@ -2,6 +2,7 @@
 
 from enum import Enum
 from functools import partial
+from typing import Never
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 from fastgae._call import NEW, Call
 from fastgae._canonical import checked
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, Autoreset, BackendName, Numbers
 
@@ -32,6 +34,7 @@ def td_lambda(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute the lambda-return of every step: the value target that belongs to the advantages of ``gae``.
 
@@ -70,6 +73,8 @@ def td_lambda(
     >>> fastgae.td_lambda(rewards, values, np.array([0, 0, 1]), gamma=0.5, lambda_=0.0)
     array([1., 1., 1.], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(td_lambda, misnamed)
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(td_lambda, locals())
     call = Call(

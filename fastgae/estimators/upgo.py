@@ -1,6 +1,7 @@
 """Upgoing returns."""
 
 from enum import Enum
+from typing import Never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import canonical_rollout, checked, in_one_layout, next_existing_values
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import compute, where_it_is
 from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
@@ -31,6 +33,7 @@ def upgo(
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> GAEResult[ArrayT]:
     r"""Compute upgoing returns: follow the rollout as long as it goes better than the values expect.
 
@@ -72,6 +75,8 @@ def upgo(
     >>> fastgae.upgo(rewards, values, np.array([0, 0, 0, 1]), last_values=0.0, gamma=1.0).returns
     array([2.5, 1.5, 0. , 1. ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(upgo, misnamed)
     if type(rewards) is not np.ndarray and is_tensor(rewards):
         return with_tensors(upgo, locals())
     given = Call(

@@ -1,6 +1,6 @@
 """Which rows of a rollout are real steps."""
 
-from typing import Any
+from typing import Any, Never
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from fastgae import _dispatch
 from fastgae._canonical import as_flags, frame_of, steps_without_resets
 from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._typing import Flags, FlagsT
 
 
@@ -18,6 +19,7 @@ def valid_steps(
     prev_done: ArrayLike | None = None,
     *,
     time_axis: int = 0,
+    **misnamed: Never,
 ) -> FlagsT:
     r"""Return the mask that ``autoreset="next_step"`` implies: False at the row after a done, where the env was reset.
 
@@ -52,6 +54,8 @@ def valid_steps(
     >>> fastgae.valid_steps([0, 1, 0, 0])
     array([ True,  True, False,  True])
     """
+    if misnamed:
+        raise no_argument(valid_steps, misnamed)
     if type(terminated) is not ndarray and is_tensor(terminated):
         return with_tensors(valid_steps, locals())
     ends = as_flags("terminated", terminated)

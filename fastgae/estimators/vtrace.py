@@ -3,7 +3,7 @@
 import math
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 from numpy import ndarray
 from numpy.typing import ArrayLike
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import as_number, checked
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
@@ -40,6 +41,7 @@ def vtrace(
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> GAEResult[ArrayT]:
     r"""Compute off-policy advantages and value targets by V-trace.
 
@@ -91,6 +93,8 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
+    if misnamed:
+        raise no_argument(vtrace, misnamed)
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(vtrace, locals())
     call = Call(

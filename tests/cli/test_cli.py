@@ -1,6 +1,7 @@
 """The command itself; test_cli_*.py hold what each file of fastgae/cli/ adds."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -39,13 +40,65 @@ def test_the_command_line_imports_nothing_heavy(python):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has another error for a pipe without a reader")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_leaves_is_no_error(unbuffered):
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [(["info"], ""), (["info"], "1"), (["--help"], ""), (["demo", "--num-steps", "8"], "")],
+)
+def test_a_reader_that_leaves_is_no_error(arguments, unbuffered):
+    if arguments[0] == "demo":
+        pytest.importorskip("rich")
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "fastgae", "info"]
+    command = [sys.executable, "-m", "fastgae", *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, timeout=300)
     os.close(writer)
     assert done.stderr == b""
     assert done.returncode == 141
+
+
+def test_a_closed_stdout_is_no_error(python):
+    code = "import sys; sys.stdout = None; from fastgae.cli.main import main; sys.exit(main(['info']))"
+    assert python(code) == ""
+
+
+COMPLETED = """
+source {script}
+COMP_WORDS=(fastgae {typed})
+COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_shtab_fastgae
+echo "${{COMPREPLY[@]}}"
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ('""', "info compute demo diagnose"),
+        ("diagnose --auto", "--autoreset"),
+        ('diagnose --autoreset ""', "next_step same_step disabled"),
+        ("diagnose roll", "rollout.npz"),
+        ("compute --memory 1GB -o roll", "rollout.npz"),
+    ],
+)
+def test_completion_in_bash(typed, completed, tmp_path, capsys):
+    pytest.importorskip("shtab")
+    with pytest.raises(SystemExit) as ended:
+        main(["--print-completion", "bash"])
+    assert ended.value.code == 0
+    (tmp_path / "fastgae.bash").write_text(capsys.readouterr().out)
+    (tmp_path / "rollout.npz").touch()
+    code = COMPLETED.format(script="fastgae.bash", typed=typed)
+    done = subprocess.run(["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == completed.split()
+
+
+def test_completion_without_shtab(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(SystemExit) as ended:
+        main(["--print-completion", "zsh"])
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert "pip install 'fastgae-rl[completion]'" in message
+    assert message.count("\n") == 1

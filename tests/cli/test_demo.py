@@ -1,11 +1,13 @@
 """The demo: what it compares and shows, and what becomes of bad options."""
 
 import itertools
+import json
 import sys
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import fastgae
 from fastgae.cli import demo, rollout
@@ -17,8 +19,9 @@ def test_demo_compares_every_backend(env_id, capsys, collected):
     assert main(["demo", "--env", env_id, "--num-envs", "4", "--num-steps", "256"]) == 0
     output = capsys.readouterr().out
     assert demo.verdict(demo.variants(), {}) in output
-    rows = {line.split()[1] for line in output.splitlines() if line.endswith(" x │")}
-    assert rows == set(demo.variants()) >= {"numpy"}
+    rows = [line.split()[1:3] for line in output.splitlines() if line.endswith(" x │")]
+    assert [name for name, _ in rows] == demo.variants()
+    assert [name for name, mark in rows if mark == "(default)"] == [demo.default_variant()]
     data = collected(env_id, 4, 256)
     terminated, truncated = data.terminated.sum(), data.truncated.sum()
     assert f"{terminated + truncated}: {terminated} terminated, {truncated} truncated" in output
@@ -26,6 +29,43 @@ def test_demo_compares_every_backend(env_id, capsys, collected):
     for backend in fastgae.backends():
         missing = backend.device == "CPU" and not backend.available
         assert (f"{backend.name} cannot run here: " in output) is missing
+
+
+def test_demo_as_json(capsys, collected):
+    assert main(["demo", "--num-envs", "2", "--num-steps", "64", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["terminated"] == collected("CartPole-v1", 2, 64).terminated.sum() > 0
+    assert [each["name"] for each in facts["backends"]] == demo.variants()
+    assert facts["default"] in demo.variants()
+    assert 0 < facts["explained_variance"] < 1
+    assert (facts["nan_rewards"], facts["advantages_not_finite"], facts["different"]) == (0, 0, {})
+
+
+@pytest.mark.parametrize(("bad", "kind"), [(np.nan, "NaN"), (np.inf, "infinite")])
+def test_demo_says_what_rewards_are_not_finite(bad, kind, capsys, tmp_path):
+    class Bad(CartPoleEnv):
+        def step(self, action):
+            observation, reward, terminated, *others = super().step(action)
+            return observation, bad if terminated else reward, terminated, *others
+
+    gymnasium.register("FastgaeBad-v0", entry_point=Bad, max_episode_steps=200)
+    try:
+        options = ["--env", "FastgaeBad-v0", "--num-steps", "64", "--plot", str(tmp_path / "bad.png")]
+        assert main(["demo", *options]) == 0
+    finally:
+        del gymnasium.registry["FastgaeBad-v0"]
+    output = capsys.readouterr().out
+    ends = int(output.partition("episode ends")[2].split()[0].rstrip(":"))
+    assert f"rewards         {ends} {kind} of 512; " in output
+    assert "0 everywhere, because none can be fitted" in output
+    assert demo.verdict(demo.variants(), {}) in output
+
+
+def test_a_plain_call_has_no_truncation(collected):
+    arguments = collected("Pendulum-v1", 2, 256).arguments(lambda observations: observations[:, 0])
+    plain = demo.without_truncation({**arguments, "gamma": 0.9, "gae_lambda": 0.8})
+    assert set(plain) == {"rewards", "values", "terminated", "last_values", "gamma", "gae_lambda"}
+    assert plain["terminated"].sum() == arguments["truncated"].sum() > 0
 
 
 def test_variants_are_the_backends_with_their_targets():
@@ -138,11 +178,12 @@ def test_missing_extra_says_how_to_install_it(package, options, monkeypatch, cap
     assert "pip install 'fastgae-rl[demo]'" in message
 
 
-def test_unusable_number_of_threads(monkeypatch, capsys):
-    monkeypatch.setitem(fastgae._dispatch.SETTINGS, "FASTGAE_NUM_THREADS", "lots")
+@pytest.mark.parametrize("setting", ["FASTGAE_NUM_THREADS", "FASTGAE_BACKEND"])
+def test_unusable_settings(setting, monkeypatch, capsys):
+    monkeypatch.setitem(fastgae._dispatch.SETTINGS, setting, "lots")
     code, message = failure(["demo"], capsys)
     assert code == 1
-    assert "FASTGAE_NUM_THREADS" in message
+    assert setting in message
     assert "lots" in message
 
 

@@ -65,6 +65,26 @@ def test_nothing_found(saved, capsys):
     assert capsys.readouterr().out.startswith("Nothing found in 32 steps of 4 environments.")
 
 
+def test_other_arrays_are_not_read(saved, capsys, monkeypatch):
+    others = {"observations": np.zeros((32, 4, 99)), "infos": np.array([{}, None]), "a\x1b[31mb": np.zeros(2)}
+    path = saved(**others)
+    monkeypatch.setattr(archive, "memory", lambda: 100_000)
+    assert main(["diagnose", path]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith("\n\nNot used, because they are no arguments: observations, infos, a\\x1b[31mb\n")
+    assert main(["diagnose", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unused"] == list(others)
+
+
+def test_the_report_begins_with_an_overview(saved, capsys):
+    assert main(["diagnose", saved()]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["episodes", "rewards", "values", "TD"]
+    assert main(["diagnose", saved(), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["steps"], facts["envs"], facts["episodes"], facts["lengths"]) == (32, 4, 0, None)
+
+
 def test_something_found(saved, capsys):
     path = saved(last_values=np.zeros(4))
     assert main(["diagnose", path]) == 1
@@ -93,13 +113,14 @@ def test_options_are_those_of_gae(saved, capsys):
         ({"values": None}, "has no values; it holds rewards, terminated, last_values"),
         ({"rewards": None, "values": None}, "has no rewards and no values"),
         ({"terminated": None, "last_values": None}, "terminated and last_values are both missing"),
-        ({"dones": np.zeros(4)}, "holds dones, which is no argument; known are rewards, values, terminated, truncated"),
+        ({"terminated": None, "dones": np.zeros(4)}, "holds dones and no terminated: save the array that gae takes as"),
+        ({"values": None, "v_s": np.zeros(4)}, "holds v_s and no values"),
         ({"last_values": None}, "the value after the last step is missing"),
         ({"terminated": np.full((32, 4), 2)}, "terminated must hold 0 or 1"),
         ({"rewards": np.array([None, 1])}, "rewards must hold numbers or bool, got dtype object"),
         ({"rewards": np.array(["a", "b"])}, "rewards must hold numbers or bool, got dtype <U1"),
-        ({"a\x1b[31mb": np.zeros(4)}, r"holds a\x1b[31mb, which is no argument"),
-        ({f"{i:02}" * 99: np.zeros(4) for i in range(40)}, " and 28 more, which is no argument"),
+        ({"values": None, "a\x1b[31mb": np.zeros(4)}, r"it holds rewards, terminated, last_values, a\x1b[31mb"),
+        ({"values": None, **{f"{i:02}" * 99: np.zeros(4) for i in range(40)}}, " and 31 more"),
     ],
 )
 def test_files_with_the_wrong_arrays(changed, said, saved, refused):
@@ -171,8 +192,7 @@ def test_methods_that_numpy_does_not_write(method, written, refused):
 
 def test_names_that_are_there_twice_or_in_folders(written, refused):
     assert "it holds rewards twice" in refused(written({"rewards": b"", "rewards.npy": b""}))
-    call = dict.fromkeys(("rewards.npy", "values.npy", "terminated.npy", "../mask.npy"), b"")
-    assert "it holds ../mask, which is no argument" in refused(written(call))
+    assert "it has no values; it holds rewards, ../values" in refused(written({"rewards": b"", "../values.npy": b""}))
 
 
 def test_members_that_are_encrypted(saved, refused):

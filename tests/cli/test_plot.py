@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fastgae.cli import plot
+import fastgae
+from fastgae.cli import plot, rollout
 from fastgae.cli.main import main
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -18,7 +19,7 @@ def test_plot_is_written(env_id, suffix, start, tmp_path, capsys):
     assert str(path) in capsys.readouterr().out
 
 
-def test_plot_shows_the_environment_with_most_episode_ends(monkeypatch, tmp_path, capsys, collected):
+def test_plot_shows_the_environment_whose_returns_vary_most(monkeypatch, tmp_path, capsys, collected):
     drawn = []
     monkeypatch.setattr(plot, "draw", lambda path, title, series: drawn.append((title, series)))
     for env_id, num_steps in (("FrozenLake-v1", 100), ("Pendulum-v1", 201)):
@@ -26,8 +27,9 @@ def test_plot_shows_the_environment_with_most_episode_ends(monkeypatch, tmp_path
         assert main(["demo", *options]) == 0
         title, series = drawn.pop()
         data = collected(env_id, 5, num_steps)
-        ends = (data.terminated | data.truncated).sum(0)
-        env = int(ends.argmax())
+        values = rollout.ValueFunction(data.observations, 0)
+        values.fit(data, 0.99)
+        env = int(fastgae.gae(**data.arguments(values)).returns.std(0).argmax())
         assert f"environment {env} of 5" in title
         np.testing.assert_array_equal(series.terminated, data.terminated[:, env])
         np.testing.assert_array_equal(series.rewards, data.rewards[:, env])

@@ -117,5 +117,5 @@ def test_value_function_finds_the_value_of_an_endless_constant_reward(collected)
     # Acrobot pays -1 at every step, and no random policy ends an episode so soon: V = -1 / (1 - gamma).
     data = collected("Acrobot-v1", 2, 64)
     values = rollout.ValueFunction(data.observations, 0)
-    assert np.isnan(values.fit(data, 0.9))
+    assert values.fit(data, 0.9) is None
     np.testing.assert_allclose(values(data.observations), -10.0, rtol=1e-3)

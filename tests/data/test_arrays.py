@@ -209,7 +209,7 @@ def test_nothing_is_unpickled(tmp_path, recorded):
     with pytest.raises(DataError, match=r"rewards.npy cannot be read: Array can't be memory-mapped: Python objects"):
         compute(tmp_path / "run", progress=False)
     (tmp_path / "run" / "rewards.npy").write_bytes(pickle.dumps(Opened(tmp_path / "trapped")))
-    with pytest.raises(DataError, match=r"rewards.npy cannot be read: "):
+    with pytest.raises(DataError, match=r"rewards.npy cannot be read: it does not begin as a .npy file does"):
         compute(tmp_path / "run", progress=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "run"]
 

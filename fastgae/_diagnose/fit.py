@@ -1,0 +1,238 @@
+"""Detect that rewards and values do not belong together: another gamma, scale, env or row.
+
+A value function that was never trained, or hardly differs between states, fits anything. So each detector first asks
+that the values fit the rewards well under another reading of them.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from fastgae._call import Array
+from fastgae._diagnose.flags import rewards_look_shifted
+from fastgae._diagnose.report import Finding, Places
+from fastgae._diagnose.steps import Steps, median, number_of
+
+# The discounts that people choose.
+GAMMAS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.997, 0.999, 1.0)
+FEWEST = 64  # steps
+PARTS = 16  # of a rollout, to see whether something is so in all of it
+
+
+class Fit(NamedTuple):
+    """How rewards fit values, over the steps that exist.
+
+    Both numbers of a step reach to the end of its episode, or of the rollout: the discounted rewards, and what the
+    values expect of them, V minus the discounted V with which they go on.
+    """
+
+    rewards: Array
+    expected: Array
+    expected_by_one: Array  # by one value at all states, the mean of V
+
+    def error(self, scale: float = 1.0) -> float:
+        """Return the mean square of what the values miss, in variances of the rewards divided by ``scale``."""
+        return _error(self.rewards / scale, self.expected)
+
+    def scale(self) -> float:
+        """Return the number of times that rewards are as large as expected, by least squares."""
+        return _ratio(self.rewards, self.expected)
+
+    def informative(self) -> bool:
+        """Return whether the values explain more, at their best scale, than one value at all states."""
+        by_one = _error(self.rewards / _ratio(self.rewards, self.expected_by_one), self.expected_by_one)
+        return self.error(self.scale()) < min(0.7, 0.8 * by_one)
+
+    def mean_and_slope(self) -> tuple[float, float]:
+        """Return the scale by the means alone, and by the variation around them alone."""
+        rewards, expected = self.rewards - self.rewards.mean(), self.expected - self.expected.mean()
+        return float(self.rewards.mean() / self.expected.mean()), _ratio(rewards, expected)
+
+    def agrees(self) -> bool:
+        """Return whether rewards are about as large as expected, by both."""
+        return all(1 / 1.5 < number < 1.5 for number in self.mean_and_slope())
+
+
+def _ratio(rewards: Array, expected: Array) -> float:
+    return float((rewards * expected).sum() / (expected * expected).sum())
+
+
+def _error(rewards: Array, expected: Array) -> float:
+    return float(np.mean((rewards - expected) ** 2) / rewards.var())
+
+
+def fit(steps: Steps, **changed: object) -> Fit:
+    """Return the fit of the call, with some arguments changed."""
+    whole = {"gae_lambda": 1.0, **changed}
+    values = steps.values
+    zeros = {"rewards": np.zeros_like(steps.given.rewards)}
+    missed = steps.advantages(**whole)
+    expected = -steps.advantages(**{**whole, **zeros})
+    # With V = 1 at all states and no rewards, the same call gives the share of any one value that is expected.
+    ones = {
+        name: np.ones_like(array)
+        for name in ("values", "last_values", "next_values", "final_values")
+        if (array := getattr(steps.given, name)) is not None
+    }
+    by_one = -steps.advantages(**{**whole, **zeros, **ones}) * values[steps.exists].mean()
+    kept = steps.exists
+    return Fit((missed + expected)[kept], expected[kept], by_one[kept])
+
+
+def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
+    """Find a gamma, or a scale of the rewards, under which the values would fit far better."""
+    if np.ndim(steps.gamma) or number_of(steps.exists) < FEWEST or not _finite(steps):
+        return
+    gamma, given = float(steps.gamma), fit(steps)
+    if given.agrees():
+        return
+    candidates = [found for found in (_by_gamma(steps, gamma, given), _by_scale(given)) if found is not None]
+    if candidates:
+        yield min(candidates)[1]
+
+
+def _by_gamma(steps: Steps, gamma: float, given: Fit) -> tuple[float, Finding] | None:
+    fits = {other: fit(steps, gamma=other) for other in GAMMAS}
+    other = min(fits, key=lambda each: fits[each].error())
+    found, error = fits[other], fits[other].error()
+    longer = (1.0 - min(gamma, other) + 1e-3) / (1.0 - max(gamma, other) + 1e-3)
+    if not (longer > 2.5 and found.agrees() and found.informative() and error < 0.7 and given.error() > 3.0 * error):
+        return None
+    return error, Finding(
+        f"looks like values of another gamma than {gamma:g}: with {other:g} they miss the discounted rewards by "
+        f"{math.sqrt(error):.2g} standard deviations, and with {gamma:g} by {math.sqrt(given.error()):.2g}",
+        Places(),
+        "values and rewards of two discounts do not add up, so advantages have the sign of that difference and not of "
+        "the actions",
+        "pass the gamma with which the values were trained",
+        "gamma",
+    )
+
+
+def _by_scale(given: Fit) -> tuple[float, Finding] | None:
+    scale, by = given.scale(), given.mean_and_slope()
+    agree = min(by) > 0.0 and max(by) < 1.8 * min(by)
+    if not (agree and (min(by) > 3.0 or max(by) < 1 / 3) and given.informative()):
+        return None
+    error = given.error(scale)
+    return error, Finding(
+        f"looks like rewards of another scale: they are {scale:.3g} times what the values expect, by their mean and by "
+        f"how they vary; divided by that, the values miss them by {math.sqrt(error):.2g} standard deviations",
+        Places(),
+        "either the rewards or V count for next to nothing in the advantages",
+        "pass the rewards on which the values were trained, scaled or clipped as they were then; ignore this if the "
+        "values have only begun to learn",
+        "reward_scale",
+    )
+
+
+def terminated_by_limit(steps: Steps) -> Iterator[Finding]:
+    """Find terminated steps whose V counts on more rewards, which is what a limit leaves of an episode."""
+    following = steps.next_row if steps.next_step else steps.next_values
+    if following is None or steps.truncated.any() or not _finite(steps):
+        return
+    ends = steps.terminated & steps.exists & np.isfinite(following)
+    ended, going_on = np.abs(steps.td_errors), np.abs(steps.rewards + steps.discounts * following - steps.values)
+    usual = max(median(ended[steps.exists & ~ends]), 10.0 * steps.tolerance)
+    surprised = ends & (ended > 8.0 * usual) & (going_on < 3.0 * usual)
+    count, total, foreseen = number_of(surprised), number_of(ends), number_of(ended[ends] < 3.0 * usual)
+    # Values that know no end at all are surprised by every one, unless they prove good elsewhere.
+    if foreseen >= max(3, 0.2 * total):
+        proven = count + foreseen >= 0.8 * total
+    else:
+        proven = count >= 0.7 * total and _fits_as_truncated(steps)
+    if count >= 4 and proven:
+        yield Finding(
+            f"looks like limits flagged as terminated: at {count:,} of {total:,} flags the TD error is "
+            f"{median(ended[surprised]):.3g} where nothing follows, and {median(going_on[surprised]):.3g} with V of "
+            f"the next observation; at other steps it is {usual:.3g}",
+            steps.places(surprised),
+            "the values expect the episode to go on there: a bootstrap of 0 takes that from all advantages before",
+            "pass terminated and truncated as env.step returned them, not terminated | truncated",
+        )
+
+
+def _fits_as_truncated(steps: Steps) -> bool:
+    """Return whether values and rewards fit if every end is a limit."""
+    none = np.zeros_like(steps.given.terminated)
+    found = fit(steps, terminated=none, truncated=steps.given.terminated)
+    return found.informative() and found.error() < 0.5
+
+
+def envs_shuffled(steps: Steps) -> Iterator[Finding]:
+    """Find values whose envs are in another order than those of the rewards and flags."""
+    num_steps, num_envs = steps.shape
+    if not 4 <= num_envs <= 1024 or num_steps < 32 or steps.mask is not None or not _finite(steps):
+        return
+    half = (num_steps - 1) // 2
+    whole, *halves = (_nearest(steps, rows) for rows in (slice(0, -1), slice(0, half), slice(half, -1)))
+    moved = whole != np.arange(num_envs)
+    permuted = len(set(whole.tolist())) == num_envs
+    repeated = min(np.mean(each[moved] == whole[moved]) for each in halves) if moved.any() else 0.0
+    if permuted and number_of(moved) >= 0.5 * num_envs and repeated > 0.75:
+        first = np.flatnonzero(moved)[:4]
+        listed = ", ".join(f"those of env {n} to env {whole[n]}" for n in first[:3])
+        yield Finding(
+            f"looks like envs in two orders: the values of {number_of(moved):,} of {num_envs:,} envs fit the rewards "
+            "and flags of another one best, each of a different one, and so in both halves of the rollout",
+            Places(number_of(moved), tuple((0, int(n)) for n in first)),
+            f"the values belong to other envs than the rewards and flags beside them: {listed} ...",
+            "keep one order of envs, also after a shuffle of minibatches, a reshape, or answers that came in any order",
+        )
+
+
+def _nearest(steps: Steps, rows: slice) -> Array:
+    """Return, for the values of each env, the env whose rewards and flags give the smallest TD errors."""
+    change = (steps.discounts * steps.next_row - steps.values)[rows]
+    inside = (steps.exists & ~steps.done)[rows]
+    kept = np.where(np.isfinite(change).all(1, keepdims=True), inside, False).astype(np.float64)
+    change, rewards = np.nan_to_num(change), steps.rewards[rows]
+    # (r + change)^2, multiplied out, for every pair of envs at once.
+    squares = 2.0 * change.T @ (kept * rewards) + (change * change).T @ kept + (kept * rewards * rewards).sum(0)
+    nearest: Array = (squares / np.maximum(kept.sum(0), 1.0)).argmin(1)
+    return nearest
+
+
+def rewards_shifted(steps: Steps) -> Iterator[Finding]:
+    """Find rewards that are one step late or early."""
+    marked = rewards_look_shifted(steps)
+    if marked is not None:
+        seen = f"{marked.seen}; the values change far more at the flags"
+        yield _shifted_rewards(marked.by, seen, steps.places(marked.flags))
+        return
+    if steps.mask is not None or steps.rewards.size < FEWEST or not _finite(steps):
+        return
+    expected = (steps.rewards - steps.td_errors)[1:-1]
+    kept = steps.exists[1:-1]
+    for by in (1, -1):
+        moved = steps.rewards[1 + by : steps.shape[0] - 1 + by]
+        given, other = ((each - expected) ** 2 for each in (steps.rewards[1:-1], moved))
+        parts = np.array([part.sum() for part in np.array_split(np.where(kept, given - other, 0.0).T.ravel(), PARTS)])
+        certain = parts.mean() > 4.0 * parts.std(ddof=1) / math.sqrt(PARTS)
+        # Values that say nothing of rewards gain, too, where the moved rewards are smaller.
+        fits = (
+            other[kept].mean() < 0.7 * moved[kept].var() and moved[kept].var() > 0.5 * steps.rewards[steps.exists].var()
+        )
+        if certain and fits and given[kept].mean() > 1.25 * other[kept].mean():
+            seen = (
+                f"with the rewards moved by a step, the mean square of the TD error is {other[kept].mean():.3g} in "
+                f"place of {given[kept].mean():.3g}, and it is smaller in {number_of(parts > 0)} of {PARTS} parts of "
+                "the rollout"
+            )
+            differs = kept & (moved != steps.rewards[1:-1])
+            yield _shifted_rewards(by, seen, steps.places(np.pad(differs, ((1, 1), (0, 0)))))
+
+
+def _shifted_rewards(by: int, seen: str, where: Places) -> Finding:
+    return Finding(
+        f"rewards look one step {'late' if by > 0 else 'early'}: {seen}",
+        where,
+        "each action is credited with the reward of another one",
+        "store the reward that env.step returned in the row of the observation and the action that went into it",
+    )
+
+
+def _finite(steps: Steps) -> bool:
+    return bool(np.isfinite(steps.rewards).all() and np.isfinite(steps.td_errors[steps.exists]).all())

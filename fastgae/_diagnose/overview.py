@@ -1,0 +1,33 @@
+"""Compute what one looks at first in a rollout."""
+
+from typing import Any
+
+import numpy as np
+
+from fastgae._diagnose.report import Overview
+from fastgae._diagnose.steps import Steps, episode_lengths, number_of
+
+
+def overview(steps: Steps) -> Overview:
+    """Return the size of a rollout, its episodes, and how far its values are from its returns."""
+    ends = steps.done & steps.exists
+    lengths = episode_lengths(ends, steps.exists)[ends]
+    advantages, errors = steps.advantages()[steps.exists], steps.td_errors[steps.exists]
+    rewards, values = steps.rewards[steps.exists], steps.values[steps.exists]
+    variance = _finite(np.var(advantages + values)) if advantages.size else None
+    return Overview(
+        *steps.shape,
+        episodes=number_of(ends),
+        truncated=number_of(ends & ~steps.terminated),
+        lengths=(int(lengths.min()), int(np.median(lengths)), int(lengths.max())) if lengths.size else None,
+        explained_variance=_finite(1.0 - np.var(advantages) / variance) if variance else None,
+        mean_reward=_finite(rewards.mean()) if rewards.size else None,
+        mean_value=_finite(values.mean()) if values.size else None,
+        mean_td_error=_finite(errors.mean()) if errors.size else None,
+        std_td_error=_finite(errors.std()) if errors.size else None,
+    )
+
+
+def _finite(number: Any) -> float | None:
+    """Return a number for JSON, which has no NaN."""
+    return float(number) if np.isfinite(number) else None

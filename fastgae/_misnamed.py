@@ -1,0 +1,97 @@
+"""Names of other libraries for the arguments of the public functions, and the error that gives the right name.
+
+A public function takes ``**misnamed: Never``, because Python itself would refuse an unknown name before the function
+can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report any such argument.
+"""
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Argument -> what other libraries call it. fastgae.compat has the functions of most of them.
+NAMES_ELSEWHERE = {
+    "rewards": "reward rew rews r r_t mb_rewards token_level_rewards",
+    "values": "value vals v v_s v_t v_tm1 state_value vf_preds vpred value_preds baselines mb_values",
+    "terminated": "done dones mb_dones fdones end_flag terminal terminals terminateds termination terminations "
+    "is_terminal episode_starts firsts discount_t",
+    "truncated": "truncateds truncation truncations timeout timeouts time_outs is_truncated",
+    "last_values": "last_value next_value last_val last_v last_r bootstrap bootstrap_value bootstrap_values "
+    "last_extrinsic_values",
+    "next_values": "next_state_value next_state_values v_s_ next_v v_next",
+    "final_values": "final_value terminal_value terminal_values truncated_values",
+    "autoreset": "autoreset_mode auto_reset",
+    "prev_done": "prev_dones last_done",
+    "mask": "masks sample_mask response_mask attention_mask loss_mask action_mask valid valids",
+    "gamma": "discount discounts discount_factor gammas",
+    "gae_lambda": "lambda_ lam lambd lamda lmbda lambda1 gae_lam tau lambda_coefficient td_lambda",
+    "lambda_": "gae_lambda lam lambd lamda lmbda lambda1 tau lambda_coefficient td_lambda",
+    "normalize": "normalise normalize_advantage normalize_advantages norm_adv advantage_norm average_gae whiten",
+    "time_axis": "axis dim time_dim batch_first time_major",
+    "cu_seqlens": "seqlens seq_lens lengths sequence_lengths",
+    "n": "n_step n_steps num_steps",
+    "ratios": "ratio rho rhos rho_tm1 log_rhos importance_weights",
+    "rho_clip": "rho_bar rho_thresh clip_rho_threshold vtrace_rho_clip",
+    "c_clip": "c_bar c_thresh clip_c_threshold vtrace_c_clip",
+    "advantage_clip": "clip_pg_rho_threshold",
+    "advantages": "advantage adv advs",
+    "num_threads": "threads n_threads n_jobs nthreads",
+}
+
+# What the right name alone does not say.
+_MOVED = (
+    "row t there says that observation t begins an episode, so pass the flags of row t + 1 (docs/which-arguments.md)"
+)
+_FLAGS = "the flags that env.step returned with rewards; those of a time limit go into truncated"
+NOTES = {
+    "done": _FLAGS,
+    "dones": f"{_FLAGS}. In CleanRL {_MOVED}",
+    "episode_starts": _MOVED,
+    "firsts": _MOVED,
+    "discount_t": "1 where it is 0, beside one gamma",
+    "next_value": "V after the last step. V of the next state of every step is next_values",
+    "masks": "True where the step exists. 1 - done, as some loops store it, belongs into terminated as done",
+    "normalize_advantage": 'with "global" or "per_env"',
+    "norm_adv": 'with "global" or "per_env"',
+    "log_rhos": "exp of the logarithms",
+    "lengths": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
+    "seq_lens": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
+    "batch_first": "1 for arrays of shape (N, T)",
+    "time_major": "1 for arrays of shape (N, T)",
+}
+
+# What has no argument here.
+ABSENT_HERE = {
+    "use_gae": "there is no such switch: GAE with gae_lambda=1.0 gives the discounted return minus V",
+    "use_critic": "there is no such switch: without a critic, call discounted_returns",
+    "next_done": "the last row of terminated: np.concatenate([dones[1:], next_done[np.newaxis]])",
+    "device": "results are on the device of the first argument",
+    "dtype": "results have the dtype of the arguments: float32 where all are, else float64",
+}
+
+
+def names_its_arguments(function: Function) -> Function:
+    """Show the arguments that a function has, without ``misnamed``, wherever its signature is asked for."""
+    shown = inspect.signature(function)
+    known = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    function.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
+    return function
+
+
+def no_argument(function: Callable[..., Any], misnamed: Iterable[str]) -> TypeError:
+    """Return the error for arguments that a function does not have. It names the first one, and the right one."""
+    given = next(iter(misnamed))
+    return TypeError(f"{function.__name__}() got an unexpected keyword argument {given!r}: {_advice(function, given)}")
+
+
+def _advice(function: Callable[..., Any], given: str) -> str:
+    known = tuple(inspect.signature(function).parameters)
+    meant = [right for right in known if given in NAMES_ELSEWHERE.get(right, "").split()]
+    if meant:
+        return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '')}"
+    if given in ABSENT_HERE:
+        return ABSENT_HERE[given]
+    alike = difflib.get_close_matches(given, known, n=1)
+    return f"do you mean {alike[0]}?" if alike else f"it takes {', '.join(known)}"

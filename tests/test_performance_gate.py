@@ -44,7 +44,7 @@ def test_a_target_that_is_not_the_best_of_the_cpu_is_red(monkeypatch, flags, bes
     monkeypatch.setattr(floors.Path, "read_text", lambda path, **_: f"model name : x\nflags : {flags}\n")
     assert floors.target_of_cpu() == best
     for target in ("avx512", "avx2", "baseline"):
-        info = fastgae.BackendInfo("cpp", True, "gcc", (target,), None)
+        info = fastgae.BackendInfo("cpp", True, "gcc", (target,), None, "CPU")
         monkeypatch.setattr(fastgae, "backends", lambda info=info: (info,))
         assert floors.best_target().red == (target != best)
 

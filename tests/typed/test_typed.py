@@ -1,13 +1,15 @@
 """What the annotations of the public functions say. mypy and pyright read the files beside this one in .ci/run."""
 
+import inspect
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 import pytest
 
 from fastgae import _dispatch
 from fastgae._canonical import NORMALIZE
 from fastgae._canonical.arguments import AUTORESET
+from fastgae._interop import FUNCTIONS
 from fastgae._typing import Autoreset, BackendName, Normalize
 
 # Runs a program in which assert_type looks at the object, and counts how often it did.
@@ -40,6 +42,14 @@ def test_types_hold_when_the_program_runs(python, library):
     pytest.importorskip(library)
     file = Path(__file__).with_name(f"{library}_user.py")
     assert int(python(CHECKED, str(file))) >= file.read_text().count("\nassert_type(") >= 5
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_the_first_argument_decides_on_the_type_of_the_results(function):
+    signature = inspect.signature(function)
+    first, result = next(iter(signature.parameters.values())).annotation, signature.return_annotation
+    (variable,) = (result,) if isinstance(result, TypeVar) else result.__parameters__
+    assert variable in first.__parameters__
 
 
 @pytest.mark.parametrize(

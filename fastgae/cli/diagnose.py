@@ -86,8 +86,11 @@ def run(args: argparse.Namespace) -> int:
 
 def diagnosis(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
     arguments, unused = read_arrays(args.file, REQUIRED, ARRAYS + COEFFICIENTS)
+    for name in unused:
+        if name in PARAMETERS and getattr(args, name) is None:
+            raise CommandError(f"{args.file} holds {name}, which is an option here: pass --{name}", exit_code=2)
     for name in COEFFICIENTS:
         if getattr(args, name) is not None:
             arguments[name] = getattr(args, name)
     how = {"autoreset": args.autoreset, "normalize": args.normalize, "time_axis": args.time_axis}
-    return fastgae.diagnose(**arguments, **how), unused
+    return fastgae.diagnose(**arguments, **how), [name for name in unused if name not in PARAMETERS]

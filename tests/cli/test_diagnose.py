@@ -76,6 +76,13 @@ def test_other_arrays_are_not_read(saved, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["unused"] == list(others)
 
 
+def test_settings_are_options_and_not_read_from_the_file(saved, refused, capsys):
+    path = saved(autoreset=np.array("next_step"))
+    assert "holds autoreset, which is an option here: pass --autoreset" in refused(path)
+    assert main(["diagnose", path, "--autoreset", "next_step"]) == 0
+    assert "Not used" not in capsys.readouterr().out
+
+
 def test_the_report_begins_with_an_overview(saved, capsys):
     assert main(["diagnose", saved()]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, cast
 
@@ -76,6 +77,12 @@ def kind_of(given: object) -> str | None:
     return None
 
 
+def any_traced(given: Iterable[object]) -> bool:
+    """Return whether one of these is a tracer of JAX, which has no numbers yet."""
+    tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
+    return tracer is not None and any(isinstance(each, tracer) for each in given)
+
+
 def module_of(kind: str) -> ModuleType:
     """Import the module of this package that converts the arrays of a library."""
     return importlib.import_module(f"fastgae._interop.{kind}")
@@ -83,7 +90,7 @@ def module_of(kind: str) -> ModuleType:
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:
     """Return whether a dtype is one of 16-bit floats."""
-    return dtype.kind in "fV" and dtype.type.__name__ in NARROW_FLOATS
+    return dtype.itemsize == 2 and dtype.kind in "fV" and dtype.type.__name__ in NARROW_FLOATS
 
 
 def widened(array: Array) -> Array:

@@ -221,7 +221,7 @@ VALUES = {
     # All other arguments must have the shape of the first one, so errors of shape name those.
     "first numbers": {**NONE, **NUMBERS, "a number": (always(1.0), WRONG)},
     # These alone decide which dtype out must have, so with another dtype the good out is wrong.
-    "only numbers": {name: case for name, case in {**NONE, **NUMBERS}.items() if name != "float32"},
+    "only numbers": {name: case for name, case in {**NONE, **NUMBERS}.items() if name not in ("float16", "float32")},
     "first flags": {**NONE, **FLAGS, "a number": (always(1), WRONG)},
     "numbers": {**NUMBERS, **SHAPES},
     "required numbers": {**NONE, **NUMBERS, **SHAPES},

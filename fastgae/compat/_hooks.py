@@ -1,22 +1,83 @@
 """Plug fastgae into a library: replace its functions, or make subclasses of its classes."""
 
-from collections.abc import Callable
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from functools import partial
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+Function = Callable[..., Any]
 
 
-def replace(owner: Any, **functions: Callable[..., Any]) -> ExitStack:
-    """Replace functions of a module or class by others of the same names; closing the returned stack restores them.
+class Library(NamedTuple):
+    """The versions of a library that a hook was tested with. It refuses any other, before it changes anything.
 
-    Replace all of them or, if one name does not exist, none. Leave a function alone that is already in place, so that
-    neither a second call nor closing its result changes anything.
+    A place in the library is "module:function", "module:Class.method" or "module:DICT.key".
     """
+
+    package: str  # its name in pip
+    oldest: str
+    newest: str
+
+    def release(self) -> tuple[int, ...]:
+        """Return the numbers of the installed version; RuntimeError if the hook was not tested with it."""
+        installed = version(self.package)
+        if not numbers(self.oldest) <= numbers(installed) <= numbers(self.newest):
+            raise self._refusal(f"{installed} is installed")
+        return numbers(installed)
+
+    def fitting(self, place: str, *ours: Function) -> Function:
+        """Return the first of our functions that has the parameters of the function there; RuntimeError if none has.
+
+        The names must be the same, in the same order. ``self`` is not compared.
+        """
+        function = _function(place)
+        if function is None:
+            raise self._refusal(f"{place} does not exist")
+        theirs = _parameters(function)
+        for each in ours:
+            if _parameters(each) == theirs:
+                return each
+        known = " or ".join(f"({', '.join(_parameters(each))})" for each in ours)
+        raise self._refusal(f"{place} has the parameters ({', '.join(theirs)}), not {known}")
+
+    def install(self, places: Mapping[str, tuple[Function, ...]], may_lack: tuple[str, ...] = ()) -> ExitStack:
+        """Replace the function at each place by the one that fits; closing the returned stack restores them.
+
+        Replace all or none. A place in ``may_lack`` is left out if this version does not have it.
+        """
+        self.release()
+        there = [place for place in places if place not in may_lack or _function(place) is not None]
+        ours = {place: self.fitting(place, *places[place]) for place in there}
+        with ExitStack() as undo:
+            for place, function in ours.items():
+                owner, name = _owner_and_name(place)
+                undo.enter_context(replace(owner, **{name: function}))
+            return undo.pop_all()
+
+    def _refusal(self, found: str) -> RuntimeError:
+        return RuntimeError(
+            f"{self.package}: {found}, and fastgae's hook knows versions {self.oldest} to {self.newest}: install one of"
+            " these, or a newer fastgae"
+        )
+
+
+def replace(owner: Any, **functions: Function) -> ExitStack:
+    """Replace functions of a module, class or dict by others of the same names; closing the stack restores them.
+
+    Leave a function alone that is already in place, so that neither a second call nor closing its result changes
+    anything.
+    """
+    write = owner.__setitem__ if isinstance(owner, dict) else partial(setattr, owner)
     with ExitStack() as undo:
         for name, ours in functions.items():
-            theirs = getattr(owner, name)
+            theirs = _read(owner, name)
             if theirs is not ours:
-                setattr(owner, name, ours)
-                undo.callback(setattr, owner, name, theirs)
+                write(name, ours)
+                undo.callback(write, name, theirs)
         return undo.pop_all()
 
 
@@ -30,3 +91,32 @@ def made_once(module: dict[str, Any], name: str, **makers: Callable[[], type]) -
     made = makers[name]()
     made.__qualname__ = name  # pickle finds a class by this name, in a worker process too
     return module.setdefault(name, made)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the first three numbers of a version: (2, 1, 0) for "2.1" and for "2.1.0.post1"."""
+    found = re.match(r"\d+(?:\.\d+)*", text)
+    return (*map(int, found[0].split(".") if found else ()), 0, 0, 0)[:3]
+
+
+def _owner_and_name(place: str) -> tuple[Any, str]:
+    module, _, path = place.partition(":")
+    *outer, name = path.split(".")
+    owner: Any = importlib.import_module(module)
+    for each in outer:
+        owner = getattr(owner, each, None)
+    return owner, name
+
+
+def _function(place: str) -> Any:
+    return _read(*_owner_and_name(place))
+
+
+def _read(owner: Any, name: str) -> Any:
+    return owner.get(name) if isinstance(owner, dict) else getattr(owner, name, None)
+
+
+def _parameters(function: Function) -> list[str]:
+    schema = getattr(function, "schema", None)  # of a function that torch.jit compiled, which has no signature
+    names = [each.name for each in schema.arguments] if schema else inspect.signature(function).parameters
+    return [name for name in names if name != "self"]

@@ -1,9 +1,18 @@
-"""PufferLib 3: the advantage kernel of its trainer."""
+"""PufferLib 3: the advantage kernel of its trainer, and a hook for it.
 
+Add one line before you make ``PuffeRL``::
+
+    fastgae.compat.pufferlib.install()
+"""
+
+from contextlib import ExitStack
 from typing import Any
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
+
+LIBRARY = Library("pufferlib", "3.0.0", "3.0.0")
 
 
 def compute_puff_advantage(
@@ -74,3 +83,19 @@ def _advantages(
     deltas = xp.minimum(ratios, highest_rho) * (targets - values[:, :-1])
     decay = discount * trace * xp.minimum(ratios, highest_c) * going_on
     return reverse_scan(deltas, decay, time_axis=1)
+
+
+def install() -> ExitStack:
+    """Replace ``pufferlib.pufferl.compute_puff_advantage``; on a CPU, results are the same bits.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        Its ``close()``, or the end of ``with install(): ...``, puts PufferLib's own function back.
+
+    Raises
+    ------
+    RuntimeError
+        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    """
+    return LIBRARY.install({"pufferlib.pufferl:compute_puff_advantage": (compute_puff_advantage,)})

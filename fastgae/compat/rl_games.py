@@ -5,13 +5,15 @@ Add one line before ``Runner.run``::
     fastgae.compat.rl_games.install()
 """
 
-import importlib
 from contextlib import ExitStack
 from typing import Any
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
-from fastgae.compat._hooks import replace
+from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae
+
+LIBRARY = Library("rl_games", "1.5.2", "1.6.5")
+A2C = "rl_games.common.a2c_common:A2CBase"
 
 
 @anywhere(like="mb_rewards")
@@ -129,22 +131,41 @@ def discount_values_masks(
 def install() -> ExitStack:
     """Replace ``discount_values`` and ``discount_values_masks`` of ``A2CBase``, and so of all agents, by those here.
 
-    Results are the same bits in float32.
+    A version without ``discount_values_masks`` keeps only the first. Results are the same bits in float32.
 
     Returns
     -------
     contextlib.ExitStack
         Its ``close()``, or the end of ``with install(): ...``, puts the methods of rl_games back.
+
+    Raises
+    ------
+    RuntimeError
+        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
     """
-    a2c = importlib.import_module("rl_games.common.a2c_common").A2CBase
-    return replace(a2c, discount_values=_discount_values, discount_values_masks=_discount_values_masks)
+    masks = f"{A2C}.discount_values_masks"  # no agent calls it, and rl_games removed it after 1.6.5
+    return LIBRARY.install(
+        {f"{A2C}.discount_values": (_discount_values,), masks: (_discount_values_masks,)}, may_lack=(masks,)
+    )
 
 
-def _discount_values(self: Any, *arrays: Any) -> Any:
+def _discount_values(
+    self: Any, fdones: Any, last_extrinsic_values: Any, mb_fdones: Any, mb_extrinsic_values: Any, mb_rewards: Any
+) -> Any:
+    arrays = fdones, last_extrinsic_values, mb_fdones, mb_extrinsic_values, mb_rewards
     return discount_values(*arrays, gamma=self.gamma, tau=self.tau)
 
 
-def _discount_values_masks(self: Any, *arrays: Any) -> Any:
+def _discount_values_masks(
+    self: Any,
+    fdones: Any,
+    last_extrinsic_values: Any,
+    mb_fdones: Any,
+    mb_extrinsic_values: Any,
+    mb_rewards: Any,
+    mb_masks: Any,
+) -> Any:
+    arrays = fdones, last_extrinsic_values, mb_fdones, mb_extrinsic_values, mb_rewards, mb_masks
     return discount_values_masks(*arrays, gamma=self.gamma, tau=self.tau)
 
 

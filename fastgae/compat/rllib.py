@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import Array
-from fastgae.compat._hooks import made_once, replace
+from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.gae import gae
+
+LIBRARY = Library("ray", "2.56.1", "2.60.0")
+CONNECTOR = "ray.rllib.connectors.learner.general_advantage_estimation"
 
 
 def compute_value_targets(
@@ -83,6 +86,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _learner() -> type:
+    LIBRARY.release()
+    LIBRARY.fitting(f"{CONNECTOR}:compute_value_targets", compute_value_targets)
     theirs: Any = importlib.import_module("ray.rllib.algorithms.ppo.torch.ppo_torch_learner").PPOTorchLearner
 
     class PPOTorchLearner(theirs):  # type: ignore[misc]
@@ -90,7 +95,6 @@ def _learner() -> type:
 
         def build(self) -> None:
             super().build()
-            connector = importlib.import_module("ray.rllib.connectors.learner.general_advantage_estimation")
-            replace(connector, compute_value_targets=compute_value_targets)
+            replace(importlib.import_module(CONNECTOR), compute_value_targets=compute_value_targets)
 
     return PPOTorchLearner

@@ -6,6 +6,11 @@ Change one line of the runner's configuration, and a seeded run gives the same w
     "algorithm": {"class_name": "fastgae.compat.rsl_rl:PPO", ...} # after
 
 ``PPO`` is a subclass of rsl_rl's class. rsl_rl is imported at its first use.
+
+``PPOWithFinalObs`` **changes results**: at a step that timed out it bootstraps from V of ``extras["final_obs"]``, the
+observations before the reset, and rsl_rl from V of the observation before the step::
+
+    "algorithm": {"class_name": "fastgae.compat.rsl_rl:PPOWithFinalObs", ...}
 """
 
 import importlib
@@ -14,9 +19,11 @@ from typing import Any
 import numpy as np
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
-from fastgae.compat._hooks import made_once
+from fastgae.compat._hooks import Library, made_once
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
+
+LIBRARY = Library("rsl-rl-lib", "5.0.0", "5.5.1")
 
 
 @anywhere(like="rewards")
@@ -84,10 +91,12 @@ def _rounded(number: float, array: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    return made_once(globals(), name, PPO=_ppo)
+    return made_once(globals(), name, PPO=_ppo, PPOWithFinalObs=_ppo_with_final_obs)
 
 
 def _ppo() -> type:
+    # Looking ahead changes the state of a recurrent critic, which rsl_rl restores since 5.3.
+    look_ahead = _looked_ahead if LIBRARY.release() >= (5, 3, 0) else _values
     theirs: Any = importlib.import_module("rsl_rl.algorithms").PPO
 
     class PPO(theirs):  # type: ignore[misc]
@@ -97,10 +106,8 @@ def _ppo() -> type:
         """
 
         def compute_returns(self, obs: Any) -> None:
-            storage, critic = self.storage, self.critic
-            hidden_state = critic.get_hidden_state()
-            last_values = critic(obs).detach()
-            critic.reset(hidden_state=hidden_state)  # looking ahead must not change the critic's state
+            storage = self.storage
+            last_values = look_ahead(self.critic, obs)
             returns, advantages = compute_returns(
                 storage.rewards, storage.values, storage.dones, last_values, self.gamma, self.lam, False
             )
@@ -109,4 +116,46 @@ def _ppo() -> type:
             storage.returns.copy_(returns)
             storage.advantages = advantages
 
+    LIBRARY.fitting("rsl_rl.algorithms:PPO.compute_returns", PPO.compute_returns)
     return PPO
+
+
+def _ppo_with_final_obs() -> type:
+    ours: Any = importlib.import_module(__name__).PPO
+
+    class PPOWithFinalObs(ours):  # type: ignore[misc]
+        """``PPO`` that bootstraps a step that timed out from the observation that the step led to.
+
+        This changes results: rsl_rl adds gamma V(s_t) to the reward of such a step, and this class gamma V of
+        ``extras["final_obs"]``, which has the observations of all envs from before the reset, like ``obs``. Isaac Lab
+        provides them with ``compute_final_obs=True``; KeyError if a step timed out without them.
+        """
+
+        def process_env_step(self, obs: Any, rewards: Any, dones: Any, extras: dict[str, Any]) -> None:
+            rest = dict(extras)
+            time_outs = rest.pop("time_outs", None)
+            if time_outs is not None and time_outs.any():
+                if "final_obs" not in extras:
+                    raise KeyError(
+                        "extras has no final_obs at a step that timed out: let the environment give the observations "
+                        "from before its reset, in Isaac Lab by compute_final_obs, or use PPO"
+                    )
+                ended = time_outs.to(rewards.device).bool()
+                final_values = _looked_ahead(self.critic, extras["final_obs"]).squeeze(1)
+                rewards = rewards.where(~ended, rewards + self.gamma * final_values)
+            super().process_env_step(obs, rewards, dones, rest)
+
+    LIBRARY.fitting("rsl_rl.algorithms:PPO.process_env_step", PPOWithFinalObs.process_env_step)
+    return PPOWithFinalObs
+
+
+def _values(critic: Any, obs: Any) -> Any:
+    return critic(obs).detach()
+
+
+def _looked_ahead(critic: Any, obs: Any) -> Any:
+    """Return the values of observations, and leave a recurrent critic in the state that it is in."""
+    hidden_state = critic.get_hidden_state()
+    values = _values(critic, obs)
+    critic.reset(hidden_state=hidden_state)
+    return values

@@ -1,9 +1,18 @@
-"""sample-factory: ``gae_advantages``."""
+"""sample-factory: ``gae_advantages``, and a hook for its learner.
 
+Add one line before you train, in the process of the learner (``--serial_mode=True`` runs it in yours)::
+
+    fastgae.compat.sample_factory.install()
+"""
+
+from contextlib import ExitStack
 from typing import Any
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
+
+LIBRARY = Library("sample-factory", "2.0.3", "2.1.1")
 
 
 @anywhere(like="rewards")
@@ -50,3 +59,19 @@ def gae_advantages(rewards: Numbers, dones: Any, values: Numbers, valids: Any, �
     terms = (rewards - values[:, :-1]) * valid[:, :-1] + going_on * (γ * values[:, 1:] * valid[:, 1:])
     decay = (γ * λ * valid[:, :-1] + (1 - valid[:, :-1])) * going_on
     return reverse_scan(terms, decay, time_axis=1)
+
+
+def install() -> ExitStack:
+    """Replace ``gae_advantages`` in sample-factory's learner; results are the same bits in float32.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        Its ``close()``, or the end of ``with install(): ...``, puts sample-factory's own function back.
+
+    Raises
+    ------
+    RuntimeError
+        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    """
+    return LIBRARY.install({"sample_factory.algo.learning.learner:gae_advantages": (gae_advantages,)})

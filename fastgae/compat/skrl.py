@@ -5,31 +5,30 @@ Add one line before you train the agent::
     fastgae.compat.skrl.install()
 """
 
-import importlib
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere
-from fastgae.compat._hooks import replace
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._hooks import Library
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
 
-# The modules in which skrl's agents find ``compute_gae``; recurrent agents call theirs with other arguments.
+LIBRARY = Library("skrl", "2.0.0", "2.1.1")
+# The modules in which skrl's agents find ``compute_gae``. To recurrent agents, and in version 2.0 to all of them,
+# ``next_values`` are the last values.
 AGENTS = (
     "skrl.agents.torch.a2c.a2c",
-    "skrl.agents.torch.amp.amp",
     "skrl.agents.torch.ppo.ppo",
     "skrl.agents.torch.rpo.rpo",
     "skrl.agents.torch.trpo.trpo",
     "skrl.multi_agents.torch.ippo.ippo",
     "skrl.multi_agents.torch.mappo.mappo",
-)
-RECURRENT_AGENTS = (
     "skrl.agents.torch.a2c.a2c_rnn",
     "skrl.agents.torch.ppo.ppo_rnn",
     "skrl.agents.torch.rpo.rpo_rnn",
     "skrl.agents.torch.trpo.trpo_rnn",
 )
+AMP = "skrl.agents.torch.amp.amp"
 
 
 @anywhere(like="rewards")
@@ -106,14 +105,56 @@ def install() -> ExitStack:
     -------
     contextlib.ExitStack
         Its ``close()``, or the end of ``with install(): ...``, puts skrl's own functions back.
+
+    Raises
+    ------
+    RuntimeError
+        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
     """
-    with ExitStack() as undo:
-        for names, ours in ((AGENTS, compute_gae), (RECURRENT_AGENTS, _compute_gae_recurrent)):
-            for name in names:
-                undo.enter_context(replace(importlib.import_module(name), compute_gae=ours))
-        return undo.pop_all()
+    places = {f"{module}:compute_gae": (compute_gae, _with_next_values) for module in AGENTS}
+    return LIBRARY.install({**places, f"{AMP}:compute_gae": (compute_gae, _amp_of_2_0)})
 
 
-def _compute_gae_recurrent(*, next_values: Any, **arguments: Any) -> tuple[Any, Any]:
-    """Call ``compute_gae`` for recurrent agents, which name the last values ``next_values`` and have no truncation."""
-    return compute_gae(last_values=next_values, truncated=arguments["terminated"], **arguments)
+def _with_next_values(
+    *,
+    rewards: Any,
+    terminated: Any,
+    values: Any,
+    next_values: Any,
+    discount_factor: float = 0.99,
+    lambda_coefficient: float = 0.95,
+) -> tuple[Any, Any]:
+    """Call ``compute_gae`` for agents that name the last values ``next_values``, and know no truncation."""
+    return compute_gae(
+        rewards=rewards,
+        terminated=terminated,
+        truncated=terminated,
+        values=values,
+        last_values=next_values,
+        discount_factor=discount_factor,
+        lambda_coefficient=lambda_coefficient,
+    )
+
+
+@anywhere(like="rewards")
+def _amp_of_2_0(
+    *,
+    rewards: Numbers,
+    terminated: Any,
+    values: Numbers,
+    next_values: Numbers,
+    discount_factor: float = 0.99,
+    lambda_coefficient: float = 0.95,
+) -> tuple[Any, Any]:
+    """Compute what AMP of version 2.0 does: V' of every step is given, and termination cuts the trace alone."""
+    ends = terminated != 0
+    advantages, returns = gae(
+        rewards,
+        values,
+        namespace_of(rewards).zeros_like(ends),
+        ends,
+        next_values=next_values,
+        gamma=discount_factor,
+        gae_lambda=lambda_coefficient,
+    )
+    return returns, standardized(advantages, 1e-8)

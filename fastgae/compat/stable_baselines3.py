@@ -1,4 +1,4 @@
-"""Stable-Baselines3: ``compute_returns_and_advantage``, and the two rollout buffers that use it.
+"""Stable-Baselines3: ``compute_returns_and_advantage``, and two ways to let its algorithms use it.
 
 Change one argument, and a seeded run gives the same weights::
 
@@ -8,23 +8,28 @@ Change one argument, and a seeded run gives the same weights::
     PPO("MlpPolicy", env, rollout_buffer_class=RolloutBuffer)     # after
 
 Use ``DictRolloutBuffer`` for Dict observations ("MultiInputPolicy"). Both are subclasses of Stable-Baselines3's
-classes, and import it at their first use. For another buffer, such as those of sb3-contrib, write the subclass::
+classes, and import it at their first use. For algorithms that choose their buffer themselves, such as RecurrentPPO of
+sb3-contrib, add one line before you train::
 
-    class FastBuffer(MaskableRolloutBuffer):
-        compute_returns_and_advantage = fastgae.compat.stable_baselines3.compute_returns_and_advantage
+    fastgae.compat.stable_baselines3.install()
 """
 
 import importlib
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
-from fastgae._interop import on_the_cpu
+from fastgae.compat._hooks import Library, made_once
 from fastgae.estimators.gae import gae
 
+# Versions before 2.4 compute in float64, because they subtract flags of bool from 1.0.
+LIBRARY = Library("stable-baselines3", "2.4.0", "2.9.2")
+BUFFERS = "stable_baselines3.common.buffers"
 
-def compute_returns_and_advantage(rollout_buffer: Any, last_values: Any, dones: Any) -> None:
-    r"""Fill the buffer like ``RolloutBuffer.compute_returns_and_advantage``, with its ``self`` as the first argument.
+
+def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> None:
+    r"""Fill the buffer ``self`` like ``RolloutBuffer.compute_returns_and_advantage``.
 
     ::
 
@@ -37,7 +42,7 @@ def compute_returns_and_advantage(rollout_buffer: Any, last_values: Any, dones: 
 
     Parameters
     ----------
-    rollout_buffer : RolloutBuffer, or an object with the arrays and numbers of one
+    self : RolloutBuffer, or an object with the arrays and numbers of one
         ``rewards``, ``values`` and ``episode_starts`` of shape (buffer_size, n_envs), ``gamma`` and ``gae_lambda``.
         Its ``advantages`` are filled, and its ``returns`` become a new array: the same bits as Stable-Baselines3's in
         float32.
@@ -49,29 +54,63 @@ def compute_returns_and_advantage(rollout_buffer: Any, last_values: Any, dones: 
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    starts = rollout_buffer.episode_starts
-    returns = np.empty_like(rollout_buffer.advantages)
+    # A2C calls this after every few steps, with cold caches: each function of Python costs microseconds then.
+    starts = self.episode_starts
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[-1] = dones
+    returns = np.empty_like(self.advantages)
+    last = last_values if isinstance(last_values, np.ndarray) else last_values.numpy(force=True)
     gae(
-        rollout_buffer.rewards,
-        rollout_buffer.values,
-        np.concatenate([starts[1:], np.asarray(dones, starts.dtype)[np.newaxis]]),
-        last_values=on_the_cpu(last_values).reshape(starts.shape[1:]),
-        gamma=rollout_buffer.gamma,
-        gae_lambda=rollout_buffer.gae_lambda,
-        out=(rollout_buffer.advantages, returns),
+        self.rewards,
+        self.values,
+        ends,
+        last_values=last.ravel(),
+        gamma=self.gamma,
+        gae_lambda=self.gae_lambda,
+        out=(self.advantages, returns),
     )
-    rollout_buffer.returns = returns
+    self.returns = returns
+
+
+def install() -> ExitStack:
+    """Replace ``RolloutBuffer.compute_returns_and_advantage``, which all buffers inherit; results are the same bits.
+
+    The buffers of sb3-contrib inherit it too, those of RecurrentPPO and MaskablePPO included.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        Its ``close()``, or the end of ``with install(): ...``, puts Stable-Baselines3's own method back.
+
+    Raises
+    ------
+    RuntimeError
+        The hook was not tested with the installed version, or its method has other parameters. Nothing is replaced.
+    """
+    place = f"{BUFFERS}:RolloutBuffer.compute_returns_and_advantage"
+    return LIBRARY.install({place: (compute_returns_and_advantage,)})
 
 
 def __getattr__(name: str) -> Any:
-    """Make the class at its first use, so that Stable-Baselines3 is imported only then."""
-    if name not in ("RolloutBuffer", "DictRolloutBuffer"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    theirs = getattr(importlib.import_module("stable_baselines3.common.buffers"), name)
+    return made_once(globals(), name, RolloutBuffer=_rollout_buffer, DictRolloutBuffer=_dict_rollout_buffer)
+
+
+def _rollout_buffer() -> type:
+    return _subclass("RolloutBuffer")
+
+
+def _dict_rollout_buffer() -> type:
+    return _subclass("DictRolloutBuffer")
+
+
+def _subclass(name: str) -> type:
+    """Make a subclass of Stable-Baselines3's buffer of this name."""
+    LIBRARY.release()
+    method = compute_returns_and_advantage.__name__
     body = {
         "__module__": __name__,
         "__doc__": f"Stable-Baselines3's {name} with advantages and returns by fastgae: the same bits.",
-        "compute_returns_and_advantage": compute_returns_and_advantage,
+        method: LIBRARY.fitting(f"{BUFFERS}:{name}.{method}", compute_returns_and_advantage),
     }
-    # Keep the class, so that every caller gets the same one, and pickle finds it.
-    return globals().setdefault(name, type(name, (theirs,), body))
+    return type(name, (getattr(importlib.import_module(BUFFERS), name),), body)

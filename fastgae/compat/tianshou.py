@@ -5,7 +5,6 @@ Add one line before you train the algorithm::
     fastgae.compat.tianshou.install()
 """
 
-import importlib
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,8 +13,10 @@ from numpy.typing import ArrayLike
 
 from fastgae._call import Array
 from fastgae._interop import on_the_cpu
-from fastgae.compat._hooks import replace
+from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae
+
+LIBRARY = Library("tianshou", "2.0.0", "2.0.1")
 
 
 def _gae(
@@ -102,5 +103,10 @@ def install() -> ExitStack:
     -------
     contextlib.ExitStack
         Its ``close()``, or the end of ``with install(): ...``, puts Tianshou's own function back.
+
+    Raises
+    ------
+    RuntimeError
+        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
     """
-    return replace(importlib.import_module("tianshou.algorithm.algorithm_base"), _gae=_gae)
+    return LIBRARY.install({"tianshou.algorithm.algorithm_base:_gae": (_gae,)})

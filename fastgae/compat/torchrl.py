@@ -25,11 +25,13 @@ from threading import RLock
 from typing import Any
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
-from fastgae.compat._hooks import made_once, replace
+from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
 from fastgae.estimators.vtrace import vtrace
+
+LIBRARY = Library("torchrl", "0.14.1", "0.14.1")
 
 
 @anywhere(like="state_value")
@@ -271,9 +273,11 @@ def __getattr__(name: str) -> Any:
 
 def _estimator() -> type:
     torch = importlib.import_module("torch")
+    LIBRARY.release()
     advantages = importlib.import_module("torchrl.objectives.value.advantages")
     theirs: Any = advantages.GAE
-    names = ("generalized_advantage_estimate", "vec_generalized_advantage_estimate")
+    ours = (generalized_advantage_estimate, vec_generalized_advantage_estimate)
+    names = [LIBRARY.fitting(f"{advantages.__name__}:{each.__name__}", each).__name__ for each in ours]
     functions = {name: _or_with_gradients(getattr(advantages, name)) for name in names}
     lock = RLock()  # the replaced functions belong to a module that all threads share
 

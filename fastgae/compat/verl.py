@@ -10,10 +10,13 @@ from contextlib import ExitStack
 from typing import Any
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
-from fastgae.compat._hooks import replace
+from fastgae.compat._hooks import Library
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
+
+LIBRARY = Library("verl", "0.7.1", "0.9.1")
+CORE_ALGOS = "verl.trainer.ppo.core_algos"
 
 
 @anywhere(like="token_level_rewards")
@@ -65,6 +68,7 @@ def compute_gae_advantage_return(
 def install() -> ExitStack:
     """Replace ``verl.trainer.ppo.core_algos.compute_gae_advantage_return`` by a function that calls fastgae.
 
+    Its entry "gae" in verl's registry of estimators, which ``get_adv_estimator_fn`` reads, is replaced as well.
     verl's own whitening stays, so that the advantages, too, are the same bits in float32. With 16-bit values, fastgae
     computes in float32, but verl rounds gamma V' to 16 bits: the bits are the same if gamma is 1, verl's default.
 
@@ -72,9 +76,14 @@ def install() -> ExitStack:
     -------
     contextlib.ExitStack
         Its ``close()``, or the end of ``with install(): ...``, puts verl's own function back.
+
+    Raises
+    ------
+    RuntimeError
+        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
     """
-    core_algos = importlib.import_module("verl.trainer.ppo.core_algos")
-    return replace(core_algos, compute_gae_advantage_return=_whitened_by_verl)
+    names = ("compute_gae_advantage_return", "ADV_ESTIMATOR_REGISTRY.gae")
+    return LIBRARY.install({f"{CORE_ALGOS}:{name}": (_whitened_by_verl,) for name in names})
 
 
 def _whitened_by_verl(

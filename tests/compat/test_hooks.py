@@ -11,20 +11,53 @@ import pytest
 from fastgae.compat import _hooks, skrl
 from support.cases import assert_same_bits
 
-# compat module -> where its install() puts something: (library's module, path of the function there)
+SKRL = (
+    "*, rewards, terminated, truncated, values, last_values, discount_factor, lambda_coefficient, time_limit_bootstrap"
+)
+SKRL_2_0 = "*, rewards, terminated, values, next_values, discount_factor, lambda_coefficient"
+RL_GAMES = "self, fdones, last_extrinsic_values, mb_fdones, mb_extrinsic_values, mb_rewards"
+VERL = "token_level_rewards, values, response_mask, gamma, lam"
+# compat module -> where its install() puts something: (library's module, path of the function there, its parameters)
 PLACES = {
-    "rl_games": [
-        ("rl_games.common.a2c_common", "A2CBase.discount_values"),
-        ("rl_games.common.a2c_common", "A2CBase.discount_values_masks"),
+    "pufferlib": [
+        (
+            "pufferlib.pufferl",
+            "compute_puff_advantage",
+            "values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip",
+        )
     ],
-    "skrl": [(module, "compute_gae") for module in (*skrl.AGENTS, *skrl.RECURRENT_AGENTS)],
-    "tianshou": [("tianshou.algorithm.algorithm_base", "_gae")],
-    "verl": [("verl.trainer.ppo.core_algos", "compute_gae_advantage_return")],
+    "rl_games": [
+        ("rl_games.common.a2c_common", "A2CBase.discount_values_masks", f"{RL_GAMES}, mb_masks"),
+        ("rl_games.common.a2c_common", "A2CBase.discount_values", RL_GAMES),
+    ],
+    "sample_factory": [
+        ("sample_factory.algo.learning.learner", "gae_advantages", "rewards, dones, values, valids, γ, λ"),
+    ],
+    "skrl": [(module, "compute_gae", SKRL_2_0 if "rnn" in module else SKRL) for module in (*skrl.AGENTS, skrl.AMP)],
+    "stable_baselines3": [
+        ("stable_baselines3.common.buffers", "RolloutBuffer.compute_returns_and_advantage", "self, last_values, dones")
+    ],
+    "tianshou": [("tianshou.algorithm.algorithm_base", "_gae", "v_s, v_s_, rew, end_flag, gamma, gae_lambda")],
+    "verl": [
+        ("verl.trainer.ppo.core_algos", "ADV_ESTIMATOR_REGISTRY.gae", VERL),
+        ("verl.trainer.ppo.core_algos", "compute_gae_advantage_return", VERL),
+    ],
 }
 
 
-def theirs(*given, **named):
-    raise AssertionError("the library's own function is called")
+def taking(parameters):
+    """Make a function of a library with these parameters."""
+    return eval(f"lambda {parameters}: None")
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Say which version of a library is installed: by default the newest that its hook knows."""
+
+    def say(compat, version=None):
+        monkeypatch.setattr(_hooks, "version", {compat.LIBRARY.package: version or compat.LIBRARY.newest}.__getitem__)
+
+    return say
 
 
 @pytest.fixture
@@ -46,29 +79,43 @@ class Fake(ModuleType):
     __path__ = ()
 
 
-def owner_and_name(module, path):
-    *classes, name = path.split(".")
-    for each in classes:
-        module = getattr(module, each)
-    return module, name
+def read(owner, name):
+    return owner[name] if isinstance(owner, dict) else getattr(owner, name)
+
+
+def write(owner, name, function):
+    if isinstance(owner, dict):
+        owner[name] = function
+    else:
+        setattr(owner, name, function)
+
+
+def remove(owner, name):
+    if isinstance(owner, dict):
+        del owner[name]
+    else:
+        delattr(owner, name)
 
 
 @pytest.fixture(params=PLACES)
-def hook(request, library):
+def hook(request, library, installed):
     """The compat module, and the places of its hook, each with the library's function in it."""
+    compat = importlib.import_module(f"fastgae.compat.{request.param}")
+    installed(compat)
     places = []
-    for module, path in PLACES[request.param]:
-        made = library(module)
-        if "." in path:
-            made.__dict__.setdefault(path.partition(".")[0], type(path.partition(".")[0], (), {}))
-        owner, name = owner_and_name(made, path)
-        setattr(owner, name, theirs)
-        places.append((owner, name))
-    return importlib.import_module(f"fastgae.compat.{request.param}"), places
+    for module, path, parameters in PLACES[request.param]:
+        owner = library(module)
+        outer, _, name = path.rpartition(".")
+        if outer:
+            owner = owner.__dict__.setdefault(outer, {} if outer.isupper() else type(outer, (), {}))
+        theirs = taking(parameters)
+        write(owner, name, theirs)
+        places.append((owner, name, theirs))
+    return compat, places
 
 
 def in_place(places):
-    return [getattr(owner, name) is not theirs for owner, name in places]
+    return [read(owner, name) is not theirs for owner, name, theirs in places]
 
 
 def test_install_and_undo(hook):
@@ -98,13 +145,81 @@ def test_a_second_install_changes_nothing(hook):
     assert not any(in_place(places))
 
 
+def refused(compat, match):
+    """install() raises one sentence that says what it knows, and what to do."""
+    known = compat.LIBRARY
+    with pytest.raises(RuntimeError, match=match) as error:
+        compat.install()
+    message = str(error.value)
+    assert f"knows versions {known.oldest} to {known.newest}: install one of these, or a newer fastgae" in message
+    assert message.startswith(f"{known.package}: ")
+    return True
+
+
+@pytest.mark.parametrize("version", ["0.0.9", "99.0"])
+def test_a_version_that_was_not_tested(hook, installed, version):
+    compat, places = hook
+    installed(compat, version)
+    assert refused(compat, f"{version} is installed")
+    assert not any(in_place(places))
+
+
+@pytest.mark.parametrize("version", ["oldest", "newest"])
+def test_the_oldest_and_the_newest(hook, installed, version):
+    compat, places = hook
+    installed(compat, getattr(compat.LIBRARY, version) + ".post1")
+    with compat.install():
+        assert all(in_place(places))
+
+
 def test_all_or_none(hook):
     compat, places = hook
-    owner, missing = places[-1]
-    delattr(owner, missing)
-    with pytest.raises(AttributeError, match=missing):
-        compat.install()
+    owner, missing, _ = places[-1]
+    remove(owner, missing)
+    assert refused(compat, f"{missing} does not exist")
     assert not any(in_place(places[:-1]))
+
+
+def test_other_parameters(hook):
+    compat, places = hook
+    owner, name, _ = places[-1]
+    write(owner, name, taking("a, b"))
+    assert refused(compat, rf"{name} has the parameters \(a, b\), not \(")
+    assert not any(in_place(places[:-1]))
+
+
+def test_what_a_version_may_lack(library, installed):
+    """rl_games after 1.6.5 has no masks."""
+    compat = importlib.import_module("fastgae.compat.rl_games")
+    installed(compat)
+    theirs = taking(RL_GAMES)
+    base = type("A2CBase", (), {"discount_values": theirs})
+    library("rl_games.common.a2c_common").A2CBase = base
+    with compat.install():
+        assert base.discount_values is not theirs
+        assert not hasattr(base, "discount_values_masks")
+    assert base.discount_values is theirs
+
+
+def test_a_function_that_torch_compiled(library, installed):
+    """It has no signature. sample-factory's function is one."""
+    compat = importlib.import_module("fastgae.compat.sample_factory")
+    installed(compat)
+    learner = library("sample_factory.algo.learning.learner")
+    arguments = [SimpleNamespace(name=name) for name in ("rewards", "dones", "values", "valids", "γ", "λ")]
+    learner.gae_advantages = theirs = SimpleNamespace(schema=SimpleNamespace(arguments=arguments))
+    with compat.install():
+        assert learner.gae_advantages is compat.gae_advantages
+    assert learner.gae_advantages is theirs
+    arguments.pop()
+    assert refused(compat, r"gae_advantages has the parameters \(rewards, dones, values, valids, γ\), not \(")
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("2.1", (2, 1, 0)), ("10.0.1.post1", (10, 0, 1)), ("3rc1", (3, 0, 0)), ("1.2.3.4", (1, 2, 3))]
+)
+def test_numbers_of_a_version(text, numbers):
+    assert _hooks.numbers(text) == numbers
 
 
 def test_a_class_is_made_once():
@@ -120,6 +235,12 @@ def test_modules_have_no_other_attributes(name):
         _ = importlib.import_module(f"fastgae.compat.{name}").Missing
 
 
+def test_a_class_of_a_version_that_was_not_tested(made, installed):
+    installed(importlib.import_module("fastgae.compat.stable_baselines3"), "1.8.0")
+    with pytest.raises(RuntimeError, match=r"stable-baselines3: 1\.8\.0 is installed"):
+        made("stable_baselines3", "RolloutBuffer")
+
+
 @pytest.fixture
 def made(monkeypatch):
     """Have a compat module make its class of a fake library, and forget it after the test."""
@@ -133,9 +254,10 @@ def made(monkeypatch):
     return make
 
 
-def test_the_learner_of_rllib(library, made):
+def test_the_learner_of_rllib(library, made, installed):
+    installed(importlib.import_module("fastgae.compat.rllib"))
     connector = library("ray.rllib.connectors.learner.general_advantage_estimation")
-    connector.compute_value_targets = theirs
+    connector.compute_value_targets = theirs = taking("values, rewards, terminateds, truncateds, gamma, lambda_")
     built = []
     learner = type("PPOTorchLearner", (), {"build": lambda self: built.append(self)})
     library("ray.rllib.algorithms.ppo.torch.ppo_torch_learner").PPOTorchLearner = learner
@@ -150,9 +272,11 @@ def test_the_learner_of_rllib(library, made):
 
 
 @pytest.mark.parametrize("per_mini_batch", [False, True])
-def test_the_algorithm_of_rsl_rl(library, made, per_mini_batch):
+@pytest.mark.parametrize(("version", "expected"), [("5.2.0", ["look ahead"]), ("5.3.0", ["keep", "look ahead", 7])])
+def test_the_algorithm_of_rsl_rl(library, made, installed, per_mini_batch, version, expected):
     torch = pytest.importorskip("torch")
-    library("rsl_rl.algorithms").PPO = type("PPO", (), {"compute_returns": theirs})
+    installed(importlib.import_module("fastgae.compat.rsl_rl"), version)
+    library("rsl_rl.algorithms").PPO = type("PPO", (), {"compute_returns": taking("self, obs")})
     rng, calls = np.random.default_rng(0), []
     values, rewards = torch.from_numpy(rng.normal(size=(2, 6, 3, 1))).float()
     storage = SimpleNamespace(
@@ -177,7 +301,7 @@ def test_the_algorithm_of_rsl_rl(library, made, per_mini_batch):
     )
     own = storage.returns
     ppo.compute_returns(values[-1])
-    assert calls == ["keep", "look ahead", 7]
+    assert calls == expected
     assert storage.returns is own
     returns, advantages = importlib.import_module("fastgae.compat.rsl_rl").compute_returns(
         storage.rewards, storage.values, storage.dones, values[-1], 0.99, 0.95, False
@@ -186,3 +310,48 @@ def test_the_algorithm_of_rsl_rl(library, made, per_mini_batch):
     if not per_mini_batch:
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
     assert_same_bits(storage.advantages.numpy(), advantages.numpy())
+
+
+def test_final_observations_of_rsl_rl(library, made, installed):
+    torch = pytest.importorskip("torch")
+    installed(importlib.import_module("fastgae.compat.rsl_rl"))
+    stored = []
+
+    class PPO:
+        gamma = 0.5
+
+        def compute_returns(self, obs): ...
+
+        def process_env_step(self, obs, rewards, dones, extras):
+            stored.append((rewards, sorted(extras)))
+
+    class Critic:
+        state = "before"
+
+        def __call__(self, obs):
+            self.state = "after"
+            return obs[:, None]
+
+        def get_hidden_state(self):
+            return self.state
+
+        def reset(self, hidden_state):
+            self.state = hidden_state
+
+    library("rsl_rl.algorithms").PPO = PPO
+    made("rsl_rl", "PPO")
+    algorithm = made("rsl_rl", "PPOWithFinalObs")()
+    algorithm.critic = Critic()
+    rewards, final = torch.ones(3), torch.tensor([2.0, torch.nan, torch.inf])
+    extras = {"time_outs": torch.tensor([True, False, False]), "final_obs": final, "log": {}}
+    algorithm.process_env_step(None, rewards, None, extras)
+    assert stored[0][0].tolist() == [2.0, 1.0, 1.0]  # where nothing timed out, no value is read
+    assert stored[0][1] == ["final_obs", "log"]  # rsl_rl adds no bootstrap of its own
+    assert algorithm.critic.state == "before"
+    assert rewards.tolist() == [1.0, 1.0, 1.0]
+
+    del extras["final_obs"]
+    with pytest.raises(KeyError, match="extras has no final_obs at a step that timed out"):
+        algorithm.process_env_step(None, rewards, None, extras)
+    algorithm.process_env_step(None, rewards, None, {"time_outs": torch.zeros(3)})
+    assert stored[1][0] is rewards

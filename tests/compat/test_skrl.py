@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fastgae.compat import skrl
 from fastgae.compat.skrl import compute_gae
 from support.kinds import KINDS, SHAPES, called
 
@@ -43,3 +44,26 @@ def test_within_rounding(shape, dtype, time_limit_bootstrap, kind):
     for array, expected in zip(got, theirs, strict=True):
         assert array.dtype == dtype
         np.testing.assert_allclose(array, expected, rtol=0, atol=16 * np.finfo(dtype).eps * np.abs(expected).max())
+
+
+def test_amp_of_2_0(dtype):
+    """V' of every step is given and never cut: AMP makes it 0 where that is wanted. Termination cuts the trace."""
+    rng = np.random.default_rng(0)
+    rewards, values, following = rng.normal(size=(3, 30, 4, 1)).astype(dtype)
+    terminated = rng.random((30, 4, 1)) < 0.2
+    advantages, carried = np.empty_like(rewards), np.zeros_like(rewards[0])
+    for t in range(29, -1, -1):
+        trace = dtype.type(0.9) * (~terminated[t]).astype(dtype)
+        advantages[t] = carried = rewards[t] - values[t] + dtype.type(0.98) * (following[t] + trace * carried)
+    wide = advantages.astype(np.float64)
+    expected = advantages + values, (wide - wide.mean()) / (wide.std(ddof=1) + 1e-8)
+    got = skrl._amp_of_2_0(
+        rewards=rewards,
+        terminated=terminated,
+        values=values,
+        next_values=following,
+        discount_factor=0.98,
+        lambda_coefficient=0.9,
+    )
+    for ours, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=16 * np.finfo(dtype).eps * np.abs(theirs).max())

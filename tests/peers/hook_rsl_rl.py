@@ -10,6 +10,7 @@ from tensordict import TensorDict
 from .compare import Hooked
 
 CLASSES = ("PPO", "fastgae.compat.rsl_rl:PPO")
+NETWORKS = {"MLPModel": {}, "RNNModel": {"rnn_hidden_dim": 8}}
 
 
 class Envs:
@@ -30,8 +31,8 @@ class Envs:
         return self.get_observations(), actions.sum(-1), dones | time_outs, {"time_outs": time_outs}
 
 
-def runner(class_name, steps, envs, **algorithm):
-    network = {"class_name": "MLPModel", "hidden_dims": [8], "activation": "elu"}
+def runner(class_name, steps, envs, network="MLPModel", **algorithm):
+    network = {"class_name": network, "hidden_dims": [8], "activation": "elu", **NETWORKS[network]}
     cfg = {
         "algorithm": {"class_name": class_name, **algorithm},
         "actor": {**network, "distribution_cfg": {"class_name": "GaussianDistribution"}},
@@ -46,7 +47,9 @@ def runner(class_name, steps, envs, **algorithm):
 
 
 def hooks(rng):
-    yield Hooked("OnPolicyRunner.learn: the weights after 3 iterations", *map(trained, CLASSES))
+    for network in NETWORKS:
+        calls = [trained(name, network) for name in CLASSES]
+        yield Hooked(f"OnPolicyRunner.learn with {network}: the weights after 3 iterations", *calls)
     for steps, envs in [(128, 8), (24, 4096)]:
         values, rewards = torch.from_numpy(rng.normal(size=(2, steps, envs, 1))).float()
         rollout = {"values": values, "rewards": rewards, "dones": torch.from_numpy(rng.random(values.shape) < 0.05)}
@@ -57,9 +60,9 @@ def hooks(rng):
             yield Hooked(name, *calls, timed=envs > 1000 and not per_mini_batch)
 
 
-def trained(class_name):
+def trained(class_name, network):
     def call():
-        made = runner(class_name, 24, 16)
+        made = runner(class_name, 24, 16, network)
         with contextlib.redirect_stdout(io.StringIO()):
             made.learn(3)
         networks = (made.alg.actor, made.alg.critic)

@@ -1,25 +1,32 @@
 """``compute_gae`` as skrl's agents call it: by its name in their own module."""
 
 import importlib
+from inspect import signature
 
 import torch
 
-from fastgae.compat.skrl import AGENTS, RECURRENT_AGENTS, install
+from fastgae.compat.skrl import AGENTS, AMP, install
 
 from .compare import Hooked
 
 
 def hooks(rng):
-    for name in (*AGENTS, *RECURRENT_AGENTS):
+    for name in (*AGENTS, AMP):
         agent = importlib.import_module(name)
+        taken = signature(agent.compute_gae).parameters
         for steps, envs in [(128, 8), (24, 4096)]:
             rewards, values = torch.from_numpy(rng.normal(size=(2, steps + 1, envs, 1))).float()
             terminated, truncated = torch.from_numpy(rng.random((2, steps, envs, 1)) < 0.02)
-            rollout = {"rewards": rewards[:-1], "terminated": terminated, "values": values[:-1]}
-            if name in AGENTS:
-                rollout |= {"truncated": truncated, "time_limit_bootstrap": True, "last_values": values[-1]}
-            else:
-                rollout |= {"next_values": values[-1]}
+            given = {
+                "rewards": rewards[:-1],
+                "terminated": terminated,
+                "truncated": truncated,
+                "time_limit_bootstrap": True,
+                "values": values[:-1],
+                "last_values": values[-1],
+                "next_values": values[1:] if name == AMP else values[-1],  # V' of every step in AMP of version 2.0
+            }
+            rollout = {key: array for key, array in given.items() if key in taken}
 
             def call(agent=agent, rollout=rollout):
                 return agent.compute_gae(**rollout, discount_factor=0.99, lambda_coefficient=0.95)

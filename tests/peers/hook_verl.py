@@ -1,4 +1,4 @@
-"""``compute_gae_advantage_return`` as verl's trainers call it: by its name in core_algos."""
+"""``compute_gae_advantage_return`` as verl's trainers call it: by its name in core_algos, and from the registry."""
 
 import torch
 from verl.trainer.ppo import core_algos
@@ -16,8 +16,13 @@ def hooks(rng):
         mask = (torch.arange(tokens) < length) & torch.from_numpy(rng.random((responses, tokens)) < 0.8)
         given = rewards, values.to(dtype), mask.long(), gamma, 0.95
 
-        def call(given=given):
+        def by_name(given=given):
             return core_algos.compute_gae_advantage_return(*given)
 
-        name = f"compute_gae_advantage_return, {responses} × {tokens}, {dtype} values, gamma={gamma}"
-        yield Hooked(name, call, call, install, timed=tokens > 8000)
+        def registered(given=given):
+            return core_algos.get_adv_estimator_fn("gae")(*given)
+
+        shown = f"{responses} × {tokens}, {dtype} values, gamma={gamma}"
+        yield Hooked(f"compute_gae_advantage_return, {shown}", by_name, by_name, install, timed=tokens > 8000)
+        if tokens == 5:
+            yield Hooked(f"get_adv_estimator_fn, {shown}", registered, registered, install)

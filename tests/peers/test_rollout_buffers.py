@@ -83,3 +83,30 @@ def test_a_saved_model_goes_on(tmp_path):
     model.save(tmp_path / "model.zip")
     loaded = PPO.load(tmp_path / "model.zip", env=make_env(), device="cpu")
     assert type(loaded.rollout_buffer) is compat.RolloutBuffer
+
+
+@pytest.mark.parametrize("name", ["RecurrentPPO", "MaskablePPO"])
+def test_sb3_contrib(name, monkeypatch):
+    """They choose their buffers themselves, which inherit the method that install() replaces."""
+    contrib = pytest.importorskip("sb3_contrib")
+    from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+
+    policy, env = {
+        "RecurrentPPO": ("MlpLstmPolicy", make_env()),
+        "MaskablePPO": ("MlpPolicy", InvalidActionEnvDiscrete(dim=4)),
+    }[name]
+    calls = []
+    gae = compat.gae
+    monkeypatch.setattr(compat, "gae", lambda *given, **named: calls.append(1) or gae(*given, **named))
+
+    def weights():
+        torch.set_num_threads(1)
+        settings = {"n_steps": 32, "batch_size": 16, "n_epochs": 1, "seed": 3, "device": "cpu"}
+        model = getattr(contrib, name)(policy, env, **settings).learn(128)
+        return [parameter.detach().numpy().tobytes() for parameter in model.policy.parameters()]
+
+    before = weights()
+    assert not calls
+    with compat.install():
+        assert weights() == before
+    assert len(calls) == 4

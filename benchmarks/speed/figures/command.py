@@ -68,6 +68,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "peers": peers.measure,
     "training": training_share.measure,
     "hooks": hooks.measure,
+    "trainers": lambda: hooks.measure("trainers_sample"),
 }
 CHARTS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {  # docs/figures/NAME.svg shows the section NAME
     "throughput": throughput_chart,

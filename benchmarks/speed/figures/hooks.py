@@ -1,4 +1,4 @@
-"""The hooks of fastgae.compat: each library's own call, as it is and with the hook in place."""
+"""The hooks of fastgae.compat: each library's own call, by itself and in training, as it is and with the hook."""
 
 import json
 import os
@@ -11,10 +11,13 @@ from speed import places
 from speed.shown import duration
 
 
-def measure() -> dict[str, Any]:
-    """Measure every hook with one thread, in a process of its own; ImportError names the libraries that are missing."""
+def measure(sample: str = "hooks_sample") -> dict[str, Any]:
+    """Measure with one thread, in a process of its own; ImportError names the libraries that are missing.
+
+    ``sample`` is the module that does it: "hooks_sample", or "trainers_sample" for calls inside running trainers.
+    """
     environment = places.importing(places.ROOT / "tests", environment={**os.environ, "OMP_NUM_THREADS": "1"})
-    command = [sys.executable, "-P", "-m", "speed.figures.hooks_sample"]
+    command = [sys.executable, "-P", "-m", f"speed.figures.{sample}"]
     run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(run.stdout)
     if missing := found.pop("missing"):

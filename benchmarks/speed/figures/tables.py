@@ -97,6 +97,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Results], str]]] = {  # its sectio
     "peers": ("peers", of_peers),
     "training": ("training", of_training),
     "hooks": ("hooks", of_hooks),
+    "trainers": ("trainers", of_hooks),
     "speed-in-short": (None, in_short),
 }
 

@@ -10,6 +10,8 @@ from tensordict import TensorDict
 from .compare import Hooked
 
 CLASSES = ("PPO", "fastgae.compat.rsl_rl:PPO")
+NETWORK = {"class_name": "MLPModel", "hidden_dims": [8], "activation": "elu"}
+RECURRENT = {**NETWORK, "class_name": "RNNModel", "rnn_type": "gru", "rnn_hidden_dim": 4, "rnn_num_layers": 1}
 
 
 class Envs:
@@ -30,8 +32,7 @@ class Envs:
         return self.get_observations(), actions.sum(-1), dones | time_outs, {"time_outs": time_outs}
 
 
-def runner(class_name, steps, envs, **algorithm):
-    network = {"class_name": "MLPModel", "hidden_dims": [8], "activation": "elu"}
+def runner(class_name, steps, envs, network=NETWORK, **algorithm):
     cfg = {
         "algorithm": {"class_name": class_name, **algorithm},
         "actor": {**network, "distribution_cfg": {"class_name": "GaussianDistribution"}},
@@ -46,7 +47,9 @@ def runner(class_name, steps, envs, **algorithm):
 
 
 def hooks(rng):
-    yield Hooked("OnPolicyRunner.learn: the weights after 3 iterations", *map(trained, CLASSES))
+    for network in (NETWORK, RECURRENT):
+        calls = [trained(name, network) for name in CLASSES]
+        yield Hooked(f"OnPolicyRunner.learn: the weights after 3 iterations, {network['class_name']}", *calls)
     for steps, envs in [(128, 8), (24, 4096)]:
         values, rewards = torch.from_numpy(rng.normal(size=(2, steps, envs, 1))).float()
         rollout = {"values": values, "rewards": rewards, "dones": torch.from_numpy(rng.random(values.shape) < 0.05)}
@@ -57,9 +60,9 @@ def hooks(rng):
             yield Hooked(name, *calls, timed=envs > 1000 and not per_mini_batch)
 
 
-def trained(class_name):
+def trained(class_name, network):
     def call():
-        made = runner(class_name, 24, 16)
+        made = runner(class_name, 24, 16, network)
         with contextlib.redirect_stdout(io.StringIO()):
             made.learn(3)
         networks = (made.alg.actor, made.alg.critic)

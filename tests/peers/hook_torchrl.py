@@ -79,6 +79,8 @@ def settings(rng):
     yield "time first", observed().transpose(0, 1).contiguous(), {"time_dim": 0}
     yield "strides in another order", observed(20, 4).transpose(0, 1), {"time_dim": 1}
 
+    yield "no next observations", observed().exclude(("next", "obs")), {"shifted": True}
+
     tasks = observed()
     tasks["task"] = torch.tensor([0, 1, 1, 0]).reshape(4, 1, 1).expand(4, 20, 1)
     yield "advantages standardised within tasks", tasks, {"average_gae": True, "group_key": "task"}
@@ -116,7 +118,7 @@ def gradients(kind, given, differentiable):
         if differentiable:
             advantage.sum().backward()
             return advantage.detach(), copy["obs"].grad
-        return (advantage,)
+        return advantage, torch.tensor(advantage.is_leaf)
 
     return call
 

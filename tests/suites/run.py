@@ -41,17 +41,17 @@ def compared(name: str) -> Compared:
         if library.in_wheel:
             source = Path(str(distribution(library.package).locate_file("")))
         else:
-            source = unpacked(f"{library.package}=={release}", folder)
+            source = unpacked(library.package, release, folder)
         return Compared(run(library, source, folder), run(library, source, folder, in_place=name))
 
 
-def unpacked(package: str, folder: Path) -> Path:
+def unpacked(package: str, release: str, folder: Path) -> Path:
     """Fetch a source distribution and return the folder that it unpacks to, with nothing but its tests.
 
     Without the library's own modules there, the tests import the installed ones.
     """
-    fetch = ["download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", folder, package]
-    subprocess.run([sys.executable, "-m", "pip", *fetch], check=True, timeout=SECONDS)
+    fetch = ["download", "--quiet", "--no-deps", "--no-binary", package, "--dest", folder]
+    subprocess.run([sys.executable, "-m", "pip", *fetch, f"{package}=={release}"], check=True, timeout=SECONDS)
     (packed,) = folder.glob("*.tar.gz")
     top = packed.name.removesuffix(".tar.gz")
     with tarfile.open(packed) as opened:

@@ -8,6 +8,8 @@ import importlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+RLAX = ("multistep", "value_learning", "vtrace")  # the modules of RLax's functions
+
 
 class Library(NamedTuple):
     """The published tests of a library that concern advantages, and the function that puts fastgae in place."""
@@ -33,7 +35,24 @@ def rollout_buffers() -> None:
         setattr(chosen_by, name, getattr(ours, name))
 
 
+def functions_of_rlax() -> None:
+    """Replace every function of RLax that fastgae.compat.rlax has, wherever RLax or a test of it looks it up."""
+    compat = importlib.import_module("fastgae.compat.rlax")
+    ours = {name: each for name, each in vars(compat).items() if getattr(each, "__module__", "") == compat.__name__}
+    for place in ("rlax", *(f"rlax._src.{name}" for name in RLAX)):
+        module = importlib.import_module(place)
+        for name in ours.keys() & vars(module).keys():
+            setattr(module, name, ours[name])
+
+
 LIBRARIES = {
+    "rlax": Library(
+        "rlax",
+        tuple(f"rlax/_src/{name}_test.py" for name in RLAX),
+        functions_of_rlax,
+        in_wheel=True,
+        selected="multistep or vtrace or Lambda or Retrace",  # the rest of value_learning calls nothing of fastgae's
+    ),
     "stable_baselines3": Library(
         "stable-baselines3",
         ("tests",),

@@ -10,8 +10,7 @@ from tensordict import TensorDict
 from .compare import Hooked
 
 CLASSES = ("PPO", "fastgae.compat.rsl_rl:PPO")
-NETWORK = {"class_name": "MLPModel", "hidden_dims": [8], "activation": "elu"}
-RECURRENT = {**NETWORK, "class_name": "RNNModel", "rnn_type": "gru", "rnn_hidden_dim": 4, "rnn_num_layers": 1}
+NETWORKS = {"MLPModel": {}, "RNNModel": {"rnn_hidden_dim": 8}}
 
 
 class Envs:
@@ -32,7 +31,8 @@ class Envs:
         return self.get_observations(), actions.sum(-1), dones | time_outs, {"time_outs": time_outs}
 
 
-def runner(class_name, steps, envs, network=NETWORK, **algorithm):
+def runner(class_name, steps, envs, network="MLPModel", **algorithm):
+    network = {"class_name": network, "hidden_dims": [8], "activation": "elu", **NETWORKS[network]}
     cfg = {
         "algorithm": {"class_name": class_name, **algorithm},
         "actor": {**network, "distribution_cfg": {"class_name": "GaussianDistribution"}},
@@ -47,9 +47,9 @@ def runner(class_name, steps, envs, network=NETWORK, **algorithm):
 
 
 def hooks(rng):
-    for network in (NETWORK, RECURRENT):
+    for network in NETWORKS:
         calls = [trained(name, network) for name in CLASSES]
-        yield Hooked(f"OnPolicyRunner.learn: the weights after 3 iterations, {network['class_name']}", *calls)
+        yield Hooked(f"OnPolicyRunner.learn with {network}: the weights after 3 iterations", *calls)
     for steps, envs in [(128, 8), (24, 4096)]:
         values, rewards = torch.from_numpy(rng.normal(size=(2, steps, envs, 1))).float()
         rollout = {"values": values, "rewards": rewards, "dones": torch.from_numpy(rng.random(values.shape) < 0.05)}

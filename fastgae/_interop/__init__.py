@@ -11,21 +11,24 @@
 Nothing here imports torch or JAX before the caller has: a caller who has an array of a library has imported it.
 """
 
-from fastgae._interop.arrays import OnDevice, as_array, as_numbers, is_weak
+from fastgae._interop.arrays import OnDevice, any_traced, as_array, as_numbers, is_weak, kind_of, module_of
 from fastgae._interop.calls import FUNCTIONS, is_tensor, takes_tensors, with_tensors
-from fastgae._interop.conversion import library_of, like, numbers_of, numpy_of
+from fastgae._interop.conversion import as_floats, as_numpy, converter, on_the_cpu
 
 __all__ = [
     "FUNCTIONS",
     "OnDevice",
+    "any_traced",
     "as_array",
+    "as_floats",
     "as_numbers",
+    "as_numpy",
+    "converter",
     "is_tensor",
     "is_weak",
-    "library_of",
-    "like",
-    "numbers_of",
-    "numpy_of",
+    "kind_of",
+    "module_of",
+    "on_the_cpu",
     "takes_tensors",
     "with_tensors",
 ]

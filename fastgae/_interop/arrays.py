@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, cast
 
@@ -68,6 +69,12 @@ def kind_of(given: object) -> str | None:
     return None
 
 
+def any_traced(given: Iterable[object]) -> bool:
+    """Return whether one of these is a tracer of JAX, which has no numbers yet."""
+    tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
+    return tracer is not None and any(isinstance(each, tracer) for each in given)
+
+
 def module_of(kind: str) -> ModuleType:
     """Import the module of this package that converts the arrays of a library."""
     return importlib.import_module(f"fastgae._interop.{kind}")
@@ -75,7 +82,8 @@ def module_of(kind: str) -> ModuleType:
 
 def widened(array: Array) -> Array:
     """Return an array of 16-bit floats as float32, because no kernel takes them; return any other as it is."""
-    return array.astype(np.float32) if array.dtype.name in NARROW_FLOATS else array
+    narrow = array.dtype.itemsize == 2 and array.dtype.name in NARROW_FLOATS  # a dtype takes long to tell its name
+    return array.astype(np.float32) if narrow else array
 
 
 def as_array(name: str, given: object) -> Array:

@@ -1,57 +1,41 @@
-"""Convert arrays of any library to NumPy's, and results to the library of the arguments, for ``fastgae.compat``."""
+"""Read what ``fastgae.compat`` is given as arrays of NumPy, and return its results in the library of the arguments."""
 
-import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._interop.arrays import kind_of, module_of, widened
+from fastgae._interop.arrays import as_array, as_numbers, kind_of, module_of, widened
 
 
-def library_of(array: object) -> str:
-    """Return "torch", "jax", or "numpy" for anything else."""
-    return kind_of(array) or "numpy"
-
-
-def numpy_of(array: Any) -> Array:
-    """Return a NumPy array without gradients, of the same memory if the CPU holds it."""
+def on_the_cpu(array: Any) -> Array:
+    """Return a NumPy array without gradients, copied if a GPU holds it, for environments and buffers on the CPU."""
     if kind_of(array) == "torch":
         given: Array = module_of("torch").to_numpy("the tensor", array.cpu())
         return given
     return widened(np.asarray(array))
 
 
-def numbers_of(array: Any) -> Array:
-    """Return a NumPy array of floats. Integers become float64, so that no coefficient is rounded to an integer."""
-    numbers = numpy_of(array)
+def as_floats(name: str, given: object) -> Array:
+    """Return an argument as floats. Integers become float64, so that no coefficient is rounded to an integer."""
+    numbers = as_numbers(name, widened(as_array(name, given)))
     return numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
 
 
-def like(result: Array, *given: Any) -> Any:
-    """Return the result as an array of the first input's library, on the first input's device.
+def as_numpy(name: str, given: object) -> Any:
+    """Return an argument as NumPy's array if it holds numbers of any kind, and as it is if it does not."""
+    holds_numbers = isinstance(given, list | tuple) or hasattr(given, "__array__")
+    return widened(as_array(name, given)) if holds_numbers else given
 
-    Its dtype is the one to which the library promotes all inputs, or its default float if all are integers.
+
+def converter(first: object, numbers: Iterable[object]) -> Callable[[Array], Any] | None:
+    """Return the function that turns results into arrays of the library of ``first``; None if that is NumPy.
+
+    Their dtype is the one to which the library promotes all numbers, or its default float dtype if none is a float.
     """
-    library = library_of(given[0])
-    if library == "torch":
-        torch = importlib.import_module("torch")
-        dtype = _promoted(torch.promote_types, torch.dtype, given)
-        floats = dtype if dtype.is_floating_point else torch.get_default_dtype()
-        return torch.from_numpy(result).to(device=given[0].device, dtype=floats)
-    if library == "jax":
-        jax = importlib.import_module("jax")
-        dtype = _promoted(jax.numpy.promote_types, np.dtype, given)
-        return jax.numpy.asarray(result, dtype=dtype if jax.numpy.issubdtype(dtype, jax.numpy.floating) else float)
-    return result
-
-
-def _promoted(promote: Callable[[Any, Any], Any], kind: type, given: tuple[Any, ...]) -> Any:
-    """Return the dtype to which a library promotes its own arrays; ``kind`` is the type of its dtypes."""
-    dtype = given[0].dtype
-    for array in given[1:]:
-        other = getattr(array, "dtype", None)
-        if other is not dtype and isinstance(other, kind):
-            dtype = promote(dtype, other)
-    return dtype
+    kind = kind_of(first)
+    if kind is None:
+        return None
+    made: Callable[[Array], Any] = module_of(kind).converter(numbers)
+    return made

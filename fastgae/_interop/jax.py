@@ -1,7 +1,8 @@
 """Convert JAX's arrays, which cannot be written to, and make calls with them."""
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -60,29 +61,66 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def _traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Return the results of a callback that makes the call when the traced code runs. They have no gradient."""
+    """Return the results of a callback that makes the call when the traced code runs."""
     if function.__name__ not in FUNCTIONS:
         raise TypeError(f"{function.__name__} needs the numbers themselves: call it outside of jax.jit")
+    dtypes_alone = {
+        name: widened(np.empty(0, given.dtype)) if isinstance(given, jax.Array) else given
+        for name, given in arguments.items()
+    }
+    dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, dtypes_alone))
+    first = next(name for name, given in arguments.items() if isinstance(given, jax.Array))
+    results = callback(function, arguments, first, dtype, 1 + gives_two(function), Batch.results)
+    return GAEResult(*results) if gives_two(function) else results[0]
+
+
+def callback(
+    function: Callable[..., Any],
+    arguments: dict[str, Any],
+    first: str,
+    dtype: np.dtype[Any],
+    count: int,
+    results_of: Callable[[Batch], tuple[Array, ...]],
+) -> list[jax.Array]:
+    """Return the results of calling a function with NumPy's arrays when the traced code runs. They have no gradient.
+
+    There are ``count`` results of this dtype, in the shape of the argument with the name ``first``. ``results_of``
+    makes the calls of a batch.
+    """
     traced = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
     # A batch splits arrays, so each of them has to be NumPy's, and a masked array would lose its mask.
     others = {
-        name: as_array(name, given) if isinstance(given, np.ndarray) or is_tensor(given) else given
+        name: as_array(name, given) if name == first or isinstance(given, np.ndarray) or is_tensor(given) else given
         for name, given in arguments.items()
         if name not in traced
     }
-    ranks, (first, *_) = {name: array.ndim for name, array in traced.items()}, traced
-    dtypes_alone = {name: widened(np.empty(0, array.dtype)) for name, array in traced.items()}
-    dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, others | dtypes_alone))
+    ranks = {name: array.ndim for name, array in traced.items()}
 
     def computed(*given: Any) -> list[Array]:
         arrays = {name: _waited_for(array) for name, array in zip(ranks, given, strict=True)}
-        results = Batch(function, others | arrays, ranks, first).results()
+        results = results_of(Batch(function, others | arrays, ranks, first))
         return [result.astype(dtype, copy=False) for result in results]
 
-    like = [jax.ShapeDtypeStruct(traced[first].shape, dtype)] * (1 + gives_two(function))
+    like = [jax.ShapeDtypeStruct(np.shape(arguments[first]), dtype)] * count
     # A callback has no derivative, and a loss takes these results for constants: stop_gradient says so to JAX.
-    results = jax.pure_callback(computed, like, *map(jax.lax.stop_gradient, traced.values()), vmap_method="expand_dims")
-    return GAEResult(*results) if gives_two(function) else results[0]
+    results: list[jax.Array] = jax.pure_callback(
+        computed, like, *map(jax.lax.stop_gradient, traced.values()), vmap_method="expand_dims"
+    )
+    return results
+
+
+def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
+    """Return the dtype to which JAX promotes the arrays among these, or its default if none has floats."""
+    dtypes = [each.dtype for each in numbers if isinstance(each, jax.Array | np.ndarray)]
+    dtype = functools.reduce(jax.numpy.promote_types, dtypes)
+    floats = jax.numpy.issubdtype(dtype, jax.numpy.floating)
+    result: np.dtype[Any] = jax.dtypes.canonicalize_dtype(dtype if floats else float)
+    return result
+
+
+def converter(numbers: Iterable[object]) -> Callable[[Array], jax.Array]:
+    """Return the function that turns results in NumPy into arrays of the dtype to which JAX promotes the numbers."""
+    return functools.partial(jax.numpy.asarray, dtype=promoted(numbers))
 
 
 def _waited_for(array: jax.Array) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.compiler import is_compiling as is_compiling  # for the decorator of compat, too
 
 from fastgae._call import Array, GAEResult
 from fastgae._interop.arrays import NARROW_FLOATS
@@ -15,6 +16,8 @@ NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
 
 def to_numpy(name: str, tensor: torch.Tensor) -> Array:
     """Return NumPy's array of the same memory, without gradients; 16-bit floats are copied to float32."""
+    if tensor.is_meta:
+        raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
     if not tensor.is_cpu:
         raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on the CPU: pass {name}.cpu()")
     constant = plain(name, tensor)
@@ -54,14 +57,37 @@ def from_numpy(array: Array) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
+def on_device(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is computed where it lies, because that is not the memory of the CPU."""
+    return not tensor.is_cpu
+
+
+def computes(tensor: torch.Tensor) -> bool:
+    """Return whether torch computes with a tensor, on a GPU or in the code that it compiles, and not NumPy."""
+    return is_compiling() or on_device(tensor)
+
+
+def promoted(numbers: Iterable[object]) -> torch.dtype:
+    """Return the dtype to which torch promotes the tensors among these, or its default if none has floats."""
+    dtypes = [each.dtype for each in numbers if isinstance(each, torch.Tensor)]
+    dtype = functools.reduce(torch.promote_types, dtypes)
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+
+
+def converter(numbers: Iterable[object]) -> Callable[[Array], torch.Tensor]:
+    """Return the function that turns results in NumPy into tensors of the dtype to which torch promotes the numbers."""
+    dtype = promoted(numbers)
+    return lambda result: torch.from_numpy(result).to(dtype)
+
+
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a function with tensors and return its results as tensors."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         # Imported here because the import registers torch's operations, which takes longer than a call.
         from fastgae._interop.torch_ops import traced
 
         return traced(function, arguments)
-    if not next(iter(arguments.values())).is_cpu or arguments.get("backend") == "triton":
+    if on_device(next(iter(arguments.values()))) or arguments.get("backend") == "triton":
         from fastgae._interop import torch_devices
 
         return torch_devices.call(function, arguments)

@@ -1,31 +1,40 @@
 """Normalise by the standard deviations that other libraries use and fastgae.normalize does not."""
 
 import math
+from typing import Any
 
 import numpy as np
 
-from fastgae._call import Array
+from fastgae.compat._anywhere import namespace_of
 from fastgae.estimators.normalize import normalize
+from fastgae.estimators.reverse_scan import reverse_scan
 
 
-def standardized(advantages: Array, eps: float) -> Array:
+def standardized(advantages: Any, eps: float) -> Any:
     """Return (A - mean) / (std + eps) with the sample's std (Bessel's correction); normalize uses the population's."""
-    count = advantages.size
+    count = math.prod(advantages.shape)
     shrinks = math.sqrt(max(count - 1, 0) / max(count, 1))  # the population's std divided by the sample's
-    result: Array = normalize(advantages, eps=eps * shrinks) * advantages.dtype.type(shrinks)
-    return result
+    return normalize(advantages, eps=eps * shrinks) * shrinks
 
 
-def whitened(values: Array, mask: Array, shift_mean: bool = True) -> Array:
+def whitened(values: Any, mask: Any, shift_mean: bool = True) -> Any:
     """Return (x - mean) / sqrt(variance + 1e-8) of every step, with the moments of the steps in the mask.
 
     The moments are computed in float64, the variance with Bessel's correction. ``shift_mean=False`` adds the mean back.
+    With less than two steps in the mask, the result is NaN in torch, which would have to wait for a GPU to know.
     """
-    kept = values[mask].astype(np.float64)
-    if kept.size < 2:
-        raise ValueError(f"whitening needs at least two steps in the mask, got {kept.size}")
-    mean = kept.mean()
-    result: Array = (values.astype(np.float64) - mean) / np.sqrt(kept.var(ddof=1) + 1e-8)
-    if not shift_mean:
-        result += mean
-    return result.astype(values.dtype)
+    xp = namespace_of(values)
+    count = mask.sum()
+    if xp is np and count < 2:
+        raise ValueError(f"whitening needs at least two steps in the mask, got {count}")
+    wide = xp.asarray(values, dtype=xp.float64)
+    mean = _sum(xp.where(mask, wide, 0)) / count
+    centered = wide - mean
+    variance = _sum(xp.where(mask, centered, 0) ** 2) / (count - 1)
+    result = centered / xp.sqrt(variance + 1e-8)
+    return xp.asarray(result if shift_mean else result + mean, dtype=values.dtype)
+
+
+def _sum(matrix: Any) -> Any:
+    """Add up in one order wherever the numbers are: each row from its end, and then the rows."""
+    return reverse_scan(reverse_scan(matrix, 1.0, time_axis=1)[:, 0], 1.0)[0]

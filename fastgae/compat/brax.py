@@ -2,18 +2,17 @@
 
 from typing import Any
 
-import numpy as np
-
-from fastgae._interop import like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.estimators.gae import gae
 
 
+@anywhere(like="rewards")
 def compute_gae(
     truncation: Any,
     termination: Any,
-    rewards: Any,
-    values: Any,
-    bootstrap_value: Any,
+    rewards: Numbers,
+    values: Numbers,
+    bootstrap_value: Numbers,
     lambda_: float = 1.0,
     discount: float = 0.99,
 ) -> tuple[Any, Any]:
@@ -46,19 +45,18 @@ def compute_gae(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    reward, value, last = numbers_of(rewards), numbers_of(values), numbers_of(bootstrap_value)
-    dropped = numpy_of(truncation) != 0
-    ended = dropped | (numpy_of(termination) != 0)
+    xp = namespace_of(rewards)
+    dropped = truncation != 0
+    ended = dropped | (termination != 0)
     # A dropped step becomes a termination with reward V, so that delta and A are 0 there.
-    reward = np.where(dropped, value, reward)
-    targets = gae(reward, value, ended, last_values=last, gamma=discount, gae_lambda=lambda_).returns
+    reward = xp.where(dropped, values, rewards)
+    targets = gae(reward, values, ended, last_values=bootstrap_value, gamma=discount, gae_lambda=lambda_).returns
     one_step = gae(
         reward,
-        value,
+        values,
         ended,
-        np.ones_like(ended),
-        next_values=np.concatenate([targets[1:], last[np.newaxis]]),
+        xp.ones_like(ended),
+        next_values=xp.concatenate([targets[1:], bootstrap_value[None]]),
         gamma=discount,
     )
-    given = rewards, values, bootstrap_value
-    return like(targets, *given), like(one_step.advantages, *given)
+    return targets, one_step.advantages

@@ -2,17 +2,16 @@
 
 from typing import Any
 
-import numpy as np
-
-from fastgae._interop import like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.estimators.gae import gae
 
 
+@anywhere(like="rewards")
 def compute_gae(
-    rewards: Any,
-    values: Any,
+    rewards: Numbers,
+    values: Numbers,
     dones: Any,
-    next_value: Any,
+    next_value: Numbers,
     next_done: Any,
     gamma: float = 0.99,
     gae_lambda: float = 0.95,
@@ -44,15 +43,13 @@ def compute_gae(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    reward, flags = numbers_of(rewards), numpy_of(dones)
-    last = numpy_of(next_done).reshape(1, *flags.shape[1:])
-    result = gae(
-        reward,
-        numbers_of(values),
-        np.concatenate([flags[1:], last]),
-        last_values=numbers_of(next_value).reshape(reward.shape[1:]),
+    last = next_done.reshape(1, *dones.shape[1:])
+    advantages, returns = gae(
+        rewards,
+        values,
+        namespace_of(rewards).concatenate([dones[1:], last]),
+        last_values=next_value.reshape(rewards.shape[1:]),
         gamma=gamma,
         gae_lambda=gae_lambda,
     )
-    given = rewards, values, next_value
-    return like(result.advantages, *given), like(result.returns, *given)
+    return advantages, returns

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._interop import numbers_of, numpy_of
+from fastgae._interop import as_floats, on_the_cpu
 from fastgae.estimators.valid_steps import valid_steps
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _rollouts(
         finals = [_map(lambda array: array[:0], observations)]
         for t in range(num_steps):
             seen.append(_map(np.array, observations))  # copied, because environments may reuse their memory
-            taken.append(_map(lambda array: numpy_of(array).copy(), policy(observations)))
+            taken.append(_map(lambda array: on_the_cpu(array).copy(), policy(observations)))
             observations, rewards[t], terminated[t], truncated[t], info = envs.step(taken[-1])
 
             returns += rewards[t]
@@ -190,7 +190,7 @@ def _final(observations: Batch, info: Mapping[str, Any], truncated: Array, autor
 
 
 def _evaluate(value_function: Callable[[Batch], Any], observations: Batch, shape: tuple[int, ...]) -> Array:
-    values = numbers_of(value_function(observations))
+    values = as_floats("the result of value_function", on_the_cpu(value_function(observations)))
     if values.size != np.prod(shape):
         raise ValueError(
             f"value_function must return a number for each of {np.prod(shape)} observations, got shape {values.shape}"

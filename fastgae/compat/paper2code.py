@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastgae._interop import like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
@@ -53,12 +53,25 @@ def compute_gae(
     """
     if advantage_norm not in ("none", "global", "per_env"):
         raise ValueError(f'advantage_norm must be "none", "global" or "per_env", got {advantage_norm!r}')
-    reward, value, ended = numbers_of(rewards), numbers_of(values), numpy_of(terminateds) != 0
+    if rewards.ndim == 1:
+        rewards, values, terminateds = rewards[:, None], values[:, None], terminateds[:, None]
+        truncateds = None if truncateds is None else truncateds[:, None]
+    return _compute_gae(rewards, values, terminateds, truncateds, gamma, lam, advantage_norm, eps)
+
+
+@anywhere(like="rewards")
+def _compute_gae(
+    rewards: Numbers,
+    values: Numbers,
+    terminateds: Any,
+    truncateds: Any,
+    gamma: float,
+    lam: float,
+    advantage_norm: str,
+    eps: float,
+) -> tuple[Any, Any]:
+    ended = terminateds != 0
     if truncateds is not None:
-        ended &= numpy_of(truncateds) == 0
-    if reward.ndim == 1:
-        reward, value, ended = reward[:, None], value[:, None], ended[:, None]
-    advantages, returns = gae(reward, value, ended, gamma=gamma, gae_lambda=lam)
-    if advantage_norm != "none":
-        normalize(advantages, by=advantage_norm, eps=eps, out=advantages)
-    return like(advantages, rewards, values), like(returns, rewards, values)
+        ended = ended & (truncateds == 0)
+    advantages, returns = gae(rewards, values, ended, gamma=gamma, gae_lambda=lam)
+    return advantages if advantage_norm == "none" else normalize(advantages, by=advantage_norm, eps=eps), returns

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
-from fastgae._interop import library_of, like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.estimators.reverse_scan import reverse_scan
 
 
@@ -45,16 +43,34 @@ def compute_puff_advantage(
     ValueError, TypeError
         As in ``fastgae.reverse_scan``.
     """
-    if numpy_of(advantages).dtype.kind != "f":
+    if "float" not in str(advantages.dtype):
         raise TypeError(f"advantages has dtype {advantages.dtype}; expected float32, to be filled with fractions")
-    value, ratios = numbers_of(values), numbers_of(ratio)[:, :-1]
-    going_on = 1 - numpy_of(terminals)[:, 1:]
-    # PufferLib's kernel has all numbers in float32, the product of gamma and lambda included.
-    discount, trace, rho_clip, c_clip = np.array([gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip], np.float32)
-    # Not by fastgae.vtrace, because it returns the policy's advantages, and PufferLib's are the value targets minus V.
-    targets = numbers_of(rewards)[:, 1:] + discount * value[:, 1:] * going_on
-    deltas = np.minimum(ratios, rho_clip) * (targets - value[:, :-1])
-    decay = discount * trace * np.minimum(ratios, c_clip) * going_on
-    result = reverse_scan(deltas, decay, time_axis=1)
-    advantages[:, :-1] = like(result, advantages) if library_of(advantages) == "torch" else result
+    advantages[:, :-1] = _advantages(
+        values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip
+    )
     return advantages
+
+
+@anywhere(like="advantages")
+def _advantages(
+    values: Numbers,
+    rewards: Numbers,
+    terminals: Any,
+    ratio: Numbers,
+    advantages: Numbers,
+    gamma: float,
+    gae_lambda: float,
+    rho_clip: float,
+    c_clip: float,
+) -> Any:
+    xp = namespace_of(advantages)
+    # PufferLib's kernel has all numbers in float32, the product of gamma and lambda included.
+    discount, trace, highest_rho, highest_c = (
+        xp.asarray(number, dtype=xp.float32) for number in (gamma, gae_lambda, rho_clip, c_clip)
+    )
+    ratios, going_on = ratio[:, :-1], 1 - xp.asarray(terminals[:, 1:], dtype=values.dtype)
+    # Not by fastgae.vtrace, because it returns the policy's advantages, and PufferLib's are the value targets minus V.
+    targets = rewards[:, 1:] + discount * values[:, 1:] * going_on
+    deltas = xp.minimum(ratios, highest_rho) * (targets - values[:, :-1])
+    decay = discount * trace * xp.minimum(ratios, highest_c) * going_on
+    return reverse_scan(deltas, decay, time_axis=1)

@@ -9,20 +9,18 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
-
-from fastgae._call import Array
-from fastgae._interop import like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import replace
 from fastgae.estimators.gae import gae
 
 
+@anywhere(like="mb_rewards")
 def discount_values(
     fdones: Any,
-    last_extrinsic_values: Any,
+    last_extrinsic_values: Numbers,
     mb_fdones: Any,
-    mb_extrinsic_values: Any,
-    mb_rewards: Any,
+    mb_extrinsic_values: Numbers,
+    mb_rewards: Numbers,
     *,
     gamma: float,
     tau: float,
@@ -63,24 +61,23 @@ def discount_values(
     -----
     ``rl_games/common/a2c_common.py``, version 1.6.
     """
-    rewards = numbers_of(mb_rewards)
-    advantages = gae(
-        rewards,
-        numbers_of(mb_extrinsic_values),
-        _ends(fdones, mb_fdones, rewards),
-        last_values=numbers_of(last_extrinsic_values),
+    return gae(
+        mb_rewards,
+        mb_extrinsic_values,
+        _ends(fdones, mb_fdones, mb_rewards),
+        last_values=last_extrinsic_values,
         gamma=gamma,
         gae_lambda=tau,
     ).advantages
-    return like(advantages, mb_rewards, mb_extrinsic_values, last_extrinsic_values)
 
 
+@anywhere(like="mb_rewards")
 def discount_values_masks(
     fdones: Any,
-    last_extrinsic_values: Any,
+    last_extrinsic_values: Numbers,
     mb_fdones: Any,
-    mb_extrinsic_values: Any,
-    mb_rewards: Any,
+    mb_extrinsic_values: Numbers,
+    mb_rewards: Numbers,
     mb_masks: Any,
     *,
     gamma: float,
@@ -115,18 +112,18 @@ def discount_values_masks(
     -----
     ``rl_games/common/a2c_common.py``, version 1.6.
     """
-    rewards, values, last_values = map(numbers_of, (mb_rewards, mb_extrinsic_values, last_extrinsic_values))
-    mask = np.broadcast_to(numpy_of(mb_masks)[..., np.newaxis] != 0, rewards.shape)
+    xp = namespace_of(mb_rewards)
+    mask = xp.broadcast_to((mb_masks != 0)[..., None], mb_rewards.shape)
     advantages = gae(
-        rewards,
-        values,
-        _ends(fdones, mb_fdones, rewards),
-        np.concatenate([~mask[1:], np.zeros_like(mask[:1])]),
-        next_values=np.concatenate([values[1:], last_values[np.newaxis]]),
+        mb_rewards,
+        mb_extrinsic_values,
+        _ends(fdones, mb_fdones, mb_rewards),
+        xp.concatenate([~mask[1:], xp.zeros_like(mask[:1])]),
+        next_values=xp.concatenate([mb_extrinsic_values[1:], last_extrinsic_values[None]]),
         gamma=gamma,
         gae_lambda=tau,
     ).advantages
-    return like(advantages * mask.astype(rewards.dtype), mb_rewards, mb_extrinsic_values, last_extrinsic_values)
+    return advantages * mask
 
 
 def install() -> ExitStack:
@@ -151,7 +148,7 @@ def _discount_values_masks(self: Any, *arrays: Any) -> Any:
     return discount_values_masks(*arrays, gamma=self.gamma, tau=self.tau)
 
 
-def _ends(fdones: Any, mb_fdones: Any, rewards: Array) -> Array:
+def _ends(fdones: Any, mb_fdones: Any, rewards: Any) -> Any:
     """Return the flags of the steps, in the shape of rewards: the flags of the observations that follow them."""
-    ends = np.concatenate([numpy_of(mb_fdones)[1:], numpy_of(fdones)[np.newaxis]])
-    return np.broadcast_to(ends[..., np.newaxis], rewards.shape)
+    xp = namespace_of(rewards)
+    return xp.broadcast_to(xp.concatenate([mb_fdones[1:], fdones[None]])[..., None], rewards.shape)

@@ -11,17 +11,20 @@ Change one line of the runner's configuration, and a seeded run gives the same w
 import importlib
 from typing import Any
 
-from fastgae._interop import like, numbers_of, numpy_of
+import numpy as np
+
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import made_once
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
 
 
+@anywhere(like="rewards")
 def compute_returns(
-    rewards: Any,
-    values: Any,
+    rewards: Numbers,
+    values: Numbers,
     dones: Any,
-    last_values: Any,
+    last_values: Numbers,
     gamma: float,
     lam: float,
     normalize_advantage: bool = True,
@@ -66,22 +69,18 @@ def compute_returns(
     ``rsl_rl/algorithms/ppo.py``, version 5.5, where arrays and settings are attributes of the algorithm; older
     versions pass them to ``RolloutStorage.compute_returns(last_values, gamma, lam, normalize_advantage)``.
     """
-    reward, value = numbers_of(rewards), numbers_of(values)
-    rounded = reward.dtype.type
     # gae multiplies gamma and lambda in float64, where the product of two float32 numbers is exact.
-    returns = gae(
-        reward,
-        value,
-        numpy_of(dones),
-        last_values=numbers_of(last_values),
-        gamma=float(rounded(gamma)),
-        gae_lambda=float(rounded(lam)),
-    ).returns
-    advantages = returns - value
-    if normalize_advantage:
-        advantages = standardized(advantages, 1e-8)
-    given = rewards, values, last_values
-    return like(returns, *given), like(advantages, *given)
+    factors = {"gamma": _rounded(gamma, rewards), "gae_lambda": _rounded(lam, rewards)}
+    returns = gae(rewards, values, dones, last_values=last_values, **factors).returns
+    advantages = returns - values
+    return returns, standardized(advantages, 1e-8) if normalize_advantage else advantages
+
+
+def _rounded(number: float, array: Any) -> Any:
+    """Return a number as the dtype of an array has it."""
+    xp = namespace_of(array)
+    held = xp.asarray(number, dtype=array.dtype)
+    return float(held) if xp is np else held  # a float takes the short cut, and torch's compiler cannot make one
 
 
 def __getattr__(name: str) -> Any:

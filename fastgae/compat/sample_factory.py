@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from fastgae._interop import like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.estimators.reverse_scan import reverse_scan
 
 
-def gae_advantages(rewards: Any, dones: Any, values: Any, valids: Any, γ: float, λ: float) -> Any:
+@anywhere(like="rewards")
+def gae_advantages(rewards: Numbers, dones: Any, values: Numbers, valids: Any, γ: float, λ: float) -> Any:
     r"""Compute advantages like sample-factory, the same bits in float32.
 
     ::
@@ -44,8 +45,8 @@ def gae_advantages(rewards: Any, dones: Any, values: Any, valids: Any, γ: float
     -----
     ``sample_factory/algo/utils/rl_utils.py``, version 2.1.
     """
-    reward, value = numbers_of(rewards), numbers_of(values)
-    valid, going_on = numpy_of(valids).astype(reward.dtype), 1 - numpy_of(dones).astype(reward.dtype)
-    terms = (reward - value[:, :-1]) * valid[:, :-1] + going_on * (γ * value[:, 1:] * valid[:, 1:])
+    xp = namespace_of(rewards)
+    valid, going_on = xp.asarray(valids, dtype=rewards.dtype), 1 - xp.asarray(dones, dtype=rewards.dtype)
+    terms = (rewards - values[:, :-1]) * valid[:, :-1] + going_on * (γ * values[:, 1:] * valid[:, 1:])
     decay = (γ * λ * valid[:, :-1] + (1 - valid[:, :-1])) * going_on
-    return like(reverse_scan(terms, decay, time_axis=1), rewards, values)
+    return reverse_scan(terms, decay, time_axis=1)

@@ -9,7 +9,7 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae._interop import like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere
 from fastgae.compat._hooks import replace
 from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
@@ -32,13 +32,14 @@ RECURRENT_AGENTS = (
 )
 
 
+@anywhere(like="rewards")
 def compute_gae(
     *,
-    rewards: Any,
+    rewards: Numbers,
     terminated: Any,
     truncated: Any,
-    values: Any,
-    last_values: Any,
+    values: Numbers,
+    last_values: Numbers,
     discount_factor: float = 0.99,
     lambda_coefficient: float = 0.95,
     time_limit_bootstrap: bool = False,
@@ -82,19 +83,18 @@ def compute_gae(
     -----
     ``skrl/agents/torch/ppo/ppo.py``, version 2.1. Its JAX agents divide by the population's std.
     """
-    ends = numpy_of(terminated) != 0
+    ends = terminated != 0
     if time_limit_bootstrap:
-        ends |= numpy_of(truncated) != 0
+        ends = ends | (truncated != 0)
     advantages, returns = gae(
-        numbers_of(rewards),
-        numbers_of(values),
+        rewards,
+        values,
         ends,
-        last_values=numbers_of(last_values),
+        last_values=last_values,
         gamma=discount_factor,
         gae_lambda=lambda_coefficient,
     )
-    given = rewards, values, last_values
-    return like(returns, *given), like(standardized(advantages, 1e-8), *given)
+    return returns, standardized(advantages, 1e-8)
 
 
 def install() -> ExitStack:

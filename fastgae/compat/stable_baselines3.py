@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._interop import numpy_of
+from fastgae._interop import on_the_cpu
 from fastgae.estimators.gae import gae
 
 
@@ -55,7 +55,7 @@ def compute_returns_and_advantage(rollout_buffer: Any, last_values: Any, dones: 
         rollout_buffer.rewards,
         rollout_buffer.values,
         np.concatenate([starts[1:], np.asarray(dones, starts.dtype)[np.newaxis]]),
-        last_values=numpy_of(last_values).reshape(starts.shape[1:]),
+        last_values=on_the_cpu(last_values).reshape(starts.shape[1:]),
         gamma=rollout_buffer.gamma,
         gae_lambda=rollout_buffer.gae_lambda,
         out=(rollout_buffer.advantages, returns),

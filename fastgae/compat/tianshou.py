@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import Array
-from fastgae._interop import numpy_of
+from fastgae._interop import on_the_cpu
 from fastgae.compat._hooks import replace
 from fastgae.estimators.gae import gae
 
@@ -85,8 +85,8 @@ def compute_episodic_return(
             raise ValueError(f"gae_lambda must be 1 where v_s_ is not given, got {gae_lambda}")
         following = np.zeros_like(batch.rew)
     else:
-        following = numpy_of(v_s_).ravel() * ~buffer.terminated[indices]
-    values = np.roll(following, 1) if v_s is None else numpy_of(v_s).ravel()
+        following = on_the_cpu(v_s_).ravel() * ~buffer.terminated[indices]
+    values = np.roll(following, 1) if v_s is None else on_the_cpu(v_s).ravel()
     ends = np.logical_or(batch.terminated, batch.truncated)
     ends[np.isin(indices, buffer.unfinished_index())] = True
     advantages = _gae(values, following, batch.rew, ends, gamma, gae_lambda)

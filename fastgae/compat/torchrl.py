@@ -24,10 +24,7 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any
 
-import numpy as np
-
-from fastgae._call import Array
-from fastgae._interop import library_of, like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import made_once, replace
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -35,12 +32,13 @@ from fastgae.estimators.reverse_scan import reverse_scan
 from fastgae.estimators.vtrace import vtrace
 
 
+@anywhere(like="state_value")
 def generalized_advantage_estimate(
     gamma: Any,
     lmbda: Any,
-    state_value: Any,
-    next_state_value: Any,
-    reward: Any,
+    state_value: Numbers,
+    next_state_value: Numbers,
+    reward: Numbers,
     done: Any,
     terminated: Any = None,
     *,
@@ -72,18 +70,17 @@ def generalized_advantage_estimate(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    result = gae(
-        numbers_of(reward),
-        numbers_of(state_value),
-        numpy_of(done if terminated is None else terminated),
-        numpy_of(done),
-        next_values=numbers_of(next_state_value),
-        gamma=_coefficient(gamma),
-        gae_lambda=_coefficient(lmbda),
+    advantages, targets = gae(
+        reward,
+        state_value,
+        done if terminated is None else terminated,
+        done,
+        next_values=next_state_value,
+        gamma=gamma,
+        gae_lambda=lmbda,
         time_axis=time_dim,
     )
-    given = state_value, next_state_value, reward
-    return like(result.advantages, *given), like(result.returns, *given)
+    return advantages, targets
 
 
 def vec_generalized_advantage_estimate(
@@ -106,11 +103,12 @@ def vec_generalized_advantage_estimate(
     )
 
 
+@anywhere(like="next_state_value")
 def td_lambda_return_estimate(
     gamma: Any,
     lmbda: Any,
-    next_state_value: Any,
-    reward: Any,
+    next_state_value: Numbers,
+    reward: Numbers,
     done: Any,
     terminated: Any = None,
     rolling_gamma: bool | None = None,
@@ -126,38 +124,23 @@ def td_lambda_return_estimate(
     V' is 0 where terminated. Parameters are those of ``generalized_advantage_estimate``; ``rolling_gamma=False`` raises
     ValueError.
     """
-    if rolling_gamma is False:
-        raise ValueError("rolling_gamma=False is not this recursion: each step would discount all later ones its way")
-    rewards, values = numbers_of(reward), numbers_of(next_state_value)
-    ended, dtype = numpy_of(done if terminated is None else terminated), np.result_type(rewards, values)
-    following = np.where(ended, 0, values).astype(dtype, copy=False)
-    discount = np.asarray(_coefficient(gamma), dtype)
-    trace = np.where(numpy_of(done), 0, _coefficient(lmbda)).astype(dtype, copy=False)
-    returns = reverse_scan(
-        rewards + discount * ((1 - trace) * following),
-        discount * trace,
-        initial=following.take(-1, time_dim),
-        time_axis=time_dim,
-    )
-    return like(returns, next_state_value, reward)
+    return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim)
 
 
+@anywhere(like="state_value")
 def td_lambda_advantage_estimate(
     gamma: Any,
     lmbda: Any,
-    state_value: Any,
-    next_state_value: Any,
-    reward: Any,
+    state_value: Numbers,
+    next_state_value: Numbers,
+    reward: Numbers,
     done: Any,
     terminated: Any = None,
     rolling_gamma: bool | None = None,
     time_dim: int = -2,
 ) -> Any:
     """Return ``td_lambda_return_estimate(...) - state_value``."""
-    returns = td_lambda_return_estimate(
-        gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim=time_dim
-    )
-    return like(numpy_of(returns) - numpy_of(state_value), state_value, next_state_value, reward)
+    return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim) - state_value
 
 
 def vtrace_advantage_estimate(
@@ -186,42 +169,59 @@ def vtrace_advantage_estimate(
 
     log_pi, log_mu : tensor like ``reward``
     rho_thresh, c_thresh : number, or tensor of one
+        A number waits for nothing; a tensor on a GPU is read by the CPU.
 
     Returns
     -------
     (advantages, vs)
     """
-    rewards, values, following = numbers_of(reward), numbers_of(state_value), numbers_of(next_state_value)
-    ended, cut = numpy_of(done if terminated is None else terminated), numpy_of(done)
-    ratios, discount = numpy_of((log_pi - log_mu).exp()), _coefficient(gamma)
+    ended = done if terminated is None else terminated
+    # torch computes the ratios, because the bits of its exponential are its own.
+    ratios = (log_pi - log_mu).exp()
+    thresholds = float(rho_thresh), float(c_thresh)
+    return _vtrace(gamma, ratios, state_value, next_state_value, reward, done, ended, *thresholds, time_dim)
+
+
+@anywhere(like="state_value")
+def _vtrace(
+    gamma: Any,
+    ratios: Numbers,
+    state_value: Numbers,
+    next_state_value: Numbers,
+    reward: Numbers,
+    done: Any,
+    terminated: Any,
+    rho_clip: float,
+    c_clip: float,
+    time_axis: int,
+) -> tuple[Any, Any]:
+    xp, cut = namespace_of(reward), done != 0
     targets = vtrace(
-        rewards,
-        values,
-        ended,
+        reward,
+        state_value,
+        terminated,
         cut,
         ratios=ratios,
-        next_values=following,
-        gamma=discount,
-        rho_clip=float(rho_thresh),
-        c_clip=float(c_thresh),
-        time_axis=time_dim,
+        next_values=next_state_value,
+        gamma=gamma,
+        rho_clip=rho_clip,
+        c_clip=c_clip,
+        time_axis=time_axis,
     ).returns
-    upcoming = np.where(cut, following, _one_later(targets, following, time_dim))
     one_step = gae(
-        rewards,
-        values,
-        ended,
-        np.ones_like(cut),
-        next_values=upcoming,
-        gamma=discount,
-        time_axis=time_dim,
+        reward,
+        state_value,
+        terminated,
+        xp.ones_like(cut),
+        next_values=xp.where(cut, next_state_value, _one_later(targets, next_state_value, time_axis)),
+        gamma=gamma,
+        time_axis=time_axis,
     ).advantages
-    advantages = np.minimum(ratios, np.asarray(float(rho_thresh), ratios.dtype)) * one_step
-    given = state_value, next_state_value, reward, log_pi, log_mu
-    return like(advantages, *given), like(targets, *given)
+    return xp.minimum(ratios, xp.asarray(rho_clip, dtype=ratios.dtype)) * one_step, targets
 
 
-def reward2go(reward: Any, done: Any, gamma: Any, *, time_dim: int = -2) -> Any:
+@anywhere(like="reward")
+def reward2go(reward: Numbers, done: Any, gamma: Any, *, time_dim: int = -2) -> Any:
     r"""Sum discounted rewards to the end of each trajectory; to 1e-5, because torchrl's function is a convolution.
 
     ::
@@ -230,25 +230,39 @@ def reward2go(reward: Any, done: Any, gamma: Any, *, time_dim: int = -2) -> Any:
 
     ``reward``, ``done`` and the result have the same shape.
     """
-    rewards = numbers_of(reward)
-    returns = discounted_returns(
-        rewards,
-        numpy_of(done),
-        last_values=np.zeros_like(rewards.take(0, time_dim)),
-        gamma=_coefficient(gamma),
-        time_axis=time_dim,
+    return discounted_returns(reward, done, last_values=0.0, gamma=gamma, time_axis=time_dim)
+
+
+def _td_lambda(
+    gamma: Any,
+    lmbda: Any,
+    next_values: Any,
+    rewards: Any,
+    done: Any,
+    terminated: Any,
+    rolling_gamma: bool | None,
+    time_axis: int,
+) -> Any:
+    if rolling_gamma is False:
+        raise ValueError("rolling_gamma=False is not this recursion: each step would discount all later ones its way")
+    xp, ended = namespace_of(rewards), done if terminated is None else terminated
+    dtype = (rewards[:0] + next_values[:0]).dtype  # torch's compiler does not trace result_type
+    following = xp.asarray(xp.where(ended != 0, 0, next_values), dtype=dtype)
+    discount, trace = (xp.asarray(number, dtype=dtype) for number in (gamma, lmbda))
+    trace = trace * (done == 0)
+    return reverse_scan(
+        rewards + discount * ((1 - trace) * following),
+        discount * trace,
+        initial=xp.moveaxis(following, time_axis, 0)[-1],
+        time_axis=time_axis,
     )
-    return like(returns, reward)
 
 
-def _coefficient(given: Any) -> Any:
-    return given if library_of(given) == "numpy" else numpy_of(given)
-
-
-def _one_later(array: Array, last: Array, axis: int) -> Array:
+def _one_later(array: Any, last: Any, axis: int) -> Any:
     """Return ``array`` moved one step earlier, with the last step of ``last`` behind it."""
-    rows, ends = np.moveaxis(array, axis, 0), np.moveaxis(last, axis, 0)
-    return np.moveaxis(np.concatenate([rows[1:], ends[-1:]]), 0, axis)
+    xp = namespace_of(array)
+    rows, ends = xp.moveaxis(array, axis, 0), xp.moveaxis(last, axis, 0)
+    return xp.moveaxis(xp.concatenate([rows[1:], ends[-1:]]), 0, axis)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from fastgae._call import Array, GAEResult
-from fastgae._interop import like, numbers_of, numpy_of
+from fastgae._call import GAEResult
+from fastgae.compat._anywhere import Numbers, anywhere
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 
 
+@anywhere(like="values")
 def compute_advantages(
-    values: Any, rewards: Any, mask: Any, *, gamma: float = 1.0, lam: float = 0.95, whiten_rewards: bool = False
+    values: Numbers, rewards: Numbers, mask: Any, *, gamma: float = 1.0, lam: float = 0.95, whiten_rewards: bool = False
 ) -> tuple[Any, Any, Any]:
     r"""Compute values, whitened advantages and returns of responses like TRL.
 
@@ -41,23 +42,24 @@ def compute_advantages(
     Raises
     ------
     ValueError, TypeError
-        As in ``fastgae.gae``; ValueError if the mask has less than two tokens (with one, TRL gives NaN).
+        As in ``fastgae.gae``; ValueError if the mask has less than two tokens; with one, TRL gives NaN, as
+        fastgae does on a GPU and in code that torch compiles, where the mask is not looked at.
 
     Notes
     -----
     ``trl/trainer/ppo_trainer.py`` and ``trl/core.py``, version 0.11, the last with this trainer.
     """
-    exists = numpy_of(mask) != 0
-    value, reward = _zeroed(values, exists), _zeroed(rewards, exists)
+    exists = mask != 0
+    value, reward = values * exists, rewards * exists  # as TRL does, so that a negative number outside becomes -0
     if whiten_rewards:
         reward = whitened(reward, exists, shift_mean=False)
     advantages, returns = _response(value, reward, gamma, lam)
-    whitened_advantages = whitened(advantages, exists)
-    return like(value, values), like(whitened_advantages, values, rewards), like(returns, values, rewards)
+    return value, whitened(advantages, exists), returns
 
 
+@anywhere(like="values")
 def get_advantages_and_returns(
-    values: Any, rewards: Any, action_mask: Any, gamma: float, lambd: float
+    values: Numbers, rewards: Numbers, action_mask: Any, gamma: float, lambd: float
 ) -> tuple[Any, Any]:
     r"""Compute advantages and returns of responses like OpenRLHF, the same bits in float32.
 
@@ -90,16 +92,10 @@ def get_advantages_and_returns(
     -----
     ``openrlhf/trainer/ppo_utils/experience_maker.py``, version 0.11.
     """
-    exists = None if action_mask is None else numpy_of(action_mask) != 0
-    advantages, returns = _response(_zeroed(values, exists), _zeroed(rewards, exists), gamma, lambd)
-    return like(advantages, values, rewards), like(returns, values, rewards)
+    exists = True if action_mask is None else action_mask != 0
+    advantages, returns = _response(values * exists, rewards * exists, gamma, lambd)
+    return advantages, returns
 
 
-def _zeroed(array: Any, exists: Array | None) -> Array:
-    """Multiply by the mask, as TRL and OpenRLHF do, so that a negative number outside the mask becomes -0."""
-    given = numbers_of(array)
-    return given if exists is None else given * exists.astype(given.dtype)
-
-
-def _response(values: Array, rewards: Array, gamma: float, gae_lambda: float) -> GAEResult:
+def _response(values: Any, rewards: Any, gamma: float, gae_lambda: float) -> GAEResult:
     return gae(rewards, values, last_values=0.0, gamma=float(gamma), gae_lambda=float(gae_lambda), time_axis=1)

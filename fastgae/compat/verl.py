@@ -9,16 +9,16 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae._call import Array
-from fastgae._interop import like, numbers_of, numpy_of
+from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import replace
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
 
 
+@anywhere(like="token_level_rewards")
 def compute_gae_advantage_return(
-    token_level_rewards: Any, values: Any, response_mask: Any, gamma: float, lam: float
+    token_level_rewards: Numbers, values: Numbers, response_mask: Any, gamma: float, lam: float
 ) -> tuple[Any, Any]:
     r"""Compute whitened advantages and returns of responses like verl.
 
@@ -50,16 +50,16 @@ def compute_gae_advantage_return(
     Raises
     ------
     ValueError, TypeError
-        As in ``fastgae.gae``; ValueError if the mask has less than two tokens, as in verl.
+        As in ``fastgae.gae``; ValueError if the mask has less than two tokens, as in verl; on a GPU, and in
+        code that torch compiles, the mask is not looked at, and the advantages are NaN.
 
     Notes
     -----
     ``verl/trainer/ppo/core_algos.py`` and ``verl/utils/torch_functional.py``, version 0.9.
     """
-    mask = numpy_of(response_mask) != 0
-    advantages, returns = _carried(numbers_of(token_level_rewards), numbers_of(values), mask, gamma, lam)
-    given = token_level_rewards, values
-    return like(whitened(advantages, mask), *given), like(returns, *given)
+    mask = response_mask != 0
+    advantages, returns = _carried(token_level_rewards, values, mask, gamma, lam)
+    return whitened(advantages, mask), returns
 
 
 def install() -> ExitStack:
@@ -80,15 +80,19 @@ def install() -> ExitStack:
 def _whitened_by_verl(
     token_level_rewards: Any, values: Any, response_mask: Any, gamma: float, lam: float
 ) -> tuple[Any, Any]:
-    rewards, mask = numbers_of(token_level_rewards), numpy_of(response_mask) != 0
-    advantages, returns = (
-        like(array, token_level_rewards, values) for array in _carried(rewards, numbers_of(values), mask, gamma, lam)
-    )
+    advantages, returns = _not_whitened(token_level_rewards, values, response_mask, gamma, lam)
     whiten = importlib.import_module("verl.utils.torch_functional").masked_whiten
     return whiten(advantages, response_mask), returns
 
 
-def _carried(rewards: Array, values: Array, mask: Array, gamma: float, lam: float) -> tuple[Array, Array]:
+@anywhere(like="token_level_rewards")
+def _not_whitened(
+    token_level_rewards: Numbers, values: Numbers, response_mask: Any, gamma: float, lam: float
+) -> tuple[Any, Any]:
+    return _carried(token_level_rewards, values, response_mask != 0, gamma, lam)
+
+
+def _carried(rewards: Any, values: Any, mask: Any, gamma: float, lam: float) -> tuple[Any, Any]:
     """Return advantages and returns; a token outside the mask gets the advantage of the next token inside it."""
     written = gae(
         rewards,
@@ -99,5 +103,6 @@ def _carried(rewards: Array, values: Array, mask: Array, gamma: float, lam: floa
         gae_lambda=float(lam),
         time_axis=1,
     ).advantages
-    advantages: Array = reverse_scan(written, (~mask).astype(written.dtype), time_axis=1)
+    decay = namespace_of(written).asarray(~mask, dtype=written.dtype)
+    advantages = reverse_scan(written, decay, time_axis=1)
     return advantages, advantages + values

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastgae.compat.gymnasium import Rollout
-from support.compat_calls import CALLS, NUMPY_CALLS, given_as
+from support.compat_calls import CALLS, NUMPY_CALLS, arrays_of, given_as, of_numpy, tensor_of
 
 # Which dtypes the numbers have, by turns, the dtype of the results in NumPy, and in torch.
 MIXES = {
@@ -23,14 +23,6 @@ NARROW = {
     "both of 16 bits": (["float16", "bfloat16"], "float32"),
     "integers beside bfloat16": (["int64", "bfloat16"], "bfloat16"),
 }
-
-
-def arrays_of(result):
-    return result if isinstance(result, tuple) else (result,)
-
-
-def of_numpy(given, dtype):
-    return given.astype(dtype)
 
 
 def called(function, arguments, numbers, dtypes, convert=of_numpy):
@@ -53,16 +45,12 @@ def test_numpy(name, mix):
 @pytest.mark.parametrize("mix", [*MIXES, *NARROW])
 @pytest.mark.parametrize("name", CALLS)
 def test_torch(name, mix):
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     function, arguments, numbers = CALLS[name]
     dtypes, expected = {**{key: (mixed, dtype) for key, (mixed, _, dtype) in MIXES.items()}, **NARROW}[mix]
     if len(numbers) < len(dtypes):
         expected = {"int64": "float32"}.get(dtypes[0], dtypes[0])
-
-    def tensor(given, dtype):
-        return torch.from_numpy(np.array(given)).to(getattr(torch, dtype))
-
-    got = called(function, arguments, numbers, dtypes, tensor)
+    got = called(function, arguments, numbers, dtypes, tensor_of)
     if "rlax" not in name:  # its discounts are float32
         assert str(got[-1].dtype) == f"torch.{expected}"
     close = 0.2 if "bfloat16" in expected else 1e-2 if mix in NARROW else 1e-5

@@ -75,6 +75,7 @@ RL_GAMES = {
 }
 TOKENS = {"values": whole(*BATCH), "rewards": whole(*BATCH)}
 ONES = np.ones(BATCH, int)
+MASK = (RNG.random(BATCH) < 0.8).astype(int)
 
 
 # name: (function, arguments, the names of its numbers)
@@ -107,6 +108,22 @@ CALLS = {
         {"rewards": whole(*SIZE), "values": whole(STEPS + 1, ENVS), "terminateds": flags(*SIZE)},
         ("rewards", "values"),
     ),
+    "paper2code per env": (
+        paper2code.compute_gae,
+        {
+            "rewards": whole(*SIZE),
+            "values": whole(STEPS + 1, ENVS),
+            "terminateds": flags(*SIZE),
+            "truncateds": flags(*SIZE),
+            "advantage_norm": "per_env",
+        },
+        ("rewards", "values"),
+    ),
+    "paper2code one env": (
+        paper2code.compute_gae,
+        {"rewards": whole(STEPS), "values": whole(STEPS + 1), "terminateds": flags(STEPS)},
+        ("rewards", "values"),
+    ),
     "rl_games": (
         rl_games.discount_values,
         RL_GAMES,
@@ -132,6 +149,11 @@ CALLS = {
     "rlax vtrace advantage": (
         rlax.vtrace_td_error_and_advantage,
         {**VTRACE, "clip_pg_rho_threshold": 1.5},
+        ("r_t", "v_t", "v_tm1", "rho_tm1"),
+    ),
+    "rlax vtrace masked": (
+        rlax.vtrace,
+        {**VTRACE, "sample_mask": ~flags(STEPS)},
         ("r_t", "v_t", "v_tm1", "rho_tm1"),
     ),
     "rlax leaky_vtrace": (rlax.leaky_vtrace, {**VTRACE, "alpha_": 0.6}, ("r_t", "v_t", "v_tm1", "rho_tm1")),
@@ -214,7 +236,7 @@ CALLS = {
     "trl": (trl.compute_advantages, {**TOKENS, "mask": ONES, "gamma": 0.9}, ("values", "rewards")),
     "trl whitened": (
         trl.compute_advantages,
-        {**TOKENS, "mask": ONES, "whiten_rewards": True},
+        {**TOKENS, "mask": MASK, "whiten_rewards": True},
         ("values", "rewards"),
     ),
     "openrlhf": (
@@ -227,7 +249,7 @@ CALLS = {
         {
             "token_level_rewards": TOKENS["rewards"],
             "values": TOKENS["values"],
-            "response_mask": ONES,
+            "response_mask": MASK,
             "gamma": 0.9,
             "lam": 0.8,
         },
@@ -242,6 +264,28 @@ def puff(advantages, **given):
     )
 
 
+def puff_elsewhere(advantages, **given):
+    return puff(advantages.clone(), **given)
+
+
+# These take tensors alone, or fill one.
+TORCH_CALLS = {
+    "torchrl vtrace": (
+        torchrl.vtrace_advantage_estimate,
+        {**without(TORCHRL, "lmbda"), "log_pi": RNG.random((ENVS, STEPS, 1)), "log_mu": RNG.random((ENVS, STEPS, 1))},
+        ("state_value", "next_state_value", "reward"),
+    ),
+    "pufferlib": (
+        puff_elsewhere,
+        {
+            "advantages": np.zeros(BATCH),
+            **TOKENS,
+            "terminals": flags(*BATCH),
+            "ratio": positive(*BATCH),
+        },
+        ("values", "rewards", "ratio"),
+    ),
+}
 # These take NumPy's arrays alone, or fill one.
 NUMPY_CALLS = {
     "envpool": (
@@ -309,3 +353,17 @@ def given_as(convert, arguments, numbers, dtypes):
         return convert(given, "bool" if given.dtype == bool else "float32" if given.dtype.kind == "f" else "int64")
 
     return {name: array(name, given) if isinstance(given, np.ndarray) else given for name, given in arguments.items()}
+
+
+def of_numpy(given, dtype):
+    return given.astype(dtype)
+
+
+def tensor_of(given, dtype):
+    import torch  # here, because it is not installed everywhere
+
+    return torch.from_numpy(np.array(given)).to(getattr(torch, dtype))
+
+
+def arrays_of(result):
+    return result if isinstance(result, tuple) else (result,)

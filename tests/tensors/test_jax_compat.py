@@ -1,9 +1,11 @@
-"""fastgae.compat with arrays of JAX: results are floats, of the dtype to which JAX promotes the numbers given."""
+"""fastgae.compat with arrays of JAX, eager and traced: floats of the dtype to which JAX promotes the numbers given."""
 
 import numpy as np
 import pytest
 
-from support.compat_calls import CALLS, given_as
+from fastgae.compat import paper2code, rlax
+from support.cases import assert_same_bits
+from support.compat_calls import CALLS, arrays_of, given_as, of_numpy
 
 jax = pytest.importorskip("jax")
 # By turns, and the dtype of the results; float64 is off.
@@ -14,23 +16,112 @@ MIXES = {
     "bfloat16 first": (["bfloat16", "float32"], "float32"),
     "bfloat16 last": (["float32", "bfloat16"], "float32"),
 }
+NAMES = ["brax", "cleanrl", *(name for name in CALLS if name.startswith("rlax"))]
 
 
 def of_jax(given, dtype):
     return jax.numpy.asarray(np.asarray(given)).astype({"int64": "int32"}.get(dtype, dtype))
 
 
-@pytest.mark.parametrize("mix", MIXES)
-@pytest.mark.parametrize("name", ["brax", *(name for name in CALLS if name.startswith("rlax"))])
-def test_results_are_floats(name, mix):
+def split(name, dtypes=("float32",)):
+    """The function, its arrays in these dtypes, and its other arguments."""
     function, arguments, numbers = CALLS[name]
-    dtypes, expected = MIXES[mix]
-    results = function(**given_as(of_jax, arguments, numbers, dtypes))
-    results = results if isinstance(results, tuple) else (results,)
-    right = function(**given_as(lambda given, dtype: given.astype(dtype), arguments, numbers, ["float64"]))
-    right = right if isinstance(right, tuple) else (right,)
-    close = 0.2 if expected == "bfloat16" else 1e-4
-    for result, array in zip(results, right, strict=True):
+    given = given_as(of_jax, arguments, numbers, dtypes)
+    arrays = {key: each for key, each in given.items() if isinstance(each, jax.Array)}
+    return function, arrays, {key: each for key, each in given.items() if key not in arrays}
+
+
+def assert_answers(got, expected):
+    assert type(got) is type(expected) or isinstance(got, jax.Array)
+    for result, right in zip(arrays_of(got), arrays_of(expected), strict=True):
         assert isinstance(result, jax.Array)
-        assert result.dtype == ("float32" if name != "brax" and expected == "bfloat16" else expected)  # discounts
+        assert result.dtype == right.dtype
+        assert_same_bits(result, right)
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_floats(name, mix):
+    dtypes, expected = MIXES[mix]
+    function, arrays, others = split(name, dtypes)
+    results = function(**arrays, **others)
+    _, arguments, numbers = CALLS[name]
+    right = arrays_of(function(**given_as(of_numpy, arguments, numbers, ["float64"])))
+    close = 0.2 if expected == "bfloat16" else 1e-4
+    for result, array in zip(arrays_of(results), right, strict=True):
+        assert isinstance(result, jax.Array)
+        discounts = name.startswith("rlax") and expected == "bfloat16"  # which are float32
+        assert result.dtype == ("float32" if discounts else expected)
         np.testing.assert_allclose(result.astype("float32"), array, rtol=close, atol=close)
+    jitted = jax.jit(lambda arrays: function(**arrays, **others))(arrays)
+    for result, array in zip(arrays_of(jitted), arrays_of(results), strict=True):
+        assert result.dtype == array.dtype
+        assert_same_bits(result.astype("float32"), array.astype("float32"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jit_of_everything(name):
+    """Coefficients are traced, too. JAX rounds them to float32, so the eager call gets them rounded."""
+    function, arrays, others = split(name)
+    rounded = {key: float(np.float32(each)) for key, each in others.items()}
+    assert_answers(jax.jit(function)(**arrays, **others), function(**arrays, **rounded))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_vmap_and_scan(name, jit):
+    """Three calls with other numbers in the first argument, the others the same in all calls."""
+    function, arrays, others = split(name)
+    first = CALLS[name][2][0]
+    batch = jax.numpy.stack([arrays[first], -arrays[first], 2 * arrays[first]])
+
+    def call(given):
+        return function(**{**arrays, first: given}, **others)
+
+    expected = jax.tree.map(lambda *each: jax.numpy.stack(each), *map(call, batch))
+    how = jax.jit if jit else lambda mapped: mapped
+    assert_answers(how(jax.vmap(call))(batch), expected)
+    assert_answers(how(jax.vmap(jax.vmap(call)))(batch[None]), jax.tree.map(lambda each: each[None], expected))
+    _, scanned = how(lambda batch: jax.lax.scan(lambda carry, given: (carry, call(given)), 0, batch))(batch)
+    assert_answers(scanned, expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_end(name):
+    function, arrays, others = split(name)
+    first = CALLS[name][2][0]
+
+    def loss(given):
+        results = arrays_of(function(**{**arrays, first: given}, **others))
+        return sum((result**2).sum() for result in results) + given.sum()
+
+    for gradient in (jax.grad(loss), jax.jit(jax.grad(loss))):
+        np.testing.assert_array_equal(gradient(arrays[first]), np.ones(arrays[first].shape))
+
+
+def test_traced_values_beside_rewards_of_numpy():
+    rewards, discounts, values = np.float32([[1, 2, 3], [0.5, 0.9, 0], [4, 5, 6]])
+    expected = rlax.lambda_returns(rewards, discounts, values, 0.9)
+    got = jax.jit(lambda values: rlax.lambda_returns(rewards, discounts, values, 0.9))(values)
+    assert_same_bits(got, expected)
+
+
+def test_functions_of_torch_libraries():
+    _, arguments, numbers = CALLS["paper2code one env"]
+    given = given_as(of_jax, arguments, numbers, ["float32"])
+    assert_answers(jax.jit(paper2code.compute_gae)(**given), paper2code.compute_gae(**given))
+    function, arrays, others = split("verl")
+    assert_answers(jax.jit(lambda arrays: function(**arrays, **others))(arrays), function(**arrays, **others))
+
+
+def test_another_device(monkeypatch):
+    class Device:
+        platform = "gpu"
+
+        def __repr__(self):
+            return "CudaDevice(id=0)"
+
+    function, arrays, others = split("cleanrl")
+    monkeypatch.setattr(type(arrays["values"]), "devices", lambda self: {Device()})
+    with pytest.raises(TypeError, match=r"rewards is on CudaDevice\(id=0\), .*pass jax\.device_get\(rewards\)"):
+        function(**arrays, **others)

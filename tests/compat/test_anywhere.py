@@ -1,0 +1,120 @@
+"""Every function of compat by torch's own operations, as on a GPU and in compiled code, and what devices it refuses."""
+
+import numpy as np
+import pytest
+
+from fastgae import BackendUnavailableError
+from support.cases import assert_same_bits
+from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, given_as, tensor_of
+
+EVERY = {**CALLS, **TORCH_CALLS}
+MIXES = [["float32"], ["float64"], ["int64", "float32"], ["bfloat16", "float32"]]
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def tensors(name, dtypes=("float32",), convert=tensor_of):
+    function, arguments, numbers = EVERY[name]
+    return function, given_as(convert, arguments, numbers, dtypes)
+
+
+@pytest.mark.parametrize("dtypes", MIXES, ids="-".join)
+@pytest.mark.parametrize("name", EVERY)
+def test_the_bits_of_numpy_by_operations_of_torch(name, dtypes, torch, monkeypatch):
+    function, given = tensors(name, dtypes)
+    expected = arrays_of(function(**given))
+    monkeypatch.setattr("fastgae._interop.torch.computes", lambda tensor: True)
+    monkeypatch.setattr("fastgae._dispatch.on_devices", lambda name, array: None)
+    for got, right in zip(arrays_of(function(**given)), expected, strict=True):
+        assert got.dtype == right.dtype
+        if name == "rlax retrace_continuous":  # torch has an exponential of its own
+            torch.testing.assert_close(got, right)
+        else:
+            assert_same_bits(got.numpy(), right.numpy())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_number_is_looked_at(name, torch, monkeypatch):
+    """Meta tensors have no numbers, so to copy one to the CPU, or to read one, is an error."""
+    function, given = tensors(name)
+    expected = arrays_of(function(**given))
+    monkeypatch.setattr("fastgae._interop.torch.is_compiling", lambda: True)  # so that gae is an operation
+    monkeypatch.setattr("fastgae._interop.torch_devices.check_device", lambda name, tensor: None)
+    _, given = tensors(name, convert=lambda *array: tensor_of(*array).to("meta"))
+    for got, right in zip(arrays_of(function(**given)), expected, strict=True):
+        assert (got.device.type, got.dtype, got.shape) == ("meta", right.dtype, right.shape)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_gradients_end(name, torch):
+    function, given = tensors(name)
+    _, _, numbers = EVERY[name]
+    for number in numbers:
+        given[number].requires_grad_()
+    assert not any(result.requires_grad for result in arrays_of(function(**given)))
+
+
+def elsewhere(torch, place):
+    """Tensors that are, as far as anybody can see, on another device."""
+
+    class Elsewhere(torch.Tensor):
+        is_cpu = False
+        device = torch.device(place)
+
+    return lambda array, dtype: tensor_of(array, dtype).as_subclass(Elsewhere)
+
+
+@pytest.mark.parametrize("name", ["brax", "verl", "pufferlib"])
+@pytest.mark.parametrize(
+    ("place", "error", "what"),
+    [
+        ("cuda:0", BackendUnavailableError, r"is an array on cuda:0, .* pip install 'fastgae-rl\[gpu\]'"),
+        ("mps:0", TypeError, r"is on mps:0, and fastgae computes on the CPU: pass \w+\.cpu\(\)"),
+    ],
+)
+def test_devices_without_a_backend(name, place, error, what, torch, monkeypatch):
+    monkeypatch.setattr("fastgae._dispatch._import", lambda name: ModuleNotFoundError("No module named 'triton'"))
+    function, given = tensors(name, convert=elsewhere(torch, place))
+    with pytest.raises(error, match=what):
+        function(**given)
+
+
+def test_two_devices(torch, monkeypatch):
+    monkeypatch.setattr("fastgae._dispatch.on_devices", lambda name, array: None)
+    function, there = tensors("cleanrl", convert=elsewhere(torch, "cuda:0"))
+    _, here = tensors("cleanrl")
+    with pytest.raises(TypeError, match=r"values is on cuda:0, .*pass values\.cpu\(\)"):
+        function(**{**here, "values": there["values"]})
+    with pytest.raises(
+        TypeError, match=r"dones is on cpu, and rewards is on cuda:0: pass dones\.to\(rewards\.device\)"
+    ):
+        function(**{**there, "dones": here["dones"]})
+    with pytest.raises(TypeError, match=r"dones is no tensor, .* torch\.as_tensor\(dones, device=rewards\.device\)"):
+        function(**{**there, "dones": here["dones"].numpy()})
+
+
+def test_arguments_that_do_not_fit_the_signature():
+    function, arguments, _ = CALLS["cleanrl"]
+    given = tuple(arguments.values())
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        function(*given, 0.9, 0.8, 0.7)
+    with pytest.raises(TypeError, match="multiple values for argument 'rewards'"):
+        function(*given, rewards=given[0])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'lam'"):
+        function(*given, lam=0.8)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'next_done'"):
+        function(*given[:-1])
+
+
+def test_what_is_no_array():
+    function, arguments, _ = CALLS["brax"]
+    with pytest.raises(TypeError, match="values must be an array, got None"):
+        function(**{**arguments, "values": None})
+    with pytest.raises(TypeError, match="values has dtype complex128"):
+        function(**{**arguments, "values": arguments["values"] * 1j})
+    as_lists = {name: given.tolist() if isinstance(given, np.ndarray) else given for name, given in arguments.items()}
+    for got, expected in zip(function(**as_lists), function(**arguments), strict=True):
+        assert_same_bits(got, expected)

@@ -1,0 +1,34 @@
+"""fastgae.compat in code that torch compiles: one graph, with the bits of the eager call."""
+
+import pytest
+
+from support.cases import assert_same_bits
+from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, given_as, tensor_of
+
+torch = pytest.importorskip("torch")
+EVERY = {**CALLS, **TORCH_CALLS}
+
+
+def check(name, compiled, **options):
+    function, arguments, numbers = EVERY[name]
+    given = given_as(tensor_of, arguments, numbers, ["float32"])
+    expected = arrays_of(function(**given))
+    arrays = {name: each for name, each in given.items() if isinstance(each, torch.Tensor)}
+    others = {name: each for name, each in given.items() if name not in arrays}
+    results = compiled(lambda arrays: function(**arrays, **others), **options)(arrays)
+    for got, right in zip(arrays_of(results), expected, strict=True):
+        assert got.dtype == right.dtype
+        if name == "rlax retrace_continuous":  # torch has an exponential of its own
+            torch.testing.assert_close(got, right)
+        else:
+            assert_same_bits(got.numpy(), right.numpy())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_compiled(name, compiled):
+    check(name, compiled)
+
+
+def test_compiled_by_inductor(compiled):
+    """By the compiler that users have, which does not fuse a product and a sum on a CPU."""
+    check("sample_factory", compiled, backend="inductor")

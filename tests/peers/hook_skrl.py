@@ -14,7 +14,7 @@ def hooks(rng):
     for name in (*AGENTS, AMP):
         agent = importlib.import_module(name)
         taken = signature(agent.compute_gae).parameters
-        for steps, envs in [(128, 8), (24, 4096)]:
+        for steps, envs in [(128, 8), (24, 4096), (5, 1), (1, 5)]:
             rewards, values = torch.from_numpy(rng.normal(size=(2, steps + 1, envs, 1))).float()
             terminated, truncated = torch.from_numpy(rng.random((2, steps, envs, 1)) < 0.02)
             given = {

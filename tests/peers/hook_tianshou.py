@@ -1,8 +1,15 @@
 """``Algorithm.compute_episodic_return`` on a buffer of several environments, and the function below it."""
 
 import numpy as np
-from tianshou.algorithm import algorithm_base
-from tianshou.data import Batch, VectorReplayBuffer
+import torch
+from gymnasium.spaces import Discrete
+from tianshou.algorithm import PPO, algorithm_base
+from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
+from tianshou.utils.net.common import Net
+from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
+from tianshou.utils.torch_utils import policy_within_training_step
 
 from fastgae.compat.tianshou import install
 
@@ -27,6 +34,26 @@ def hooks(rng):
 
     yield Hooked(f"Algorithm.compute_episodic_return, {envs} × {steps}", returns, returns, install)
 
+    ring = ReplayBuffer(40)
+    for _ in range(50):  # the first steps are overwritten, and the last one ends no episode
+        ends, limit = rng.random(2) < 0.2
+        flags = {"terminated": ends & ~limit, "truncated": ends & limit}
+        ring.add(Batch(obs=0, act=0, rew=rng.normal(), obs_next=0, info={}, **flags))
+    batch, indices = ring.sample(0)
+    following = rng.normal(size=len(indices))
+    for name, given in [
+        ("rewards alone", (batch, ring, indices, None, None, 0.1, 1.0)),
+        ("V' alone", (batch, ring, indices, following, None, 0.99, 0.95)),
+    ]:
+
+        def returns(given=given):
+            return algorithm_base.Algorithm.compute_episodic_return(*given)
+
+        yield Hooked(f"Algorithm.compute_episodic_return, {name}, a buffer that went round", returns, returns, install)
+
+    weights = trained(rng)
+    yield Hooked("PPO.update: the weights", weights, weights, install)
+
     length = 2048 * 64
     following, values = rng.normal(size=(2, length)).astype(np.float32)
     rewards, ends = rng.normal(size=length), rng.random(length) < 0.01
@@ -37,3 +64,27 @@ def hooks(rng):
         return (algorithm_base._gae(*given),)
 
     yield Hooked(f"_gae, {length} steps", recursion, recursion, install, timed=True)
+
+
+def trained(rng):
+    steps, envs = 30, 2
+    buffer = VectorReplayBuffer(steps * envs, envs)
+    for _ in range(steps):
+        ends, limit = rng.random((2, envs)) < 0.2
+        flags = {"terminated": ends & ~limit, "truncated": ends & limit}
+        obs, obs_next = rng.normal(size=(2, envs, 3)).astype(np.float32)
+        acts = rng.integers(2, size=envs)
+        buffer.add(Batch(obs=obs, act=acts, rew=rng.normal(size=envs), obs_next=obs_next, info=Batch(), **flags))
+
+    def call():
+        torch.manual_seed(0)
+        np.random.seed(0)  # noqa: NPY002  # Tianshou shuffles with NumPy's global generator
+        actor = DiscreteActor(preprocess_net=Net(state_shape=3, hidden_sizes=[8]), action_shape=2)
+        critic = DiscreteCritic(preprocess_net=Net(state_shape=3, hidden_sizes=[8]))
+        policy = DiscreteActorPolicy(actor=actor, action_space=Discrete(2))
+        ppo = PPO(policy=policy, critic=critic, optim=AdamOptimizerFactory(lr=1e-3))
+        with policy_within_training_step(policy):
+            ppo.update(buffer, batch_size=16, repeat=2)
+        return tuple(parameter.detach() for parameter in ppo.parameters())
+
+    return call

@@ -35,6 +35,16 @@ def hooks(rng):
     calls = [computed(torch.compile(each, backend="eager", fullgraph=True), given) for each in kinds]
     yield Hooked("torch.compile(GAE())", *calls, declined=True)
 
+    critic = TensorDictModule(torch.nn.Linear(3, 1), in_keys=["obs"], out_keys=["state_value"])
+    for name, observed, setting in settings(rng):
+        tolerance = 1e-5 if "vectorized" in setting else 0.0
+        arguments = {"gamma": 0.99, "lmbda": 0.95, "value_network": critic, **setting}
+        calls = [computed(kind(**arguments), observed) for kind in (GAE, ours.GAE)]
+        yield Hooked(f"GAE with a critic, {name}", *calls, tolerance=tolerance)
+    estimators = [kind(gamma=0.99, lmbda=0.95, value_network=critic) for kind in (GAE, ours.GAE)]
+    calls = [called_with_tensors(each, observed) for each in estimators]
+    yield Hooked("GAE with a critic, called with tensors", *calls)
+
     given["obs"], given["next", "obs"] = torch.from_numpy(rng.normal(size=(2, 4, 50, 3))).float()
     for differentiable in (False, True):  # with gradients, torchrl's own function is called
         calls = [gradients(kind, given, differentiable) for kind in (GAE, ours.GAE)]
@@ -43,6 +53,48 @@ def hooks(rng):
     yield Hooked(
         "ClipPPOLoss: its terms, and the gradients of its networks", *(loss(kind, given) for kind in (GAE, ours.GAE))
     )
+
+
+def settings(rng):
+    """Yield what torchrl's own tests of GAE vary: a name, a rollout of observations, and the arguments of GAE."""
+
+    def observed(envs=4, steps=20):
+        given = rollout(rng, envs, steps).exclude("state_value", ("next", "state_value"))
+        given["obs"], given["next", "obs"] = torch.from_numpy(rng.normal(size=(2, envs, steps, 3))).float()
+        given.refine_names(..., "time")
+        return given
+
+    for setting in (
+        {"shifted": True},
+        {"shifted": True, "shifted_budget": 2},
+        {"shifted": True, "vectorized": True},
+        {"deactivate_vmap": True},
+        {"value_chunk_size": 3},
+        {"num_chunks": 3, "value_chunk_dim": 1},
+        {"gamma": torch.tensor(0.9), "lmbda": torch.tensor(0.95)},
+        {"time_dim": 1},
+    ):
+        yield ", ".join(f"{name}={value}" for name, value in setting.items()), observed(), setting
+
+    yield "time first", observed().transpose(0, 1).contiguous(), {"time_dim": 0}
+    yield "strides in another order", observed(20, 4).transpose(0, 1), {"time_dim": 1}
+
+    yield "no next observations", observed().exclude(("next", "obs")), {"shifted": True}
+
+    tasks = observed()
+    tasks["task"] = torch.tensor([0, 1, 1, 0]).reshape(4, 1, 1).expand(4, 20, 1)
+    yield "advantages standardised within tasks", tasks, {"average_gae": True, "group_key": "task"}
+
+    lost = observed()
+    lost["next", "done"][:, -1] = lost["next", "terminated"][:, -1] = True
+    lost["next", "obs"][:, -1] = torch.nan
+    yield "no observation after the last step", lost, {}
+
+
+def called_with_tensors(estimator, given):
+    """Call it with one argument for each key, which torchrl calls dispatch."""
+    following = {f"next_{name}": tensor for name, tensor in given["next"].items()}
+    return lambda: estimator(obs=given["obs"], **following)
 
 
 def computed(estimator, given):
@@ -66,7 +118,7 @@ def gradients(kind, given, differentiable):
         if differentiable:
             advantage.sum().backward()
             return advantage.detach(), copy["obs"].grad
-        return (advantage,)
+        return advantage, torch.tensor(advantage.is_leaf)
 
     return call
 

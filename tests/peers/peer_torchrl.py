@@ -4,6 +4,7 @@ from functools import partial
 from importlib.metadata import version
 
 import numpy as np
+import torch
 
 from fastgae.compat import torchrl as ours
 
@@ -14,13 +15,11 @@ VERSION = partial(version, "torchrl")
 
 
 def comparisons(rng):
-    import torch
     from torchrl.objectives.value import functional as theirs
 
     shape, gamma, lmbda = (4, 64, 2), 0.99, 0.95
     values, following, reward, log_pi, log_mu = torch.from_numpy(rng.normal(size=(5, *shape)).astype(np.float32))
-    ends, limit = (torch.from_numpy(rng.random(shape) < p) for p in (0.2, 0.5))
-    flags = {"done": ends, "terminated": ends & ~limit}
+    flags = dict(zip(("done", "terminated"), flags_of(rng, shape), strict=True))
     value_arguments = {"next_state_value": following, "reward": reward, **flags}
     both = {"state_value": values, **value_arguments}
     calls = [
@@ -30,10 +29,42 @@ def comparisons(rng):
         ("td_lambda_advantage_estimate", (gamma, lmbda), both, 1e-5),
         ("vec_td_lambda_return_estimate", (gamma, lmbda), value_arguments, 1e-5),
         ("vtrace_advantage_estimate", (gamma, log_pi / 4, log_mu / 4), both, 0.0),
-        ("reward2go", (reward, ends, gamma), {}, 1e-5),
+        ("reward2go", (reward, flags["done"], gamma), {}, 1e-5),
     ]
     for name, positional, named, tolerance in calls:
         our_name = name.replace("vec_td", "td")
         results = [getattr(*where)(*positional, **named) for where in ((theirs, name), (ours, our_name))]
-        pairs = [result if isinstance(result, tuple) else (result,) for result in results]
-        yield Comparison(name, *(tuple(t.numpy() for t in pair) for pair in pairs), tolerance)
+        yield compared(name, *results, tolerance)
+
+    # What torchrl's own tests vary: coefficients that are tensors, several axes of batch and of features, the dtype.
+    for dtype, shape, time_dim in [
+        (torch.float32, (7, 3, 5, 1), -2),
+        (torch.float32, (3, 20, 2, 5), -3),
+        (torch.float32, (2, 3, 20, 4, 1), 2),
+        (torch.float64, (3, 200, 1), -2),
+    ]:
+        given = [*torch.from_numpy(rng.normal(size=(3, *shape))).to(dtype), *flags_of(rng, shape)]
+        each = torch.from_numpy(rng.uniform(0.5, 1, shape)).to(dtype)
+        for kind, discount, decay in [
+            ("numbers", 0.95, 0.9),
+            ("tensors of one", torch.tensor([0.95]), torch.tensor([0.9])),
+            ("a tensor and a number", torch.tensor(0.95), 0.9),
+            ("gamma of each step", each, torch.tensor(0.9)),
+        ]:
+            calls = (module.generalized_advantage_estimate for module in (theirs, ours))
+            results = [call(discount, decay, *given, time_dim=time_dim) for call in calls]
+            # Torch rounds lambda to the dtype of gamma before it multiplies the two; fastgae multiplies first.
+            exact = dtype is torch.float32 and kind != "a tensor and a number"
+            name = f"generalized_advantage_estimate, {'×'.join(map(str, shape))} {dtype}, {kind}"
+            yield compared(name, *results, 0.0 if exact else 1e-6)
+
+
+def flags_of(rng, shape):
+    """Return done and terminated."""
+    ends, limit = (torch.from_numpy(rng.random(shape) < p) for p in (0.2, 0.5))
+    return ends, ends & ~limit
+
+
+def compared(name, expected, computed, tolerance):
+    pairs = [result if isinstance(result, tuple) else (result,) for result in (expected, computed)]
+    return Comparison(name, *(tuple(tensor.numpy() for tensor in pair) for pair in pairs), tolerance)

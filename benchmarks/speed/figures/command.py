@@ -1,6 +1,6 @@
-"""Every chart and table about speed in README.md and docs/: measured, kept in docs/figures/results.json, and drawn.
+"""Every measured chart and table of README.md and docs/: measured, kept in docs/figures/results.json, and drawn.
 
-  python benchmarks/figures.py                    all of it: five to ten minutes, needs the extras "peers" and "demo"
+  python benchmarks/figures.py                    all of it: ten to fifteen minutes, needs the extras "peers" and "demo"
   python benchmarks/figures.py threads peers      only these; the others are drawn from what was kept
   python benchmarks/figures.py --print peers      measure and print; no file changes
   python benchmarks/figures.py --redraw           nothing is measured
@@ -25,7 +25,7 @@ from speed.rows import Row
 from speed.shown import as_document, track
 from speed.yardstick.goals import contenders
 
-from . import hooks, peers, training_share
+from . import hooks, peers, suites, training_share
 from .charts import overhead_chart, peers_chart, threads_chart, throughput_chart
 from .tables import filled, render
 
@@ -69,6 +69,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "training": training_share.measure,
     "hooks": hooks.measure,
     "trainers": lambda: hooks.measure("trainers_sample"),
+    "suites": suites.measure,
 }
 CHARTS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {  # docs/figures/NAME.svg shows the section NAME
     "throughput": throughput_chart,

@@ -7,7 +7,7 @@ from typing import Any
 from speed.contenders import LIMIT
 from speed.shown import duration
 
-from . import hooks, peers, training_share
+from . import hooks, peers, suites, training_share
 from .charts import label_of, machine_line
 
 Results = Mapping[str, Any]
@@ -98,6 +98,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Results], str]]] = {  # its sectio
     "training": ("training", of_training),
     "hooks": ("hooks", of_hooks),
     "trainers": ("trainers", of_hooks),
+    "suites": ("suites", suites.table),
     "speed-in-short": (None, in_short),
 }
 

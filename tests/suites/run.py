@@ -1,0 +1,90 @@
+"""Run the published tests of a library twice: as it is, and with fastgae in place."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from importlib.metadata import distribution, version
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from .in_place import CALLS
+from .libraries import LIBRARIES, Library
+
+TESTS = Path(__file__).parents[1]
+SECONDS = 300  # for one run of the tests of one library, which takes 10 to 45 on one core, or for fetching them
+NOT_PASSED = {"error", "failure", "skipped"}
+
+
+class Outcome(NamedTuple):
+    """The tests of a run that passed, and how many calls of fastgae all of them made."""
+
+    passed: frozenset[str]
+    calls: int
+
+
+class Compared(NamedTuple):
+    """A run of the library as it is, and one with fastgae in place."""
+
+    before: Outcome
+    after: Outcome
+
+
+def compared(name: str) -> Compared:
+    """Run the tests of the installed version; PackageNotFoundError if the library is not installed."""
+    library = LIBRARIES[name]
+    release = version(library.package)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        if library.in_wheel:
+            source = Path(str(distribution(library.package).locate_file("")))
+        else:
+            source = unpacked(library.package, release, folder)
+        return Compared(run(library, source, folder), run(library, source, folder, in_place=name))
+
+
+def unpacked(package: str, release: str, folder: Path) -> Path:
+    """Fetch a source distribution and return the folder that it unpacks to, with nothing but its tests.
+
+    Without the library's own modules there, the tests import the installed ones.
+    """
+    fetch = ["download", "--quiet", "--no-deps", "--no-binary", package, "--dest", folder]
+    subprocess.run([sys.executable, "-m", "pip", *fetch, f"{package}=={release}"], check=True, timeout=SECONDS)
+    (packed,) = folder.glob("*.tar.gz")
+    top = packed.name.removesuffix(".tar.gz")
+    with tarfile.open(packed) as opened:
+        tests = [member for member in opened if member.name.startswith(f"{top}/tests/")]
+        opened.extractall(folder, tests, filter="data")
+    return folder / top
+
+
+def run(library: Library, source: Path, folder: Path, in_place: str | None = None) -> Outcome:
+    report = folder / "report.xml"
+    command = [
+        *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"),
+        *("-c", os.devnull, f"--rootdir={source}"),  # without settings, neither this repository's nor the library's
+        *(("-k", library.selected) if library.selected else ()),
+        *(f"--ignore={source / each}" for each in library.ignored),
+        *(("-p", "suites.in_place", "--in-place", in_place) if in_place else ()),
+        *(source / each for each in library.tests),
+    ]
+    places = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))  # where the plugin is
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": places}  # the networks are too small to share
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode not in (0, 1):  # 1 says that tests failed; after any other status the report is not whole
+        raise RuntimeError(f"pytest could not run the tests of {library.package}:\n{done.stdout}{done.stderr}")
+    print(done.stdout, file=sys.stderr)  # what a failing test of this repository shows
+    return outcome(ElementTree.parse(report))
+
+
+def outcome(report: ElementTree.ElementTree) -> Outcome:
+    """Read what pytest reports in the format of JUnit."""
+    passed = frozenset(
+        f"{test.get('classname')}::{test.get('name')}"
+        for test in report.iter("testcase")
+        if NOT_PASSED.isdisjoint(part.tag for part in test)
+    )
+    calls = sum(int(each.get("value", 0)) for each in report.iter("property") if each.get("name") == CALLS)
+    return Outcome(passed, calls)

@@ -33,7 +33,7 @@ def test_the_bits_of_numpy_by_operations_of_torch(name, dtypes, torch, monkeypat
         if name == "rlax retrace_continuous":  # torch has an exponential of its own
             torch.testing.assert_close(got, right)
         else:
-            assert_same_bits(got.numpy(), right.numpy())
+            assert_same_bits(got.double().numpy(), right.double().numpy())
 
 
 @pytest.mark.parametrize("name", EVERY)

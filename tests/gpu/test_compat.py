@@ -27,7 +27,7 @@ def test_the_bits_of_the_cpu(name, dtypes, monkeypatch):
         if name in OWN_EXPONENTIAL:
             torch.testing.assert_close(got.cpu(), right)
         else:
-            assert_same_bits(got.cpu().numpy(), right.numpy())
+            assert_same_bits(got.double().cpu().numpy(), right.double().numpy())
 
 
 def test_coefficients_on_the_device(monkeypatch):

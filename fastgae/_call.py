@@ -22,9 +22,10 @@ class Role(Enum):
     """The role of an argument: its shape, and whether it is a number, a flag or a setting."""
 
     STEPS = "one number per step, in the shape of the first argument"
-    STEP_FLAGS = "one flag per step"
-    ENVS = "one number per env, in the shape of the first argument without time; or one number for all envs"
+    STEP_FLAGS = "one flag per step; axes that come after time and envs may be missing, and all but time have length 1"
+    ENVS = "one number per env, in the shape of the first argument without time or of one step; or one for all envs"
     ENV_FLAGS = "one flag per env"
+    MOMENTS = "one number per env in float64, or one for all envs, without effect on the dtype of the results"
     FACTORS = "numbers of any size that broadcast to the first argument"
     COEFFICIENT = "a number in [0, 1], or an array of them that broadcasts to the first argument"
     CONSTANT = "one number that the step of every backend reads"
@@ -92,7 +93,10 @@ ROLES: dict[str, Role] = {
     "decay": Role.FACTORS,
     "initial": Role.ENVS,
     "advantages": Role.STEPS,
+    "mean": Role.MOMENTS,
+    "std": Role.MOMENTS,
     "by": Role.SETTING,
+    "ddof": Role.SETTING,
     "eps": Role.SETTING,
     "num_threads": Role.SETTING,
     "backend": Role.SETTING,

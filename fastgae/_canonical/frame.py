@@ -9,7 +9,7 @@ import numpy as np
 from fastgae import _memory
 from fastgae._call import NEW, Array, Output
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, one_for_each, shown
-from fastgae._interop import OnDevice, as_array, as_numbers
+from fastgae._interop import OnDevice, as_array, as_numbers, broadcast_to
 
 
 class Frame(NamedTuple):
@@ -26,6 +26,10 @@ class Frame(NamedTuple):
         return (*self.shape[: self.axis], self.shape[self.axis] + 1, *self.shape[self.axis + 1 :])
 
     @property
+    def one_step(self) -> tuple[int, ...]:
+        return (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
+
+    @property
     def like(self) -> str:
         """Return the words for this shape in a message."""
         return f"{self.name}'{'' if self.name.endswith('s') else 's'} shape"
@@ -34,10 +38,6 @@ class Frame(NamedTuple):
         if array is not None and array.shape != self.shape:  # compared here first, because `like` takes longer
             check_shape(name, array, self.shape, self.like)
 
-    def check_envs(self, name: str, array: Array | None) -> None:
-        if array is not None and array.shape != self.without_time:
-            check_shape(name, array, self.without_time, f"{self.like} without time")
-
     def check_broadcast(self, name: str, array: Array) -> None:
         check_broadcast(name, array, self.shape)
 
@@ -45,20 +45,48 @@ class Frame(NamedTuple):
         """Return one number per env. One number alone stands for all envs."""
         if array is None or array.shape == self.without_time:
             return array
-        return one_for_each(name, array, self.without_time, f"{self.like} without time", self.on_device)
+        if array.shape == self.one_step:
+            return array.reshape(self.without_time)
+        return one_for_each(name, array, self.without_time, self._like_envs, self.on_device)
 
     def flags(self, name: str, given: object) -> Array:
-        return as_flags(name, given, self.check_steps)
+        """Return flags of every step. Along axes that they lack, or where they have length 1, they are repeated."""
+        flags = as_flags(name, given, self._check_step_flags)
+        if flags.shape == self.shape:
+            return flags
+        return broadcast_to(flags.reshape((*flags.shape, *(1,) * (len(self.shape) - flags.ndim))), self.shape)
 
     def step_flags(self, name: str, given: object) -> Array | None:
-        return None if given is None else as_flags(name, given, self.check_steps)
+        return None if given is None else self.flags(name, given)
 
     def env_flags(self, name: str, given: object) -> Array | None:
-        return None if given is None else as_flags(name, given, self.check_envs)
+        return None if given is None else as_flags(name, given, self._check_env_flags).reshape(self.without_time)
 
     def coefficient(self, name: str, given: Any) -> Any:
         """Return a float, or a float64 array that broadcasts to the shape."""
         return as_unit_interval(name, given, self.shape)
+
+    @property
+    def _like_envs(self) -> str:
+        return f"{self.like} with one step, {self.one_step}, or without time"
+
+    def _repeats(self, shape: tuple[int, ...]) -> bool:
+        """Return whether these first axes are those of the shape, each in full or of length 1."""
+        return all(n in (1, whole) for n, whole in zip(shape, self.shape, strict=False))
+
+    def _check_step_flags(self, name: str, array: Array) -> None:
+        """Check flags, which may lack axes behind time and envs. A vector could be of the steps or of the envs."""
+        if array.shape == self.shape:
+            return
+        fewest = max(self.axis + 1, 2)
+        fits = fewest <= array.ndim <= len(self.shape) and array.shape[self.axis] == self.shape[self.axis]
+        if not (fits and self._repeats(array.shape)):
+            or_less = f"; axes other than time may have length 1, and those after the first {fewest} may be missing"
+            raise ValueError(f"{name} has shape {array.shape}; expected {self.like}, {self.shape}{or_less}")
+
+    def _check_env_flags(self, name: str, array: Array) -> None:
+        if array.shape not in (self.without_time, self.one_step):
+            check_shape(name, array, self.without_time, self._like_envs)
 
     def outputs(self, out: object, like: Array, names: tuple[str, str]) -> Output:
         """Check the pair (advantages, returns), and allocate each array that is NEW."""

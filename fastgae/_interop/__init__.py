@@ -11,7 +11,7 @@
 Nothing here imports torch or JAX before the caller has: a caller who has an array of a library has imported it.
 """
 
-from fastgae._interop.arrays import OnDevice, as_array, as_numbers, is_weak
+from fastgae._interop.arrays import OnDevice, as_array, as_numbers, broadcast_to, is_weak
 from fastgae._interop.calls import FUNCTIONS, is_tensor, takes_tensors, with_tensors
 from fastgae._interop.conversion import library_of, like, numbers_of, numpy_of
 
@@ -20,6 +20,7 @@ __all__ = [
     "OnDevice",
     "as_array",
     "as_numbers",
+    "broadcast_to",
     "is_tensor",
     "is_weak",
     "library_of",

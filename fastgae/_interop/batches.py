@@ -8,7 +8,7 @@ import numpy as np
 from fastgae._call import Array, Role, names_of
 
 BROADCAST = names_of(Role.COEFFICIENT, Role.FACTORS)
-PER_ENV = names_of(Role.ENVS)
+PER_ENV = names_of(Role.ENVS, Role.MOMENTS)
 WITHOUT_TIME = (*PER_ENV, *names_of(Role.ENV_FLAGS))
 # The arguments whose arrays may get more environments. Any other argument is one value for a whole call.
 OF_ENVS = (*names_of(Role.STEPS, Role.STEP_FLAGS), *WITHOUT_TIME, *BROADCAST)

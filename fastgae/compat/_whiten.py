@@ -1,19 +1,8 @@
-"""Normalise by the standard deviations that other libraries use and fastgae.normalize does not."""
-
-import math
+"""Whiten as libraries for language models do: eps below the root, and every step by the moments of the mask."""
 
 import numpy as np
 
 from fastgae._call import Array
-from fastgae.estimators.normalize import normalize
-
-
-def standardized(advantages: Array, eps: float) -> Array:
-    """Return (A - mean) / (std + eps) with the sample's std (Bessel's correction); normalize uses the population's."""
-    count = advantages.size
-    shrinks = math.sqrt(max(count - 1, 0) / max(count, 1))  # the population's std divided by the sample's
-    result: Array = normalize(advantages, eps=eps * shrinks) * advantages.dtype.type(shrinks)
-    return result
 
 
 def whitened(values: Array, mask: Array, shift_mean: bool = True) -> Array:

@@ -13,8 +13,8 @@ from typing import Any
 
 from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._hooks import made_once
-from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
+from fastgae.estimators.normalize import normalize
 
 
 def compute_returns(
@@ -79,7 +79,7 @@ def compute_returns(
     ).returns
     advantages = returns - value
     if normalize_advantage:
-        advantages = standardized(advantages, 1e-8)
+        advantages = normalize(advantages, ddof=1)
     given = rewards, values, last_values
     return like(returns, *given), like(advantages, *given)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._hooks import replace
-from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
+from fastgae.estimators.normalize import normalize
 
 # The modules in which skrl's agents find ``compute_gae``; recurrent agents call theirs with other arguments.
 AGENTS = (
@@ -94,7 +94,7 @@ def compute_gae(
         gae_lambda=lambda_coefficient,
     )
     given = rewards, values, last_values
-    return like(returns, *given), like(standardized(advantages, 1e-8), *given)
+    return like(returns, *given), like(normalize(advantages, ddof=1), *given)
 
 
 def install() -> ExitStack:

@@ -61,25 +61,27 @@ def gae(
         The step ended the episode for good: the flag of step t as ``env.step`` returns it with the reward of step t.
         None: no step ends an episode, so that each env is one sequence, such as the tokens of an answer. That needs
         ``last_values``, which says what follows the sequence: 0 where it ended for good.
+        As in ``truncated`` and ``mask``, axes that come after time and envs may be missing, and axes other than time
+        have length 1: agents or value heads share flags of shape (T, N) or (T, N, 1) beside rewards of (T, N, A).
     truncated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         The step ended the episode by a limit: its next state still has a value. Needs ``final_values``,
         ``next_values`` or ``autoreset="next_step"``. ``terminated`` wins where both are set.
-    last_values : array of ``rewards``' shape without time, or one number for all envs
+    last_values : array of ``rewards``' shape without time or with one step, (N,) or (1, N); or one number for all envs
         V of the state after the last step; with ``mask``, after the last step that exists. Exactly one of this,
         ``next_values`` and a longer ``values`` is given.
     next_values : array like ``rewards``
         V(s_{t+1}) of every step, from the observation before any reset.
     final_values : array, optional
         V(final observation) of the truncated steps: 1-D with one entry per True of ``truncated``, in C order of the
-        array as given; or like ``rewards``, read only where ``truncated``.
+        array as given, for each agent or head that shares the flag; or like ``rewards``, read only where ``truncated``.
     autoreset : "next_step", "same_step", "disabled", or a member of Gymnasium's AutoresetMode, optional
         How the environments start a new episode. With "next_step" the row after a done is a reset row, no real step:
         A = 0 and R = V there, and at a truncated step ``values[t + 1]`` is V of the final observation. The other
         modes change nothing: with them, ``truncated`` needs ``final_values`` or ``next_values``.
-    last_advantages : array of ``rewards``' shape without time, or one number for all envs, optional
+    last_advantages : array like ``last_values``, or one number for all envs, optional
         A of the step after the last, for a rollout computed in pieces from its end. It has an effect where the last
         step does not end an episode. None: 0.
-    prev_done : array of ``rewards``' shape without time, optional; bool, or numbers that are 0 or 1
+    prev_done : array like ``last_values``, optional; bool, or numbers that are 0 or 1
         With ``autoreset="next_step"``: the step before row 0 ended an episode, so that row 0 is a reset row.
     mask : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. The recursion skips it, as if it had been cut out of all arrays: the step before

@@ -34,7 +34,7 @@ def reverse_scan(
         Kinds and dtypes as in ``gae``.
     decay : number, or array that broadcasts to ``x``
         Any numbers.
-    initial : array of ``x``'s shape without time, or one number for all of it, optional
+    initial : array of ``x``'s shape without time or with one step, or one number for all of it, optional
         y after the last step; None: 0.
     time_axis, num_threads, backend
         As in ``gae``.

@@ -210,8 +210,8 @@ def _gae(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
                 call.arguments.get(name, takes[name].default)
                 for name in ("rho_clip", "c_clip", "advantage_clip", "leaky")
             ]
-        advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
         values = (rollout.column("values", column) or [])[:steps]
+        advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
         if call.arguments.get("normalize") is None and call.function != "td_lambda":
             yield "advantages", column, _scattered(existing, advantages, [real(0)] * steps, real)
         yield "returns", column, _scattered(existing, returns, values, real)

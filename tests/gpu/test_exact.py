@@ -250,6 +250,16 @@ def test_moments_of_many_blocks(dtype, size):
             check(fastgae.normalize, {"advantages": advantages, "by": by, "time_axis": 1, "eps": 0.5}, place)
 
 
+def test_a_given_mean_and_std(dtype):
+    advantages = np.random.default_rng(1).normal(size=(33, 5, 3)).astype(dtype)
+    mean, std = np.random.default_rng(2).random((2, 5, 3))
+    for place in (as_c, transposed):
+        given = {"advantages": advantages, "mask": advantages[:, :, 0] < 1}
+        check(fastgae.normalize, {**given, "mean": mean, "std": std.astype(np.float32)}, place)
+        check(fastgae.normalize, {**given, "mean": 0.1, "std": 0.3}, place)
+        check(fastgae.normalize, {**given, "ddof": 1, "by": "per_env"}, place)
+
+
 def test_gradients_end():
     arguments = arguments_of(make_case((17, 6), np.dtype(np.float32)))
     given = tensors(arguments)

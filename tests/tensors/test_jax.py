@@ -253,6 +253,17 @@ def test_vmap_over_environments():
     assert_answers(mapped(arrays), fastgae.gae(**ROLLOUT))
 
 
+def test_vmap_of_flags_that_agents_share():
+    rng = np.random.default_rng(0)
+    rewards, values = rng.normal(size=(2, 3, 5, 4, 2)).astype(np.float32)
+    ended, last = rng.random((3, 5, 4)) < 0.2, rng.normal(size=(3, 1, 4, 2)).astype(np.float32)
+    mapped = jax.vmap(lambda r, v, ended, last: fastgae.gae(r, v, ended, last_values=last))
+    got = mapped(*map(jnp.asarray, (rewards, values, ended, last)))
+    for i, call in enumerate(zip(rewards, values, ended, strict=True)):
+        for array, right in zip(got, fastgae.gae(*call, last_values=last[i]), strict=True):
+            assert_same_bits(np.asarray(array[i]), right)
+
+
 def test_vmap_of_a_wrong_time_axis():
     with pytest.raises(Exception, match="time_axis=-3 is out of range"):
         jax.vmap(lambda rewards: fastgae.reverse_scan(rewards, 0.5, time_axis=-3))(jnp.ones((2, 3, 4)))

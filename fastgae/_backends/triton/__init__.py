@@ -17,7 +17,7 @@ from fastgae._backends.triton import kernels
 from fastgae._backends.triton.kernels import View
 from fastgae._backends.triton.launches import LANES, STEPS, TILE_STEPS, blocks_of, launch
 from fastgae._backends.triton.matrices import Matrices, Output, row_of, view_of
-from fastgae._backends.triton.moments import normalize
+from fastgae._backends.triton.moments import normalize, rescale
 from fastgae._call import CONSTANTS, NEW, Call, GAEResult
 from fastgae._canonical import NEXT_STEP
 from fastgae._interop import OnDevice
@@ -58,18 +58,30 @@ def compute(call: Call, recursion: str) -> GAEResult:
 
 
 def normalized(
-    advantages: OnDevice, mask: OnDevice | None, by: str, eps: float, time_axis: int, out: Any
+    advantages: OnDevice,
+    mask: OnDevice | None,
+    by: str,
+    given: tuple[Any, Any] | None,
+    ddof: int,
+    eps: float,
+    time_axis: int,
+    out: Any,
 ) -> torch.Tensor:
-    """Return checked advantages with mean 0 and standard deviation 1; where the mask has no step, 0."""
+    """Return checked advantages, shifted and scaled by their moments or given ones; where the mask has no step, 0."""
     matrices = Matrices.of(advantages, time_axis)
-    output: Any = matrices.output(out, [advantages] if mask is None else [advantages, mask])
+    inputs = [each for each in (advantages, mask, *(given or ())) if isinstance(each, OnDevice)]
+    output: Any = matrices.output(out, inputs)
     if matrices.rewards.numel():
         with torch.cuda.device_of(matrices.rewards):
             output.matrix.copy_(matrices.matrix(matrices.rewards))
             exists = matrices.of_steps(mask)
             if exists is not None:
                 output.matrix.masked_fill_(exists.data == 0, 0)
-            normalize(output.matrix, exists, by, eps)
+            if given is None:
+                normalize(output.matrix, exists, by, eps, ddof)
+            else:
+                moments: list[Any] = [matrices.of_envs(each, torch.float64) for each in given]
+                rescale(output.matrix, exists, moments[0], None, moments[1], eps)
     return output.finished(matrices)
 
 

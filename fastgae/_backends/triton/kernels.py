@@ -446,15 +446,27 @@ def block_sums(matrix, mask, center, sums, steps, envs, LANES: tl.constexpr, BLO
 
 
 @jit
-def rescale(matrix, mask, mean, variance, steps, envs, eps: tl.float64, LANES: tl.constexpr, STEPS: tl.constexpr):
-    """Compute x = (x - mean) / (std + eps) in float64 for the steps in the mask, in place.
-
-    The root is taken here because that of torch is not rounded correctly on every device.
-    """
+def rescale(
+    matrix,
+    mask,
+    mean,
+    variance,
+    std,  # None: the root of the variance, taken here because that of torch is not rounded correctly on every device
+    steps,
+    envs,
+    eps: tl.float64,
+    LANES: tl.constexpr,
+    STEPS: tl.constexpr,
+):
+    """Compute x = (x - mean) / (std + eps) in float64 for the steps in the mask, in place."""
     lanes, block = _place(envs, LANES)
     ok = lanes < envs
-    middle = _row(mean, lanes, 0, ok)
-    factor = tl.full((LANES,), 1, tl.float64) / (tl.sqrt(_row(variance, lanes, 0, ok)) + eps)
+    middle = _row(mean, lanes, 0, ok).to(tl.float64)
+    if std is None:
+        deviation = tl.sqrt(_row(variance, lanes, 0, ok))
+    else:
+        deviation = _row(std, lanes, 0, ok).to(tl.float64)
+    factor = tl.full((LANES,), 1, tl.float64) / (deviation + eps)
     for i in tl.static_range(STEPS):
         t = block * STEPS + i + tl.zeros((LANES,), tl.int64)
         at = matrix.data + lanes * matrix.env + t * matrix.step

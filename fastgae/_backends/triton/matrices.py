@@ -50,12 +50,12 @@ class Matrices(NamedTuple):
     def of_steps(self, array: OnDevice | None) -> View | None:
         return None if array is None else view_of(self.matrix(_stored(array.array)))
 
-    def of_envs(self, array: Any) -> View | None:
+    def of_envs(self, array: Any, dtype: torch.dtype | None = None) -> View | None:
         """Return the view of one number per env, or of one for all. A number of NumPy is not on the device yet."""
         if array is None:
             return None
         if not isinstance(array, OnDevice):
-            return row_of(self.rewards.new_full((1,), array.item(), dtype=self.dtype))
+            return row_of(self.rewards.new_full((1,), array.item(), dtype=dtype or self.dtype))
         return row_of(_stored(array.array).reshape(-1))
 
     def of_coefficients(self, given: Any, envs: int) -> tuple[View | None, float]:

@@ -134,7 +134,7 @@ def test_reverse_scan_is_what_it_says(backend, dtype):
     assert_same_bits(fastgae.reverse_scan(x.T, decay.T, initial=initial, time_axis=1, backend=backend), got.T)
 
 
-@pytest.mark.parametrize("decay", [0.9, 1.5, np.float64(-0.5), [[0.5]], np.arange(9) / 4])
+@pytest.mark.parametrize("decay", [0.9, 1.5, np.float64(-0.5), [[0.5]], np.arange(9.0)[np.newaxis] / 4])
 def test_decay_broadcasts_and_may_be_any_number(backend, decay):
     x = np.random.default_rng(4).normal(size=SIZE)
     full = np.broadcast_to(np.asarray(decay, float), SIZE)
@@ -246,7 +246,7 @@ def test_packed_sequences_are_rollouts_of_their_own(backend, dtype, lengths, boo
     each = rng.random(len(last)) if per_sequence else 0.9
     got = fastgae.gae_packed(
         rewards, values, starts, ends, last_values=last if bootstrapped else None, mask=exists, gamma=0.97,
-        gae_lambda=each, backend=backend,
+        gae_lambda=each[:, np.newaxis] if per_sequence else each, backend=backend,
     )  # fmt: skip
     assert got.advantages.shape == got.returns.shape == rewards.shape
     for i, (first, stop) in enumerate(itertools.pairwise(starts)):
@@ -269,9 +269,19 @@ def test_packed_coefficients_per_step_and_normalize(backend):
     each = rng.random(2)
     by_step = np.repeat(each, [5, 7])
     got = fastgae.gae_packed(rewards, values, starts, gae_lambda=by_step, normalize="global", backend=backend)
-    plain = fastgae.gae_packed(rewards, values, starts, gae_lambda=each, backend="numpy")
+    plain = fastgae.gae_packed(rewards, values, starts, gae_lambda=each[:, np.newaxis], backend="numpy")
     assert_same_bits(got.advantages, fastgae.normalize(plain.advantages, backend="numpy"))
     assert_same_bits(got.returns, plain.returns)
+
+
+def test_packed_coefficients_say_by_their_axes_what_they_are_of(backend):
+    """There are as many sequences as steps here, because one of the sequences is empty."""
+    rewards, values, starts = np.array([1.0, 2.0]), np.ones(2), np.array([0, 0, 2])
+    lambdas, given = np.array([0.0, 0.5]), {"gamma": 1.0, "backend": backend}
+    per_step = fastgae.gae_packed(rewards, values, starts, gae_lambda=lambdas, **given)
+    per_sequence = fastgae.gae_packed(rewards, values, starts, gae_lambda=lambdas[:, np.newaxis], **given)
+    assert per_step.advantages.tolist() == [1.0, 1.0]
+    assert per_sequence.advantages.tolist() == [1.5, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +297,10 @@ def test_packed_coefficients_per_step_and_normalize(backend):
         ({"terminated": np.zeros(3)}, ["terminated", "(3,)"]),
         ({"terminated": np.full(4, 2)}, ["terminated", "0 or 1"]),
         ({"last_values": np.ones(4)}, ["last_values", "(4,)", "(2,)"]),
-        ({"gae_lambda": np.ones(3)}, ["gae_lambda", "(3,)"]),
+        ({"gae_lambda": np.ones(3)}, ["gae_lambda", "(3,)", "(4,)", "(2, 1)"]),
+        ({"gae_lambda": np.ones(2)}, ["gae_lambda", "(2,)", "per sequence, (2, 1)"]),
+        ({"gae_lambda": np.ones((1, 2))}, ["gae_lambda", "(1, 2)", "(2, 1)"]),
+        ({"gae_lambda": [[0.5], [2.0]]}, ["gae_lambda", "[0, 1]", "2.0"]),
         ({"normalize": "per_env"}, ["normalize", "global"]),
     ],
     ids=str,

@@ -38,8 +38,14 @@ class Frame(NamedTuple):
         if array is not None and array.shape != self.shape:  # compared here first, because `like` takes longer
             check_shape(name, array, self.shape, self.like)
 
-    def check_broadcast(self, name: str, array: Array) -> None:
-        check_broadcast(name, array, self.shape)
+    def check_factors(self, name: str, array: Array) -> None:
+        """Check numbers that are the same along some axes. A missing axis is refused, because it could be any axis."""
+        if array.ndim and not (array.ndim == len(self.shape) and self._repeats(array.shape)):
+            per_step = tuple(n if axis == self.axis else 1 for axis, n in enumerate(self.shape))
+            raise ValueError(
+                f"{name} has shape {array.shape}; expected one number, or an array with the axes of {self.like}, "
+                f"{self.shape}, each in full or of length 1: {self.one_step} is one per env, {per_step} one per step"
+            )
 
     def envs(self, name: str, array: Array | None) -> Array | None:
         """Return one number per env. One number alone stands for all envs."""
@@ -64,7 +70,7 @@ class Frame(NamedTuple):
 
     def coefficient(self, name: str, given: Any) -> Any:
         """Return a float, or a float64 array that broadcasts to the shape."""
-        return as_unit_interval(name, given, self.shape)
+        return as_unit_interval(name, given, self.check_factors)
 
     @property
     def _like_envs(self) -> str:
@@ -167,19 +173,19 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
     return ones
 
 
-def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
-    """Return a float, or a float64 array that broadcasts to the shape; all numbers must be in [0, 1]."""
+def as_unit_interval(name: str, given: Any, check: Callable[[str, Array], None]) -> Any:
+    """Return a float, or a float64 array that passes ``check``; all numbers must be in [0, 1]."""
     if type(given) is not float:
         if getattr(given, "ndim", 0) or isinstance(given, list | tuple | OnDevice):
-            return _unit_intervals(name, as_numbers(name, given).astype(np.float64), shape)
+            return _unit_intervals(name, as_numbers(name, given).astype(np.float64), check)
         given = as_number(name, given, "a number in [0, 1], or an array of them", "biuf", TypeError)
     if not 0.0 <= given <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], got {shown(given)}")
     return given
 
 
-def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
-    check_broadcast(name, array, shape)
+def _unit_intervals(name: str, array: Array, check: Callable[[str, Array], None]) -> Array:
+    check(name, array)
     if isinstance(array, OnDevice):
         return array
     inside = (array >= 0.0) & (array <= 1.0)
@@ -187,15 +193,6 @@ def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
         where = tuple(int(i) for i in np.argwhere(~inside)[0])
         raise ValueError(f"{name} must be in [0, 1], got {array[where]} at index {where}")
     return array
-
-
-def check_broadcast(name: str, array: Array, shape: tuple[int, ...]) -> None:
-    try:
-        fits = np.broadcast_shapes(array.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(f"{name} has shape {array.shape}, which does not broadcast to {shape}")
 
 
 def _share_memory(one: Any, other: Any) -> bool:

@@ -9,12 +9,11 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae._call import Array
+from fastgae._call import Array, GAEResult
 from fastgae._interop import like, numbers_of, numpy_of
 from fastgae.compat._hooks import replace
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
-from fastgae.estimators.reverse_scan import reverse_scan
 
 
 def compute_gae_advantage_return(
@@ -56,9 +55,8 @@ def compute_gae_advantage_return(
     -----
     ``verl/trainer/ppo/core_algos.py`` and ``verl/utils/torch_functional.py``, version 0.9.
     """
-    mask = numpy_of(response_mask) != 0
-    advantages, returns = _carried(numbers_of(token_level_rewards), numbers_of(values), mask, gamma, lam)
-    given = token_level_rewards, values
+    mask, given = numpy_of(response_mask) != 0, (token_level_rewards, values)
+    advantages, returns = _unwhitened(*given, mask, gamma, lam)
     return like(whitened(advantages, mask), *given), like(returns, *given)
 
 
@@ -80,24 +78,20 @@ def install() -> ExitStack:
 def _whitened_by_verl(
     token_level_rewards: Any, values: Any, response_mask: Any, gamma: float, lam: float
 ) -> tuple[Any, Any]:
-    rewards, mask = numbers_of(token_level_rewards), numpy_of(response_mask) != 0
-    advantages, returns = (
-        like(array, token_level_rewards, values) for array in _carried(rewards, numbers_of(values), mask, gamma, lam)
-    )
+    mask, given = numpy_of(response_mask) != 0, (token_level_rewards, values)
+    advantages, returns = (like(array, *given) for array in _unwhitened(*given, mask, gamma, lam))
     whiten = importlib.import_module("verl.utils.torch_functional").masked_whiten
     return whiten(advantages, response_mask), returns
 
 
-def _carried(rewards: Array, values: Array, mask: Array, gamma: float, lam: float) -> tuple[Array, Array]:
-    """Return advantages and returns; a token outside the mask gets the advantage of the next token inside it."""
-    written = gae(
-        rewards,
-        values,
+def _unwhitened(token_level_rewards: Any, values: Any, mask: Array, gamma: float, lam: float) -> GAEResult:
+    return gae(
+        numbers_of(token_level_rewards),
+        numbers_of(values),
         last_values=0.0,
         mask=mask,
         gamma=float(gamma),
         gae_lambda=float(lam),
+        carry_over=True,
         time_axis=1,
-    ).advantages
-    advantages: Array = reverse_scan(written, (~mask).astype(written.dtype), time_axis=1)
-    return advantages, advantages + values
+    )

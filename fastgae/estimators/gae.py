@@ -29,6 +29,7 @@ def gae(
     returns_lambda: float | ArrayLike | None = None,
     normalize: str | None = None,
     tail_normalized: bool = False,
+    carry_over: bool = False,
     time_axis: int = 0,
     out: Output | None = None,
     num_threads: int | None = None,
@@ -86,8 +87,10 @@ def gae(
     mask : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. The recursion skips it, as if it had been cut out of all arrays: the step before
         it takes V' and A from the next step that exists. A = 0 and R = V there.
-    gamma, gae_lambda : float in [0, 1], or arrays of them that broadcast to ``rewards``
-        Discount per step, and the decay of the trace.
+    gamma, gae_lambda : float in [0, 1], or arrays of them
+        Discount per step, and the decay of the trace. An array has all axes of ``rewards``, each in full or of length
+        1, so that its shape says what has a number of its own: (1, N) envs, (T, 1) steps, (1, 1, A) agents or heads,
+        and (B, 1) the sequences of a batch with ``time_axis=1``.
     returns_lambda : like ``gae_lambda``, optional
         Another lambda for ``returns``, computed in the same pass. None: the same as ``gae_lambda``.
     normalize : "global" or "per_env", optional
@@ -98,6 +101,9 @@ def gae(
         The finite-horizon form: ``A_t`` is the average of the k-step advantages that the rollout has, with weights
         that add up to 1 also near its end: ``A = G / D`` with ``D_t = 1 + lambda D_{t+1}`` and
         ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where the trace gate is open.
+    carry_over : bool
+        What steps outside of ``mask`` get. False: A = 0 and R = V. True: A of the next step that exists, or
+        ``last_advantages`` after the last one, and R = A + V, as in verl (docs/tokens.md).
     time_axis : int
         The axis of ``rewards`` that is time.
     out : (advantages, returns), optional
@@ -161,6 +167,7 @@ def gae(
             returns_lambda,
             normalize,
             tail_normalized,
+            carry_over,
             time_axis,
             out,
         ),

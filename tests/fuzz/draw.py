@@ -20,18 +20,22 @@ WEIGHTS = {"gae": 50, "gae_packed": 12, "vtrace": 10, "n_step_returns": 4, "vali
 
 # Optional arguments that are given in 20 percent of the calls. Any other one is given in 70 percent.
 RARE = (
-    *("autoreset", "mask", "last_advantages", "returns_lambda", "tail_normalized"),
+    *("autoreset", "mask", "last_advantages", "returns_lambda", "tail_normalized", "carry_over"),
     *("normalize", "time_axis", "std"),
 )
 
 # A call may have only one of each of these.
-EXCLUSIVE = (("returns_lambda", "tail_normalized", "last_advantages"),)
+EXCLUSIVE = (
+    ("returns_lambda", "tail_normalized", "last_advantages"),
+    ("carry_over", "tail_normalized", "normalize"),
+)
 
 # A setting is text or a number of its own kind. finish.py adds ``out`` and ``num_threads``, and check.py ``backend``.
 SETTINGS: dict[str, Callable[[Choices, Frame], Any]] = {
     "autoreset": lambda choose, frame: choose.pick(("next_step", "NEXT_STEP", "next_step", "same_step", "disabled")),
     "normalize": lambda choose, frame: choose.pick(("global", "per_env") if frame.lengths is None else ("global",)),
     "tail_normalized": lambda choose, frame: True,
+    "carry_over": lambda choose, frame: True,
     "time_axis": lambda choose, frame: frame.axis - len(frame.shape) if choose.chance(30) else frame.axis,
     "n": lambda choose, frame: 1 + choose.below(9),
     "ddof": lambda choose, frame: choose.below(3),

@@ -106,7 +106,7 @@ def coefficient(choose: Choices, frame: Frame, parameter: Parameter) -> Any:
     if not choose.chance(35):
         return choose.pick((float, float, float, float, np.float32, np.float64, round, np.asarray))(number)
     per_sequence = frame.lengths is not None and choose.chance(50)
-    shape = frame.envs if per_sequence else _broadcasting(choose, frame.shape)
+    shape = (*frame.envs, 1) if per_sequence else _broadcasting(choose, frame.shape)
     array = contents.rng_of(choose).random(shape)
     array[contents.rng_of(choose).random(shape) < 0.1] = choose.pick((1.0, 0.0))
     return handed_over(choose, array.astype(choose.pick((np.float64, np.float32))))

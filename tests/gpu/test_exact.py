@@ -176,7 +176,7 @@ def test_packed_sequences(dtype, lengths, ends, masked):
         "rewards": (rng.normal(size=total) * (rng.random(total) < 0.5)).astype(dtype),
         "values": (rng.normal(size=total) * (rng.random(total) < 0.5)).astype(dtype),
         "cu_seqlens": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
-        "gae_lambda": rng.random(len(lengths)).astype(dtype),
+        "gae_lambda": rng.random((len(lengths), 1)).astype(dtype),
         "gamma": 0.97,
     }
     if ends:

@@ -335,7 +335,7 @@ KINDS = {
 }
 SETTINGS = {
     **dict.fromkeys(("autoreset", "normalize", "by"), "choice"),
-    **dict.fromkeys(("tail_normalized",), "switch"),
+    **dict.fromkeys(("tail_normalized", "carry_over"), "switch"),
     "ddof": "degrees",
     "time_axis": "axis",
     "n": "count",

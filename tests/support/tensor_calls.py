@@ -53,11 +53,11 @@ def siblings(dtype):
     yield "reverse_scan", fastgae.reverse_scan, {"x": case.rewards, "decay": 0.5, "initial": case.last_values}
     yield "reverse_scan-array", fastgae.reverse_scan, {"x": case.rewards.T, "decay": case.values.T, "time_axis": 1}
     yield "normalize", fastgae.normalize, {"advantages": case.rewards, "mask": mask, "by": "per_env"}
-    by_env = {"mean": case.last_values.astype(np.float64), "std": np.abs(case.last_values[np.newaxis])}
+    by_env = {"mean": case.last_values, "std": np.abs(case.last_values[np.newaxis])}
     yield "normalize-given", fastgae.normalize, {"advantages": case.rewards, "mask": mask, **by_env}
     yield "normalize-sample", fastgae.normalize, {"advantages": case.rewards, "by": "per_env", "ddof": 1}
     yield "valid_steps", fastgae.valid_steps, {"terminated": case.terminated, "truncated": case.truncated}
-    sequences = {**env, "cu_seqlens": BOUNDARIES, "gae_lambda": np.array([0.9, 0.5, 0.7], dtype)}
+    sequences = {**env, "cu_seqlens": BOUNDARIES, "gae_lambda": np.array([[0.9], [0.5], [0.7]], dtype)}
     yield "gae_packed", fastgae.gae_packed, {**sequences, "last_values": case.last_values[:3]}
     tokens = {name: rollout[name].T for name in ("rewards", "values")}
     yield "gae-tokens", fastgae.gae, {**tokens, "last_values": 0.25, "mask": mask.T, "time_axis": 1}
@@ -118,11 +118,11 @@ def made(parameter, packed, dtype):
         case Role.ENVS:
             return rng.normal(size=envs).astype(dtype)
         case Role.MOMENTS:
-            return rng.random(envs)
+            return rng.random(envs).astype(dtype)
         case Role.ENV_FLAGS:
             return rng.random(envs) < 0.3
         case Role.COEFFICIENT | Role.FACTORS:
-            return rng.random(envs).astype(dtype)
+            return rng.random((envs, 1) if packed else (1, envs)).astype(dtype)
         case Role.BOUNDARIES:
             return BOUNDARIES
         case Role.SETTING | Role.CONSTANT:

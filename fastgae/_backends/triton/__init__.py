@@ -109,9 +109,9 @@ def _recursion(
         existing = matrices.empty(torch.uint8)
         exists = view_of(existing)
         _store_steps_without_resets(matrices, call.terminated, call.truncated, call.prev_done, mask, existing)
-    gammas, gamma = matrices.of_coefficients(call.gamma, envs)
-    lambdas, lambda_ = matrices.of_coefficients(call.gae_lambda, envs)
-    returns_lambdas, returns_lambda = matrices.of_coefficients(call.returns_lambda, envs)
+    gammas, gamma = matrices.of_coefficients(call.gamma)
+    lambdas, lambda_ = matrices.of_coefficients(call.gae_lambda)
+    returns_lambdas, returns_lambda = matrices.of_coefficients(call.returns_lambda)
     constants = [getattr(call, name) or 0.0 for name in CONSTANTS]
     launch(
         kernels.recursion,
@@ -140,6 +140,7 @@ def _recursion(
         KIND=_kind(call, recursion),
         LEAKY=bool(call.rewards.dtype.type(call.leaky or 0.0)),
         RETURNS_RECURSION=call.returns_lambda is not None,
+        CARRY_OVER=call.carry_over,
         REAL=REAL[matrices.dtype],
         **_tiling(matrices),
     )
@@ -192,7 +193,7 @@ def _values(call: Call, matrices: Matrices) -> tuple[View | None, View | None, V
 
 
 def _n_step_returns(call: Call, recursion: str, matrices: Matrices, advantages: Any, returns: Any) -> None:
-    gammas, gamma = matrices.of_coefficients(call.gamma, matrices.envs)
+    gammas, gamma = matrices.of_coefficients(call.gamma)
     launch(
         kernels.n_step_returns,
         (blocks_of(matrices.envs, LANES) * matrices.steps,),

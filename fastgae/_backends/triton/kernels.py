@@ -56,6 +56,7 @@ def recursion(
     KIND: tl.constexpr,  # "gae", "tail_normalized", "vtrace", "retrace" or "upgo"
     LEAKY: tl.constexpr,  # leaky is not 0
     RETURNS_RECURSION: tl.constexpr,  # the returns have a lambda of their own
+    CARRY_OVER: tl.constexpr,  # a skipped step gets A of the next one that exists
     REAL: tl.constexpr,
     LANES: tl.constexpr,
     STEPS: tl.constexpr,
@@ -213,8 +214,12 @@ def recursion(
                     closed = tl.where(real, ~(delta >= 0), closed)
                 elif boundaries is not None:
                     closed = closed & ~real
-                advantage = tl.where(real, advantage, zero)
-                result = tl.where(real, result, here)
+                if CARRY_OVER:
+                    advantage = trace
+                    result = (returns_trace if RETURNS_RECURSION else trace) + here
+                else:
+                    advantage = tl.where(real, advantage, zero)
+                    result = tl.where(real, result, here)
             if values is not None:
                 if mask is None:
                     following = here

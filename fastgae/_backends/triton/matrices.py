@@ -58,12 +58,13 @@ class Matrices(NamedTuple):
             return row_of(self.rewards.new_full((1,), array.item(), dtype=dtype or self.dtype))
         return row_of(_stored(array.array).reshape(-1))
 
-    def of_coefficients(self, given: Any, envs: int) -> tuple[View | None, float]:
+    def of_coefficients(self, given: Any) -> tuple[View | None, float]:
         """Return the view of an array of coefficients, or else its number; of None, 0."""
         if isinstance(given, OnDevice):
-            per_sequence = self.envs == 1 and given.shape == (envs,)
-            array = _stored(given.array if per_sequence else given.array.expand(self.rewards.shape))
-            return row_of(array) if per_sequence else view_of(self.matrix(array)), 0.0
+            array = _stored(given.array)
+            if array.ndim > self.rewards.ndim:  # (sequences, 1): one per packed sequence
+                return row_of(array[:, 0]), 0.0
+            return view_of(self.matrix(array.expand(self.rewards.shape))), 0.0
         return None, 0.0 if given is None else float(np.asarray(given).item())
 
     def empty(self, dtype: torch.dtype) -> torch.Tensor:

@@ -29,6 +29,7 @@ enum Argument {
     kReturnsLambda,
     kNormalize,
     kTailNormalized,
+    kCarryOver,
     kTimeAxis,
     kOut,
     kCuSeqlens,
@@ -40,14 +41,15 @@ enum Argument {
 constexpr const char* kArgumentNames[] = {
     "rewards",   "values",          "terminated", "truncated", "last_values", "next_values", "final_values",
     "autoreset", "last_advantages", "prev_done",  "mask",      "gamma",       "gae_lambda",  "returns_lambda",
-    "normalize", "tail_normalized", "time_axis",  "out",       "cu_seqlens",  "n",           "ratios",
+    "normalize", "tail_normalized", "carry_over", "time_axis", "out",         "cu_seqlens",  "n",
+    "ratios",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 
 // Return whether an argument says how to compute the result. Such an argument is no operand.
 constexpr bool is_setting(Argument place) {
-    return place == kAutoreset || place == kNormalize || place == kTailNormalized || place == kTimeAxis ||
-           place == kOut || place == kN;
+    return place == kAutoreset || place == kNormalize || place == kTailNormalized || place == kCarryOver ||
+           place == kTimeAxis || place == kOut || place == kN;
 }
 
 // The fields of a rollout, in the order of fastgae._canonical.Rollout. The last field is a tuple of all constants.
@@ -67,15 +69,17 @@ enum Field {
     kFieldTailLambda,
     kFieldMask,
     kFieldMaskPassesValues,
+    kFieldCarryOver,
     kFieldLastAdvantages,
     kFieldRatios,
     kFieldConstants,
     kFields
 };
 constexpr const char* kFieldNames[] = {
-    "rewards",     "values", "next_values",        "last_values",     "final_values", "terminated",
-    "truncated",   "gamma",  "gamma_lambda",       "advantages",      "returns",      "returns_gamma_lambda",
-    "tail_lambda", "mask",   "mask_passes_values", "last_advantages", "ratios",       "constants",
+    "rewards",     "values", "next_values",        "last_values", "final_values",    "terminated",
+    "truncated",   "gamma",  "gamma_lambda",       "advantages",  "returns",         "returns_gamma_lambda",
+    "tail_lambda", "mask",   "mask_passes_values", "carry_over",  "last_advantages", "ratios",
+    "constants",
 };
 static_assert(sizeof kFieldNames / sizeof *kFieldNames == kFields, "one name for each field");
 
@@ -123,7 +127,7 @@ struct Call {
     Operand operands[kArguments];
     double time_axis = kNaN;  // NaN if it is no integer
     bool next_step = false;   // autoreset="next_step"
-    bool tail_normalized = false;
+    bool tail_normalized = false, carry_over = false;
     Index n = 0;  // of n_step_returns; 0: not given
     Normalize normalize = Normalize::nothing;
     const Index* truncated_steps = nullptr;  // where the truncated steps are, ascending, if the caller knows it

@@ -288,18 +288,20 @@ struct Arguments {
 // Read the arguments that are no operands; false: declined.
 bool read_settings(const Arguments& given, Call& call) {
     PyObject *const autoreset = given[kAutoreset], *const normalize = given[kNormalize];
-    PyObject* const tail_normalized = given[kTailNormalized];
+    PyObject *const tail_normalized = given[kTailNormalized], *const carry_over = given[kCarryOver];
     call.time_axis = integer_of(given[kTimeAxis]);
     const double n = given[kN] == Py_None ? 0 : integer_of(given[kN]);
     call.n = n >= 1 ? static_cast<Index>(std::min(n, 1e15)) : 0;
     call.next_step = is_text(autoreset, "next_step");
     call.tail_normalized = tail_normalized == Py_True;
+    call.carry_over = carry_over == Py_True;
     if (is_text(normalize, "global")) call.normalize = Normalize::all;
     if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
     const bool known_mode =
         autoreset == Py_None || call.next_step || is_text(autoreset, "same_step") || is_text(autoreset, "disabled");
     return known_mode && (n == 0 || call.n) && (normalize == Py_None || call.normalize != Normalize::nothing) &&
-           (tail_normalized == Py_False || tail_normalized == Py_True);
+           (tail_normalized == Py_False || tail_normalized == Py_True) &&
+           (carry_over == Py_False || carry_over == Py_True);
 }
 
 // Read which two results to fill; false: declined.

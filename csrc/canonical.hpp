@@ -94,6 +94,7 @@ public:
         rollout_.tail_lambdas = coefficients(kFieldTailLambda, numbers_[3]);
         read_or_none(rollout_.mask, kFieldMask);
         rollout_.mask_passes_values = fields[kFieldMaskPassesValues].number != 0;
+        rollout_.carry_over = fields[kFieldCarryOver].number != 0;
         if (fields[kFieldLastAdvantages].given) rollout_.last_advantages = row(kFieldLastAdvantages, true);
         read_or_none(rollout_.ratios, kFieldRatios);
         for (Index i = 0; i < kConstants; ++i) rollout_.constants[i] = static_cast<Real>(fields[kFields + i].number);

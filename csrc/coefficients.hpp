@@ -1,4 +1,4 @@
-// Coefficients: numbers in [0, 1], or arrays of them that broadcast to rewards.
+// Coefficients: numbers in [0, 1], or arrays of them whose axes are those of rewards, each in full or of length 1.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,10 @@ struct Axis {
 // One coefficient along the one or two axes of rewards. An axis along which it is broadcast has length 1.
 class Coefficient {
 public:
-    Coefficient(const Operand& given, Index rank) : given_(given), missing_(rank - given.rank) {}
+    explicit Coefficient(const Operand& given) : given_(given) {}
 
     Axis axis(Index axis) const {
-        axis -= missing_;
-        if (given_.is_number() || axis < 0) return {};
+        if (given_.is_number()) return {};
         return {given_.shape[axis], given_.shape[axis] == 1 ? 0 : given_.strides[axis]};
     }
 
@@ -32,15 +31,13 @@ public:
 
 private:
     const Operand& given_;
-    Index missing_;  // axes of rewards that stand before those of the array
 };
 
 // Return whether an array broadcasts to rewards. Declined are arrays beside rewards of more than two axes.
 inline bool broadcasts(const Operand& given, const Operand& rewards) {
-    if (rewards.rank > 2 || given.rank < 1 || given.rank > rewards.rank) return false;
-    const Index missing = rewards.rank - given.rank;
+    if (rewards.rank > 2 || given.rank != rewards.rank) return false;
     for (Index axis = 0; axis < given.rank; ++axis)
-        if (given.shape[axis] != 1 && given.shape[axis] != rewards.shape[axis + missing]) return false;
+        if (given.shape[axis] != 1 && given.shape[axis] != rewards.shape[axis]) return false;
     return true;
 }
 
@@ -48,7 +45,7 @@ inline bool broadcasts(const Operand& given, const Operand& rewards) {
 inline bool is_coefficient(const Operand& given, const Operand& rewards) {
     if (given.type != Type::f32 && given.type != Type::f64) return in_unit_interval(given.number);
     if (!broadcasts(given, rewards)) return false;
-    const Coefficient numbers(given, given.rank);
+    const Coefficient numbers(given);
     const Axis outer = numbers.axis(0), inner = given.rank == 2 ? numbers.axis(1) : Axis{};
     bool inside = true;
     for (Index i = 0; i < outer.length; ++i)
@@ -73,7 +70,7 @@ public:
             number_ = static_cast<Real>(a.number * b.number);
             return {&number_, 0, 0};
         }
-        const Coefficient first(a, axes.rank), second(b, axes.rank);
+        const Coefficient first(a), second(b);
         const bool matrix = axes.rank == 2;
         const Index inner_axis = !matrix ? 0 : axes.env_major ? axes.time : 1 - axes.time;
         const Axis inner_a = first.axis(inner_axis), inner_b = second.axis(inner_axis);

@@ -92,6 +92,7 @@ struct RolloutWithOptions : Rollout<Real> {
     View<const Real> tail_lambdas;           // optional: lambda of the tail-normalized estimator
     View<const std::uint8_t> mask;           // optional: true where the step exists
     bool mask_passes_values = false;         // true: V' of a step is V of the next step that exists
+    bool carry_over = false;                 // true: a step that does not exist gets A of the next one that does
     View<const Real> last_advantages;        // optional: A_T, one row
     View<const Real> ratios;                 // optional: importance ratios; given, the estimator is V-trace
     Real constants[kConstants]{};            // one number for each Constant

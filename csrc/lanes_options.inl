@@ -224,21 +224,22 @@ private:
             Real* const a = numbers + r * kPitch;
             const Real* const b = returns_from + r * kPitch;
             const Real* const values = rollout.values.at(t, n);
-            const std::uint8_t* const mask = rollout.mask ? rollout.mask.at(t, n) : nullptr;
+            const bool blanks = rollout.mask && !rollout.carry_over;
+            const std::uint8_t* const mask = blanks ? rollout.mask.at(t, n) : nullptr;
             Real* const advantages = rollout.advantages ? rollout.advantages.at(t, n) : nullptr;
             Real* const returns = rollout.returns ? rollout.returns.at(t, n) : nullptr;
             Real* const to_advantages = streamed && advantages ? a : advantages;
             Real* const to_returns = streamed && returns ? passed_values : returns;
-            const auto store_all = [&](auto has_mask) {
+            const auto store_all = [&](auto blanking) {
                 for_each_vector<Real>(first, last, [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
                     using W = decltype(v);
                     typename W::Mask skipped{};
-                    if constexpr (has_mask.value) skipped = W::zero_flags(mask + i);
-                    store_results<W>(has_mask.value, skipped, {W::load(a + i), W::load(b + i)}, W::load(values + i), i,
+                    if constexpr (blanking.value) skipped = W::zero_flags(mask + i);
+                    store_results<W>(blanking.value, skipped, {W::load(a + i), W::load(b + i)}, W::load(values + i), i,
                                      to_advantages, to_returns);
                 });
             };
-            mask ? store_all(std::true_type()) : store_all(std::false_type());
+            blanks ? store_all(std::true_type()) : store_all(std::false_type());
             if (streamed && advantages) stream<false>(advantages, to_advantages, values, first, last);
             if (streamed && returns) stream<false>(returns, to_returns, values, first, last);
         }

@@ -96,13 +96,11 @@ private:
         }
     }
 
-    bool is_per_sequence(const Operand& given) const {
-        return given.rank == 1 && given.shape[0] + 1 == Index(starts_.size());
-    }
+    bool has_one_for_each(const Operand& given) const { return given.shape[0] + 1 == Index(starts_.size()); }
 
-    // Repeat a coefficient of every sequence for its steps. Any other coefficient stays as it is.
+    // Repeat a coefficient of shape (sequences, 1) for the steps of each. Any other coefficient stays as it is.
     bool repeat(Operand& given) {
-        if (!given.data || !is_per_sequence(given)) return true;
+        if (!given.data || given.rank != 2 || given.shape[1] != 1 || !has_one_for_each(given)) return true;
         const Index count = given.shape[0];
         const double* const numbers = copies_.of<double>(given, {1, 0, count, given.strides[0]});
         if (!numbers || !std::all_of(numbers, numbers + count, in_unit_interval)) return false;
@@ -126,7 +124,7 @@ private:
 
     // Make the last values of those sequences that end the final values of truncated steps.
     bool take_last_values(const Operand& given) {
-        if (!given.data || !is_per_sequence(given)) return false;
+        if (!given.data || given.rank != 1 || !has_one_for_each(given)) return false;
         last_values_.resize(ended_.size() * given.size);
         for (std::size_t i = 0; i < ended_.size(); ++i)
             std::memcpy(&last_values_[i * given.size], given.data + ended_[i] * given.strides[0], given.size);

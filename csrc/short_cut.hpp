@@ -321,6 +321,8 @@ private:
 
     bool read_mask() {
         const Operand &mask = call_[kMask], &prev_done = call_[kPrevDone];
+        if (call_.carry_over && (call_.tail_normalized || call_.normalize != Normalize::nothing)) return false;
+        rollout_.carry_over = call_.carry_over;
         if (call_.next_step) return !mask.given && find_reset_rows(prev_done);
         if (prev_done.given) return false;
         if (!mask.given) return true;

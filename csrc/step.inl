@@ -112,12 +112,13 @@ FASTGAE_INLINE StepResults<V> step(const Options& options, const typename V::Rea
     return results;
 }
 
-// Store the wanted results of one vector at element i. A step that does not exist gets A = 0 and R = V.
+// Store the wanted results of one vector at element i. If it blanks, a step that does not exist gets A = 0 and R = V;
+// if not, it keeps what it passed on from the next step that exists.
 template <class V>
-FASTGAE_INLINE void store_results(bool has_mask, typename V::Mask skipped, StepResults<V> results,
+FASTGAE_INLINE void store_results(bool blanks, typename V::Mask skipped, StepResults<V> results,
                                   typename V::Type values, Index i, typename V::Real* advantages,
                                   typename V::Real* returns) {
-    if (has_mask) {
+    if (blanks) {
         results.advantages = V::select(skipped, V::all(0), results.advantages);
         // Adding -0.0 changes no value, so R = V.
         results.returns_minus_values = V::select(skipped, V::all(typename V::Real(-0.0)), results.returns_minus_values);

@@ -23,11 +23,12 @@ class Role(Enum):
     """The role of an argument: its shape, and whether it is a number, a flag or a setting."""
 
     STEPS = "one number per step, in the shape of the first argument"
-    STEP_FLAGS = "one flag per step"
-    ENVS = "one number per env, in the shape of the first argument without time; or one number for all envs"
+    STEP_FLAGS = "one flag per step; axes that come after time and envs may be missing, and all but time have length 1"
+    ENVS = "one number per env, in the shape of the first argument without time or of one step; or one for all envs"
     ENV_FLAGS = "one flag per env"
-    FACTORS = "numbers of any size that broadcast to the first argument"
-    COEFFICIENT = "a number in [0, 1], or an array of them that broadcasts to the first argument"
+    MOMENTS = "one number per env in float64, or one for all envs, without effect on the dtype of the results"
+    FACTORS = "numbers of any size, as in COEFFICIENT"
+    COEFFICIENT = "a number in [0, 1], or an array of them whose axes are those of the first argument, or of length 1"
     CONSTANT = "one number that the step of every backend reads"
     BOUNDARIES = "integers: where each sequence begins and the last one ends"
     SETTING = "how to compute the result; never an array of numbers"
@@ -65,6 +66,7 @@ class Call(NamedTuple):
     returns_lambda: Coefficient = None
     normalize: Setting = None
     tail_normalized: Setting = False
+    carry_over: Setting = False
     time_axis: Setting = 0
     out: Setting = None  # (advantages, returns), of which each is an array, None, or NEW
     cu_seqlens: Boundaries = None
@@ -93,7 +95,10 @@ ROLES: dict[str, Role] = {
     "decay": Role.FACTORS,
     "initial": Role.ENVS,
     "advantages": Role.STEPS,
+    "mean": Role.MOMENTS,
+    "std": Role.MOMENTS,
     "by": Role.SETTING,
+    "ddof": Role.SETTING,
     "eps": Role.SETTING,
     "num_threads": Role.SETTING,
     "backend": Role.SETTING,

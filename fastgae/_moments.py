@@ -20,14 +20,15 @@ def center_and_scale(
     num_threads: int,
     target: str | None,
     eps: float = EPS,
+    ddof: int = 0,
 ) -> tuple[Array, Array]:
-    """Return the mean and 1 / (std + eps) of each env over the steps that exist; std is the population's."""
+    """Return the mean and 1 / (std + eps) of each env over the steps that exist."""
     steps, envs = matrix.shape
     counts = np.full(envs, steps) if mask is None else np.count_nonzero(mask, axis=0)
     how = (num_threads, target)
     with np.errstate(all="ignore"):  # NaN and infinity are data here, and an env may have no steps
         mean = _mean(module.block_sums(matrix, mask, None, *how), counts, by, layout)
-        variance = _mean(module.block_sums(matrix, mask, mean, *how), counts, by, layout)
+        variance = _mean(module.block_sums(matrix, mask, mean, *how), counts, by, layout, ddof)
         return mean, scale_of(np.sqrt(variance), eps)
 
 
@@ -38,12 +39,13 @@ def scale_of(std: Array, eps: float) -> Array:
         return scale
 
 
-def _mean(sums: Array, counts: Array, by: str, layout: Layout) -> Array:
-    """Return (N,): the mean of each env, or for every env the mean of all."""
+def _mean(sums: Array, counts: Array, by: str, layout: Layout, ddof: int = 0) -> Array:
+    """Return (N,): sum / (count - ddof) of each env, or for every env that of all."""
     per_env = _tree(sums)
     if by == "per_env":
-        return per_env / counts
-    return np.full(len(counts), _tree(layout.in_caller_order(per_env)) / counts.sum())
+        means: Array = per_env / np.maximum(counts - ddof, 0)
+        return means
+    return np.full(len(counts), _tree(layout.in_caller_order(per_env)) / np.maximum(counts.sum() - ddof, 0))
 
 
 def _tree(terms: Array) -> Array:

@@ -64,11 +64,14 @@ def cases():
             yield pytest.param(function, arguments, how, id="-".join([*how.values(), function, kind.replace(" ", "_")]))
 
 
+OPTIONAL_ARRAYS = ("numbers", "numbers of envs", "moment", "flags")
+
+
 def bad_values(function, arguments):
     """(argument, its value in words, good value -> bad one, the error or None where it is fine)."""
     for name, parameter in parameters(function).items():
         kind = kind_of(function, name)
-        absent = name not in arguments and parameter.default is None and kind in ("numbers", "numbers of envs", "flags")
+        absent = name not in arguments and parameter.default is None and kind in OPTIONAL_ARRAYS
         if absent or any(name in CONFLICTS.get(given, ()) for given in arguments):  # another call has it
             continue
         for value, (change, error) in VALUES[kind].items():

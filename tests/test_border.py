@@ -241,7 +241,7 @@ ODD = (None, object(), "text", 10**400, True, float("nan"), [1.0], {}, np.ones((
     [
         *(odd for name in ("rewards", "values", "terminated", "gamma", "gae_lambda") for odd in of(name, *ODD)),
         *of("time_axis", *ODD, 1.0, 2, -3, 10**30),
-        *of("tail_normalized", *ODD[:4], *ODD[5:], np.True_, 0),
+        *(odd for name in ("tail_normalized", "carry_over") for odd in of(name, *ODD[:4], *ODD[5:], np.True_, 0)),
         *(
             odd
             for name in ("truncated", "last_values", "next_values", "final_values", "prev_done", "mask")

@@ -86,7 +86,11 @@ def test_every_size(backend, dtype, layout, name):
 
 
 @pytest.mark.parametrize("layout", SOME, indirect=True)
-@pytest.mark.parametrize("given", [NEXT_STEP, together(NEXT_STEP, mask)], ids=["alone", "mask"])
+@pytest.mark.parametrize(
+    "given",
+    [NEXT_STEP, together(NEXT_STEP, mask), together(NEXT_STEP, mask, always(carry_over=True))],
+    ids=["alone", "mask", "carry_over"],
+)
 def test_next_step_everywhere(backend, dtype, layout, given):
     for size in SIZES:
         case = make_case(layout.size(size), dtype, "random", "next_values")
@@ -223,7 +227,7 @@ def test_pieces_have_the_bits_of_the_whole(backend, dtype, mode):
 def test_a_coefficient_per_env_is_that_of_each_env(backend, dtype, name):
     case = make_case((33, 5), dtype)
     each = np.array([0.0, 0.5, 0.9, 0.99, 1.0])
-    got = fastgae.gae(**{**case.arguments(), name: each}, backend=backend)
+    got = fastgae.gae(**{**case.arguments(), name: each[np.newaxis]}, backend=backend)
     for env in envs_of(case):
         one = {**case.envs([env]).arguments(), name: float(each[env])}
         for array, right in zip(got, fastgae.gae(**one, backend="numpy"), strict=True):
@@ -247,10 +251,10 @@ def test_coefficients_per_step(backend):
 
 
 def test_gamma_lambda_of_arrays_is_one_float64_product_rounded_once(backend):
-    gamma, gae_lambda = np.float64([0.997, 0.98]), 0.93
+    gamma, gae_lambda = np.float64([[0.997, 0.98]]), 0.93
     rewards, values = np.float32([[0, 0], [1, 1]]), np.zeros((3, 2), np.float32)
     got = fastgae.gae(rewards, values, np.zeros((2, 2)), gamma=gamma, gae_lambda=gae_lambda, backend=backend)
-    assert_same_bits(got.advantages[0], (gamma * gae_lambda).astype(np.float32))
+    assert_same_bits(got.advantages[:1], (gamma * gae_lambda).astype(np.float32))
 
 
 def test_returns_lambda_is_the_returns_of_that_lambda(backend, dtype):

@@ -74,7 +74,7 @@ def calls(dtype):
     yield fastgae.reverse_scan, {"x": case.rewards, "decay": 0.5}
     yield fastgae.reverse_scan, {"x": flat["rewards"], "decay": 1, "initial": -2.5}
     for boundaries in ([0, 5, 5, 17], [0, 17, 17, 17], [0, 1, 2, 17]):
-        packed = {**flat, "cu_seqlens": np.array(boundaries), "gae_lambda": np.array([0.5, 1, 0])}
+        packed = {**flat, "cu_seqlens": np.array(boundaries), "gae_lambda": np.array([[0.5], [1], [0]])}
         yield fastgae.gae_packed, packed
         yield fastgae.gae_packed, {**packed, "last_values": case.last_values[:3], "mask": mask["mask"][:, 1]}
         yield fastgae.gae_packed, {**packed, "last_values": 0.25}
@@ -138,7 +138,7 @@ def test_boundaries_that_do_not_rise_to_the_end_are_refused(boundaries):
 
 def test_a_coefficient_of_an_empty_sequence_is_checked_too():
     with pytest.raises(ValueError, match="gamma must be in"):
-        fastgae.gae_packed(np.ones(3), np.ones(3), np.array([0, 3, 3]), gamma=np.array([0.5, 1.5]))
+        fastgae.gae_packed(np.ones(3), np.ones(3), np.array([0, 3, 3]), gamma=np.array([[0.5], [1.5]]))
 
 
 @pytest.mark.parametrize("decay", [np.nan, -1.5, 3.0, 0.5])

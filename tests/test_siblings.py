@@ -134,7 +134,7 @@ def test_reverse_scan_is_what_it_says(backend, dtype):
     assert_same_bits(fastgae.reverse_scan(x.T, decay.T, initial=initial, time_axis=1, backend=backend), got.T)
 
 
-@pytest.mark.parametrize("decay", [0.9, 1.5, np.float64(-0.5), [[0.5]], np.arange(9) / 4])
+@pytest.mark.parametrize("decay", [0.9, 1.5, np.float64(-0.5), [[0.5]], np.arange(9.0)[np.newaxis] / 4])
 def test_decay_broadcasts_and_may_be_any_number(backend, decay):
     x = np.random.default_rng(4).normal(size=SIZE)
     full = np.broadcast_to(np.asarray(decay, float), SIZE)
@@ -246,7 +246,7 @@ def test_packed_sequences_are_rollouts_of_their_own(backend, dtype, lengths, boo
     each = rng.random(len(last)) if per_sequence else 0.9
     got = fastgae.gae_packed(
         rewards, values, starts, ends, last_values=last if bootstrapped else None, mask=exists, gamma=0.97,
-        gae_lambda=each, backend=backend,
+        gae_lambda=each[:, np.newaxis] if per_sequence else each, backend=backend,
     )  # fmt: skip
     assert got.advantages.shape == got.returns.shape == rewards.shape
     for i, (first, stop) in enumerate(itertools.pairwise(starts)):
@@ -269,9 +269,19 @@ def test_packed_coefficients_per_step_and_normalize(backend):
     each = rng.random(2)
     by_step = np.repeat(each, [5, 7])
     got = fastgae.gae_packed(rewards, values, starts, gae_lambda=by_step, normalize="global", backend=backend)
-    plain = fastgae.gae_packed(rewards, values, starts, gae_lambda=each, backend="numpy")
+    plain = fastgae.gae_packed(rewards, values, starts, gae_lambda=each[:, np.newaxis], backend="numpy")
     assert_same_bits(got.advantages, fastgae.normalize(plain.advantages, backend="numpy"))
     assert_same_bits(got.returns, plain.returns)
+
+
+def test_packed_coefficients_say_by_their_axes_what_they_are_of(backend):
+    """There are as many sequences as steps here, because one of the sequences is empty."""
+    rewards, values, starts = np.array([1.0, 2.0]), np.ones(2), np.array([0, 0, 2])
+    lambdas, given = np.array([0.0, 0.5]), {"gamma": 1.0, "backend": backend}
+    per_step = fastgae.gae_packed(rewards, values, starts, gae_lambda=lambdas, **given)
+    per_sequence = fastgae.gae_packed(rewards, values, starts, gae_lambda=lambdas[:, np.newaxis], **given)
+    assert per_step.advantages.tolist() == [1.0, 1.0]
+    assert per_sequence.advantages.tolist() == [1.5, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +297,10 @@ def test_packed_coefficients_per_step_and_normalize(backend):
         ({"terminated": np.zeros(3)}, ["terminated", "(3,)"]),
         ({"terminated": np.full(4, 2)}, ["terminated", "0 or 1"]),
         ({"last_values": np.ones(4)}, ["last_values", "(4,)", "(2,)"]),
-        ({"gae_lambda": np.ones(3)}, ["gae_lambda", "(3,)"]),
+        ({"gae_lambda": np.ones(3)}, ["gae_lambda", "(3,)", "(4,)", "(2, 1)"]),
+        ({"gae_lambda": np.ones(2)}, ["gae_lambda", "(2,)", "per sequence, (2, 1)"]),
+        ({"gae_lambda": np.ones((1, 2))}, ["gae_lambda", "(1, 2)", "(2, 1)"]),
+        ({"gae_lambda": [[0.5], [2.0]]}, ["gae_lambda", "[0, 1]", "2.0"]),
         ({"normalize": "per_env"}, ["normalize", "global"]),
     ],
     ids=str,
@@ -334,10 +347,53 @@ def test_normalize_of_nothing_and_of_what_is_all_the_same(backend, by):
     assert (fastgae.normalize(np.full((5, 3), np.nan), exists, by=by, backend=backend) == 0).all()
 
 
+@pytest.mark.parametrize("by", ["global", "per_env"])
+def test_normalize_by_the_std_of_a_sample(backend, dtype, layout, by):
+    """By the definition, in float64; where only one step exists, its std is unknown."""
+    array = make_case(layout.size((129, 4)), dtype).rewards
+    given = layout.arranged("advantages", array)
+    plain = layout.plain("advantages", given)
+    got = fastgae.normalize(given, by=by, ddof=1, eps=0.5, time_axis=layout.time_axis, backend=backend)
+    wide, axis = plain.astype(np.float64), 0 if by == "per_env" else None
+    expected = (wide - wide.mean(axis)) / (wide.std(axis, ddof=1) + 0.5)
+    np.testing.assert_allclose(layout.plain("advantages", got), expected, rtol=4 * np.finfo(dtype).eps, atol=1e-7)
+    same = fastgae.normalize(plain, by=by, ddof=1, eps=0.5, backend="numpy")
+    assert_same_bits(layout.plain("advantages", got), same)
+    assert np.isnan(fastgae.normalize(np.ones((1, 1), dtype), by=by, ddof=1, backend=backend)).all()
+    assert np.isnan(fastgae.normalize(np.ones((2, 1), dtype), by=by, ddof=10**30, backend=backend)).all()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_normalize_by_a_given_mean_and_std(backend, dtype, layout, masked):
+    array = make_case(layout.size((129, 4)), dtype).rewards
+    exists = np.random.default_rng(1).random(array.shape) < 0.7
+    given, here = layout.arranged("advantages", array), layout.arranged("terminated", exists)
+    plain, there = layout.plain("advantages", given), layout.plain("terminated", here)
+    how = {"mask": here if masked else None, "eps": 0.5, "time_axis": layout.time_axis, "backend": backend}
+    mean, std = np.random.default_rng(2).random((2, plain.shape[1]))
+    envs = np.delete(given.shape, layout.time_axis)
+    for center, deviation, form in (
+        (mean, std, lambda row: row.reshape(envs)),
+        (mean, std, lambda row: np.expand_dims(row.reshape(envs), layout.time_axis)),
+        (0.1, 3, lambda number: number),
+    ):
+        got = fastgae.normalize(given, mean=form(center), std=form(deviation), **how)
+        expected = ((plain.astype(np.float64) - center) * (1 / (deviation + 0.5))).astype(dtype)
+        expected = np.where(there, expected, dtype.type(0)) if masked else expected
+        assert_same_bits(layout.plain("advantages", got), expected)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"by": "env"}, ["by", "'env'", "'per_env'"]),
+        ({"mean": 0.0}, ["mean is given without std"]),
+        ({"std": 1.0}, ["std is given without mean"]),
+        ({"mean": 0.0, "std": -1.0}, ["std must not be negative", "-1.0"]),
+        ({"mean": np.zeros(3), "std": 1.0}, ["mean", "(3,)", "one number", "(1, 2)", "(2,)"]),
+        ({"mean": 0.0, "std": 1.0, "by": "per_env"}, ["by", "leave by out"]),
+        ({"mean": 0.0, "std": 1.0, "ddof": 1}, ["ddof", "leave ddof out"]),
+        ({"ddof": -1}, ["ddof", "-1"]),
         ({"eps": -1.0}, ["eps", "-1.0"]),
         ({"mask": np.ones((2, 2))}, ["mask", "(2, 2)", "(3, 2)"]),
         ({"advantages": 1.0}, ["advantages", "scalar"]),

@@ -102,6 +102,29 @@ def test_last_values_follow_the_last_token_that_exists(backend, dtype, mask):
             assert_same_bits(alone.advantages[-1], (rewards[-1] + dtype.type(0.99) * last) - values[-1])
 
 
+@pytest.mark.parametrize("mask", [mask for mask in MASKS if mask != "no mask"])
+@pytest.mark.parametrize("last_advantages", [None, 0.25])
+@pytest.mark.parametrize("layout", SOME, indirect=True)
+def test_carry_over_gives_the_advantage_of_the_next_token(backend, dtype, layout, mask, last_advantages):
+    for size in FEW_SIZES:
+        short, explicit = forms(size, dtype, mask, 0.37, layout)
+        short["last_advantages"] = explicit["last_advantages"] = last_advantages
+        advantages, _ = fastgae.gae(**explicit, backend="numpy")
+        following = np.full_like(advantages[:1].sum(axis=0), 0 if last_advantages is None else last_advantages)
+        for t in reversed(range(len(advantages))):
+            following = advantages[t] = np.where(explicit["mask"][t], advantages[t], following)
+        expected = advantages, advantages + explicit["values"]
+        assert_equal(fastgae.gae(**short, carry_over=True, backend=backend), expected, layout, f"{size}")
+        with no_short_cut(backend):
+            assert_equal(fastgae.gae(**short, carry_over=True, backend=backend), expected, layout, f"{size}")
+
+
+def test_carry_over_without_a_mask_changes_nothing(backend):
+    short, explicit = forms((17, 6), np.dtype(np.float32), number=0.37)
+    expected = fastgae.gae(**explicit, backend="numpy")
+    assert_equal(fastgae.gae(**short, carry_over=True, backend=backend), expected)
+
+
 # The other functions in which last_values may stand without terminated, and what each of them needs besides.
 OTHERS = {
     "td_lambda": {},

@@ -69,8 +69,18 @@ class DeviceBackend(Protocol):
         ``recursion`` is "gae", or the name of an estimator whose recursion differs.
         """
 
-    def normalized(self, advantages: Any, mask: Any, by: str, eps: float, time_axis: int, out: Any) -> Any:
-        """Return checked advantages with mean 0 and standard deviation 1, in ``out`` if that is not NEW."""
+    def normalized(
+        self,
+        advantages: Any,
+        mask: Any,
+        by: str,
+        given: tuple[Any, Any] | None,
+        ddof: int,
+        eps: float,
+        time_axis: int,
+        out: Any,
+    ) -> Any:
+        """Return advantages, shifted and scaled by their moments or by given ones; in ``out`` if that is not NEW."""
 
     def steps_without_resets(self, terminated: Any, truncated: Any, prev_done: Any, time_axis: int) -> Any:
         """Return where a step exists: the step before it ended no episode."""

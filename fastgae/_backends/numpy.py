@@ -77,8 +77,13 @@ def _following(array: Array, last: Array | None) -> Array:
 
 
 def _write(rollout: Rollout, output: Array | None, result: Array, skipped: Array | int) -> None:
-    if output is not None:
-        output[...] = result if rollout.mask is None else np.where(rollout.mask, result, skipped)
+    """Write a result; without ``carry_over``, a skipped step gets ``skipped`` in place of what it passed on."""
+    if output is None:
+        return
+    if rollout.mask is None or rollout.carry_over:
+        output[...] = result
+    else:
+        output[...] = np.where(rollout.mask, result, skipped)
 
 
 def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:

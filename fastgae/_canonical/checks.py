@@ -65,7 +65,14 @@ def checked(
     if returns_lambda is not None:
         returns_lambda = frame.coefficient("returns_lambda", returns_lambda)
     tail_normalized = as_switch("tail_normalized", given.tail_normalized)
-    _check_combination(returns_lambda is not None, tail_normalized, last_advantages is not None)
+    carry_over = as_switch("carry_over", given.carry_over)
+    _check_combination(
+        returns_lambda is not None,
+        tail_normalized,
+        last_advantages is not None,
+        carry_over,
+        given.normalize is not None,
+    )
     out = None if given.out is None else frame.outputs(given.out, rewards, out_names)
     _check_normalize(given.normalize, out)
     call = Call(  # by position, because keyword arguments take a microsecond longer
@@ -85,6 +92,7 @@ def checked(
         returns_lambda,
         given.normalize,
         tail_normalized,
+        carry_over,
         frame.axis,
         out,
         None,
@@ -208,14 +216,19 @@ def _check_bootstrap(longer: bool, last: bool, following: bool, frame: Frame) ->
     )
 
 
-def _check_combination(returns_lambda: bool, tail_normalized: bool, last_advantages: bool) -> None:
+def _check_combination(
+    returns_lambda: bool, tail_normalized: bool, last_advantages: bool, carry_over: bool, normalize: bool
+) -> None:
+    each, after = "call once for each", "call fastgae.normalize afterwards"
     for one, other, why in (
-        (returns_lambda, last_advantages, "last_advantages are of one lambda, and returns_lambda is another"),
-        (returns_lambda, tail_normalized, "returns_lambda has no tail-normalized form"),
-        (tail_normalized, last_advantages, "tail_normalized needs the steps that last_advantages stand for"),
+        (returns_lambda, last_advantages, f"last_advantages are of one lambda, and returns_lambda is another: {each}"),
+        (returns_lambda, tail_normalized, f"returns_lambda has no tail-normalized form: {each}"),
+        (tail_normalized, last_advantages, f"tail_normalized needs the steps that last_advantages stand for: {each}"),
+        (carry_over, tail_normalized, f"carry_over has no tail-normalized form: {each}"),
+        (carry_over, normalize, f"carry_over fills the steps that normalize leaves out: {after}"),
     ):
         if one and other:
-            raise ValueError(f"{why}: call once for each")
+            raise ValueError(why)
 
 
 def has_options(call: Call) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from fastgae import _memory
 from fastgae._call import NEW, Array
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, one_for_each, shown
-from fastgae._interop import OnDevice, as_array, as_numbers, is_narrow, widened
+from fastgae._interop import OnDevice, as_array, as_numbers, broadcast_to, is_narrow, widened
 from fastgae._typing import Output
 
 
@@ -27,6 +27,10 @@ class Frame(NamedTuple):
         return (*self.shape[: self.axis], self.shape[self.axis] + 1, *self.shape[self.axis + 1 :])
 
     @property
+    def one_step(self) -> tuple[int, ...]:
+        return (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
+
+    @property
     def like(self) -> str:
         """Return the words for this shape in a message."""
         return f"{self.name}'{'' if self.name.endswith('s') else 's'} shape"
@@ -35,31 +39,61 @@ class Frame(NamedTuple):
         if array is not None and array.shape != self.shape:  # compared here first, because `like` takes longer
             check_shape(name, array, self.shape, self.like)
 
-    def check_envs(self, name: str, array: Array | None) -> None:
-        if array is not None and array.shape != self.without_time:
-            check_shape(name, array, self.without_time, f"{self.like} without time")
-
-    def check_broadcast(self, name: str, array: Array) -> None:
-        check_broadcast(name, array, self.shape)
+    def check_factors(self, name: str, array: Array) -> None:
+        """Check numbers that are the same along some axes. A missing axis is refused, because it could be any axis."""
+        if array.ndim and not (array.ndim == len(self.shape) and self._repeats(array.shape)):
+            per_step = tuple(n if axis == self.axis else 1 for axis, n in enumerate(self.shape))
+            raise ValueError(
+                f"{name} has shape {array.shape}; expected one number, or an array with the axes of {self.like}, "
+                f"{self.shape}, each in full or of length 1: {self.one_step} is one per env, {per_step} one per step"
+            )
 
     def envs(self, name: str, array: Array | None) -> Array | None:
         """Return one number per env. One number alone stands for all envs."""
         if array is None or array.shape == self.without_time:
             return array
-        return one_for_each(name, array, self.without_time, f"{self.like} without time", self.on_device)
+        if array.shape == self.one_step:
+            return array.reshape(self.without_time)
+        return one_for_each(name, array, self.without_time, self._like_envs, self.on_device)
 
     def flags(self, name: str, given: object) -> Array:
-        return as_flags(name, given, self.check_steps)
+        """Return flags of every step. Along axes that they lack, or where they have length 1, they are repeated."""
+        flags = as_flags(name, given, self._check_step_flags)
+        if flags.shape == self.shape:
+            return flags
+        return broadcast_to(flags.reshape((*flags.shape, *(1,) * (len(self.shape) - flags.ndim))), self.shape)
 
     def step_flags(self, name: str, given: object) -> Array | None:
-        return None if given is None else as_flags(name, given, self.check_steps)
+        return None if given is None else self.flags(name, given)
 
     def env_flags(self, name: str, given: object) -> Array | None:
-        return None if given is None else as_flags(name, given, self.check_envs)
+        return None if given is None else as_flags(name, given, self._check_env_flags).reshape(self.without_time)
 
     def coefficient(self, name: str, given: Any) -> Any:
         """Return a float, or a float64 array that broadcasts to the shape."""
-        return as_unit_interval(name, given, self.shape)
+        return as_unit_interval(name, given, self.check_factors)
+
+    @property
+    def _like_envs(self) -> str:
+        return f"{self.like} with one step, {self.one_step}, or without time"
+
+    def _repeats(self, shape: tuple[int, ...]) -> bool:
+        """Return whether these first axes are those of the shape, each in full or of length 1."""
+        return all(n in (1, whole) for n, whole in zip(shape, self.shape, strict=False))
+
+    def _check_step_flags(self, name: str, array: Array) -> None:
+        """Check flags, which may lack axes behind time and envs. A vector could be of the steps or of the envs."""
+        if array.shape == self.shape:
+            return
+        fewest = max(self.axis + 1, 2)
+        fits = fewest <= array.ndim <= len(self.shape) and array.shape[self.axis] == self.shape[self.axis]
+        if not (fits and self._repeats(array.shape)):
+            or_less = f"; axes other than time may have length 1, and those after the first {fewest} may be missing"
+            raise ValueError(f"{name} has shape {array.shape}; expected {self.like}, {self.shape}{or_less}")
+
+    def _check_env_flags(self, name: str, array: Array) -> None:
+        if array.shape not in (self.without_time, self.one_step):
+            check_shape(name, array, self.without_time, self._like_envs)
 
     def outputs(self, out: object, like: Array, names: tuple[str, str]) -> Output:
         """Check the pair (advantages, returns), and allocate each array that is NEW."""
@@ -140,8 +174,8 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
     return ones
 
 
-def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
-    """Return a float, or a float64 array that broadcasts to the shape; all numbers must be in [0, 1]."""
+def as_unit_interval(name: str, given: Any, check: Callable[[str, Array], None]) -> Any:
+    """Return a float, or a float64 array that passes ``check``; all numbers must be in [0, 1]."""
     if type(given) is not float:
         if getattr(given, "ndim", 0) or isinstance(given, list | tuple | OnDevice):
             array = as_array(name, given)
@@ -149,15 +183,15 @@ def as_unit_interval(name: str, given: Any, shape: tuple[int, ...]) -> Any:
                 raise TypeError(
                     f"{name} has dtype {array.dtype}, in which 0.99 is another number: pass float32 or float64"
                 )
-            return _unit_intervals(name, as_numbers(name, array).astype(np.float64), shape)
+            return _unit_intervals(name, as_numbers(name, array).astype(np.float64), check)
         given = as_number(name, given, "a number in [0, 1], or an array of them", "biuf", TypeError)
     if not 0.0 <= given <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], got {shown(given)}")
     return given
 
 
-def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
-    check_broadcast(name, array, shape)
+def _unit_intervals(name: str, array: Array, check: Callable[[str, Array], None]) -> Array:
+    check(name, array)
     if isinstance(array, OnDevice):
         return array
     inside = (array >= 0.0) & (array <= 1.0)
@@ -165,15 +199,6 @@ def _unit_intervals(name: str, array: Array, shape: tuple[int, ...]) -> Array:
         where = tuple(int(i) for i in np.argwhere(~inside)[0])
         raise ValueError(f"{name} must be in [0, 1], got {array[where]} at index {where}")
     return array
-
-
-def check_broadcast(name: str, array: Array, shape: tuple[int, ...]) -> None:
-    try:
-        fits = np.broadcast_shapes(array.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(f"{name} has shape {array.shape}, which does not broadcast to {shape}")
 
 
 def _share_memory(one: Any, other: Any) -> bool:

@@ -83,6 +83,7 @@ def canonical_rollout(call: Call, layout: "Layout") -> Rollout:
         tail_lambda=coefficient(call.gae_lambda) if call.tail_normalized else None,
         mask=call.mask,
         mask_passes_values=call.mask is not None and call.next_values is None and call.autoreset != NEXT_STEP,
+        carry_over=call.carry_over and call.mask is not None,
         last_advantages=call.last_advantages,
         ratios=call.ratios,
         constants=None if call.ratios is None else _constants(call, dtype),

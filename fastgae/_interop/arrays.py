@@ -47,6 +47,10 @@ class OnDevice:
         """Return the array with another dtype. Kernels convert what they read, so nothing is copied."""
         return OnDevice(self.array, self.shape, np.dtype(dtype))
 
+    def reshape(self, shape: tuple[int, ...]) -> "OnDevice":
+        """Return the array with axes of length 1 added or taken away, which needs no copy."""
+        return OnDevice(self.array.reshape(shape), shape, self.dtype)
+
     def addresses(self) -> Array:
         """Return an array of NumPy with the same addresses, to compare. The CPU must not touch what is there."""
         return np.asarray(_Addresses(self.array))
@@ -67,6 +71,13 @@ class _Addresses:
             "strides": tuple(stride * itemsize for stride in tensor.stride()),
             "typestr": f"|V{itemsize}",
         }
+
+
+def broadcast_to(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return a view that repeats an array along its axes of length 1."""
+    if isinstance(array, OnDevice):
+        return cast(Array, OnDevice(array.array.expand(shape), shape, array.dtype))
+    return np.broadcast_to(array, shape)
 
 
 def kind_of(given: object) -> str | None:

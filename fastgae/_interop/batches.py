@@ -8,7 +8,7 @@ import numpy as np
 from fastgae._call import Array, Role, names_of
 
 BROADCAST = names_of(Role.COEFFICIENT, Role.FACTORS)
-PER_ENV = names_of(Role.ENVS)
+PER_ENV = names_of(Role.ENVS, Role.MOMENTS)
 WITHOUT_TIME = (*PER_ENV, *names_of(Role.ENV_FLAGS))
 # The arguments whose arrays may get more environments. Any other argument is one value for a whole call.
 OF_ENVS = (*names_of(Role.STEPS, Role.STEP_FLAGS), *WITHOUT_TIME, *BROADCAST)
@@ -62,7 +62,7 @@ class Batch:
             and all(given.get(name) is None for name in WITHOUT_TIME if name not in PER_ENV)
             and not any(isinstance(each, list | tuple) for each in given.values())
             and ("final_values" not in self.arrays or self.own("final_values") == self.first_shape)
-            and all(self.ranks[name] <= self.rank for name in BROADCAST if name in self.arrays)
+            and all(self.ranks[name] in (0, self.rank) for name in BROADCAST if name in self.arrays)
             and "time_axis" in given  # Functions without it have no axis for environments.
             and -self.rank <= given["time_axis"] < self.rank
         )
@@ -83,7 +83,7 @@ class Batch:
             return np.broadcast_to(self.arrays[name].reshape(*self.front(name), *axes), (*self.shape, *without_time))
         if name not in BROADCAST:
             return self.everywhere(name)
-        # These arrays may have fewer axes than the first argument: axes of length 1 keep the batch in front.
+        # One number in a call gets the axes of the first argument, so that the batch stays in front.
         front = self.front(name) or (1,) * len(self.shape)
         return self.arrays[name].reshape(*front, *(1,) * (self.rank - self.ranks[name]), *self.own(name))
 

@@ -1,20 +1,11 @@
-"""Normalise by the standard deviations that other libraries use and fastgae.normalize does not."""
+"""Whiten as libraries for language models do: eps below the root, and every step by the moments of the mask."""
 
-import math
 from typing import Any
 
 import numpy as np
 
 from fastgae.compat._anywhere import namespace_of
-from fastgae.estimators.normalize import normalize
 from fastgae.estimators.reverse_scan import reverse_scan
-
-
-def standardized(advantages: Any, eps: float) -> Any:
-    """Return (A - mean) / (std + eps) with the sample's std (Bessel's correction); normalize uses the population's."""
-    count = math.prod(advantages.shape)
-    shrinks = math.sqrt(max(count - 1, 0) / max(count, 1))  # the population's std divided by the sample's
-    return normalize(advantages, eps=eps * shrinks) * shrinks
 
 
 def whitened(values: Any, mask: Any, shift_mean: bool = True) -> Any:

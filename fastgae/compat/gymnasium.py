@@ -10,7 +10,8 @@ where the mode hides them, and whether the previous rollout stopped at the end o
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,24 @@ Batch = Any
 
 
 @dataclass(frozen=True)
+class Acted:
+    """Actions of a policy, and what else it computed for each environment. ``collect`` stacks both.
+
+    It is a class of its own because a tuple or a dict of a policy may be actions of several parts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastgae.compat.gymnasium import Acted
+    >>> Acted(np.zeros(2, int), {"log_probs": np.full(2, -0.7)}).extras
+    {'log_probs': array([-0.7, -0.7])}
+    """
+
+    actions: Batch  # (N, ...)
+    extras: Mapping[str, Batch] = field(default_factory=dict)  # such as log_probs or values, each (N, ...)
+
+
+@dataclass(frozen=True)
 class Rollout:
     """T steps of N environments, as ``collect`` gathers them.
 
@@ -37,6 +56,7 @@ class Rollout:
 
     observations: Batch  # (T, N, ...): the policy acted on these
     actions: Batch  # (T, N, ...)
+    extras: dict[str, Batch]  # (T, N, ...): what the policy returned in an ``Acted``; empty if it returned actions
     rewards: Array  # (T, N), float64
     terminated: Array  # (T, N), bool
     truncated: Array  # (T, N), bool
@@ -54,7 +74,7 @@ class Rollout:
             return valid_steps(self.terminated, self.truncated, self.prev_done)
         return np.ones_like(self.terminated)
 
-    def arguments(self, value_function: Callable[[Batch], Any]) -> dict[str, Any]:
+    def arguments(self, value_function: Callable[[Batch], Any], values: Any = None) -> dict[str, Any]:
         """Evaluate the observations, and return the arguments for ``fastgae.gae``, ``td_lambda`` or ``diagnose``.
 
         Parameters
@@ -63,6 +83,8 @@ class Rollout:
             Takes a batch of B observations, without a time axis, and returns B numbers of any shape, as an array or a
             tensor. It is called with ``observations``, with ``last_observations`` and, if the mode needs it, with
             ``final_observations``.
+        values : array of shape (T, N), optional
+            V of ``observations`` if the policy computed it, such as ``extras["values"]``. They are not evaluated again.
 
         Returns
         -------
@@ -73,29 +95,35 @@ class Rollout:
         Raises
         ------
         ValueError
-            ``value_function`` does not return one number for each observation.
+            ``value_function`` does not return one number for each observation, or ``values`` does not have one.
         """
         shape = self.rewards.shape
-        steps = _map(lambda array: array.reshape(-1, *array.shape[2:]), self.observations)
-        values = _evaluate(value_function, steps, shape)
+
+        def evaluated(observations: Batch, shape: tuple[int, ...]) -> Array:
+            return _shaped("value_function must return", value_function(observations), shape)
+
+        if values is None:
+            values = evaluated(_map(lambda array: array.reshape(-1, *array.shape[2:]), self.observations), shape)
+        else:
+            values = _shaped("values must have", values, shape)
         arguments = {
             "rewards": self.rewards.astype(values.dtype),
             "values": values,
             "terminated": self.terminated,
             "truncated": self.truncated,
-            "last_values": _evaluate(value_function, self.last_observations, shape[1:]),
+            "last_values": evaluated(self.last_observations, shape[1:]),
             "autoreset": self.autoreset,
         }
         if self.autoreset == "next_step":
             return arguments | {"prev_done": self.prev_done}
         count = int(np.count_nonzero(self.truncated))
-        finals = _evaluate(value_function, self.final_observations, (count,)) if count else np.empty(0, values.dtype)
+        finals = evaluated(self.final_observations, (count,)) if count else np.empty(0, values.dtype)
         return arguments | {"final_values": finals}
 
 
 def collect(
     envs: "VectorEnv[Any, Any, Any]",
-    policy: Callable[[Batch], Batch],
+    policy: Callable[[Batch], Batch | Acted],
     num_steps: int,
     *,
     seed: int | None = None,
@@ -112,7 +140,9 @@ def collect(
         They are reset before the first step. Their ``metadata["autoreset_mode"]`` names the mode. Under SAME_STEP, a
         wrapper that changes observations must change ``info["final_obs"]`` as well.
     policy : callable
-        Takes a batch of N observations, and returns N actions for ``envs.step``, as arrays or tensors.
+        Takes a batch of N observations, and returns N actions for ``envs.step``, as arrays or tensors. To keep what
+        else it computed, such as log-probabilities and values, it returns ``Acted(actions, {"log_probs": ...})``, with
+        the same names at every step; ``Rollout.extras`` has them with the shape (T, N, ...).
     num_steps : int
         T, the number of steps of each environment.
     seed : int, optional
@@ -127,7 +157,8 @@ def collect(
     ------
     ValueError
         ``num_steps`` is less than 1, the environments do not name their mode, or their observations or actions have no
-        fixed shape.
+        fixed shape. While steps are collected: the extras of a policy have other names than at the step before, or not
+        one row for each environment.
     """
     if num_steps < 1:
         raise ValueError(f"num_steps must be 1 or more, got {num_steps!r}")
@@ -140,7 +171,11 @@ def collect(
 
 
 def _rollouts(
-    envs: "VectorEnv[Any, Any, Any]", policy: Callable[[Batch], Batch], num_steps: int, seed: int | None, autoreset: str
+    envs: "VectorEnv[Any, Any, Any]",
+    policy: Callable[[Batch], Batch | Acted],
+    num_steps: int,
+    seed: int | None,
+    autoreset: str,
 ) -> Iterator[Rollout]:
     observations, _ = envs.reset(seed=seed)
     done = np.zeros(envs.num_envs, np.bool_)
@@ -150,10 +185,15 @@ def _rollouts(
         rewards = np.empty((num_steps, envs.num_envs))
         terminated, truncated = np.empty((2, num_steps, envs.num_envs), np.bool_)
         seen, taken, ended = [], [], [(returns[:0], lengths[:0])]
+        extras: list[dict[str, Batch]] = []
         finals = [_map(lambda array: array[:0], observations)]
         for t in range(num_steps):
             seen.append(_map(np.array, observations))  # copied, because environments may reuse their memory
-            taken.append(_map(lambda array: on_the_cpu(array).copy(), policy(observations)))
+            acted = policy(observations)
+            if not isinstance(acted, Acted):
+                acted = Acted(acted)
+            taken.append(_copied(acted.actions))
+            extras.append(_checked(_copied(acted.extras), envs.num_envs, extras))
             observations, rewards[t], terminated[t], truncated[t], info = envs.step(taken[-1])
 
             returns += rewards[t]
@@ -170,6 +210,7 @@ def _rollouts(
         yield Rollout(
             _map(_stacked, *seen),
             _map(_stacked, *taken),
+            _map(_stacked, *extras),
             rewards,
             terminated,
             truncated,
@@ -189,13 +230,35 @@ def _final(observations: Batch, info: Mapping[str, Any], truncated: Array, autor
     return _map(lambda array: array[truncated], observations)
 
 
-def _evaluate(value_function: Callable[[Batch], Any], observations: Batch, shape: tuple[int, ...]) -> Array:
-    values = as_floats("the result of value_function", on_the_cpu(value_function(observations)))
+def _shaped(what: str, given: Any, shape: tuple[int, ...]) -> Array:
+    values = as_floats(what.partition(" must")[0], on_the_cpu(given))
     if values.size != np.prod(shape):
-        raise ValueError(
-            f"value_function must return a number for each of {np.prod(shape)} observations, got shape {values.shape}"
-        )
+        raise ValueError(f"{what} a number for each of {np.prod(shape)} observations, got shape {values.shape}")
     return values.reshape(shape)
+
+
+def _checked(extras: dict[str, Batch], envs: int, before: list[dict[str, Batch]]) -> dict[str, Batch]:
+    """Return the extras of one step, if they can be stacked on those of the steps before."""
+    if before and extras.keys() != before[0].keys():
+        raise ValueError(
+            f"policy returned the extras {[*extras]}, and {[*before[0]]} at the step before: return the same names at "
+            "every step"
+        )
+    for name, batch in extras.items():
+        _map(partial(_check_rows, name, envs), batch)
+    return extras
+
+
+def _check_rows(name: str, envs: int, array: Array) -> None:
+    if array.shape[:1] != (envs,):
+        raise ValueError(
+            f"policy returned extras[{name!r}] of shape {array.shape}; expected ({envs}, ...), a row per env"
+        )
+
+
+def _copied(batch: Batch) -> Batch:
+    """Return NumPy's arrays of their own, because a policy may reuse its memory."""
+    return _map(lambda array: on_the_cpu(array).copy(), batch)
 
 
 def _stacked(*arrays: Any) -> Array:

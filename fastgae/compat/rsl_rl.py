@@ -20,8 +20,8 @@ import numpy as np
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import Library, made_once
-from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
+from fastgae.estimators.normalize import normalize
 
 LIBRARY = Library("rsl-rl-lib", "5.0.0", "5.5.1")
 
@@ -80,7 +80,7 @@ def compute_returns(
     factors = {"gamma": _rounded(gamma, rewards), "gae_lambda": _rounded(lam, rewards)}
     returns = gae(rewards, values, dones, last_values=last_values, **factors).returns
     advantages = returns - values
-    return returns, standardized(advantages, 1e-8) if normalize_advantage else advantages
+    return returns, normalize(advantages, ddof=1) if normalize_advantage else advantages
 
 
 def _rounded(number: float, array: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import Library
-from fastgae.compat._whiten import standardized
 from fastgae.estimators.gae import gae
+from fastgae.estimators.normalize import normalize
 
 LIBRARY = Library("skrl", "2.0.0", "2.1.1")
 # The modules in which skrl's agents find ``compute_gae``. To recurrent agents, and in version 2.0 to all of them,
@@ -93,7 +93,7 @@ def compute_gae(
         gamma=discount_factor,
         gae_lambda=lambda_coefficient,
     )
-    return returns, standardized(advantages, 1e-8)
+    return returns, normalize(advantages, ddof=1)
 
 
 def install() -> ExitStack:
@@ -157,4 +157,4 @@ def _amp_of_2_0(
         gamma=discount_factor,
         gae_lambda=lambda_coefficient,
     )
-    return returns, standardized(advantages, 1e-8)
+    return returns, normalize(advantages, ddof=1)

@@ -9,11 +9,10 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import Numbers, anywhere
 from fastgae.compat._hooks import Library
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
-from fastgae.estimators.reverse_scan import reverse_scan
 
 LIBRARY = Library("verl", "0.7.1", "0.9.1")
 CORE_ALGOS = "verl.trainer.ppo.core_algos"
@@ -103,15 +102,13 @@ def _not_whitened(
 
 def _carried(rewards: Any, values: Any, mask: Any, gamma: float, lam: float) -> tuple[Any, Any]:
     """Return advantages and returns; a token outside the mask gets the advantage of the next token inside it."""
-    written = gae(
+    return gae(
         rewards,
         values,
         last_values=0.0,
         mask=mask,
         gamma=float(gamma),
         gae_lambda=float(lam),
+        carry_over=True,
         time_axis=1,
-    ).advantages
-    decay = namespace_of(written).asarray(~mask, dtype=written.dtype)
-    advantages = reverse_scan(written, decay, time_axis=1)
-    return advantages, advantages + values
+    )

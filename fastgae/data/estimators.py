@@ -182,9 +182,14 @@ def checked_how(
     steps = integer_of(n)
     if "n" in has and (steps is None or steps < 1):
         raise ValueError(f"n must be a positive integer with estimator={estimator!r}, got {shown(n)}")
-    decay = GAE_LAMBDA if gae_lambda is None else float(as_unit_interval("gae_lambda", gae_lambda, ()))
+    decay = GAE_LAMBDA if gae_lambda is None else float(as_unit_interval("gae_lambda", gae_lambda, _one_number))
     options = {name: option for name, option in (("gae_lambda", decay), ("n", steps)) if name in has}
-    return How(estimator, float(as_unit_interval("gamma", gamma, ())), options, ends, backend, num_threads)
+    return How(estimator, float(as_unit_interval("gamma", gamma, _one_number)), options, ends, backend, num_threads)
+
+
+def _one_number(name: str, array: Array) -> None:
+    if array.ndim:
+        raise ValueError(f"{name} has shape {array.shape}; expected one number")
 
 
 def check_normalize(normalize: str | None, how: How, has_values: bool) -> None:

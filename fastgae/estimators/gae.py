@@ -32,6 +32,7 @@ def gae(
     returns_lambda: float | ArrayLike | None = None,
     normalize: Normalize | None = None,
     tail_normalized: bool = False,
+    carry_over: bool = False,
     time_axis: int = 0,
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
@@ -65,31 +66,35 @@ def gae(
         The step ended the episode for good: the flag of step t as ``env.step`` returns it with the reward of step t.
         None: no step ends an episode, so that each env is one sequence, such as the tokens of an answer. That needs
         ``last_values``, which says what follows the sequence: 0 where it ended for good.
+        As in ``truncated`` and ``mask``, axes that come after time and envs may be missing, and axes other than time
+        have length 1: agents or value heads share flags of shape (T, N) or (T, N, 1) beside rewards of (T, N, A).
     truncated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         The step ended the episode by a limit: its next state still has a value. Needs ``final_values``,
         ``next_values`` or ``autoreset="next_step"``. ``terminated`` wins where both are set.
-    last_values : array of ``rewards``' shape without time, or one number for all envs
+    last_values : array of ``rewards``' shape without time or with one step, (N,) or (1, N); or one number for all envs
         V of the state after the last step; with ``mask``, after the last step that exists. Exactly one of this,
         ``next_values`` and a longer ``values`` is given.
     next_values : array like ``rewards``
         V(s_{t+1}) of every step, from the observation before any reset.
     final_values : array, optional
         V(final observation) of the truncated steps: 1-D with one entry per True of ``truncated``, in C order of the
-        array as given; or like ``rewards``, read only where ``truncated``.
+        array as given, for each agent or head that shares the flag; or like ``rewards``, read only where ``truncated``.
     autoreset : "next_step", "same_step", "disabled", or a member of Gymnasium's AutoresetMode, optional
         How the environments start a new episode. With "next_step" the row after a done is a reset row, no real step:
         A = 0 and R = V there, and at a truncated step ``values[t + 1]`` is V of the final observation. The other
         modes change nothing: with them, ``truncated`` needs ``final_values`` or ``next_values``.
-    last_advantages : array of ``rewards``' shape without time, or one number for all envs, optional
+    last_advantages : array like ``last_values``, or one number for all envs, optional
         A of the step after the last, for a rollout computed in pieces from its end. It has an effect where the last
         step does not end an episode. None: 0.
-    prev_done : array of ``rewards``' shape without time, optional; bool, or numbers that are 0 or 1
+    prev_done : array like ``last_values``, optional; bool, or numbers that are 0 or 1
         With ``autoreset="next_step"``: the step before row 0 ended an episode, so that row 0 is a reset row.
     mask : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. The recursion skips it, as if it had been cut out of all arrays: the step before
         it takes V' and A from the next step that exists. A = 0 and R = V there.
-    gamma, gae_lambda : float in [0, 1], or arrays of them that broadcast to ``rewards``
-        Discount per step, and the decay of the trace.
+    gamma, gae_lambda : float in [0, 1], or arrays of them
+        Discount per step, and the decay of the trace. An array has all axes of ``rewards``, each in full or of length
+        1, so that its shape says what has a number of its own: (1, N) envs, (T, 1) steps, (1, 1, A) agents or heads,
+        and (B, 1) the sequences of a batch with ``time_axis=1``.
     returns_lambda : like ``gae_lambda``, optional
         Another lambda for ``returns``, computed in the same pass. None: the same as ``gae_lambda``.
     normalize : "global" or "per_env", optional
@@ -100,6 +105,9 @@ def gae(
         The finite-horizon form: ``A_t`` is the average of the k-step advantages that the rollout has, with weights
         that add up to 1 also near its end: ``A = G / D`` with ``D_t = 1 + lambda D_{t+1}`` and
         ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where the trace gate is open.
+    carry_over : bool
+        What steps outside of ``mask`` get. False: A = 0 and R = V. True: A of the next step that exists, or
+        ``last_advantages`` after the last one, and R = A + V, as in verl (docs/tokens.md).
     time_axis : int
         The axis of ``rewards`` that is time.
     out : (advantages, returns), optional
@@ -165,6 +173,7 @@ def gae(
             returns_lambda,
             normalize,
             tail_normalized,
+            carry_over,
             time_axis,
             out,
         ),

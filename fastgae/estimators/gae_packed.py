@@ -22,6 +22,8 @@ from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, BackendName, Normalize, Numbers, Output
 
+COEFFICIENTS = ("gamma", "gae_lambda", "returns_lambda")
+
 
 @takes_tensors
 def gae_packed(
@@ -60,8 +62,8 @@ def gae_packed(
         does.
     mask : array of shape (total,), optional
         As in ``gae``: False where the step does not exist.
-    gamma, gae_lambda, returns_lambda : float in [0, 1], or arrays of shape (sequences,) or (total,)
-        As in ``gae``. Arrays of as many numbers as there are sequences are per sequence.
+    gamma, gae_lambda, returns_lambda : float in [0, 1], or arrays of shape (sequences, 1) or (total,)
+        As in ``gae``: one per sequence, as in a batch of padded sequences with time along axis 1; or one per step.
     normalize : "global", optional
         As in ``gae``: over all steps that exist.
     out, num_threads, backend
@@ -120,11 +122,7 @@ def _checked(given: Call) -> Call:
             truncated=None if last is None else ends,
             final_values=last,
             last_values=0.0,  # never read, because the last sequence ends with a flag too
-            gamma=_per_step("gamma", given.gamma, lengths),
-            gae_lambda=_per_step("gae_lambda", given.gae_lambda, lengths),
-            returns_lambda=None
-            if given.returns_lambda is None
-            else _per_step("returns_lambda", given.returns_lambda, lengths),
+            **{name: _per_step(name, getattr(given, name), lengths) for name in COEFFICIENTS},
         )
     )
 
@@ -135,16 +133,16 @@ def _checked_on_device(given: Call) -> Call:
     frame = Frame("rewards", reward.shape, 0, ())
     frame.check_steps("values", as_numbers("values", given.values))
     starts = as_boundaries("cu_seqlens", given.cu_seqlens)
+    sequences = len(starts) - 1
     if len(reward) and len(starts) == 1:
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, and has no sequence")
-    lengths = np.broadcast_to(1, len(starts) - 1)
     (last,) = of_one_dtype((), last_values=given.last_values)
-    last = one_for_each("last_values", last, lengths.shape, "one per sequence", on_device=True)
-    coefficients = {name: getattr(given, name) for name in ("gamma", "gae_lambda", "returns_lambda")}
+    last = one_for_each("last_values", last, (sequences,), "one per sequence", on_device=True)
+    coefficients = {name: getattr(given, name) for name in COEFFICIENTS}
     per_sequence = {
-        name: as_unit_interval(name, coefficient, lengths.shape)
+        name: coefficient
         for name, coefficient in coefficients.items()
-        if isinstance(coefficient, OnDevice) and coefficient.shape == lengths.shape
+        if _is_per_sequence(name, coefficient, sequences, len(reward))
     }
     call = checked(
         given._replace(
@@ -188,5 +186,23 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
 def _per_step(name: str, coefficient: Any, lengths: Array) -> Any:
     """Return a coefficient that is given per sequence as one per step. Any other one is left for gae to check."""
     given = as_array(name, coefficient) if isinstance(coefficient, list | tuple) else coefficient
-    per_sequence = getattr(given, "shape", None) == lengths.shape
-    return np.repeat(as_unit_interval(name, given, lengths.shape), lengths) if per_sequence else given
+    if not _is_per_sequence(name, given, len(lengths), int(lengths.sum())):
+        return given
+    return np.repeat(as_unit_interval(name, given, _fits)[:, 0], lengths)
+
+
+def _is_per_sequence(name: str, given: Any, sequences: int, total: int) -> bool:
+    """Return whether a coefficient has shape (sequences, 1), as in a batch of padded sequences along axis 1."""
+    shape = getattr(given, "shape", ())
+    if shape in ((), (1,), (total,)):
+        return False
+    if shape == (sequences, 1):
+        return True
+    raise ValueError(
+        f"{name} has shape {shape}; expected one number, one per step, {(total,)}, or one per sequence, "
+        f"{(sequences, 1)}"
+    )
+
+
+def _fits(name: str, array: Array) -> None:
+    """Accept an array whose shape has been checked."""

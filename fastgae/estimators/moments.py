@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike
 from fastgae import _dispatch
 from fastgae._backends import Backend
 from fastgae._call import EPS, Array
-from fastgae._canonical import Layout, frame_of, in_place, of_one_dtype
+from fastgae._canonical import frame_of, in_place, of_one_dtype
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
 from fastgae._interop import is_tensor, with_tensors
 from fastgae._misnamed import names_its_arguments, no_argument
-from fastgae._moments import scale_of
-from fastgae._typing import BackendName
-from fastgae.estimators.normalize import How, shift_and_scale
+from fastgae._typing import ArrayT, BackendName, Numbers
+from fastgae.estimators.normalize import normalize
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,21 +88,20 @@ class Moments:
 
     def normalize(
         self,
-        advantages: ArrayLike,
+        advantages: ArrayT | Numbers,
         mask: ArrayLike | None = None,
         *,
-        out: Array | None = None,
+        out: ArrayT | None = None,
         eps: float = EPS,
         num_threads: int | None = None,
         backend: BackendName | None = None,
-    ) -> Array:
-        """Shift and scale advantages by this mean and standard deviation.
+    ) -> ArrayT:
+        """Call ``fastgae.normalize`` with this mean and standard deviation.
 
         ::
 
             x = (A - mean) * (1 / (std + eps))
 
-        in float64, rounded once to the working dtype: the same bits on every backend, CPU target and number of threads.
         The advantages may be any part of the numbers that the moments belong to, or others.
 
         Parameters
@@ -127,7 +125,16 @@ class Moments:
         >>> moments.normalize(np.array([1.0, 4.0]), eps=0.0)
         array([-1.34164079,  1.34164079])
         """
-        return normalize_by(advantages, self, mask, out, eps, num_threads, backend)
+        return normalize(
+            advantages,
+            mask,
+            mean=self.mean,
+            std=self.std,
+            eps=eps,
+            out=out,
+            num_threads=num_threads,
+            backend=backend,
+        )
 
     def _not_finite(self) -> list[float]:
         """Return the numbers that are not finite, each once, as their sum depends on no more."""
@@ -197,25 +204,6 @@ def moments(
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, 0)
     return _moments_of(numbers, frame.step_flags("mask", mask), module)
-
-
-def normalize_by(
-    advantages: ArrayLike,
-    moments: Moments,
-    mask: ArrayLike | None,
-    out: Array | None,
-    eps: float,
-    num_threads: int | None,
-    backend: BackendName | None,
-) -> Array:
-    """Compute ``Moments.normalize``, as a function whose first argument says which library the result belongs to."""
-    if type(advantages) is not np.ndarray and is_tensor(advantages):
-        return with_tensors(normalize_by, locals())
-
-    def own(matrix: Array, exists: Array | None, layout: Layout, how: How, added: float) -> tuple[Array, Array]:
-        return np.full(layout.envs, moments.mean), scale_of(np.full(layout.envs, moments.std), added)
-
-    return shift_and_scale(own, advantages, mask, eps, 0, out, num_threads, backend)
 
 
 def _moments_of(numbers: Array, exists: Array | None, module: Backend) -> Moments:

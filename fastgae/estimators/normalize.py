@@ -1,22 +1,20 @@
 """Normalisation of advantages."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Never
+from typing import Any, Never, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae import _dispatch, _threads
-from fastgae._backends import Backend
 from fastgae._call import EPS, NEW, Array
-from fastgae._canonical import NORMALIZE, Layout, as_number, frame_of, in_place, of_one_dtype, shown
-from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
+from fastgae._canonical import NORMALIZE, Frame, as_number, frame_of, in_place, integer_of, of_one_dtype, shown
+from fastgae._interop import OnDevice, as_floats, is_tensor, takes_tensors, with_tensors
 from fastgae._misnamed import no_argument
-from fastgae._moments import center_and_scale
+from fastgae._moments import center_and_scale, scale_of
 from fastgae._typing import ArrayT, BackendName, Normalize, Numbers
 
-How = tuple[Backend, int, str | None]  # a backend, the number of threads, and the CPU target
+MOST_STEPS = 2**62  # more than an array can have; a larger ddof is as good as this one
 
 
 @takes_tensors
@@ -25,6 +23,9 @@ def normalize(
     mask: ArrayLike | None = None,
     *,
     by: Normalize = "global",
+    mean: ArrayLike | None = None,
+    std: ArrayLike | None = None,
+    ddof: int = 0,
     eps: float = EPS,
     time_axis: int = 0,
     out: ArrayT | None = None,
@@ -32,23 +33,32 @@ def normalize(
     backend: BackendName | None = None,
     **misnamed: Never,
 ) -> ArrayT:
-    r"""Shift and scale advantages to mean 0 and standard deviation 1.
+    r"""Shift and scale advantages to mean 0 and standard deviation 1, or by a mean and standard deviation of yours.
 
     ::
 
-        x_t = (A_t - mean) / (std + eps)     over all steps that exist, or those of each env
+        x_t  = (A_t - mean) * (1 / (std + eps))
+        mean = sum of A / count                                    over all steps that exist, or those of each env
+        std  = sqrt(sum of (A - mean)^2 / (count - ddof))
 
-    ``std`` is the population's. Sums are taken in float64, in a fixed order, so the result has the same bits on every
-    backend, CPU target, number of threads and memory layout.
+    Everything is float64 until x is rounded once. Sums are taken in a fixed order, so the result has the same bits on
+    every backend, CPU target, number of threads and memory layout.
 
     Parameters
     ----------
     advantages : array of shape (T, N), (T,), or any rank with time along ``time_axis``
         Kinds and dtypes as in ``gae``.
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
-        False: the step does not exist. It has no effect on the others, and its result is 0.
+        False: the step does not exist. It has no effect on the others, and its result is 0. Trailing axes may be
+        missing, as for the flags of ``gae``.
     by : "global" or "per_env"
         Take one mean and standard deviation over all steps, or one of each env over its steps.
+    mean, std : array of ``advantages``' shape without time, or one number for all envs, optional; in their units
+        Use these in place of those of ``advantages``, such as running averages. They are read as float64 and have no
+        effect on the dtype of the result. Pass both or neither, and both without ``by`` and ``ddof``.
+    ddof : int >= 0
+        0 gives the population's standard deviation, and 1 the sample's, as ``torch.std`` does. Where no more than
+        ``ddof`` steps exist, the result is NaN.
     eps : finite float >= 0
         Added to the standard deviation.
     out : array, optional
@@ -70,6 +80,8 @@ def normalize(
     >>> import numpy as np, fastgae
     >>> fastgae.normalize(np.array([1.0, 2.0, 3.0, 4.0]), eps=0.0)
     array([-1.34164079, -0.4472136 ,  0.4472136 ,  1.34164079])
+    >>> fastgae.normalize(np.array([1.0, 2.0, 3.0, 4.0]), mean=2.0, std=0.5, eps=0.0)
+    array([-2.,  0.,  2.,  4.])
     """
     if misnamed:
         raise no_argument(normalize, misnamed)
@@ -77,50 +89,30 @@ def normalize(
         return with_tensors(normalize, locals())
     if not isinstance(by, str) or by not in NORMALIZE:
         raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
-
-    if isinstance(advantages, OnDevice):
-        return _on_device(advantages, mask, by, eps, time_axis, out)
-
-    def moments(matrix: Array, exists: Array | None, layout: Layout, how: How, eps: float) -> tuple[Array, Array]:
-        return center_and_scale(matrix, exists, by, layout, *how, eps)
-
-    return shift_and_scale(moments, advantages, mask, eps, time_axis, out, num_threads, backend)
-
-
-def _on_device(advantages: OnDevice, mask: Any, by: str, eps: float, time_axis: int, out: Any) -> Array:
-    (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
-    frame = frame_of("advantages", numbers, time_axis)
-    exists = frame.step_flags("mask", mask)
-    wanted = frame.output(NEW if out is None else out, numbers)
-    module = _dispatch.on_devices("advantages", advantages)
-    result: Array = module.normalized(numbers, exists, by, _as_eps(eps), frame.axis, wanted)
-    return result
-
-
-def shift_and_scale(
-    moments: Callable[[Array, Array | None, Layout, How, float], tuple[Array, Array]],
-    advantages: Any,
-    mask: ArrayLike | None,
-    eps: float,
-    time_axis: int,
-    out: Any,
-    num_threads: int | None,
-    backend: BackendName | None,
-) -> Any:
-    """Return (advantages - center) * scale, where ``moments`` computes center and scale of each env of a matrix."""
     chosen = _dispatch.choose(backend, num_threads)
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.step_flags("mask", mask)
-    added = _as_eps(eps)
-    result = frame.output(NEW if out is None else out, numbers)
+    given = _as_moments(frame, mean, std)
+    kept_out, added = _as_ddof(ddof), _as_eps(eps)
+    if given is not None and (by != "global" or kept_out):
+        name = "ddof" if kept_out else "by"
+        raise ValueError(f"{name} says how mean and std are computed, and both are given: leave {name} out")
+    result: Any = frame.output(NEW if out is None else out, numbers)
+    if isinstance(numbers, OnDevice):
+        module = _dispatch.on_devices("advantages", advantages)
+        filled: Any = module.normalized(numbers, exists, by, given, kept_out, added, frame.axis, result)
+        return filled
     if exists is not None and np.may_share_memory(exists, result):
         exists = exists.copy()
     if not numbers.size:
         return result
-    how: How = (chosen.module, chosen.threads or _threads.usable_cpus(), chosen.target)
     matrix, existing, layout = in_place(numbers, exists, frame.axis)
-    center, scale = moments(matrix, existing, layout, how, added)
+    how = chosen.module, chosen.threads or _threads.usable_cpus(), chosen.target
+    if given is None:
+        center, scale = center_and_scale(matrix, existing, by, layout, *how, added, kept_out)
+    else:
+        center, scale = layout.row(given[0]), scale_of(layout.row(given[1]), added)
     skipped = None if existing is None else ~existing
     filled = layout.matrix(result)
     # The result is written only from here on: all memory has been allocated, so nothing can fail any more.
@@ -131,6 +123,27 @@ def shift_and_scale(
     if not np.may_share_memory(filled, result):
         result[...] = layout.split(filled)
     return result
+
+
+def _as_moments(frame: Frame, mean: Any, std: Any) -> tuple[Array, Array] | None:
+    """Return a mean and standard deviation of each env in float64, or None if none are given."""
+    if mean is None and std is None:
+        return None
+    if mean is None or std is None:
+        given, missing = ("std", "mean") if mean is None else ("mean", "std")
+        raise ValueError(f"{given} is given without {missing}: pass both, or neither")
+    moments = {name: as_floats(name, given).astype(np.float64) for name, given in (("mean", mean), ("std", std))}
+    center, deviation = (cast(Array, frame.envs(name, array)) for name, array in moments.items())
+    if not isinstance(deviation, OnDevice) and (deviation < 0).any():
+        raise ValueError(f"std must not be negative, got {deviation[deviation < 0][0]}")
+    return center, deviation
+
+
+def _as_ddof(given: Any) -> int:
+    ddof = integer_of(given)
+    if ddof is None or ddof < 0:
+        raise ValueError(f"ddof must be an integer >= 0, got {shown(given)}")
+    return min(ddof, MOST_STEPS)
 
 
 def _as_eps(given: Any) -> float:

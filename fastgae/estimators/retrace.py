@@ -52,7 +52,7 @@ def retrace(
         V(s_{t+1}) before any reset: the mean of Q(s_{t+1}, a) over the actions of the target policy.
     ratios : array like ``rewards``
         Importance ratios pi(a_t|s_t) / mu(a_t|s_t) of the target policy over the one that acted.
-    lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
+    lambda_ : float in [0, 1], or an array of them, as for ``gamma``
         Decay of the trace at step t.
     out : array, optional
         An array of ``rewards``' shape and the working dtype, which is filled and returned.

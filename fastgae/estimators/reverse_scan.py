@@ -37,9 +37,9 @@ def reverse_scan(
     ----------
     x : array of shape (T, N), (T,), or any rank with time along ``time_axis``
         Kinds and dtypes as in ``gae``.
-    decay : number, or array that broadcasts to ``x``
+    decay : number, or array with the axes of ``x``, each in full or of length 1
         Any numbers.
-    initial : array of ``x``'s shape without time, or one number for all of it, optional
+    initial : array of ``x``'s shape without time or with one step, or one number for all of it, optional
         y after the last step; None: 0.
     time_axis, num_threads, backend
         As in ``gae``.
@@ -88,7 +88,7 @@ def _checked(given: Call) -> Call:
         ("x", "decay"), x=given.rewards, decay=given.gae_lambda, initial=given.last_advantages
     )
     frame = frame_of("x", terms, given.time_axis)
-    frame.check_broadcast("decay", factors)
+    frame.check_factors("decay", factors)
     return Call(
         terms,
         None,
@@ -96,7 +96,7 @@ def _checked(given: Call) -> Call:
         last_advantages=frame.envs("initial", first),
         gamma=1.0,
         # An array, because a kernel for one number expects it in [0, 1].
-        gae_lambda=factors if isinstance(factors, OnDevice) else np.atleast_1d(factors),
+        gae_lambda=factors if factors.ndim or isinstance(factors, OnDevice) else factors.reshape((1,) * terms.ndim),
         time_axis=frame.axis,
         out=(frame.output(given.out[0], terms), None),
     )

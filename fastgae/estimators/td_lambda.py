@@ -48,7 +48,7 @@ def td_lambda(
     ----------
     rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
         As in ``gae``, and so are ``time_axis``, ``num_threads`` and ``backend``.
-    lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
+    lambda_ : float in [0, 1], or an array of them, as for ``gamma``
         0: the one-step target ``r + gamma V'``. 1: the discounted return.
     out : array, optional
         An array of ``rewards``' shape and the working dtype, which is filled and returned.

@@ -62,7 +62,7 @@ def vtrace(
         As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``num_threads`` and ``backend``.
     ratios : array like ``rewards``
         Importance ratios pi(a|s) / mu(a|s) of the policy over the one that acted.
-    lambda_ : float in [0, 1], or an array of them that broadcasts to ``rewards``
+    lambda_ : float in [0, 1], or an array of them, as for ``gamma``
         Decay of the trace.
     rho_clip, c_clip, advantage_clip : float >= 0, or None
         The largest ratios in deltas, in traces and in the policy's advantages. None: not clipped.

@@ -12,7 +12,7 @@ gymnasium = pytest.importorskip("gymnasium")
 from gymnasium import spaces  # noqa: E402
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv  # noqa: E402
 
-from fastgae.compat.gymnasium import collect  # noqa: E402
+from fastgae.compat.gymnasium import Acted, collect  # noqa: E402
 
 GAMMA, GAE_LAMBDA = 0.97, 0.9
 NUM_ENVS, ROWS = 3, 60
@@ -291,6 +291,67 @@ def test_tensors(mode):
     np.testing.assert_array_equal(tensors.actions, plain.actions, strict=True)
     theirs = fastgae.gae(**tensors.arguments(critic)).advantages
     assert theirs.tobytes() == fastgae.gae(**plain.arguments(value_of)).advantages.tobytes()
+
+
+def acts(observations):
+    """Act and say what else there is, in memory that the next call uses again."""
+    MEMORY[...] = value_of(observations)
+    return Acted(policy(observations), {"values": MEMORY, "state": {"who": observations[:, 0], "both": observations}})
+
+
+MEMORY = np.empty(NUM_ENVS)
+
+
+@pytest.mark.parametrize("length", [7, ROWS])
+def test_what_else_the_policy_returns_is_stacked(mode, length):
+    for plain, rollout in zip(rollouts(mode, length), rollouts(mode, length, policy=acts), strict=True):
+        assert plain.extras == {}
+        np.testing.assert_array_equal(rollout.actions, plain.actions, strict=True)
+        np.testing.assert_array_equal(rollout.extras["values"], value_of(rollout.observations))
+        np.testing.assert_array_equal(rollout.extras["state"]["who"], rollout.observations[..., 0])
+        np.testing.assert_array_equal(rollout.extras["state"]["both"], rollout.observations)
+        given, evaluated = [], []
+
+        def critic(observations, evaluated=evaluated):
+            evaluated.append(len(observations))
+            return value_of(observations)
+
+        for values in (None, rollout.extras["values"]):
+            evaluated.clear()
+            given.append(rollout.arguments(critic, values))
+            assert (length * NUM_ENVS in evaluated) == (values is None)
+        for name, array in given[0].items():
+            np.testing.assert_array_equal(given[1][name], array)
+
+
+def test_extras_of_a_policy_with_actions_of_several_parts():
+    def with_extras(observations):
+        return Acted(policy_in_parts(observations), {"values": np.zeros(NUM_ENVS)})
+
+    (parts,) = rollouts(AutoresetMode.SAME_STEP, env=InParts, policy=with_extras)
+    assert [each.shape for each in parts.actions] == [(ROWS, NUM_ENVS), (ROWS, NUM_ENVS, 2)]
+    assert parts.extras["values"].shape == (ROWS, NUM_ENVS)
+
+
+def test_extras_that_do_not_stack():
+    seen = []
+
+    def forgets(observations):
+        seen.append(observations)
+        return Acted(policy(observations), {"values": value_of(observations)} if len(seen) == 1 else {})
+
+    def one_for_all(observations):
+        return Acted(policy(observations), {"temperature": np.ones(1)})
+
+    for wrong, message in (
+        (forgets, r"policy returned the extras \[\], and \['values'\] at the step before"),
+        (one_for_all, r"extras\['temperature'\] of shape \(1,\); expected \(3, ...\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rollouts(AutoresetMode.SAME_STEP, 4, policy=wrong)
+    (rollout,) = rollouts(AutoresetMode.SAME_STEP)
+    with pytest.raises(ValueError, match=r"values must have a number for each of 180 observations, got shape \(3,\)"):
+        rollout.arguments(value_of, np.zeros(3))
 
 
 def test_refusals():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._call import NUMBERS
+from fastgae._call import NUMBERS, ROLES, Role
 from fastgae._interop.arrays import BFLOAT16
 from support.functions import parameters
 
@@ -39,6 +39,14 @@ class Given:
         return np.asarray(self.plain.tolist()).dtype if self.kind == "list" else self.plain.dtype.newbyteorder("=")
 
 
+PER_ENV = (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS)
+
+
+def everywhere(flags: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return flags that lack trailing axes, or have length 1 there, for every step of a shape."""
+    return np.broadcast_to(flags.reshape(*flags.shape, *(1,) * (len(shape) - flags.ndim)), shape)
+
+
 @dataclass(frozen=True)
 class Alias:
     """An output in the memory of an input: its first or last steps, in their order or backwards."""
@@ -63,9 +71,22 @@ class Call:
         return next(iter(self.arguments.values()))
 
     def plain(self, name: str) -> Any:
-        """Return an argument as the oracle takes it: an array by its elements, anything else as it is."""
+        """Return an argument as the oracle takes it: an array by its elements, anything else as it is.
+
+        Flags of steps have the shape of the first argument, and what is per env has it without time.
+        """
         given = self.arguments.get(name)
-        return given.plain if isinstance(given, Given) else given
+        if not isinstance(given, Given):
+            return given
+        array, shape = given.plain, self.first.plain.shape
+        if ROLES[name] is Role.STEP_FLAGS:
+            return everywhere(array, shape)
+        one_step = ROLES[name] in PER_ENV and array.ndim == len(shape) and not self.is_packed
+        return array[(slice(None),) * self.time_axis + (0,)] if one_step else array
+
+    @property
+    def is_packed(self) -> bool:
+        return any(ROLES[name] is Role.BOUNDARIES for name in self.arguments)
 
     def working_dtype(self) -> np.dtype:
         """Return the dtype that NumPy promotes the numbers to, without those of Python; bool if there are none."""

@@ -160,8 +160,12 @@ def _check_normalized(call: Call, arrays: dict[str, np.ndarray], backend: str) -
         mask = call.plain("mask")
         exists = np.ones(arrays["result"].shape, bool) if mask is None else mask != 0
         given = call.first.plain.astype(np.float64)
-        for group in _groups(given.shape, by, call.time_axis):
-            _check_group(given[group][exists[group]], arrays["result"][group][exists[group]], eps)
+        if "std" in call.arguments:
+            _check_shifted(call, given, exists, arrays["result"], eps)
+        else:
+            for group in _groups(given.shape, by, call.time_axis):
+                ddof = call.arguments.get("ddof", 0)
+                _check_group(given[group][exists[group]], arrays["result"][group][exists[group]], eps, ddof)
         if arrays["result"][~exists].any():
             raise DifferenceError("steps that do not exist were not 0 after normalize")
     elif call.arguments.get("normalize") is not None and "advantages" in arrays:
@@ -186,12 +190,25 @@ def _groups(shape: tuple[int, ...], by: str, axis: int) -> list[tuple[Any, ...]]
     return [(*index[:axis], slice(None), *index[axis:]) for index in itertools.islice(np.ndindex(*others), 8)]
 
 
-def _check_group(given: np.ndarray, got: np.ndarray, eps: float) -> None:
+def _check_shifted(call: Call, given: np.ndarray, exists: np.ndarray, got: np.ndarray, eps: float) -> None:
+    """Compare with the equation of a given mean and standard deviation."""
+    mean, std = (np.asarray(call.plain(name), np.float64) for name in ("mean", "std"))
+    mean, std = (np.expand_dims(number, call.time_axis) if number.ndim else number for number in (mean, std))
+    with np.errstate(all="ignore"):
+        expected = ((given - mean) * (1 / (std + eps))).astype(got.dtype)
+    _same_bits("normalize by a given mean and std", got[exists], expected[exists])
+
+
+def _check_group(given: np.ndarray, got: np.ndarray, eps: float, ddof: int) -> None:
     """Compare with (x - mean) / (std + eps) from exact sums, within the rounding errors of sums in float64."""
-    if not given.size or not np.isfinite(given).all() or np.abs(given).max() > 1e100:
+    if len(given) <= ddof:
+        if not np.isnan(got).all():
+            raise DifferenceError(f"normalize: not NaN where {len(given)} steps exist and ddof is {ddof}")
+        return
+    if not np.isfinite(given).all() or np.abs(given).max() > 1e100:
         return
     mean = math.fsum(given) / len(given)
-    scale = math.sqrt(math.fsum((given - mean) ** 2) / len(given)) + eps
+    scale = math.sqrt(math.fsum((given - mean) ** 2) / (len(given) - ddof)) + eps
     if scale < 1e-100:
         return
     expected = (given - mean) / scale

@@ -10,7 +10,7 @@ from fastgae._call import ROLES, Role
 from support.functions import FUNCTIONS, required
 
 from . import contents
-from .calls import Call, Given
+from .calls import Call, Given, everywhere
 from .choices import Choices
 from .finish import finish
 from .roles import (
@@ -30,23 +30,31 @@ from .roles import (
 WEIGHTS = {"gae": 50, "gae_packed": 12, "vtrace": 10, "n_step_returns": 4, "valid_steps": 3, "diagnose": 2}
 
 # Optional arguments that are given in 20 percent of the calls. Any other one is given in 70 percent.
-RARE = ("autoreset", "mask", "last_advantages", "returns_lambda", "tail_normalized", "normalize", "time_axis")
+RARE = (
+    *("autoreset", "mask", "last_advantages", "returns_lambda", "tail_normalized", "carry_over"),
+    *("normalize", "time_axis", "std"),
+)
 
-# A call may have only one of these.
-EXCLUSIVE = ("returns_lambda", "tail_normalized", "last_advantages")
+# A call may have only one of each of these.
+EXCLUSIVE = (
+    ("returns_lambda", "tail_normalized", "last_advantages"),
+    ("carry_over", "tail_normalized", "normalize"),
+)
 
 # A setting is text or a number of its own kind. finish.py adds ``out`` and ``num_threads``, and check.py ``backend``.
 SETTINGS: dict[str, Callable[[Choices, Frame], Any]] = {
     "autoreset": lambda choose, frame: choose.pick(("next_step", "NEXT_STEP", "next_step", "same_step", "disabled")),
     "normalize": lambda choose, frame: choose.pick(("global", "per_env") if frame.lengths is None else ("global",)),
     "tail_normalized": lambda choose, frame: True,
+    "carry_over": lambda choose, frame: True,
     "time_axis": lambda choose, frame: frame.axis - len(frame.shape) if choose.chance(30) else frame.axis,
     "n": lambda choose, frame: 1 + choose.below(9),
+    "ddof": lambda choose, frame: choose.below(3),
     "by": lambda choose, frame: choose.pick(("global", "per_env")),
     "eps": lambda choose, frame: choose.pick((1e-8, 0.0, 1, 1e-3)),
 }
 
-NUMBERS = (Role.STEPS, Role.ENVS)
+NUMBERS = (Role.STEPS, Role.ENVS, Role.MOMENTS)
 FLAGS = (Role.STEP_FLAGS, Role.ENV_FLAGS)
 # How to draw an argument that depends on no other argument.
 ALONE = {
@@ -83,7 +91,11 @@ def random_call(choose: Choices, functions: Sequence[str] = FUNCTIONS) -> Call:
 
 def consistent(choose: Choices, takes: Mapping[str, Parameter], names: Collection[str], next_step: bool) -> list[str]:
     """Return the names without those that exclude each other, and with those that others need."""
-    kept = {*names} - {*[name for name in EXCLUSIVE if name in names][1:]}
+    kept = {*names}
+    for group in EXCLUSIVE:
+        kept -= {*[name for name in group if name in kept][1:]}
+    if "std" in takes:  # in place of those that by and ddof say how to compute
+        kept = kept - {"by", "ddof"} | {"mean", "std"} if "std" in kept else kept - {"mean"}
     if "truncated" in takes and "last_values" in takes and "terminated" not in kept and choose.chance(50):
         kept = {*kept, "last_values"} - {"truncated", "final_values", "next_values", "autoreset", "prev_done"}
         return [name for name in takes if name in kept]  # each env is one sequence
@@ -104,16 +116,28 @@ def consistent(choose: Choices, takes: Mapping[str, Parameter], names: Collectio
 
 def arrays(choose: Choices, takes: Collection[str], names: Collection[str], frame: Frame) -> dict[str, Any]:
     """Return the arguments per step and per env."""
-    truth = {name: flag_array(choose, frame.shape_of(name)) for name in names if ROLES[name] in FLAGS}
-    shapes = {name: frame.shape_of(name) for name in names if ROLES[name] in NUMBERS}
-    shapes |= {name: () for name in shapes if ROLES[name] is Role.ENVS and choose.chance(20)}  # one for all envs
+    first = next(iter(names))
+    shapes = {
+        name: frame.shape_of(name) if name == first else frame.shorter(choose, name)
+        for name in names
+        if ROLES[name] in (*NUMBERS, *FLAGS)
+    }
+    flags = {name: flag_array(choose, shapes.pop(name)) for name in names if ROLES[name] in FLAGS}
+    truth = {
+        name: everywhere(array, frame.shape) if ROLES[name] is Role.STEP_FLAGS else array
+        for name, array in flags.items()
+    }
+    alone = (Role.ENVS, Role.MOMENTS)  # one number may stand for all envs
+    shapes |= {name: () for name in shapes if ROLES[name] in alone and choose.chance(20)}
     if "next_values" in takes and "next_values" not in names and "last_values" not in names:
         shapes["values"] = frame.one_longer
     if "final_values" in names and choose.chance(50):
         shapes["final_values"] = (np.count_nonzero(truth["truncated"]),)
     plain = {name: number_array(choose, shape, frame.dtype) for name, shape in shapes.items()}
     poison_unread(choose, plain, truth)
-    made = plain | {name: contents.flags(choose, array) for name, array in truth.items()}
+    if "std" in plain:
+        plain["std"] = np.abs(plain["std"])
+    made = plain | {name: contents.flags(choose, array) for name, array in flags.items()}
     given = {
         name: array.item() if array.ndim == 0 and choose.chance(30) else handed_over(choose, array)
         for name, array in made.items()

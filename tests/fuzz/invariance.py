@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._call import ROLES, Role
+from fastgae._call import ROLES
 
-from .calls import Call, Given
+from .calls import PER_ENV, Call, Given
 from .memory import Place
-
-PER_ENV = (Role.ENVS, Role.ENV_FLAGS)
 
 
 def in_plain_memory(call: Call) -> Call:
@@ -55,8 +53,8 @@ def _part(call: Call, name: str, index: tuple[slice, ...]) -> Any:
         chosen[index] = True
         one_by_one = _plain(given)  # with the dtype of a list, which an empty list would not have
         return replace(one_by_one, plain=one_by_one.plain[chosen[cut]])
-    if ROLES[name] in PER_ENV:
+    if ROLES[name] in PER_ENV and array.ndim < len(index):
         index = index[: call.time_axis] + index[call.time_axis + 1 :]
-    aligned = index[len(index) - array.ndim :]  # an array that broadcasts has fewer axes, or axes of length 1
-    picked = tuple(slice(None) if n == 1 else part for part, n in zip(aligned, array.shape, strict=True))
+    # An array that is the same along some axes has length 1 there, or lacks them at its end.
+    picked = tuple(slice(None) if n == 1 else part for part, n in zip(index, array.shape, strict=False))
     return replace(given, plain=array[picked])

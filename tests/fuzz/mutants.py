@@ -75,6 +75,8 @@ MUTANTS = (
         "if (s == bottom) std::copy_n",
         "if (s < 0) std::copy_n",
     ),
+    Mutant("nothing carried over, time-major", "csrc/rows_options.inl", " && !rollout.carry_over", ""),
+    Mutant("nothing carried over, env-major", "csrc/lanes_options.inl", " && !rollout.carry_over", ""),
     Mutant("V' not passed on over two skipped steps", "csrc/rows_options.inl", "V::store(next_value + i, next);", ""),
     Mutant(
         "sparse final values in the wrong order",

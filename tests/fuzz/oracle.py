@@ -4,6 +4,7 @@ Every operation is one of NumPy's scalars of the working dtype, which rounds it:
 Skipped steps are cut out of the arrays and put back, as the definition of ``mask`` says. Shares no code with fastgae.
 """
 
+import bisect
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -180,6 +181,8 @@ def _gae_of(env: Env, real: Any, lambdas: list[float]) -> tuple[list[Any], list[
     if "returns_lambda" in more:
         decays = [real(g * trace) for g, trace in zip(env.gamma, more["returns_lambda"], strict=True)]
         traced, _ = _scan(env, deltas, decays, zero)
+    if "carry_over" in more:
+        return advantages, traced
     returns = [a + v if exists else v for a, v, exists in zip(traced, env.values, env.real, strict=True)]
     return [a if exists else zero for a, exists in zip(advantages, env.real, strict=True)], returns
 
@@ -210,8 +213,16 @@ def _gae(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
                 call.arguments.get(name, takes[name].default)
                 for name in ("rho_clip", "c_clip", "advantage_clip", "leaky")
             ]
-        advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
         values = (rollout.column("values", column) or [])[:steps]
+        if call.arguments.get("carry_over"):
+            env.more["carry_over"] = True
+            after = [bisect.bisect_left(existing, t) for t in range(steps)]  # where the next step that exists stands
+            last = real(0) if env.last_advantage is None else env.last_advantage
+            passed, traced = ([*y, last] for y in _gae_of(env, real, [lambdas[t] for t in existing]))
+            yield "advantages", column, np.array([passed[i] for i in after], real)
+            yield "returns", column, np.array([traced[i] + v for i, v in zip(after, values, strict=True)], real)
+            continue
+        advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
         if call.arguments.get("normalize") is None and call.function != "td_lambda":
             yield "advantages", column, _scattered(existing, advantages, [real(0)] * steps, real)
         yield "returns", column, _scattered(existing, returns, values, real)
@@ -227,8 +238,8 @@ def _gae_packed(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]
 
     def per_step(name: str) -> list[float]:
         given = call.plain(name) if name in call.arguments else takes[name].default
-        if np.ndim(given) == 1 and len(given) == len(starts) - 1:
-            given = np.repeat(given, np.diff(starts))
+        if np.ndim(given) == 2:
+            given = np.repeat(np.asarray(given)[:, 0], np.diff(starts))
         return [float(x) for x in np.broadcast_to(np.asarray(given, np.float64), (len(rewards or []),))]
 
     gammas, lambdas = per_step("gamma"), per_step("gae_lambda")

@@ -12,7 +12,7 @@ from fastgae._call import ROLES, Role
 from support.functions import allows_none, required
 
 from . import contents
-from .calls import Given
+from .calls import PER_ENV, Given
 from .choices import Choices
 
 REAL = (np.float32, np.float32, np.float32, np.float64, np.float64, np.float16)
@@ -36,7 +36,19 @@ class Frame:
         return (*self.shape[: self.axis], self.shape[self.axis] + 1, *self.shape[self.axis + 1 :])
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        return self.envs if ROLES[name] in (Role.ENVS, Role.ENV_FLAGS) else self.shape
+        return self.envs if ROLES[name] in PER_ENV else self.shape
+
+    def shorter(self, choose: Choices, name: str) -> tuple[int, ...]:
+        """Return a shape for an argument that is not the first: often its own, or one that says the same."""
+        shape = self.shape_of(name)
+        if self.lengths is not None or choose.chance(80):
+            return shape
+        if ROLES[name] in PER_ENV:
+            return (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
+        if ROLES[name] is not Role.STEP_FLAGS:
+            return shape
+        kept = shape[: max(self.axis + 1, 2) + choose.below(3)]
+        return tuple(1 if axis != self.axis and choose.chance(35) else n for axis, n in enumerate(kept))
 
 
 def frame_of(choose: Choices, takes: Iterable[str]) -> Frame:
@@ -103,7 +115,7 @@ def coefficient(choose: Choices, frame: Frame, parameter: Parameter) -> Any:
     if not choose.chance(35):
         return choose.pick((float, float, float, float, np.float32, np.float64, round, np.asarray))(number)
     per_sequence = frame.lengths is not None and choose.chance(50)
-    shape = frame.envs if per_sequence else _broadcasting(choose, frame.shape)
+    shape = (*frame.envs, 1) if per_sequence else _broadcasting(choose, frame.shape)
     array = contents.rng_of(choose).random(shape)
     array[contents.rng_of(choose).random(shape) < 0.1] = choose.pick((1.0, 0.0))
     return handed_over(choose, array.astype(choose.pick((np.float64, np.float32))))
@@ -128,5 +140,4 @@ def boundaries(choose: Choices, frame: Frame, parameter: Parameter) -> Any:
 
 
 def _broadcasting(choose: Choices, shape: tuple[int, ...]) -> tuple[int, ...]:
-    kept = shape[choose.below(len(shape)) :] if choose.chance(30) else shape
-    return tuple(1 if choose.chance(35) else n for n in kept)
+    return tuple(1 if choose.chance(35) else n for n in shape)

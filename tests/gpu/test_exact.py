@@ -176,7 +176,7 @@ def test_packed_sequences(dtype, lengths, ends, masked):
         "rewards": (rng.normal(size=total) * (rng.random(total) < 0.5)).astype(dtype),
         "values": (rng.normal(size=total) * (rng.random(total) < 0.5)).astype(dtype),
         "cu_seqlens": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
-        "gae_lambda": rng.random(len(lengths)).astype(dtype),
+        "gae_lambda": rng.random((len(lengths), 1)).astype(dtype),
         "gamma": 0.97,
     }
     if ends:
@@ -248,6 +248,16 @@ def test_moments_of_many_blocks(dtype, size):
         for place in (as_c, transposed):
             check(fastgae.normalize, {"advantages": advantages, "mask": mask, "by": by}, place)
             check(fastgae.normalize, {"advantages": advantages, "by": by, "time_axis": 1, "eps": 0.5}, place)
+
+
+def test_a_given_mean_and_std(dtype):
+    advantages = np.random.default_rng(1).normal(size=(33, 5, 3)).astype(dtype)
+    mean, std = np.random.default_rng(2).random((2, 5, 3))
+    for place in (as_c, transposed):
+        given = {"advantages": advantages, "mask": advantages[:, :, 0] < 1}
+        check(fastgae.normalize, {**given, "mean": mean, "std": std.astype(np.float32)}, place)
+        check(fastgae.normalize, {**given, "mean": 0.1, "std": 0.3}, place)
+        check(fastgae.normalize, {**given, "ddof": 1, "by": "per_env"}, place)
 
 
 def test_gradients_end():

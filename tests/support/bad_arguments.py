@@ -93,7 +93,7 @@ NO_ARRAYS = {
 SHAPES = {
     "one longer": (longer, WRONG),
     "one shorter": (lambda good: good[1:], WRONG),
-    "another rank": (lambda good: good[np.newaxis], WRONG),
+    "another rank": (lambda good: good[..., np.newaxis], WRONG),
     "empty": (lambda good: good[:0], WRONG),
 }
 NONE = {"None": (always(None), UNREADABLE)}
@@ -161,7 +161,6 @@ COEFFICIENTS = {
     "a fraction": (always(Fraction(1, 2)), None),
     "a number of NumPy": (always(np.float16(0.5)), None),
     "an array without axes": (always(np.array(0.5)), None),
-    "an array of one": (always([0.5]), None),
 }
 AMOUNTS = {
     **{name: (always(given), WRONG) for name, given in NO_NUMBERS.items()},
@@ -229,6 +228,13 @@ VALUES = {
     "required flags": {**NONE, **FLAGS, **SHAPES},
     # One number for each env, of which one may stand for all.
     "numbers of envs": {**NUMBERS, **SHAPES, "a number": (always(0.5), None), "no axes": (always(np.array(0.5)), None)},
+    # Numbers as float64, which have no effect on the dtype of the results.
+    "moment": {
+        **NUMBERS,
+        **SHAPES,
+        "alone": (always(None), WRONG),
+        "a number": (always(0.5), None),
+    },
     # Numbers of any size that broadcast.
     "factors": {**NONE, **NUMBERS, "another shape": (always(np.ones(7)), WRONG), "a number": (always(2.0), None)},
     "boundaries": {
@@ -265,6 +271,11 @@ VALUES = {
         "more than there are steps": (always(HUGE), None),
         "an integer of NumPy": (always(np.int64(2)), None),
         "an array without axes": (always(np.array(2)), None),
+    },
+    "degrees": {
+        **{name: (always(given), WRONG) for name, given in {**NO_INTEGERS, "None": None, "-1": -1}.items()},
+        "0": (always(0), None),
+        "an integer of NumPy": (always(np.int64(0)), None),
     },
     "threads": {
         **{name: (always(given), WRONG) for name, given in {**NO_INTEGERS, "0": 0, "-1": -1}.items()},
@@ -316,6 +327,7 @@ KINDS = {
     Role.STEPS: "numbers",
     Role.ENVS: "numbers of envs",
     **dict.fromkeys((Role.STEP_FLAGS, Role.ENV_FLAGS), "flags"),
+    Role.MOMENTS: "moment",
     Role.FACTORS: "factors",
     Role.COEFFICIENT: "coefficient",
     Role.CONSTANT: "constant",
@@ -323,7 +335,8 @@ KINDS = {
 }
 SETTINGS = {
     **dict.fromkeys(("autoreset", "normalize", "by"), "choice"),
-    "tail_normalized": "switch",
+    **dict.fromkeys(("tail_normalized", "carry_over"), "switch"),
+    "ddof": "degrees",
     "time_axis": "axis",
     "n": "count",
     "eps": "amount",
@@ -331,7 +344,7 @@ SETTINGS = {
     "backend": "backend",
 }
 # A call with the first argument must not have the others, whatever their values.
-CONFLICTS = {"last_advantages": ("returns_lambda", "tail_normalized")}
+CONFLICTS = {"last_advantages": ("returns_lambda", "tail_normalized"), "std": ("by", "ddof")}
 
 
 def kind_of(function, name):
@@ -342,7 +355,7 @@ def kind_of(function, name):
     if role is Role.SETTING:
         return SETTINGS[name]
     kind = KINDS[role]
-    if kind not in ("numbers", "numbers of envs", "flags"):
+    if kind not in ("numbers", "numbers of envs", "moment", "flags"):
         return f"{kind} or None" if allows_none(takes[name]) else kind
     if [each for each in takes if each in NAMES_OF_NUMBERS] == [name]:
         return "only numbers"

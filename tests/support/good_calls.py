@@ -13,7 +13,17 @@ LEFT_OUT = {
     "next values": ("last_values", "final_values", "autoreset", "prev_done"),
     "reset rows": ("final_values", "next_values", "last_advantages"),
     "one sequence": ("terminated", "truncated", "final_values", "next_values", "autoreset", "prev_done"),
-    "plain": ("truncated", "final_values", "next_values", "autoreset", "prev_done", "last_advantages", "mask"),
+    "plain": (
+        "truncated",
+        "final_values",
+        "next_values",
+        "autoreset",
+        "prev_done",
+        "last_advantages",
+        "mask",
+        "mean",
+        "std",
+    ),
 }
 # A call with truncated steps says by one of these where their next values are.
 AFTER_TRUNCATED = ("final_values", "next_values", "autoreset")
@@ -49,7 +59,11 @@ def everything(function, size, dtype):
         Role.FACTORS: np.full(size, 0.5, dtype),
     }
     by_name = {"values": case.values, "terminated": case.terminated, "truncated": case.truncated}
-    per_env = {Role.ENVS: case.last_values, Role.ENV_FLAGS: np.arange(envs) % 2 == 1}
+    per_env = {
+        Role.ENVS: case.last_values,
+        Role.ENV_FLAGS: np.arange(envs) % 2 == 1,
+        Role.MOMENTS: np.abs(case.last_values),
+    }
     others = {Role.BOUNDARIES: np.array([0, steps // 2, steps]), Role.COEFFICIENT: 0.5, Role.CONSTANT: 1.0}
 
     def good(name):

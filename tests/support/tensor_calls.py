@@ -53,8 +53,11 @@ def siblings(dtype):
     yield "reverse_scan", fastgae.reverse_scan, {"x": case.rewards, "decay": 0.5, "initial": case.last_values}
     yield "reverse_scan-array", fastgae.reverse_scan, {"x": case.rewards.T, "decay": case.values.T, "time_axis": 1}
     yield "normalize", fastgae.normalize, {"advantages": case.rewards, "mask": mask, "by": "per_env"}
+    by_env = {"mean": case.last_values, "std": np.abs(case.last_values[np.newaxis])}
+    yield "normalize-given", fastgae.normalize, {"advantages": case.rewards, "mask": mask, **by_env}
+    yield "normalize-sample", fastgae.normalize, {"advantages": case.rewards, "by": "per_env", "ddof": 1}
     yield "valid_steps", fastgae.valid_steps, {"terminated": case.terminated, "truncated": case.truncated}
-    sequences = {**env, "cu_seqlens": BOUNDARIES, "gae_lambda": np.array([0.9, 0.5, 0.7], dtype)}
+    sequences = {**env, "cu_seqlens": BOUNDARIES, "gae_lambda": np.array([[0.9], [0.5], [0.7]], dtype)}
     yield "gae_packed", fastgae.gae_packed, {**sequences, "last_values": case.last_values[:3]}
     tokens = {name: rollout[name].T for name in ("rewards", "values")}
     yield "gae-tokens", fastgae.gae, {**tokens, "last_values": 0.25, "mask": mask.T, "time_axis": 1}
@@ -62,8 +65,17 @@ def siblings(dtype):
     yield "gae_packed-number", fastgae.gae_packed, {**sequences, "last_values": 0.25}
     yield "gae-number", fastgae.gae, {**env, "last_values": 0.25, "autoreset": "next_step", "prev_done": True}
     yield "gae-env_major", fastgae.gae, {**{name: given.T for name, given in three(case).items()}, "time_axis": -1}
+    yield "gae-agents", fastgae.gae, agents(case)
     yield "gae-int", fastgae.gae, {**three(case), "rewards": case.rewards.astype(np.int64)}
     yield "gae-flags", fastgae.gae, {**three(case), "terminated": case.terminated.astype(dtype)}
+
+
+def agents(case):
+    """Return a call of two agents that share flags, and whose last values have one step."""
+    both = {name: np.stack([a, -a], -1) for name, a in (("rewards", case.rewards), ("values", case.values))}
+    flags = {"terminated": case.terminated, "mask": ~case.truncated[:, :, np.newaxis]}
+    per_agent = {"gamma": np.array([[[0.9, 0.5]]], case.rewards.dtype)}
+    return {**both, **flags, **per_agent, "last_values": both["values"][:1]}
 
 
 def three(case):
@@ -105,10 +117,12 @@ def made(parameter, packed, dtype):
             return rng.random(steps) < 0.3
         case Role.ENVS:
             return rng.normal(size=envs).astype(dtype)
+        case Role.MOMENTS:
+            return rng.random(envs).astype(dtype)
         case Role.ENV_FLAGS:
             return rng.random(envs) < 0.3
         case Role.COEFFICIENT | Role.FACTORS:
-            return rng.random(envs).astype(dtype)
+            return rng.random((envs, 1) if packed else (1, envs)).astype(dtype)
         case Role.BOUNDARIES:
             return BOUNDARIES
         case Role.SETTING | Role.CONSTANT:

@@ -269,6 +269,31 @@ def test_vmap_over_environments():
     assert_answers(mapped(arrays), fastgae.gae(**ROLLOUT))
 
 
+def test_vmap_of_a_coefficient_for_each_call():
+    """One number for each call, or one array; a vector in a call is refused as it is outside of vmap."""
+    rewards, gammas = jnp.ones((3, 4, 2)), jnp.array([0.9, 0.5, 1.0])
+    mapped = jax.vmap(lambda rewards, gamma: fastgae.discounted_returns(rewards, last_values=0.0, gamma=gamma))
+    per_env = gammas[:, jnp.newaxis, jnp.newaxis] * jnp.array([1.0, 0.5])
+    for given in (gammas, per_env):
+        got = mapped(rewards, given)
+        for one, gamma, result in zip(rewards, given, got, strict=True):
+            expected = fastgae.discounted_returns(np.asarray(one), last_values=0.0, gamma=np.asarray(gamma))
+            assert_same_bits(np.asarray(result), expected)
+    with pytest.raises(Exception, match=r"gamma has shape \(2,\)"):
+        mapped(rewards, per_env[:, 0])
+
+
+def test_vmap_of_flags_that_agents_share():
+    rng = np.random.default_rng(0)
+    rewards, values = rng.normal(size=(2, 3, 5, 4, 2)).astype(np.float32)
+    ended, last = rng.random((3, 5, 4)) < 0.2, rng.normal(size=(3, 1, 4, 2)).astype(np.float32)
+    mapped = jax.vmap(lambda r, v, ended, last: fastgae.gae(r, v, ended, last_values=last))
+    got = mapped(*map(jnp.asarray, (rewards, values, ended, last)))
+    for i, call in enumerate(zip(rewards, values, ended, strict=True)):
+        for array, right in zip(got, fastgae.gae(*call, last_values=last[i]), strict=True):
+            assert_same_bits(np.asarray(array[i]), right)
+
+
 def test_vmap_of_a_wrong_time_axis():
     with pytest.raises(Exception, match="time_axis=-3 is out of range"):
         jax.vmap(lambda rewards: fastgae.reverse_scan(rewards, 0.5, time_axis=-3))(jnp.ones((2, 3, 4)))

@@ -17,7 +17,7 @@ from fastgae._backends.triton import kernels
 from fastgae._backends.triton.kernels import View
 from fastgae._backends.triton.launches import LANES, STEPS, TILE_STEPS, blocks_of, launch
 from fastgae._backends.triton.matrices import Matrices, Output, row_of, view_of
-from fastgae._backends.triton.moments import normalize
+from fastgae._backends.triton.moments import normalize, rescale
 from fastgae._call import CONSTANTS, NEW, Call, GAEResult
 from fastgae._canonical import NEXT_STEP
 from fastgae._interop import OnDevice
@@ -58,18 +58,30 @@ def compute(call: Call, recursion: str) -> GAEResult:
 
 
 def normalized(
-    advantages: OnDevice, mask: OnDevice | None, by: str, eps: float, time_axis: int, out: Any
+    advantages: OnDevice,
+    mask: OnDevice | None,
+    by: str,
+    given: tuple[Any, Any] | None,
+    ddof: int,
+    eps: float,
+    time_axis: int,
+    out: Any,
 ) -> torch.Tensor:
-    """Return checked advantages with mean 0 and standard deviation 1; where the mask has no step, 0."""
+    """Return checked advantages, shifted and scaled by their moments or given ones; where the mask has no step, 0."""
     matrices = Matrices.of(advantages, time_axis)
-    output: Any = matrices.output(out, [advantages] if mask is None else [advantages, mask])
+    inputs = [each for each in (advantages, mask, *(given or ())) if isinstance(each, OnDevice)]
+    output: Any = matrices.output(out, inputs)
     if matrices.rewards.numel():
         with torch.cuda.device_of(matrices.rewards):
             output.matrix.copy_(matrices.matrix(matrices.rewards))
             exists = matrices.of_steps(mask)
             if exists is not None:
                 output.matrix.masked_fill_(exists.data == 0, 0)
-            normalize(output.matrix, exists, by, eps)
+            if given is None:
+                normalize(output.matrix, exists, by, eps, ddof)
+            else:
+                moments: list[Any] = [matrices.of_envs(each, torch.float64) for each in given]
+                rescale(output.matrix, exists, moments[0], None, moments[1], eps)
     return output.finished(matrices)
 
 
@@ -97,9 +109,9 @@ def _recursion(
         existing = matrices.empty(torch.uint8)
         exists = view_of(existing)
         _store_steps_without_resets(matrices, call.terminated, call.truncated, call.prev_done, mask, existing)
-    gammas, gamma = matrices.of_coefficients(call.gamma, envs)
-    lambdas, lambda_ = matrices.of_coefficients(call.gae_lambda, envs)
-    returns_lambdas, returns_lambda = matrices.of_coefficients(call.returns_lambda, envs)
+    gammas, gamma = matrices.of_coefficients(call.gamma)
+    lambdas, lambda_ = matrices.of_coefficients(call.gae_lambda)
+    returns_lambdas, returns_lambda = matrices.of_coefficients(call.returns_lambda)
     constants = [getattr(call, name) or 0.0 for name in CONSTANTS]
     launch(
         kernels.recursion,
@@ -128,6 +140,7 @@ def _recursion(
         KIND=_kind(call, recursion),
         LEAKY=bool(call.rewards.dtype.type(call.leaky or 0.0)),
         RETURNS_RECURSION=call.returns_lambda is not None,
+        CARRY_OVER=call.carry_over,
         REAL=REAL[matrices.dtype],
         **_tiling(matrices),
     )
@@ -180,7 +193,7 @@ def _values(call: Call, matrices: Matrices) -> tuple[View | None, View | None, V
 
 
 def _n_step_returns(call: Call, recursion: str, matrices: Matrices, advantages: Any, returns: Any) -> None:
-    gammas, gamma = matrices.of_coefficients(call.gamma, matrices.envs)
+    gammas, gamma = matrices.of_coefficients(call.gamma)
     launch(
         kernels.n_step_returns,
         (blocks_of(matrices.envs, LANES) * matrices.steps,),

@@ -56,6 +56,7 @@ def recursion(
     KIND: tl.constexpr,  # "gae", "tail_normalized", "vtrace", "retrace" or "upgo"
     LEAKY: tl.constexpr,  # leaky is not 0
     RETURNS_RECURSION: tl.constexpr,  # the returns have a lambda of their own
+    CARRY_OVER: tl.constexpr,  # a skipped step gets A of the next one that exists
     REAL: tl.constexpr,
     LANES: tl.constexpr,
     STEPS: tl.constexpr,
@@ -213,8 +214,12 @@ def recursion(
                     closed = tl.where(real, ~(delta >= 0), closed)
                 elif boundaries is not None:
                     closed = closed & ~real
-                advantage = tl.where(real, advantage, zero)
-                result = tl.where(real, result, here)
+                if CARRY_OVER:
+                    advantage = trace
+                    result = (returns_trace if RETURNS_RECURSION else trace) + here
+                else:
+                    advantage = tl.where(real, advantage, zero)
+                    result = tl.where(real, result, here)
             if values is not None:
                 if mask is None:
                     following = here
@@ -446,15 +451,27 @@ def block_sums(matrix, mask, center, sums, steps, envs, LANES: tl.constexpr, BLO
 
 
 @jit
-def rescale(matrix, mask, mean, variance, steps, envs, eps: tl.float64, LANES: tl.constexpr, STEPS: tl.constexpr):
-    """Compute x = (x - mean) / (std + eps) in float64 for the steps in the mask, in place.
-
-    The root is taken here because that of torch is not rounded correctly on every device.
-    """
+def rescale(
+    matrix,
+    mask,
+    mean,
+    variance,
+    std,  # None: the root of the variance, taken here because that of torch is not rounded correctly on every device
+    steps,
+    envs,
+    eps: tl.float64,
+    LANES: tl.constexpr,
+    STEPS: tl.constexpr,
+):
+    """Compute x = (x - mean) / (std + eps) in float64 for the steps in the mask, in place."""
     lanes, block = _place(envs, LANES)
     ok = lanes < envs
-    middle = _row(mean, lanes, 0, ok)
-    factor = tl.full((LANES,), 1, tl.float64) / (tl.sqrt(_row(variance, lanes, 0, ok)) + eps)
+    middle = _row(mean, lanes, 0, ok).to(tl.float64)
+    if std is None:
+        deviation = tl.sqrt(_row(variance, lanes, 0, ok))
+    else:
+        deviation = _row(std, lanes, 0, ok).to(tl.float64)
+    factor = tl.full((LANES,), 1, tl.float64) / (deviation + eps)
     for i in tl.static_range(STEPS):
         t = block * STEPS + i + tl.zeros((LANES,), tl.int64)
         at = matrix.data + lanes * matrix.env + t * matrix.step

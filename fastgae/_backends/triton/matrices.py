@@ -50,20 +50,21 @@ class Matrices(NamedTuple):
     def of_steps(self, array: OnDevice | None) -> View | None:
         return None if array is None else view_of(self.matrix(_stored(array.array)))
 
-    def of_envs(self, array: Any) -> View | None:
+    def of_envs(self, array: Any, dtype: torch.dtype | None = None) -> View | None:
         """Return the view of one number per env, or of one for all. A number of NumPy is not on the device yet."""
         if array is None:
             return None
         if not isinstance(array, OnDevice):
-            return row_of(self.rewards.new_full((1,), array.item(), dtype=self.dtype))
+            return row_of(self.rewards.new_full((1,), array.item(), dtype=dtype or self.dtype))
         return row_of(_stored(array.array).reshape(-1))
 
-    def of_coefficients(self, given: Any, envs: int) -> tuple[View | None, float]:
+    def of_coefficients(self, given: Any) -> tuple[View | None, float]:
         """Return the view of an array of coefficients, or else its number; of None, 0."""
         if isinstance(given, OnDevice):
-            per_sequence = self.envs == 1 and given.shape == (envs,)
-            array = _stored(given.array if per_sequence else given.array.expand(self.rewards.shape))
-            return row_of(array) if per_sequence else view_of(self.matrix(array)), 0.0
+            array = _stored(given.array)
+            if array.ndim > self.rewards.ndim:  # (sequences, 1): one per packed sequence
+                return row_of(array[:, 0]), 0.0
+            return view_of(self.matrix(array.expand(self.rewards.shape))), 0.0
         return None, 0.0 if given is None else float(np.asarray(given).item())
 
     def empty(self, dtype: torch.dtype) -> torch.Tensor:

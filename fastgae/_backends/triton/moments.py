@@ -12,19 +12,27 @@ from fastgae._call import EPS
 from fastgae._canonical import MOMENT_STEPS
 
 
-def normalize(matrix: torch.Tensor, mask: View | None, by: str, eps: float = EPS) -> None:
+def normalize(matrix: torch.Tensor, mask: View | None, by: str, eps: float = EPS, ddof: int = 0) -> None:
     """Shift and scale the steps in the mask to mean 0 and standard deviation 1, in place."""
     counts = _counts(matrix, mask)
     mean = _mean(_block_sums(matrix, mask, None), counts, by)
-    variance = _mean(_block_sums(matrix, mask, mean), counts, by)
+    variance = _mean(_block_sums(matrix, mask, mean), counts, by, ddof)
+    rescale(matrix, mask, row_of(mean), row_of(variance), None, eps)
+
+
+def rescale(
+    matrix: torch.Tensor, mask: View | None, mean: View, variance: View | None, std: View | None, eps: float
+) -> None:
+    """Shift and scale the steps in the mask, in place, by a variance or by a standard deviation."""
     steps, envs = matrix.shape
     launch(
         kernels.rescale,
         (blocks_of(envs, LANES) * blocks_of(steps, STEPS),),
         view_of(matrix),
         mask,
-        row_of(mean),
-        row_of(variance),
+        mean,
+        variance,
+        std,
         steps,
         envs,
         eps,
@@ -62,12 +70,12 @@ def _block_sums(matrix: torch.Tensor, mask: View | None, center: torch.Tensor | 
     return sums
 
 
-def _mean(sums: torch.Tensor, counts: torch.Tensor, by: str) -> torch.Tensor:
-    """Return (N,): the mean of each env, or for every env the mean of all."""
+def _mean(sums: torch.Tensor, counts: torch.Tensor, by: str, ddof: int = 0) -> torch.Tensor:
+    """Return (N,): sum / (count - ddof) of each env, or for every env that of all."""
     per_env = _tree(sums)
     if by == "per_env":
-        return per_env / counts
-    return (_tree(per_env) / counts.sum()).expand(len(counts)).contiguous()
+        return per_env / (counts - ddof).clamp(min=0)
+    return (_tree(per_env) / (counts.sum() - ddof).clamp(min=0)).expand(len(counts)).contiguous()
 
 
 def _tree(terms: torch.Tensor) -> Any:

@@ -12,7 +12,7 @@ from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
 from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae
 
-LIBRARY = Library("rl_games", "1.5.2", "1.6.5")
+LIBRARY = Library("rl_games", "1.6.5", "1.6.5")
 A2C = "rl_games.common.a2c_common:A2CBase"
 
 

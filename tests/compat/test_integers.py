@@ -71,7 +71,7 @@ def test_a_critic_that_gives_integers_does_not_round_the_rewards():
     rewards, flags = np.full((3, 2), 0.5), np.zeros((3, 2), bool)
     observations = np.zeros((3, 2, 1))
     rollout = Rollout(
-        *(observations, observations, rewards, flags, flags, flags[0]),
+        *(observations, observations, {}, rewards, flags, flags, flags[0]),
         *(observations[0], observations[0, :0], np.zeros(0), np.zeros(0, int), "next_step"),
     )
     arguments = rollout.arguments(lambda batch: np.zeros(len(batch), int))

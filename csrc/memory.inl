@@ -18,15 +18,18 @@ FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
 }
 
 // Prefetch the next lines of what lies ahead to L2, because it fills more than L1. `steps` steps are computed
-// meanwhile.
-FASTGAE_INLINE void prefetch_ahead(Ahead* ahead, Index steps) {
-    if (!ahead) return;
-    for (Index lines = steps * ahead->bytes / 64 + 1; lines > 0 && ahead->run < ahead->last; --lines) {
+// meanwhile. It is no part of the loops that call it, most of which have nothing ahead.
+FASTGAE_NO_INLINE void prefetch_lines(Ahead& ahead, Index steps) {
+    for (Index lines = steps * ahead.bytes / 64 + 1; lines > 0 && ahead.run < ahead.last; --lines) {
 #if defined(__GNUC__)
-        __builtin_prefetch(ahead->run->at, 0, 2);
+        __builtin_prefetch(ahead.run->at, 0, 2);
 #endif
-        if ((ahead->run->at += 64) >= ahead->run->end) ++ahead->run;
+        if ((ahead.run->at += 64) >= ahead.run->end) ++ahead.run;
     }
+}
+
+FASTGAE_INLINE void prefetch_ahead(Ahead* ahead, Index steps) {
+    if (ahead) prefetch_lines(*ahead, steps);
 }
 
 // Call body(V(), i) for the elements [first, last), from the last to the first. V is the type of the vector that begins

@@ -22,7 +22,6 @@ template <class In, class Options, class Real>
 void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options options, Index first, Index last,
                           Real* states, Real* scratch, bool streamed) {
     const bool passes_values = rollout.mask && rollout.mask_passes_values;
-    const bool blanks = options.mask && !rollout.carry_over;
     View<const Real> factors[kFactors];
     for (Index which = 0; which < kFactors; ++which) factors[which] = factor_of(rollout, Factor(which));
     // The step reads a vector of every factor. A factor that does not vary along a row is repeated in a row of
@@ -106,7 +105,7 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
                 V::store(trace + i, carry.trace);
                 if (options.tail_normalized) V::store(steps_left + i, carry.steps_left);
                 if (options.returns_recursion) V::store(returns_trace + i, carry.returns_trace);
-                store_results<V>(blanks, skipped, results, d.values, i, to_advantages, to_returns);
+                store_results<V>(options.blanks(), skipped, results, d.values, i, to_advantages, to_returns);
             };
             if (!streamed) for_each_vector<Real>(begin, end, body);
             for (Index n = end, low; streamed && n > begin; n = low) {

@@ -26,20 +26,24 @@ const View<const Real>& factor_of(const RolloutWithOptions<Real>& rollout, Facto
 // Which options a rollout has, beyond factors that vary. The compiler knows those of the most common cases, a mask and
 // V-trace; those of AllOptions are looked up at every step. With more_factors, a step reads other factors than gamma
 // and gamma lambda.
-template <bool has_mask>
+// `blanks` says whether a step that does not exist gets no results of its own.
+template <bool has_mask, bool carry_over = false>
 struct MaskOnly {
     static constexpr bool mask = has_mask, returns_recursion = false, tail_normalized = false, ratios = false;
     static constexpr bool leaky = false, more_factors = false;
+    static constexpr bool blanks() { return mask && !carry_over; }
 };
 template <bool has_leaky>
 struct Ratios {
     static constexpr bool returns_recursion = false, tail_normalized = false, ratios = true;
     static constexpr bool leaky = has_leaky, more_factors = true;
     bool mask;
+    bool blanks() const { return mask; }
 };
 struct AllOptions {
-    bool mask, returns_recursion, tail_normalized, ratios, leaky;
+    bool mask, carry_over, returns_recursion, tail_normalized, ratios, leaky;
     static constexpr bool more_factors = true;
+    bool blanks() const { return mask && !carry_over; }
 };
 
 // Call run with the options of the rollout.
@@ -49,8 +53,9 @@ void with_options(const RolloutWithOptions<Real>& rollout, const Run& run) {
     const bool tail_normalized(rollout.tail_lambdas), ratios(rollout.ratios);
     const bool leaky = ratios && rollout.constants[kLeaky] != 0;
     if (returns_recursion || tail_normalized)
-        return run(AllOptions{mask, returns_recursion, tail_normalized, ratios, leaky});
+        return run(AllOptions{mask, rollout.carry_over, returns_recursion, tail_normalized, ratios, leaky});
     if (ratios) return leaky ? run(Ratios<true>{mask}) : run(Ratios<false>{mask});
+    if (mask && rollout.carry_over) return run(MaskOnly<true, true>());
     mask ? run(MaskOnly<true>()) : run(MaskOnly<false>());
 }
 

@@ -39,9 +39,11 @@
 
 #if defined(__GNUC__)
 #define FASTGAE_INLINE __attribute__((always_inline)) inline
+#define FASTGAE_NO_INLINE __attribute__((noinline)) inline
 #define FASTGAE_INLINE_LAMBDA __attribute__((always_inline))
 #else
 #define FASTGAE_INLINE __forceinline
+#define FASTGAE_NO_INLINE __declspec(noinline) inline
 #define FASTGAE_INLINE_LAMBDA
 #endif
 

@@ -1,6 +1,9 @@
 """The Numba backend takes what a rollout has, compiles each kernel once, and reads the record for names."""
 
+import ast
 import importlib
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,3 +139,31 @@ def test_rounds_of_shuffles_transpose_a_square_of_any_vector(size, chunk):
     rows = [[(row, column) for column in range(size)] for row in range(size)]
     got = transposed(rows, chunk, lambda one, other, lanes: [[*one, *other][lane] for lane in lanes])
     assert got == [list(column) for column in zip(*rows, strict=True)]
+
+
+KERNELS = [
+    function
+    for path in Path(module.__file__).parent.glob("*.py")
+    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    if isinstance(function, ast.FunctionDef) and [each.arg for each in function.args.args][:2] == ["first", "last"]
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_kernels_keep_the_arrays_that_they_make(kernel):
+    """Numba frees an array after its last use, and what is done at an address in it is none."""
+    made = {
+        name.id
+        for statement in ast.walk(kernel)
+        if isinstance(statement, ast.Assign)
+        for name, value in assigned(statement.targets[0], statement.value)
+        if re.match(r"np\.(?:empty|zeros|ones|full)\(", ast.unparse(value))
+    }
+    kept = ast.unparse(kernel.body[-1])
+    assert kept.startswith("keep(")
+    assert made == set(kept.removeprefix("keep(").removesuffix(")").split(", "))
+
+
+def assigned(target, value):
+    """Return each name of an assignment with its value."""
+    return zip(target.elts, value.elts, strict=True) if isinstance(target, ast.Tuple) else [(target, value)]

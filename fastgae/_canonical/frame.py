@@ -48,6 +48,11 @@ class Frame(NamedTuple):
                 f"{self.shape}, each in full or of length 1: {self.one_step} is one per env, {per_step} one per step"
             )
 
+    def factors(self, name: str, array: Array) -> Array:
+        """Return checked numbers of any size as an array, because a kernel for one number expects it in [0, 1]."""
+        self.check_factors(name, array)
+        return array if array.ndim or isinstance(array, OnDevice) else array.reshape((1,) * len(self.shape))
+
     def envs(self, name: str, array: Array | None) -> Array | None:
         """Return one number per env. One number alone stands for all envs."""
         if array is None or array.shape == self.without_time:

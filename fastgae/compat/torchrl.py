@@ -79,8 +79,8 @@ def generalized_advantage_estimate(
         done if terminated is None else terminated,
         done,
         next_values=next_state_value,
-        gamma=gamma,
-        gae_lambda=lmbda,
+        gamma=_with_all_axes(gamma, reward),
+        gae_lambda=_with_all_axes(lmbda, reward),
         time_axis=time_dim,
     )
     return advantages, targets
@@ -198,7 +198,7 @@ def _vtrace(
     c_clip: float,
     time_axis: int,
 ) -> tuple[Any, Any]:
-    xp, cut = namespace_of(reward), done != 0
+    xp, cut, gamma = namespace_of(reward), done != 0, _with_all_axes(gamma, reward)
     targets = vtrace(
         reward,
         state_value,
@@ -233,7 +233,15 @@ def reward2go(reward: Numbers, done: Any, gamma: Any, *, time_dim: int = -2) -> 
 
     ``reward``, ``done`` and the result have the same shape.
     """
-    return discounted_returns(reward, done, last_values=0.0, gamma=gamma, time_axis=time_dim)
+    return discounted_returns(reward, done, last_values=0.0, gamma=_with_all_axes(gamma, reward), time_axis=time_dim)
+
+
+def _with_all_axes(coefficient: Any, array: Any) -> Any:
+    """Return a coefficient with the axes of an array. As torch broadcasts, those that it lacks come first."""
+    missing = array.ndim - getattr(coefficient, "ndim", 0)
+    if missing in (0, array.ndim):  # it has all, or is one number
+        return coefficient
+    return coefficient.reshape((1,) * missing + tuple(coefficient.shape))
 
 
 def _td_lambda(

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from fastgae._call import ABSENT, NEW, Call
 from fastgae._canonical import frame_of, of_one_dtype
-from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._misnamed import no_argument
 from fastgae._run import run
 from fastgae._typing import ArrayT, BackendName, Numbers
@@ -88,15 +88,13 @@ def _checked(given: Call) -> Call:
         ("x", "decay"), x=given.rewards, decay=given.gae_lambda, initial=given.last_advantages
     )
     frame = frame_of("x", terms, given.time_axis)
-    frame.check_factors("decay", factors)
     return Call(
         terms,
         None,
         None,
         last_advantages=frame.envs("initial", first),
         gamma=1.0,
-        # An array, because a kernel for one number expects it in [0, 1].
-        gae_lambda=factors if factors.ndim or isinstance(factors, OnDevice) else factors.reshape((1,) * terms.ndim),
+        gae_lambda=frame.factors("decay", factors),
         time_axis=frame.axis,
         out=(frame.output(given.out[0], terms), None),
     )

@@ -59,9 +59,9 @@ def test_moments():
     moments = fastgae.moments(given)
     assert moments == fastgae.moments(ROLLOUT["rewards"])
     assert_answers(moments.normalize(given), moments.normalize(ROLLOUT["rewards"]))
-    for function in (fastgae.moments, moments.normalize):
-        with pytest.raises(TypeError, match=r"needs the numbers themselves: .*jax\.jit"):
-            jax.jit(function)(given)
+    assert_answers(jax.jit(moments.normalize)(given), moments.normalize(ROLLOUT["rewards"]))
+    with pytest.raises(TypeError, match=r"needs the numbers themselves: .*jax\.jit"):
+        jax.jit(fastgae.moments)(given)
 
 
 def test_memory_is_shared(monkeypatch):
@@ -171,10 +171,12 @@ def test_vmap_is_one_call(name, monkeypatch):
     """The batch becomes environments of one call, except in a packed call and where normalisation mixes them."""
     monkeypatch.setattr(batches.Batch, "one_by_one", None)
     function, arguments = CALLS[name]
-    (_, given), *others = arguments.items()
-    by = {"by": "per_env"} if function is fastgae.normalize else {}
-    got = jax.vmap(lambda given: function(given, **by, **dict(others)))(jnp.asarray(np.stack([given, given[::-1]])))
-    assert_answers(got, stacked([function(each, **by, **dict(others)) for each in (given, given[::-1])]))
+    (_, given), *rest = arguments.items()
+    others = dict(rest)
+    if function is fastgae.normalize:
+        others = {"mask": others["mask"], "by": "per_env"}
+    got = jax.vmap(lambda given: function(given, **others))(jnp.asarray(np.stack([given, given[::-1]])))
+    assert_answers(got, stacked([function(each, **others) for each in (given, given[::-1])]))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_vmap_over_every_argument(monkeypatch):
     rng = np.random.default_rng(0)
     cases = [make_case((7, 3), np.float32, bootstrap="final_dense", seed=seed).arguments() for seed in range(4)]
     for seed, arguments in enumerate(cases):
-        arguments.update(gamma=rng.random(3).astype(np.float32), mask=rng.random((7, 3)) < 0.8)
+        arguments.update(gamma=rng.random((1, 3)).astype(np.float32), mask=rng.random((7, 3)) < 0.8)
         arguments["gae_lambda"] = np.float32(0.9) - np.float32(seed) / 8
     expected = stacked([fastgae.gae(**arguments) for arguments in cases])
     batch = {name: jnp.asarray(np.stack([arguments[name] for arguments in cases])) for name in cases[0]}

@@ -78,9 +78,8 @@ def test_moments():
     assert fastgae.moments(torch.ones(3, dtype=torch.bfloat16)) == fastgae.moments([1.0, 1.0, 1.0])
 
 
-@pytest.mark.parametrize("function", [fastgae.moments, fastgae.moments([1.0, 2.0]).normalize])
-def test_moments_are_not_compiled(function):
-    compiled = torch.compile(lambda given: function(given), fullgraph=True, backend="eager")
+def test_moments_are_not_compiled():
+    compiled = torch.compile(lambda given: fastgae.moments(given), fullgraph=True, backend="eager")
     with pytest.raises(Exception, match=r"needs the numbers themselves: .*torch\.compile"):
         compiled(torch.ones(3))
 

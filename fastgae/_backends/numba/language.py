@@ -118,6 +118,14 @@ def at_view(typing_context, matrix, t, n):
 
 
 @njit(forceinline=True)
+def keep(*arrays):
+    """Do nothing with some arrays, at the end of a kernel that takes addresses in them.
+
+    Numba frees an array after its last use, and what is done at an address is no use of the array.
+    """
+
+
+@njit(forceinline=True)
 def at_view_or(matrix, t, n, otherwise):
     """Return the address of an element of a View, or ``otherwise`` where the View has no steps."""
     return at_view(matrix, t, n) if matrix.steps else otherwise

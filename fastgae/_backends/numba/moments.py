@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from fastgae._backends.numba.language import at, at_view, at_view_or, restrict, views
+from fastgae._backends.numba.language import at, at_view, at_view_or, keep, restrict, views
 from fastgae._backends.numba.runs import RUN
 from fastgae._backends.numba.squares import LANES
 from fastgae._canonical import MOMENT_STEPS
@@ -58,6 +58,7 @@ def block_sums_time_major(first, last, arguments):
                 min(RUN, last - n), at_view(given.matrix, t, n), at_view_or(given.mask, t, n, at(all_exist, 0)),
                 at_view(given.center, 0, n), given.squared, at_view(given.sums, t // MOMENT_STEPS, n),
             )  # fmt: skip
+    keep(all_exist)
 
 
 def rescale_time_major(first, last, arguments):
@@ -70,6 +71,7 @@ def rescale_time_major(first, last, arguments):
                 min(RUN, last - n), at_view_or(given.mask, t, n, at(all_exist, 0)), at_view(given.center, 0, n),
                 at_view(given.scale, 0, n), at_view(given.matrix, t, n),
             )  # fmt: skip
+    keep(all_exist)
 
 
 @njit
@@ -117,6 +119,7 @@ def block_sums_env_major(first, last, arguments):
             _add_lines(size, at(lines, 0, 0), at(totals, 0))
             for lane in range(envs):
                 at_view(given.sums, start // MOMENT_STEPS, left + lane)[0] = totals[lane]
+    keep(all_exist, lines, totals)
 
 
 def rescale_env_major(first, last, arguments):
@@ -129,3 +132,4 @@ def rescale_env_major(first, last, arguments):
                 min(RUN, steps - t), at_view_or(given.mask, t, n, at(all_exist, 0)), at_view(given.center, 0, n)[0],
                 at_view(given.scale, 0, n)[0], at_view(given.matrix, t, n),
             )  # fmt: skip
+    keep(all_exist)

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from fastgae._backends.numba.language import after, at, at_view, restrict, same, views
+from fastgae._backends.numba.language import after, at, at_view, keep, restrict, same, views
 from fastgae._backends.numba.runs import FEW, LINE, RUN, SWEEP_ENVS, chain_of, choose, copy
 from fastgae._backends.numba.squares import LANES, gates_to_bits, scan, steps_of
 from fastgae._backends.numba.step import (
@@ -83,6 +83,7 @@ def time_major(first, last, arguments):
                 start = max(0, right - RUN)
                 run = Run(t, left + start, right - start, ENVS, deltas, gates, terms, decay, scratch, all_exist)
                 _row(given, run, at(handed_on, 0, t & 1, start), at(handed_on, 0, t + 1 & 1, start), 2 * width)
+    keep(handed_on, lines, flags)
 
 
 _chain = chain_of(scanned)
@@ -206,3 +207,4 @@ def env_major(first, last, arguments):
                 given, start, stop - start, left, envs, at(carried, 0, 0), at(lines, 0, 0, 0), at(flags, 0, 0),
                 at(scratch, 0, 0), at(words, 0, 0),
             )  # fmt: skip
+    keep(carried, lines, flags, scratch, words)

@@ -5,7 +5,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from fastgae._backends.numba.language import after, at, at_view, restrict, views
+from fastgae._backends.numba.language import after, at, at_view, keep, restrict, views
 from fastgae._backends.numba.runs import (
     FEW,
     LINE,
@@ -116,6 +116,7 @@ def time_major(first, last, arguments):
                 at_view(given.returns, t, left) if given.returns.steps else unwanted,
             )  # fmt: skip
             following = current
+    keep(scratch)
 
 
 @njit
@@ -187,3 +188,4 @@ def env_major(first, last, arguments):
                     copy(size, line, at_view(given.advantages, start, n))
                 if given.returns.steps:
                     _add(size, line, at_view(given.values, start, n), at_view(given.returns, start, n))
+    keep(lines, gates, carried, words)

@@ -107,7 +107,7 @@ def test_tensors_on_two_devices():
 
 def test_a_number_on_the_cpu_is_a_number():
     given = {name: t.to("meta") for name, t in tensors(ROLLOUT).items() if isinstance(t, torch.Tensor)}
-    with pytest.raises(TypeError, match=r"rewards is on meta, and fastgae computes on the CPU"):
+    with pytest.raises(TypeError, match=r"rewards is on meta, where a tensor has no numbers"):
         fastgae.gae(**given)
     got = called(fastgae.gae, {**tensors(ROLLOUT), "gamma": torch.tensor(0.9, dtype=torch.float64)})
     assert_bits(got, fastgae.gae(**{**ROLLOUT, "gamma": 0.9}))

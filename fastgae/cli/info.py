@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Show what runs here, what would be used by default, and why the rest is missing.
 
-The exit status is 0, or 1 where a setting cannot be used.
+The exit status is 0, or 1 where a setting cannot be used or NumPy stands in
+because nothing compiled runs.
 """
 
 EXAMPLES = """\

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._C._functorch import peek_interpreter_stack as transform  # None outside of torch.func.vmap, grad and others
 from torch.compiler import is_compiling as is_compiling  # for the decorator of compat, too
 
 from fastgae._call import Array, GAEResult
@@ -65,8 +66,8 @@ def on_device(tensor: torch.Tensor) -> bool:
 
 
 def computes(tensor: torch.Tensor) -> bool:
-    """Return whether torch computes with a tensor, on a GPU or in the code that it compiles, and not NumPy."""
-    return is_compiling() or on_device(tensor)
+    """Return whether torch computes with a tensor, and not NumPy: on a GPU, and in code that it transforms."""
+    return is_compiling() or transform() is not None or on_device(tensor)
 
 
 def promoted(numbers: Iterable[object]) -> torch.dtype:
@@ -84,11 +85,16 @@ def converter(numbers: Iterable[object]) -> Callable[[Array], torch.Tensor]:
 
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a function with tensors and return its results as tensors."""
-    if is_compiling():
+    if is_compiling() or transform() is not None:
         # Imported here because the import registers torch's operations, which takes longer than a call.
         from fastgae._interop.torch_ops import traced
 
         return traced(function, arguments)
+    return computed(function, arguments)
+
+
+def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function with tensors that hold numbers."""
     if on_device(next(iter(arguments.values()))) or arguments.get("backend") == "triton":
         from fastgae._interop import torch_devices
 

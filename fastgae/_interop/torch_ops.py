@@ -1,4 +1,7 @@
-"""The operations that stand for calls in code that torch compiles: ``fastgae::<name>`` for each public function."""
+"""The operations that stand for calls in code that torch compiles, or transforms by ``torch.func``.
+
+There is ``fastgae::<name>`` for each public function.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -11,7 +14,7 @@ import torch
 
 from fastgae._call import GAEResult, Role, names_of
 from fastgae._interop.calls import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.torch import NARROW_DTYPES, call
+from fastgae._interop.torch import NARROW_DTYPES, computed
 
 # Arguments that are never tensors. Every other argument is a tensor, None, or a number in place of a tensor.
 NO_TENSORS = names_of(Role.SETTING, Role.CONSTANT)
@@ -75,7 +78,7 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
         return dict(zip(annotations, arguments, strict=True)) | dict(zip(names, numbers, strict=True))
 
     def run(*given: Any) -> Any:
-        result = call(function, bound(given))
+        result = computed(function, bound(given))
         return tuple(each.contiguous() for each in result) if isinstance(result, tuple) else result.contiguous()
 
     def fake(*given: Any) -> Any:
@@ -84,6 +87,21 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
         like = [arguments[first].new_empty(arguments[first].shape, dtype=getattr(torch, dtype.name)) for _ in "AR"]
         return tuple(like) if gives_two(function) else like[0]
 
+    def batched(info: Any, axes: tuple[Any, ...], *given: Any) -> Any:
+        """Make the calls of a batch one by one; in each of them, a tensor may belong to a batch further out."""
+        calls = [
+            operation(
+                *(
+                    each.select(axis, i) if isinstance(axis, int) else each
+                    for each, axis in zip(given, axes, strict=True)
+                )
+            )
+            for i in range(info.batch_size)
+        ]
+        if gives_two(function):
+            return tuple(map(torch.stack, zip(*calls, strict=True))), (0, 0)
+        return torch.stack(calls), 0
+
     operation = torch.library.custom_op(
         f"fastgae::{name}",
         run,
@@ -91,6 +109,7 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
         schema=f"({', '.join(types)}, str[] names, float[] numbers) -> {results}",
     )
     operation.register_fake(fake)
+    operation.register_vmap(batched)
     return operation
 
 

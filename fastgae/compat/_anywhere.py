@@ -88,11 +88,11 @@ def _in_numpy(body: _Body, /, **given: Any) -> Any:
 
 def _in_torch(body: _Body, given: dict[str, Any], first: Any) -> Any:
     """Return the results for tensors on one device, as tensors there."""
-    from fastgae._interop.torch import is_compiling, promoted
+    from fastgae._interop.torch import is_compiling, on_device, promoted
     from fastgae._interop.torch_devices import as_tensor, check_device, floats, held
 
     check_device(body.like, first)
-    if not is_compiling():
+    if on_device(first) and not is_compiling():
         _dispatch.on_devices(body.like, held(body.like, first))
     taken = {name: as_tensor(name, each, body.like, first) for name, each in given.items()}
     taken.update({name: floats(name, taken[name]) for name in body.numbers if name in taken})

@@ -245,6 +245,32 @@ def test_compiled_out(compiled):
     assert_same_bits(returns.numpy(), fastgae.gae(**ROLLOUT).returns)
 
 
+@pytest.mark.parametrize("name", FEW)
+def test_vmap(name):
+    function, arguments = CALLS[name]
+    first = next(iter(inspect.signature(function).parameters))
+    given, others = arguments[first], {name: each for name, each in arguments.items() if name != first}
+    batch, fixed = tensor(np.stack([given, given[::-1]], 1)), tensors(others)
+    got = torch.func.vmap(lambda given: function(given, **fixed), in_dims=1)(batch)
+    calls = [arrays_of(function(each, **others)) for each in (given, given[::-1])]
+    for array, expected in zip(arrays_of(got), zip(*calls, strict=True), strict=True):
+        assert_same_bits(array.numpy(), np.stack(expected))
+
+
+def test_transforms_of_transforms():
+    """Gradients end at the call, in a batch of batches too."""
+    given = tensors(ROLLOUT)
+    rewards = given.pop("rewards")
+    batch = torch.stack([rewards, -rewards, 2 * rewards, rewards / 2]).reshape(2, 2, *rewards.shape)
+
+    def loss(rewards):
+        return (fastgae.gae(rewards, **given).advantages * rewards).sum()
+
+    got = torch.func.vmap(torch.func.vmap(torch.func.grad(loss)))(batch)
+    for gradient, each in zip(got.flatten(0, 1), batch.flatten(0, 1), strict=True):
+        assert_same_bits(gradient.numpy(), fastgae.gae(each, **given).advantages.numpy())
+
+
 def test_compiled_errors(compiled):
     with pytest.raises(ValueError, match="terminated must hold 0 or 1"):
         compiled(fastgae.gae)(**tensors({**ROLLOUT, "terminated": 2 * np.ones((17, 6), np.int64)}))

@@ -43,9 +43,14 @@ def _mean(sums: Array, counts: Array, by: str, layout: Layout, ddof: int = 0) ->
     """Return (N,): sum / (count - ddof) of each env, or for every env that of all."""
     per_env = _tree(sums)
     if by == "per_env":
-        means: Array = per_env / np.maximum(counts - ddof, 0)
+        means: Array = per_env / _divisor(counts, ddof)
         return means
-    return np.full(len(counts), _tree(layout.in_caller_order(per_env)) / np.maximum(counts.sum() - ddof, 0))
+    return np.full(len(counts), _tree(layout.in_caller_order(per_env)) / _divisor(counts.sum(), ddof))
+
+
+def _divisor(counts: Array, ddof: int) -> Array:
+    """Return counts - ddof, or NaN where so few steps say nothing."""
+    return np.where(counts > ddof, counts - ddof, np.nan)
 
 
 def _tree(terms: Array) -> Array:

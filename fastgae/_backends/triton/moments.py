@@ -74,8 +74,13 @@ def _mean(sums: torch.Tensor, counts: torch.Tensor, by: str, ddof: int = 0) -> t
     """Return (N,): sum / (count - ddof) of each env, or for every env that of all."""
     per_env = _tree(sums)
     if by == "per_env":
-        return per_env / (counts - ddof).clamp(min=0)
-    return (_tree(per_env) / (counts.sum() - ddof).clamp(min=0)).expand(len(counts)).contiguous()
+        return per_env / _divisor(counts, ddof)
+    return (_tree(per_env) / _divisor(counts.sum(), ddof)).expand(len(counts)).contiguous()
+
+
+def _divisor(counts: torch.Tensor, ddof: int) -> torch.Tensor:
+    """Return counts - ddof, or NaN where so few steps say nothing."""
+    return torch.where(counts > ddof, (counts - ddof).double(), math.nan)
 
 
 def _tree(terms: torch.Tensor) -> Any:

@@ -359,7 +359,9 @@ def test_normalize_by_the_std_of_a_sample(backend, dtype, layout, by):
     np.testing.assert_allclose(layout.plain("advantages", got), expected, rtol=4 * np.finfo(dtype).eps, atol=1e-7)
     same = fastgae.normalize(plain, by=by, ddof=1, eps=0.5, backend="numpy")
     assert_same_bits(layout.plain("advantages", got), same)
-    assert np.isnan(fastgae.normalize(np.ones((1, 1), dtype), by=by, ddof=1, backend=backend)).all()
+    for few in ([[1.0]], [[1.0], [3.0]]):
+        given = np.array(few, dtype)
+        assert np.isnan(fastgae.normalize(given, by=by, ddof=len(few), backend=backend)).all()
     assert np.isnan(fastgae.normalize(np.ones((2, 1), dtype), by=by, ddof=10**30, backend=backend)).all()
 
 

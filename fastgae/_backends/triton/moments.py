@@ -1,5 +1,6 @@
 """Mean and standard deviation by the definition of fastgae/_moments.py, in its order of additions."""
 
+import math
 from typing import Any
 
 import torch

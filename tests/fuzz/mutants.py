@@ -75,7 +75,12 @@ MUTANTS = (
         "if (s == bottom) std::copy_n",
         "if (s < 0) std::copy_n",
     ),
-    Mutant("nothing carried over, time-major", "csrc/rows_options.inl", " && !rollout.carry_over", ""),
+    Mutant(
+        "nothing carried over, time-major",
+        "csrc/step.inl",
+        "if (mask && rollout.carry_over) return",
+        "if (false) return",
+    ),
     Mutant("nothing carried over, env-major", "csrc/lanes_options.inl", " && !rollout.carry_over", ""),
     Mutant("V' not passed on over two skipped steps", "csrc/rows_options.inl", "V::store(next_value + i, next);", ""),
     Mutant(

@@ -14,7 +14,7 @@ from .in_place import CALLS
 from .libraries import LIBRARIES, Library
 
 TESTS = Path(__file__).parents[1]
-SECONDS = 300  # for one run of the tests of one library, which takes 10 to 45 on one core, or for fetching them
+SECONDS = 600  # for one run of the tests of one library, which takes 10 to 45 on one core, or for fetching them
 NOT_PASSED = {"error", "failure", "skipped"}
 
 

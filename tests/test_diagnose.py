@@ -3,6 +3,7 @@
 import contextlib
 import enum
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -151,17 +152,19 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    ("plant", "detector", "mode", "rollout"),
-    [
+def every(planted):
+    """Give a test every mode, rollout and form of some planted mistakes."""
+    cases = [
         (plant, found, mode, rollout)
-        for plant, found, modes, rollouts in PLANTED
-        for mode in modes
-        for rollout in rollouts
-    ],
-    ids=lambda each: getattr(each, "__name__", None),
-)
+        for plant, found, modes, rollouts in planted
+        for mode, rollout in product(modes, rollouts)
+    ]
+    names = ("plant", "detector", "mode", "rollout")
+    of_cases = pytest.mark.parametrize(names, cases, ids=lambda each: getattr(each, "__name__", None))
+    return lambda test: pytest.mark.parametrize("form", FORMS)(of_cases(test))
+
+
+@every(PLANTED)
 def test_a_planted_mistake_is_found(plant, detector, mode, rollout, form):
     env_id, num_envs, num_steps = rollout
     for seed in (0, 1):
@@ -207,17 +210,7 @@ OF_FIT = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    ("plant", "detector", "mode", "rollout"),
-    [
-        (plant, found, mode, rollout)
-        for plant, found, modes, rollouts in OF_FIT
-        for mode in modes
-        for rollout in rollouts
-    ],
-    ids=lambda each: getattr(each, "__name__", None),
-)
+@every(OF_FIT)
 def test_values_and_rewards_that_do_not_belong_together(plant, detector, mode, rollout, form):
     env_id, num_envs, num_steps = rollout
     recorded, value = record(env_id, mode, num_envs, num_steps, 0), fitted_value(env_id)
@@ -445,11 +438,26 @@ def test_any_rank_and_axis(shape, axis):
     assert finding.where.first == ((time, *np.delete(index, axis)),)
 
 
-@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (1, 1), (1, 4), (2, 1)])
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (1, 1), (1, 4), (2, 1), (1, 64), (2, 64)])
 def test_small_and_empty_rollouts(shape):
     found = fastgae.diagnose(**small_call(shape))
     assert not found
     json.loads(found.to_json(), parse_constant=pytest.fail)  # no NaN, which is no JSON
+
+
+def test_a_mask_without_a_step():
+    call = {**small_call(), "terminated": np.ones((32, 4), bool)}
+    assert not fastgae.diagnose(**call, mask=np.zeros((32, 4), bool))
+
+
+def test_flags_that_agents_share():
+    """A mask of (T, 1) gives the findings of the same mask in full."""
+    call = small_call()
+    call["rewards"][5, 2] = np.nan
+    mask = np.arange(32)[:, np.newaxis] != 9
+    found = fastgae.diagnose(**call, mask=mask)
+    assert found
+    assert tuple(found) == tuple(fastgae.diagnose(**call, mask=np.repeat(mask, 4, 1)))
 
 
 class Mode(enum.Enum):

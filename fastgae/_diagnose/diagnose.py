@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastgae._call import Call
-from fastgae._canonical import checked
+from fastgae._canonical import checked, frame_of
 from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.overview import overview
 from fastgae._diagnose.report import Diagnosis, Finding
@@ -130,7 +130,7 @@ def diagnose(
     call = checked(given)
     steps = Steps(
         call._replace(normalize=None),
-        None if mask is None else np.asarray(mask),
+        frame_of("rewards", call.rewards, call.time_axis).step_flags("mask", mask),
         call.autoreset == "next_step",
         None if prev_done is None else np.asarray(prev_done),
         gamma,
@@ -138,8 +138,8 @@ def diagnose(
         normalize,
     )
     with np.errstate(all="ignore"):  # NaN and infinity in the data need no warning
-        found = _found(DETECTORS, steps) if steps.rewards.size else []
-        if steps.rewards.size and not found:
+        found = _found(DETECTORS, steps) if steps.exists.any() else []
+        if steps.exists.any() and not found:
             found = _found(OF_FIT, steps)
         return Diagnosis(found, overview(steps))
 

@@ -202,7 +202,7 @@ def rewards_shifted(steps: Steps) -> Iterator[Finding]:
         seen = f"{marked.seen}; the values change far more at the flags"
         yield _shifted_rewards(marked.by, seen, steps.places(marked.flags))
         return
-    if steps.mask is not None or steps.rewards.size < FEWEST or not _finite(steps):
+    if steps.mask is not None or steps.rewards.size < FEWEST or steps.shape[0] < 3 or not _finite(steps):
         return
     expected = (steps.rewards - steps.td_errors)[1:-1]
     kept = steps.exists[1:-1]

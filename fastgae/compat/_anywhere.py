@@ -37,7 +37,8 @@ def anywhere(like: str) -> Callable[[Callable[Parameters, Result]], Callable[Par
     the library promotes all ``Numbers``, or its default float dtype if none of them is a float.
 
     NumPy computes what the CPU holds: arrays of NumPy and JAX, and tensors. torch computes tensors on a GPU, where they
-    stay, and tensors in code that it compiles. A call that JAX traces becomes one callback, in which NumPy computes.
+    stay, and tensors in code that it compiles or transforms. A call that JAX traces becomes one callback, in which
+    NumPy computes.
     """
 
     def decorated(compute: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -1,13 +1,10 @@
 """The hooks of fastgae.compat: each library's own call, by itself and in training, as it is and with the hook."""
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-from speed import places
+from speed.figures import apart
 from speed.shown import duration
 
 
@@ -16,13 +13,7 @@ def measure(sample: str = "hooks_sample") -> dict[str, Any]:
 
     ``sample`` is the module that does it: "hooks_sample", or "trainers_sample" for calls inside running trainers.
     """
-    environment = places.importing(places.ROOT / "tests", environment={**os.environ, "OMP_NUM_THREADS": "1"})
-    command = [sys.executable, "-P", "-m", f"speed.figures.{sample}"]
-    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(run.stdout)
-    if missing := found.pop("missing"):
-        raise ImportError(f"without {', '.join(missing)} the table would not be whole")
-    return found
+    return apart.found_by(f"speed.figures.{sample}", {**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def table(found: Mapping[str, Any]) -> str:

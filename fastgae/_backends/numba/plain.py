@@ -11,6 +11,7 @@ from fastgae._backends.numba.runs import (
     LINE,
     RUN,
     SWEEP_ENVS,
+    add,
     chain_of,
     choose,
     copy,
@@ -128,13 +129,6 @@ def _deltas(size, gamma, rewards, values, next_values, terminated, truncated, de
         closed[t] = ends | truncated[t]
 
 
-@njit
-def _add(size, advantages, values, returns):
-    restrict()
-    for t in range(size):
-        returns[t] = advantages[t] + values[t]
-
-
 def env_major(first, last, arguments):
     """Compute deltas along time, and transpose them in squares, so that the recursion computes envs side by side."""
     given = views(Plain, arguments)
@@ -187,5 +181,5 @@ def env_major(first, last, arguments):
                 if given.advantages.steps:
                     copy(size, line, at_view(given.advantages, start, n))
                 if given.returns.steps:
-                    _add(size, line, at_view(given.values, start, n), at_view(given.returns, start, n))
+                    add(size, line, at_view(given.values, start, n), at_view(given.returns, start, n))
     keep(lines, gates, carried, words)

@@ -36,6 +36,14 @@ def copy(size, source, target):
 
 
 @njit
+def add(size, one, other, total):
+    """Add up two runs."""
+    restrict()
+    for i in range(size):
+        total[i] = one[i] + other[i]
+
+
+@njit
 def choose(size, gates, wanted, otherwise, chosen):
     """Write ``wanted`` where a gate is not 0, and ``otherwise`` elsewhere.
 

@@ -18,7 +18,7 @@ from numba import njit
 
 from fastgae._backends.numba.language import after, at_view, at_view_or, restrict
 from fastgae._backends.numba.plain import advantage, delta
-from fastgae._backends.numba.runs import LINE, RUN, choose, copy, fill
+from fastgae._backends.numba.runs import LINE, RUN, add, choose, copy, fill
 from fastgae._call import CONSTANTS
 
 STEPS_LEFT, ADVANTAGES, RETURNS = RECURSIONS = (0, 1, 2)
@@ -94,13 +94,6 @@ def _multiply(size, one, other, product):
     restrict()
     for i in range(size):
         product[i] = one[i] * other[i]
-
-
-@njit
-def _add(size, one, other, total):
-    restrict()
-    for i in range(size):
-        total[i] = one[i] + other[i]
 
 
 @njit(error_model="numpy")
@@ -242,6 +235,6 @@ def write_results(given, run, traced, stride, following):
             _write(size, run.gates, advantages, at_view(given.advantages, t, n))
     if given.returns.steps:
         if given.carry_over:
-            _add(size, errors, at_view(given.values, t, n), at_view(given.returns, t, n))
+            add(size, errors, at_view(given.values, t, n), at_view(given.returns, t, n))
         else:
             _write_sum(size, run.gates, errors, at_view(given.values, t, n), at_view(given.returns, t, n))

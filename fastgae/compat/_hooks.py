@@ -34,7 +34,7 @@ class Library(NamedTuple):
 
         The names must be the same, in the same order. ``self`` is not compared.
         """
-        function = _function(place)
+        function = found_at(place)
         if function is None:
             raise self._refusal(f"{place} does not exist")
         theirs = _parameters(function)
@@ -50,7 +50,7 @@ class Library(NamedTuple):
         Replace all or none. A place in ``may_lack`` is left out if this version does not have it.
         """
         self.release()
-        there = [place for place in places if place not in may_lack or _function(place) is not None]
+        there = [place for place in places if place not in may_lack or found_at(place) is not None]
         ours = {place: self.fitting(place, *places[place]) for place in there}
         with ExitStack() as undo:
             for place, function in ours.items():
@@ -108,7 +108,8 @@ def _owner_and_name(place: str) -> tuple[Any, str]:
     return owner, name
 
 
-def _function(place: str) -> Any:
+def found_at(place: str) -> Any:
+    """Return the function at a place in a library, or None."""
     return _read(*_owner_and_name(place))
 
 

@@ -3,13 +3,19 @@
 Add one line before you train the agent::
 
     fastgae.compat.skrl.install()
+
+``install_final_obs()`` **changes results**: at a truncated step, PPO, RPO, TRPO and A2C then bootstrap from V of
+``infos["final_obs"]``, the observations before the reset, and skrl from V of the next episode's first observation.
 """
 
+import functools
+import importlib
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
-from fastgae.compat._hooks import Library
+from fastgae.compat._hooks import Library, found_at
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
@@ -29,6 +35,8 @@ AGENTS = (
     "skrl.agents.torch.trpo.trpo_rnn",
 )
 AMP = "skrl.agents.torch.amp.amp"
+# The agents that read the next observations at a truncated step, and nowhere else while they record.
+LOOKING_AHEAD = tuple(f"skrl.agents.torch.{name}.{name}:{name.upper()}" for name in ("a2c", "ppo", "rpo", "trpo"))
 
 
 @anywhere(like="rewards")
@@ -113,6 +121,117 @@ def install() -> ExitStack:
     """
     places = {f"{module}:compute_gae": (compute_gae, _with_next_values) for module in AGENTS}
     return LIBRARY.install({**places, f"{AMP}:compute_gae": (compute_gae, _amp_of_2_0)})
+
+
+def install_final_obs() -> ExitStack:
+    """Let A2C, PPO, RPO and TRPO bootstrap a truncated step from the observation that the step led to.
+
+    This changes results. With ``time_limit_bootstrap``, skrl adds gamma V(next observation) to the reward of a
+    truncated step. Environments that reset themselves return the first observation of the next episode there. After
+    this call, the agents read ``infos["final_obs"]`` instead, the observations from before the reset. Isaac Lab
+    provides those of all environments with ``compute_final_obs=True``, and Gymnasium those that ended with
+    ``AutoresetMode.SAME_STEP``. A step that is terminated too gets no bootstrap.
+
+    ``install()`` is independent of it: call either or both.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        Its ``close()``, or the end of ``with install_final_obs(): ...``, puts skrl's own methods back.
+
+    Raises
+    ------
+    RuntimeError
+        The hook was not tested with the installed version, or skrl is older than 2.1, which bootstraps from V of the
+        observation before the step. Nothing is replaced.
+    KeyError, ValueError
+        While the agent trains: a step is truncated without ``infos["final_obs"]``, or without
+        ``time_limit_bootstrap=True``.
+    """
+    if LIBRARY.release() < (2, 1, 0):
+        raise RuntimeError(
+            "install_final_obs() needs skrl 2.1 or newer, because older agents do not read the next observations of a "
+            "truncated step"
+        )
+    places = [f"{agent}.record_transition" for agent in LOOKING_AHEAD]
+    return LIBRARY.install({place: (_before_reset(place),) for place in places})
+
+
+@functools.cache  # a second call of the hook finds its functions in place, and changes nothing
+def _before_reset(place: str) -> Callable[..., None]:
+    """Return a ``record_transition`` that gives skrl's own one the observations from before the reset."""
+    record: Callable[..., None] = found_at(place)
+
+    def record_transition(
+        self: Any,
+        *,
+        observations: Any,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        next_observations: Any,
+        next_states: Any,
+        terminated: Any,
+        truncated: Any,
+        infos: Any,
+        timestep: int,
+        timesteps: int,
+    ) -> None:
+        if truncated.any():
+            truncated = truncated & ~terminated
+            final = _final_obs(self.cfg, infos)
+            next_observations = _replaced(next_observations, final, "policy", truncated, self.observation_space)
+            if next_states is not None:
+                next_states = _replaced(next_states, final, "critic", truncated, self.state_space)
+        record(
+            self,
+            observations=observations,
+            states=states,
+            actions=actions,
+            rewards=rewards,
+            next_observations=next_observations,
+            next_states=next_states,
+            terminated=terminated,
+            truncated=truncated,
+            infos=infos,
+            timestep=timestep,
+            timesteps=timesteps,
+        )
+
+    return record_transition
+
+
+def _final_obs(settings: Any, infos: Mapping[str, Any]) -> Any:
+    if not settings.time_limit_bootstrap:
+        raise ValueError(
+            "time_limit_bootstrap is False, so that the agent goes on over a truncated step into the next episode: set "
+            "it to True, or do not call install_final_obs()"
+        )
+    if "final_obs" not in infos:
+        raise KeyError(
+            "infos has no final_obs at a truncated step: let the environment give the observations from before its "
+            "reset, in Isaac Lab by compute_final_obs, in Gymnasium by AutoresetMode.SAME_STEP, or do not call "
+            "install_final_obs()"
+        )
+    return infos["final_obs"]
+
+
+def _replaced(following: Any, final: Any, group: str, truncated: Any, space: Any) -> Any:
+    """Return the next observations, with the final ones where an env was truncated.
+
+    ``final`` has groups of tensors of all envs, or one observation for each env that ended, and None for the others.
+    """
+    spaces: Any = importlib.import_module("skrl.utils.spaces.torch")
+
+    def flat(given: Any) -> Any:
+        return spaces.flatten_tensorized_space(spaces.tensorize_space(space, given, device=following.device))
+
+    if isinstance(final, Mapping):
+        return flat(final[group]).where(truncated, following)
+    replaced = following.clone()
+    for n in truncated.flatten().nonzero().flatten().tolist():
+        replaced[n] = flat(final[n])
+    return replaced
 
 
 def _with_next_values(

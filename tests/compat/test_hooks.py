@@ -2,12 +2,16 @@
 
 import importlib
 import pickle
+import pkgutil
+import re
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
+from fastgae import compat as package
 from fastgae.compat import _hooks, skrl
 from support.cases import assert_same_bits
 
@@ -310,6 +314,30 @@ def test_the_algorithm_of_rsl_rl(library, made, installed, per_mini_batch, versi
     if not per_mini_batch:
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
     assert_same_bits(storage.advantages.numpy(), advantages.numpy())
+
+
+def test_final_observations_of_skrl_before_2_1(installed):
+    installed(skrl, "2.0.0")
+    with pytest.raises(RuntimeError, match=r"install_final_obs\(\) needs skrl 2.1 or newer"):
+        skrl.install_final_obs()
+
+
+def test_versions_in_the_docs():
+    page = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| [")]
+    found = set()
+    for row in rows:
+        name = re.search(r"\(#([\w-]+)\)", row)[1].replace("-", "_")
+        library = getattr(importlib.import_module(f"fastgae.compat.{name}"), "LIBRARY", None)
+        if library is not None and name not in found:  # the row of sb3-contrib leads to that of Stable-Baselines3
+            versions = {library.oldest: None, library.newest: None}
+            assert f"| {' to '.join(versions)} |" in row
+            found.add(name)
+    assert found == {module.name for module in pkgutil.iter_modules(package.__path__) if has_hook(module.name)}
+
+
+def has_hook(name):
+    return hasattr(importlib.import_module(f"fastgae.compat.{name}"), "LIBRARY")
 
 
 def test_final_observations_of_rsl_rl(library, made, installed):

@@ -1,5 +1,7 @@
 """The palette: it can be read, told apart by everyone, and is the only one."""
 
+import contextlib
+import importlib
 import itertools
 import re
 from pathlib import Path
@@ -69,3 +71,58 @@ def test_pictures_have_the_colours_and_a_background(path):
 def test_there_is_one_palette():
     sources = [path for folder in ("fastgae", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")]
     assert {path.name for path in sources if HEX.search(path.read_text(encoding="utf-8"))} == {"_pictures.py"}
+
+
+TEXTS = re.compile("<text .*?>(.*?)</text>")
+
+
+@pytest.fixture
+def ends():
+    pytest.importorskip("gymnasium")
+    pytest.importorskip("matplotlib")
+    return importlib.import_module("pictures.ends")
+
+
+@pytest.mark.parametrize("kind", ["truncated", "terminated"])
+@pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
+def test_the_end_of_an_episode(ends, mode, kind):
+    """Episode A ends in row t, the third that is shown; A4 is the observation at which it ended."""
+    end = ends.end_of(mode, kind)
+    reset_row = mode == "next_step"
+    assert end.observations == ["A1", "A2", "A3", *(["A4", "B0", "B1"] if reset_row else ["B0", "B1", "B2"])]
+    assert end.rewards == [1, 1, 1, 0 if reset_row else 1, 1, 1]
+    assert end.steps == [True, True, True, not reset_row, True, True]
+    assert {True: "truncated", False: "terminated"}[end.truncated[2]] == kind
+    assert (end.terminated, end.truncated)[kind == "terminated"] == [False] * 6
+    assert np.flatnonzero(np.logical_or(end.terminated, end.truncated)).tolist() == [2]
+    assert end.final == "A4"
+    assert end.bootstrapped == (kind == "truncated")
+    # The argument that the picture names holds V of A4; where the episode terminated, V' is 0 whatever it holds.
+    _, call = ends.call_of(mode, kind)
+    expected, t = ends.value(np.array([0, 4], np.float32)), ends.END
+    held = {
+        "next_step": lambda: call["values"][t + 1, 0],
+        "same_step": lambda: call["final_values"].item() if kind == "truncated" else expected,
+        "disabled": lambda: call["next_values"][t, 0],
+    }
+    assert held[mode]() == expected
+    assert ends.next_values_used(call)[t, 0] == (expected if kind == "truncated" else 0)
+
+
+@pytest.mark.parametrize(("mode", "returned", "in_info"), [("same_step", "B0", "A4"), ("disabled", "A4", None)])
+def test_who_has_the_final_observation(ends, mode, returned, in_info):
+    from gymnasium.vector import AutoresetMode
+
+    kind = {"autoreset_mode": AutoresetMode[mode.upper()]}
+    with contextlib.closing(ends.gymnasium.make_vec("Counting-truncated-v0", 1, "sync", vector_kwargs=kind)) as envs:
+        envs.reset()
+        for _ in range(ends.LENGTH):
+            observations, _, _, truncated, info = envs.step(envs.action_space.sample())
+    assert truncated.all()
+    assert ends.name(observations[0]) == returned
+    assert (ends.name(info["final_obs"][0]) if "final_obs" in info else None) == in_info
+
+
+def test_the_picture_of_the_end_is_drawn_from_these_rollouts(ends):
+    drawn = (ROOT / "docs" / "pictures" / "episode_ends.svg").read_text(encoding="utf-8")
+    assert TEXTS.findall(drawn) == TEXTS.findall(ends.draw().decode())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fastgae import _pictures
+from fastgae._diagnose import diagnose
 from fastgae._pictures import BLUE, BLUE_TINT, INK, NOTE, PAPER, PURPLE, VERMILION, VERMILION_TINT
 
 ROOT = Path(__file__).parents[1]
@@ -73,7 +74,20 @@ def test_there_is_one_palette():
     assert {path.name for path in sources if HEX.search(path.read_text(encoding="utf-8"))} == {"_pictures.py"}
 
 
+PAGE = (ROOT / "docs" / "why-does-my-ppo-not-learn.md").read_text(encoding="utf-8")
 TEXTS = re.compile("<text .*?>(.*?)</text>")
+
+
+def test_every_finding_has_a_section():
+    named = set(re.findall("`([a-z_]+)`", PAGE))
+    assert set(diagnose.DETECTORS) | set(diagnose.OF_FIT) <= named
+
+
+@pytest.fixture
+def mistakes():
+    pytest.importorskip("gymnasium")
+    pytest.importorskip("matplotlib")
+    return importlib.import_module("pictures.mistakes")
 
 
 @pytest.fixture
@@ -81,6 +95,21 @@ def ends():
     pytest.importorskip("gymnasium")
     pytest.importorskip("matplotlib")
     return importlib.import_module("pictures.ends")
+
+
+def test_reports_are_what_diagnose_says(mistakes):
+    assert mistakes.filled(PAGE) == PAGE, "run, in the folder tests: python -m pictures"
+    assert {found[2] for found in mistakes.REPORT.finditer(PAGE)} == set(mistakes.PLANTED)
+
+
+def test_pictures_of_mistakes_are_of_these_rollouts(mistakes):
+    shown = set(re.findall(r"\]\(mistakes/(\w+)\.svg\)", PAGE))
+    assert shown == set(mistakes.PICTURES) == {path.stem for path in (ROOT / "docs" / "mistakes").iterdir()}
+    for name in shown:
+        drawn = (ROOT / "docs" / "mistakes" / f"{name}.svg").read_text(encoding="utf-8")
+        lines, _ = mistakes.lines_of(name)
+        assert mistakes.digest(lines) in drawn, "run, in the folder tests: python -m pictures"
+        assert set(lines) <= set(TEXTS.findall(drawn))
 
 
 @pytest.mark.parametrize("kind", ["truncated", "terminated"])

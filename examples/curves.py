@@ -9,16 +9,16 @@ import csv
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from fastgae._pictures import BLUE, INK, NOTE, VERMILION, new_figure, style, svg
 from fastgae.compat.gymnasium import collect
 from ppo_cleanrl_style import Agent, Settings, make_envs, train
 
@@ -42,7 +42,6 @@ TRUNCATION = {
     "Pendulum-v1, cut at 200 as always": ("Pendulum-v1", "Pendulum-v1, as-termination"),
 }
 POINTS = 25  # of each curve
-INK, BLUE, VERMILION = "#808080", "#2E86DE", "#D55E00"  # readable on white and on black
 
 
 class Point(NamedTuple):
@@ -116,8 +115,7 @@ def plot(axes: Axes, steps: np.ndarray, values: np.ndarray, color: str, label: s
 def panels_of(figure: Figure, rows: int, titles: Collection[str]) -> np.ndarray:
     panels = figure.subplots(rows, len(titles), squeeze=False, sharex="col")
     for panel in panels.flat:
-        panel.grid(alpha=0.25, linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
+        style(panel, "both")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     for panel, title in zip(panels[0], titles, strict=True):
         panel.set_title(title, fontsize=11)
@@ -133,7 +131,7 @@ def draw_learning_curves(figure: Figure) -> None:
         plot(panel, *curves_of(experiment, "training"), BLUE, "mean of the seeds")
     cartpole.axhline(475, color=VERMILION, linewidth=1.2, linestyle="--", label="475")
     cartpole.set_ylabel("mean return of the last 100 episodes")
-    cartpole.legend(loc="lower right", frameon=False)
+    cartpole.legend(loc="lower right", frameon=False, labelcolor=INK)
 
 
 def draw_truncation(figure: Figure) -> None:
@@ -144,22 +142,20 @@ def draw_truncation(figure: Figure) -> None:
             plot(column[0], steps, returns, color, label)
             errors = curves_of(experiment, "value")[1] - curves_of(experiment, "discounted")[1]
             plot(column[1], steps, errors, color, label)
-        column[1].axhline(0, color=INK, linewidth=0.8)
+        column[1].axhline(0, color=NOTE, linewidth=0.8)
     panels[0, 0].set_ylabel("return of fresh, uncut episodes")
     panels[1, 0].set_ylabel("V(first observation) minus\nthe discounted return that came")
     panels[0, 2].legend(loc="lower right", frameon=False, title="truncation")
 
 
 def draw_all() -> None:
-    parts: Any = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
-    with rc_context({**dict.fromkeys(parts, INK), "svg.hashsalt": "fastgae", "axes.facecolor": "none"}):
-        for name, draw, size in (
-            ("learning_curves", draw_learning_curves, (9, 3.6)),
-            ("truncation", draw_truncation, (11, 6)),
-        ):
-            figure = Figure(figsize=size, layout="constrained", facecolor="none")
-            draw(figure)
-            figure.savefig(CURVES / f"{name}.svg", metadata={"Date": None})
+    for name, draw, size in (
+        ("learning_curves", draw_learning_curves, (9, 3.6)),
+        ("truncation", draw_truncation, (11, 6)),
+    ):
+        figure = new_figure(*size)
+        draw(figure)
+        (CURVES / f"{name}.svg").write_bytes(svg(figure))
 
 
 def parse() -> argparse.Namespace:

@@ -1,9 +1,10 @@
 """Pictures: where one can be written, and how all of them look."""
 
+import io
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -11,9 +12,19 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".pdf", ".svg")
 
-# Colours from the palette of Okabe and Ito, which readers can tell apart without telling red from green.
-INK, BLUE, VERMILION, PURPLE = "#333333", "#0072B2", "#D55E00", "#AA4499"
-GRID, NOTE = "#E6E6E6", "#6B6B6B"
+# Every picture has its own background, because no text has a contrast of 4.5 on white and on GitHub's dark page alike.
+PAPER = "#FFFFFF"
+# Each of these has a contrast of 4.5 on the paper and on both tints, so it is for lines and for text. Readers who
+# cannot tell red from green, or blue from yellow, can tell them apart. Blue is from the palette of Okabe and Ito, and
+# vermilion is theirs, darkened; their purple is too close to the blue for a reader without red.
+INK, BLUE, VERMILION, PURPLE = "#333333", "#0072B2", "#B84A00", "#8A2EE6"
+NOTE = "#6B6B6B"  # for text and lines of less weight
+BLUE_TINT, VERMILION_TINT = "#EAF3F9", "#FBEEE3"
+GRID = "#E6E6E6"
+SHADES = ("#CFE3F2", BLUE, "#001D33")  # from few to many
+
+# Text stays text: the file is small, and a reader can search it. One font is named, and any other one without serifs.
+SVG: Any = {"svg.hashsalt": "fastgae", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
 
 # The time of writing, which would make every file of the same picture another one.
 TIMES: dict[str, dict[str, None]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
@@ -34,20 +45,27 @@ def picture_path(given: str | os.PathLike[str]) -> Path:
     return path
 
 
-def new_figure(width: float, height: float, title: str) -> "Figure":
+def new_figure(width: float, height: float, title: str = "") -> "Figure":
     """Return an empty figure of so many inches."""
     from matplotlib.figure import Figure
 
     # A Figure without pyplot needs no display and leaves no global state.
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False)
+    figure = Figure(figsize=(width, height), dpi=150, facecolor=PAPER)
+    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False, color=INK)
     return figure
 
 
-def style(panel: "Axes") -> None:
+def style(panel: "Axes", grid: Literal["x", "y", "both"] = "y") -> None:
     """Give a panel the look of the house: no frame, and a grid behind what is drawn."""
+    panel.set_facecolor(PAPER)
     panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(axis="y", color=GRID, linewidth=0.8)
+    panel.spines[["left", "bottom"]].set_color(NOTE)
+    panel.tick_params(which="both", color=NOTE, labelcolor=INK)
+    for label in (panel.xaxis.label, panel.yaxis.label, panel.title):
+        label.set_color(INK)
+    panel.grid(axis=grid, color=GRID, linewidth=0.8)
     panel.set_axisbelow(True)
 
 
@@ -58,8 +76,19 @@ def save(figure: "Figure", path: Path) -> None:
     suffix = path.suffix.lower()
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with matplotlib.rc_context({"svg.hashsalt": "fastgae"}):
+        with matplotlib.rc_context(SVG):
             figure.savefig(partial, format=suffix.removeprefix("."), metadata=TIMES[suffix])
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def svg(figure: "Figure", description: str = "") -> bytes:
+    """Return a figure as SVG for the documentation, without the time of writing."""
+    import matplotlib
+
+    written = io.BytesIO()
+    about = {"Date": None, "Creator": None, "Description": description or None}
+    with matplotlib.rc_context(SVG):
+        figure.savefig(written, format="svg", metadata=about)
+    return b"\n".join(line.rstrip() for line in written.getvalue().splitlines()) + b"\n"

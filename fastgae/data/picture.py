@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import fastgae
 from fastgae._call import Array
-from fastgae._pictures import BLUE, INK, NOTE, VERMILION, new_figure, picture_path, save, style
+from fastgae._pictures import BLUE, INK, NOTE, SHADES, VERMILION, new_figure, picture_path, save, style
 from fastgae.data.errors import WriteError
 from fastgae.data.estimators import How
 from fastgae.data.extras import brought_by
@@ -136,7 +136,7 @@ def _draw_density(density: Density | None, explained_variance: float, panel: "Ax
         _say_nothing(panel, "value V")
         return
     edges = density.edges
-    colors = LinearSegmentedColormap.from_list("steps", ["#CFE3F2", BLUE, "#001D33"])
+    colors = LinearSegmentedColormap.from_list("steps", SHADES)
     norm = LogNorm(1, max(10, density.counts.max()))
     counts = np.ma.masked_equal(density.counts.T, 0)  # the first axis of a mesh is drawn upwards
     mesh = panel.pcolormesh(edges, edges, counts, cmap=colors, norm=norm, rasterized=True)

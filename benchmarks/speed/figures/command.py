@@ -26,7 +26,7 @@ from speed.shown import as_document, track
 from speed.yardstick.goals import contenders
 
 from . import hooks, peers, suites, training_share
-from .charts import overhead_chart, peers_chart, threads_chart, throughput_chart
+from .charts import overhead_chart, peers_chart, throughput_chart
 from .tables import filled, render
 
 DRAWN = ROOT / "docs" / "figures"
@@ -74,7 +74,6 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
 CHARTS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {  # docs/figures/NAME.svg shows the section NAME
     "throughput": throughput_chart,
     "overhead": overhead_chart,
-    "threads": threads_chart,
     "peers": peers_chart,
 }
 

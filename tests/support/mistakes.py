@@ -1,0 +1,132 @@
+"""Mistakes that people make: each changes the arguments of a correct call, which a recorded rollout gave."""
+
+import numpy as np
+
+
+def late(call, recorded, value):
+    shift(call, recorded, value, 1)
+
+
+def early(call, recorded, value):
+    shift(call, recorded, value, -1)
+
+
+def shift(call, recorded, value, by):
+    for name in ("terminated", "truncated"):
+        moved = np.roll(call[name], by, 0)
+        moved[0 if by > 0 else -1] = False
+        call[name] = moved
+    if "final_values" in call:
+        call["final_values"] = value(recorded.next_observations)[call["truncated"]]
+
+
+def merged(call, recorded, value):
+    call["terminated"] = call["terminated"] | call.pop("truncated")
+    call.pop("final_values", None)
+
+
+def both(call, recorded, value):
+    call["terminated"] = call["terminated"] | call["truncated"]
+
+
+def unflagged(call, recorded, value):
+    call["terminated"] = np.zeros_like(call["terminated"])
+    del call["truncated"]
+    call.pop("final_values", None)
+
+
+def inverted(call, recorded, value):
+    merged(call, recorded, value)
+    call["terminated"] = ~call["terminated"]
+
+
+def no_bootstrap(call, recorded, value):
+    set_last(call, np.zeros_like(call["values"][-1]))
+
+
+def own_bootstrap(call, recorded, value):
+    set_last(call, call["values"][-1])
+
+
+def set_last(call, last):
+    if "last_values" in call:
+        call["last_values"] = last
+    else:
+        call["next_values"] = np.concatenate([call["next_values"][:-1], last[np.newaxis]])
+
+
+def of_next_episode(call, recorded, value):
+    last = value(recorded.last_observations)
+    set_final(call, np.concatenate([call["values"][1:], last[np.newaxis]]))
+
+
+def of_same_state(call, recorded, value):
+    set_final(call, call["values"])
+
+
+def zero_final(call, recorded, value):
+    set_final(call, np.zeros_like(call["values"]))
+
+
+def set_final(call, dense):
+    if "final_values" in call:
+        call["final_values"] = dense[call["truncated"]]
+    else:
+        call["next_values"] = np.where(call["truncated"], dense, call["next_values"])
+
+
+def no_autoreset(call, recorded, value):
+    del call["autoreset"]
+    if "next_values" not in call:
+        call["final_values"] = value(recorded.next_observations)[call["truncated"]]
+
+
+def wrong_autoreset(call, recorded, value):
+    call["autoreset"] = "next_step"
+    call.pop("final_values", None)
+
+
+def other_gamma(call, recorded, value):
+    call["gamma"] = 0.9
+
+
+def rescaled(call, recorded, value):
+    call["rewards"] = call["rewards"] * 0.1
+
+
+def rewards_late(call, recorded, value):
+    call["rewards"] = np.roll(call["rewards"], 1, 0)
+
+
+def rewards_early(call, recorded, value):
+    call["rewards"] = np.roll(call["rewards"], -1, 0)
+
+
+def values_of_other_envs(call, recorded, value):
+    order = np.random.default_rng(0).permutation(call["values"].shape[1])
+    for name in {"values", "next_values", "last_values"} & set(call):
+        call[name] = call[name][..., order]
+    if "final_values" in call:
+        final = np.zeros(call["rewards"].shape, np.float32)
+        final[call["truncated"]] = call["final_values"]
+        call["final_values"] = final[:, order]
+
+
+def swapped_axes(call, recorded, value):
+    call["time_axis"] = 1
+
+
+def no_prev_done(call, recorded, value):
+    """Begin where an episode ended in the rollout before."""
+    done = call["terminated"] | call["truncated"]
+    start = int(np.flatnonzero(done.any(1))[0]) + 1
+    call.update({name: array[start:] for name, array in call.items() if np.ndim(array) == 2})
+
+
+def not_a_number(call, recorded, value):
+    call["values"] = call["values"].copy()
+    call["values"][350, 0] = np.nan
+
+
+def rounded_gamma(call, recorded, value):
+    call["gamma"] = float(np.float16(0.99))

@@ -120,6 +120,7 @@ def interrupted(*arguments, **more):
 
 left = {call}
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
 kept = module.{name}
 module.{name} = interrupted
 sys.exit(main(["compute", *sys.argv[1:]]))

@@ -38,6 +38,7 @@ def interrupt():
         pass
     os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
 helper = threading.Thread(target=interrupt)
 helper.start()
 try:

@@ -19,7 +19,7 @@ from support.pages import SNIPPET, snippets
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 SNIPPETS = [(page, line, code) for page in PAGES for line, code in snippets(page)]
 NAMES = {page: page.relative_to(ROOT).as_posix() for page in PAGES}
 
@@ -105,8 +105,10 @@ def test_links(page):
         linked = page.parent / file if file else page
         assert linked.exists(), target
         if section:
-            titles = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-            assert section in map(anchor, titles), target
+            text = linked.read_text(encoding="utf-8")
+            titles = map(anchor, re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+            described = re.findall(r"^::: (.*)$", text, re.MULTILINE)  # on the site alone: what a docstring says
+            assert section in {*titles, *described}, target
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
@@ -119,7 +121,17 @@ def test_names_in_diffs(page):
             assert hasattr(imported, name), name
 
 
-def test_the_readme_leads_to_every_page():
-    readme = PAGES[0].read_text(encoding="utf-8")
-    for page in PAGES[1:]:
-        assert f"]({page.relative_to(ROOT).as_posix()}" in readme
+def test_the_start_page_and_the_navigation_lead_to_every_page():
+    """On GitHub, docs/index.md is the table of contents; on the site, the navigation in mkdocs.yml is."""
+    assert "](docs/index.md)" in PAGES[0].read_text(encoding="utf-8")
+    start = (DOCS / "index.md").read_text(encoding="utf-8")
+    navigation = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {page.relative_to(DOCS).as_posix() for page in PAGES[1:]}
+    assert sorted(navigation) == sorted(pages)
+    assert {page for page in pages if f"]({page})" in start} == pages - {"index.md"}
+
+
+def test_the_api_describes_every_public_name():
+    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    described = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    assert {f"fastgae.{name}" for name in fastgae.__all__} - described == {"fastgae.__version__"}

@@ -116,9 +116,14 @@ NUMBERS = names_of(Role.STEPS, Role.ENVS, Role.FACTORS)
 
 
 class GAEResult(NamedTuple, Generic[ArrayT]):
-    """Advantages and returns (value targets); None where ``out`` asked for only the other.
+    """Advantages and returns (value targets) of a rollout, as a named tuple.
 
     In annotations, ``GAEResult[T]`` holds two arrays of type T.
+
+    Attributes
+    ----------
+    advantages, returns : array of the shape of the first argument, in the working dtype
+        None where ``out`` asked for only the other.
     """
 
     advantages: ArrayT

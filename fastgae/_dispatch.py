@@ -42,9 +42,22 @@ SETTINGS = {name: os.environ.get(name) or None for name in ENVIRONMENT}
 
 
 class BackendInfo(NamedTuple):
-    """One backend: its name, what it is built on, the CPU targets it can run (best first), and why it is missing.
+    """One backend, as a named tuple.
 
-    ``device`` is where the arrays are that it computes: "CPU" or "GPU".
+    Attributes
+    ----------
+    name : str
+        What the argument ``backend`` takes.
+    available : bool
+        It can run here.
+    version : str or None
+        What it is built on, such as a compiler or a library. None where it is missing.
+    targets : tuple of str
+        The CPU targets that it can run, best first.
+    why_missing : str or None
+        Why it cannot run here.
+    device : str
+        Where the arrays are that it computes: "CPU" or "GPU".
     """
 
     name: str

@@ -72,7 +72,7 @@ def compute(
         and "step".
     values : str
         The name of the column of V. Let ``dataset.map_batches`` add one, if a critic computes it.
-    normalize : None or "global"
+    normalize : str, optional
         "global": shift and scale the advantages by the mean and the standard deviation of all of them. This computes
         the dataset at once and keeps it in the object store, because the moments must be known before the first result.
     num_threads : int, optional

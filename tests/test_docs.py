@@ -1,44 +1,86 @@
-"""Every snippet of the README and of docs/ runs, and every link between them leads somewhere."""
+"""Every snippet of the README and of docs/ runs in the order of its page, and every link leads somewhere."""
 
 import ast
 import contextlib
+import functools
 import importlib
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import fastgae
+from support import pages
+from support.pages import SNIPPET, snippets
+
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+SNIPPETS = [(page, line, code) for page in PAGES for line, code in snippets(page)]
+NAMES = {page: page.relative_to(ROOT).as_posix() for page in PAGES}
 
 
-def snippets():
-    """(page, preamble, code, its line): the first block of a page is the preamble of the others, which are run."""
-    found = []
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        blocks = list(BLOCK.finditer(text))
-        preamble = blocks.pop(0)[1] if len(blocks) > 1 else ""
-        for block in blocks:
-            line = text.count("\n", 0, block.start(1)) + 1
-            found.append(pytest.param(page, preamble, block[1], line, id=f"{page.stem}:{line}"))
-    return found
+@pytest.fixture(scope="module")
+def outcomes(pytestconfig):
+    """From a page to what became of its snippets. A page is run once, in a new process, with pytest's warnings."""
+    warnings = [*pytestconfig.getini("filterwarnings"), *(pytestconfig.getoption("pythonwarnings") or ())]
+    paths = [str(Path(fastgae.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+
+    @functools.cache
+    def run(page):
+        done = subprocess.run(
+            [sys.executable, "-P", *(f"-W{each}" for each in warnings), pages.__file__, page],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    return run
 
 
-@pytest.mark.parametrize(("page", "preamble", "code", "line"), snippets())
-def test_snippet(page, preamble, code, line):
-    if page.parent.name == "docs":
-        assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))), "it asserts nothing"
-    names = {}
-    try:
-        exec(preamble, names)
-        exec(compile("\n" * (line - 1) + code, page, "exec"), names)  # errors name the line of the page
-    except ImportError as missing:
-        # Names of fastgae come first in a snippet, so that they are checked where the library is not installed.
-        if missing.name is not None and missing.name.startswith("fastgae"):
-            raise
-        pytest.skip(str(missing))
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [pytest.param(page, line, id=f"{NAMES[page].removesuffix('.md')}:{line}") for page, line, _ in SNIPPETS],
+)
+def test_snippet(page, line, outcomes):
+    outcome = outcomes(page)[str(line)]
+    if "skipped" in outcome:
+        pytest.skip(outcome["skipped"])
+    assert "failed" not in outcome, outcome["failed"]
+
+
+def test_a_page_goes_on_from_snippet_to_snippet(tmp_path):
+    """A missing library skips its snippet and those that need its names, and they alone."""
+    page = tmp_path / "page.md"
+    blocks = [
+        "first = 1",
+        "import no_such_library as library\nfirst = library.second = 2",
+        "first + 1",
+        "import json\nassert first == 1",
+        "third = 3",
+        "assert third == 3\nassert third == 4",
+        "print(fourth)",
+    ]
+    page.write_text("".join(f"```python\n{block}\n```\n" for block in blocks))
+    found = pages.outcomes(page)
+    assert [*map(list, found.values())] == [[], ["skipped"], ["skipped"], ["skipped"], [], ["failed"], ["failed"]]
+    sixth, seventh = list(found.items())[5:]
+    assert f'page.md", line {sixth[0] + 1}' in sixth[1]["failed"]
+    assert "name 'fourth' is not defined" in seventh[1]["failed"]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent == DOCS], ids=NAMES.get)
+def test_snippets_assert_something(page):
+    """All but the first, which may only prepare the others."""
+    for line, code in list(snippets(page))[1:]:
+        assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))), f"line {line} asserts nothing"
 
 
 def anchor(title):
@@ -46,15 +88,15 @@ def anchor(title):
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
 def test_lines_to_copy_are_run(page):
     """A block that is marked ``py`` only shows what a snippet of the page runs."""
     text = page.read_text(encoding="utf-8")
     for shown in re.findall(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        assert any(shown in block[1] for block in BLOCK.finditer(text)), shown
+        assert any(shown in code for code in SNIPPET.findall(text)), shown
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
 def test_links(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" in target:
@@ -63,11 +105,13 @@ def test_links(page):
         linked = page.parent / file if file else page
         assert linked.exists(), target
         if section:
-            titles = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-            assert section in map(anchor, titles), target
+            text = linked.read_text(encoding="utf-8")
+            titles = map(anchor, re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+            described = re.findall(r"^::: (.*)$", text, re.MULTILINE)  # on the site alone: what a docstring says
+            assert section in {*titles, *described}, target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
 def test_names_in_diffs(page):
     """Blocks that show a change are not run; what they import of fastgae has to be there."""
     text = page.read_text(encoding="utf-8")
@@ -77,7 +121,17 @@ def test_names_in_diffs(page):
             assert hasattr(imported, name), name
 
 
-def test_the_readme_leads_to_every_page():
-    readme = PAGES[0].read_text(encoding="utf-8")
-    for page in PAGES[1:]:
-        assert f"]({page.relative_to(ROOT).as_posix()}" in readme
+def test_the_start_page_and_the_navigation_lead_to_every_page():
+    """On GitHub, docs/index.md is the table of contents; on the site, the navigation in mkdocs.yml is."""
+    assert "](docs/index.md)" in PAGES[0].read_text(encoding="utf-8")
+    start = (DOCS / "index.md").read_text(encoding="utf-8")
+    navigation = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {page.relative_to(DOCS).as_posix() for page in PAGES[1:]}
+    assert sorted(navigation) == sorted(pages)
+    assert {page for page in pages if f"]({page})" in start} == pages - {"index.md"}
+
+
+def test_the_api_describes_every_public_name():
+    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    described = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    assert {f"fastgae.{name}" for name in fastgae.__all__} - described == {"fastgae.__version__"}

@@ -42,15 +42,23 @@ def test_no_token_stays_in_a_clone(workflow):
 def test_pull_requests_write_nothing(workflow):
     assert "pull_request_target" not in workflow
     assert "\npermissions:\n  contents: read\n" in workflow
-    assert "  pull_request:" not in workflow or ": write" not in workflow
+    for job in jobs(workflow):
+        if "  pull_request:" in workflow and ": write" in job:
+            assert "\n    if: github.event_name == 'push'\n" in job
+
+
+PUBLISHERS = [["actions/download-artifact", "pypa/gh-action-pypi-publish"], ["actions/deploy-pages"]]
 
 
 def test_what_may_publish_runs_nothing_else(workflow):
     for job in jobs(workflow):
         if ": write" in job:
-            used = re.findall(r"uses: ([\w/-]+)@", job)
-            assert used == ["actions/download-artifact", "pypa/gh-action-pypi-publish"]
+            assert re.findall(r"uses: ([\w/-]+)@", job) in PUBLISHERS
             assert "run:" not in job
+
+
+def test_what_publishes_is_there():
+    assert sum(": write" in job for workflow in WORKFLOWS.values() for job in jobs(workflow)) == len(PUBLISHERS)
 
 
 def test_release_tools_are_pinned(workflow):

@@ -22,7 +22,21 @@ class Places(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One mistake, or something that looks like one."""
+    """One mistake, or something that looks like one, as a named tuple. ``str`` gives its part of the report.
+
+    Attributes
+    ----------
+    what : str
+        The mistake, with the count and the ratio that show it.
+    where : Places
+        How many places there are (``total``), and the first few as indices (``first``).
+    why : str
+        What the mistake does to the results.
+    change : str
+        What to pass instead.
+    detector : str
+        The name of what found it, such as "flags_shifted".
+    """
 
     what: str
     where: Places
@@ -37,6 +51,7 @@ class Finding(NamedTuple):
         )
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the finding as a dict that JSON can keep."""
         where = {"count": self.where.total, "first": [list(index) for index in self.where.first]}
         return {**self._asdict(), "where": where}
 
@@ -76,7 +91,14 @@ class Overview(NamedTuple):
 
 
 class Diagnosis(Sequence[Finding]):
-    """The findings of one call; true if there are any. ``str`` gives the report for people."""
+    """The findings of one call: a sequence that is true if there are any. ``str`` gives the report for people.
+
+    Attributes
+    ----------
+    overview : Overview
+        The numbers with which the report begins: ``steps``, ``envs``, ``episodes``, ``truncated``, ``lengths``,
+        ``explained_variance``, ``mean_reward``, ``mean_value``, ``mean_td_error`` and ``std_td_error``.
+    """
 
     def __init__(self, findings: Sequence[Finding], overview: Overview) -> None:
         self._findings = tuple(findings)
@@ -104,9 +126,11 @@ class Diagnosis(Sequence[Finding]):
         return "\n\n".join([f"{heading}\n\n{self.overview}", *map(str, self)])
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the overview and the findings as a dict that JSON can keep."""
         return {**self.overview._asdict(), "findings": [finding.as_dict() for finding in self]}
 
     def to_json(self, indent: int | None = None) -> str:
+        """Return ``as_dict`` as JSON."""
         import json  # here, so that importing fastgae stays cheap
 
         return json.dumps(self.as_dict(), indent=indent)

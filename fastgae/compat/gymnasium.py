@@ -33,6 +33,12 @@ class Acted:
 
     It is a class of its own because a tuple or a dict of a policy may be actions of several parts.
 
+    Attributes
+    ----------
+    actions : (N, ...)
+    extras : dict of (N, ...), optional
+        Such as "log_probs" or "values".
+
     Examples
     --------
     >>> import numpy as np
@@ -41,31 +47,51 @@ class Acted:
     {'log_probs': array([-0.7, -0.7])}
     """
 
-    actions: Batch  # (N, ...)
-    extras: Mapping[str, Batch] = field(default_factory=dict)  # such as log_probs or values, each (N, ...)
+    actions: Batch
+    extras: Mapping[str, Batch] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Rollout:
     """T steps of N environments, as ``collect`` gathers them.
 
-    Row t of the flags is what ``env.step`` returned with row t of the rewards. ``episode_returns`` and
-    ``episode_lengths`` have the episodes that ended in this rollout, in the order of time, and count an episode from
-    its first step even if that step is in an earlier rollout.
+    Row t of the flags is what ``env.step`` returned with row t of the rewards.
+
+    Attributes
+    ----------
+    observations : (T, N, ...)
+        The policy acted on these.
+    actions : (T, N, ...)
+    extras : dict of (T, N, ...)
+        What the policy returned in an ``Acted``. It is empty if the policy returned actions alone.
+    rewards : (T, N), float64
+    terminated, truncated : (T, N), bool
+    prev_done : (N,), bool
+        The step before row 0 ended an episode.
+    last_observations : (N, ...)
+        The policy acts on these next.
+    final_observations : (F, ...)
+        After each truncated step, before any reset, in C order of ``truncated``.
+    episode_returns : (E,), float64
+        Undiscounted sums of the rewards of the episodes that ended in this rollout, in the order of time. They count
+        from the first step of an episode, even if it is in an earlier rollout.
+    episode_lengths : (E,), integers
+        The steps of the same episodes.
+    autoreset : "next_step", "same_step" or "disabled"
     """
 
-    observations: Batch  # (T, N, ...): the policy acted on these
-    actions: Batch  # (T, N, ...)
-    extras: dict[str, Batch]  # (T, N, ...): what the policy returned in an ``Acted``; empty if it returned actions
-    rewards: Array  # (T, N), float64
-    terminated: Array  # (T, N), bool
-    truncated: Array  # (T, N), bool
-    prev_done: Array  # (N,), bool: the step before row 0 ended an episode
-    last_observations: Batch  # (N, ...): the policy acts on these next
-    final_observations: Batch  # (F, ...): after each truncated step, before any reset, in C order of `truncated`
-    episode_returns: Array  # (E,), float64: undiscounted sums of rewards
-    episode_lengths: Array  # (E,), integers
-    autoreset: str  # "next_step", "same_step" or "disabled"
+    observations: Batch
+    actions: Batch
+    extras: dict[str, Batch]
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    prev_done: Array
+    last_observations: Batch
+    final_observations: Batch
+    episode_returns: Array
+    episode_lengths: Array
+    autoreset: str
 
     @property
     def valid(self) -> Array:

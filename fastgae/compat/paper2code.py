@@ -34,7 +34,7 @@ def compute_gae(
     rewards : tensor of shape (T, B) or (T,)
     values : tensor of shape (T + 1, B) or (T + 1,)
     terminateds, truncateds : tensor like ``rewards``; every number but 0 is True
-    advantage_norm : "none", "global" or "per_env"
+    advantage_norm : one of "none", "global", "per_env"
 
     Returns
     -------

@@ -83,9 +83,9 @@ def compute(
     columns : mapping, optional
         Names of columns by what they hold: "env", "episode", "step", "rewards", "values", "next_values", "terminated",
         "truncated" or "done". They come before the names that the format uses.
-    ends : "terminated", optional
-        The last row of every episode ends it for good, whatever its flag. None: a last row that does not needs the
-        value of the state after it.
+    ends : str, optional
+        "terminated": the last row of every episode ends it for good, whatever its flag. None: a last row that does not
+        needs the value of the state after it.
     values : str or callable
         The column of V; or a file of V (.npy, or a table with a column "values"), with one for each row of the source,
         or for a Minari dataset one for each observation; or a function ``critic(batch) -> V`` of a dict of arrays, one
@@ -98,9 +98,9 @@ def compute(
         The decay of the trace, for "gae" and "td_lambda". None: 0.95.
     n : int, optional
         The rewards in each return, for "n_step_returns", which takes n passes over the rows.
-    normalize : "global", optional
-        Shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, by the exact statistics
-        of ``fastgae.moments``.
+    normalize : str, optional
+        "global": shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, by the exact
+        statistics of ``fastgae.moments``.
     memory : str or int
         About how many bytes may be used beside Python and its libraries, such as "256MB".
     resume : bool

@@ -97,7 +97,7 @@ def gae(
         and (B, 1) the sequences of a batch with ``time_axis=1``.
     returns_lambda : like ``gae_lambda``, optional
         Another lambda for ``returns``, computed in the same pass. None: the same as ``gae_lambda``.
-    normalize : "global" or "per_env", optional
+    normalize : either "global" or "per_env", optional
         Shift and scale the advantages to mean 0 and standard deviation 1, over all steps that exist or over those of
         each env: ``(A - mean) / (std + 1e-8)`` with the population's std, in float64. Returns come from the advantages
         before that.

@@ -64,8 +64,8 @@ def gae_packed(
         As in ``gae``: False where the step does not exist.
     gamma, gae_lambda, returns_lambda : float in [0, 1], or arrays of shape (sequences, 1) or (total,)
         As in ``gae``: one per sequence, as in a batch of padded sequences with time along axis 1; or one per step.
-    normalize : "global", optional
-        As in ``gae``: over all steps that exist.
+    normalize : str, optional
+        "global", as in ``gae``: over all steps that exist.
     out, num_threads, backend
         As in ``gae``.
 

@@ -43,8 +43,8 @@ class Moments:
     nans, positive_infinities, negative_infinities : int
         How many of them are not finite.
     total, total_of_squares : int
-        The sum of the finite numbers in units of 2**-1074, which is the smallest float64, and that of their squares in
-        units of 2**-2148. So the numbers of float32 and float64 arrays can be merged.
+        The sum of the finite numbers in units of ``2**-1074``, which is the smallest float64, and the sum of their
+        squares in units of ``2**-2148``. So the numbers of float32 and float64 arrays can be merged.
     mean : float
         NaN or an infinity where IEEE additions in any order would give it; NaN if ``count`` is 0.
     variance, std : float

@@ -51,7 +51,7 @@ def normalize(
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. It has no effect on the others, and its result is 0. Trailing axes may be
         missing, as for the flags of ``gae``.
-    by : "global" or "per_env"
+    by : either "global" or "per_env"
         Take one mean and standard deviation over all steps, or one of each env over its steps.
     mean, std : array of ``advantages``' shape without time, or one number for all envs, optional; in their units
         Use these in place of those of ``advantages``, such as running averages. They are read as float64 and have no

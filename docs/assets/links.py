@@ -1,0 +1,63 @@
+"""Make the links of the pages work on the site, where only the files of docs/ are; mkdocs.yml names this hook."""
+
+import logging
+import re
+import tomllib
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
+
+# On GitHub, such a link leads to the file. On the site, it leads to GitHub.
+OUTSIDE = re.compile(r"(?<=\]\()(?:\.\./)+(?=(\w[\w./-]*))")
+# How docstrings name a page.
+NAMED = re.compile(r"docs/([\w-]+\.md)")
+# What stands behind a result without a description.
+EMPTY = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
+# What a browser loads with the page from another server.
+LOADED = re.compile(
+    r'<(?:script|img|iframe)\b[^>]*\bsrc="(?:https?:)?//|<link\b(?=[^>]*stylesheet)[^>]*\bhref="(?:https?:)?//'
+)
+
+log = logging.getLogger(f"mkdocs.hooks.{__name__}")  # below "mkdocs", so that --strict counts its warnings
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Take the addresses from pyproject.toml, which is the one place that has them."""
+    project = tomllib.loads(Path(config.config_file_path).with_name("pyproject.toml").read_text(encoding="utf-8"))
+    urls = project["project"]["urls"]
+    config.repo_url, config.repo_name, config.site_url = urls["Source"], "GitHub", urls["Documentation"]
+    return config
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    depth = page.file.src_uri.count("/")
+
+    def absolute(link: re.Match[str]) -> str:
+        return link[0] if link[0].count("../") <= depth else f"{config.repo_url}/blob/main/"
+
+    return OUTSIDE.sub(absolute, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn the names of pages in docstrings into links, and drop dashes that nothing follows."""
+    if not page.file.src_uri.startswith("api/"):
+        return html
+
+    def linked(named: re.Match[str]) -> str:
+        target = files.get_file_from_path(named[1])
+        if target is None:
+            log.warning("%s: a docstring names %s, which is not there", page.file.src_uri, named[0])
+            return named[0]
+        return f'<a href="{get_relative_url(target.url, page.url)}">{named[0]}</a>'
+
+    return EMPTY.sub("", NAMED.sub(linked, html))
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    found = LOADED.search(output)
+    if found:
+        log.warning("%s loads something from another server: %s", page.file.src_uri, found[0])
+    return output

@@ -1,0 +1,70 @@
+"""Run the snippets of a page as a reader does who pastes it from top to bottom: in one namespace, in a new process.
+
+``python pages.py PAGE`` prints what became of each snippet, as JSON.
+"""
+
+import ast
+import contextlib
+import json
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def snippets(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line at which each snippet begins, and its code."""
+    text = page.read_text(encoding="utf-8")
+    for block in SNIPPET.finditer(text):
+        yield text.count("\n", 0, block.start(1)) + 1, block[1]
+
+
+def outcomes(page: Path) -> dict[int, dict[str, str]]:
+    """Run the snippets in their order. Return by line why one was skipped or how it failed; nothing where it passed.
+
+    A snippet is skipped if it needs a library that is not installed, or a name that only a skipped snippet defines.
+    """
+    names: dict[str, Any] = {"__name__": "__main__"}
+    missing: set[str] = set()
+    found = {}
+    for line, code in snippets(page):
+        found[line] = outcome = {}
+        try:
+            exec(compile("\n" * (line - 1) + code, page, "exec"), names)  # errors name the line of the page
+        except (ImportError, NameError) as error:
+            # Snippets import fastgae first, so its names are checked where the library is not installed, too.
+            ours = isinstance(error, ImportError) and (error.name or "").startswith("fastgae")
+            if ours or (isinstance(error, NameError) and error.name not in missing):
+                outcome["failed"] = traceback.format_exc()
+                continue
+            outcome["skipped"] = str(error)
+            missing |= bound(code)
+            for name in assigned(code) & names.keys():  # or a later snippet would go on with another snippet's numbers
+                del names[name]
+        except Exception:
+            outcome["failed"] = traceback.format_exc()
+    return found
+
+
+def assigned(code: str) -> set[str]:
+    """Return the names that a snippet assigns or defines, those of functions inside included."""
+    nodes = list(ast.walk(ast.parse(code)))
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return defined | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def bound(code: str) -> set[str]:
+    """Return the names that a snippet assigns, defines or imports."""
+    imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imported = {(name.asname or name.name).partition(".")[0] for node in imports for name in node.names}
+    return assigned(code) | imported
+
+
+if __name__ == "__main__":
+    with contextlib.redirect_stdout(sys.stderr):  # what snippets and their libraries print
+        found = outcomes(Path(sys.argv[1]))
+    print(json.dumps(found))

@@ -23,6 +23,8 @@ def holds(value, declared):
     global count
     count += 1
     kind, inner = typing.get_origin(declared) or declared, typing.get_args(declared)
+    if hasattr(kind, "__value__"):  # an alias made by `type`, as NDArray is from NumPy 2.5 on
+        kind, inner = typing.get_origin(kind.__value__), typing.get_args(kind.__value__[inner])
     assert isinstance(value, kind), (declared, type(value))
     if kind is np.ndarray:
         (scalar,) = typing.get_args(inner[1])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from support.backends import WITH_KERNELS
 from support.cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, make_case
 from support.exactness import reference
 from support.layouts import poisoned
@@ -76,6 +77,7 @@ def test_out_interleaved(backend, dtype):
             assert_same_bits(block[..., i], right)
 
 
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("size", LARGE_SIZES[:2], ids=str)
 @pytest.mark.parametrize("time_axis", [0, 1])
 def test_large_out_at_any_place_of_a_cache_line(backend, dtype, size, time_axis, large):

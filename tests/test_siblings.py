@@ -367,25 +367,26 @@ def test_normalize_by_the_std_of_a_sample(backend, dtype, by):
     assert np.isnan(fastgae.normalize(np.ones((2, 1), dtype), by=by, ddof=10**30, backend=backend)).all()
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("backend", ONE_TARGET)
-def test_normalize_by_a_given_mean_and_std(backend, dtype, layout, masked):
-    array = make_case(layout.size((129, 4)), dtype).rewards
-    exists = np.random.default_rng(1).random(array.shape) < 0.7
-    given, here = layout.arranged("advantages", array), layout.arranged("terminated", exists)
-    plain, there = layout.plain("advantages", given), layout.plain("terminated", here)
-    how = {"mask": here if masked else None, "eps": 0.5, "time_axis": layout.time_axis, "backend": backend}
-    mean, std = np.random.default_rng(2).random((2, plain.shape[1]))
-    envs = np.delete(given.shape, layout.time_axis)
-    for center, deviation, form in (
-        (mean, std, lambda row: row.reshape(envs)),
-        (mean, std, lambda row: np.expand_dims(row.reshape(envs), layout.time_axis)),
-        (0.1, 3, lambda number: number),
-    ):
-        got = fastgae.normalize(given, mean=form(center), std=form(deviation), **how)
-        expected = ((plain.astype(np.float64) - center) * (1 / (deviation + 0.5))).astype(dtype)
-        expected = np.where(there, expected, dtype.type(0)) if masked else expected
-        assert_same_bits(layout.plain("advantages", got), expected)
+def test_normalize_by_a_given_mean_and_std(backend, dtype):
+    for layout, masked in itertools.product(layouts_of(backend), (False, True)):
+        array = make_case(layout.size((129, 4)), dtype).rewards
+        exists = np.random.default_rng(1).random(array.shape) < 0.7
+        given, here = layout.arranged("advantages", array), layout.arranged("terminated", exists)
+        plain, there = layout.plain("advantages", given), layout.plain("terminated", here)
+        how = {"mask": here if masked else None, "eps": 0.5, "time_axis": layout.time_axis, "backend": backend}
+        mean, std = np.random.default_rng(2).random((2, plain.shape[1]))
+        envs, one_step = np.delete(given.shape, layout.time_axis), list(given.shape)
+        one_step[layout.time_axis] = 1
+        for center, deviation in (
+            (mean.reshape(envs), std.reshape(envs)),
+            (mean.reshape(one_step), std.reshape(one_step)),
+            (0.1, 3),
+        ):
+            got = fastgae.normalize(given, mean=center, std=deviation, **how)
+            scale = 1 / (np.ravel(deviation) + 0.5)
+            expected = ((plain.astype(np.float64) - np.ravel(center)) * scale).astype(dtype)
+            expected = np.where(there, expected, dtype.type(0)) if masked else expected
+            assert_same_bits(layout.plain("advantages", got), expected, layout.name)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def test_every_layout(backend, dtype, size):
             variant.check(case)
 
 
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_every_size(backend, dtype, size):
     for variant in variants(backend, dtype, IN_PLACE):

@@ -79,6 +79,7 @@ def in_every_bootstrap(backend, dtype, layout, given):
         check(case, layout, backend, given(case))
 
 
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_size(backend, dtype, name):
     for (number, size), layout in product(enumerate(SIZES), named("c", "env_major")):
@@ -87,6 +88,7 @@ def test_every_size(backend, dtype, name):
         check(case, layout, backend, OPTIONS[name](case))
 
 
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize(
     "given",
     [NEXT_STEP, together(NEXT_STEP, mask), together(NEXT_STEP, mask, always(carry_over=True))],

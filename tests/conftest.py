@@ -16,6 +16,15 @@ from support.exactness import Variant, reference
 from support.layouts import LAYOUTS
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, where that is installed, reads its options
+def pytest_cmdline_main(config):
+    """Spread the tests over the CPUs where all of them run. A few are done before the workers have started."""
+    everything = config.args_source is config.ArgsSource.TESTPATHS
+    is_worker = hasattr(config, "workerinput")  # it has the same arguments, and must not start workers of its own
+    if everything and not is_worker and getattr(config.option, "numprocesses", 0) is None:
+        config.option.numprocesses, config.option.dist = "auto", "worksteal"
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request):
     return request.param

@@ -7,6 +7,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import fastgae
+from support.backends import ONE_TARGET
 from support.cases import assert_same_bits, make_case
 from support.functions import gives_two, parameters
 from support.good_calls import good_calls
@@ -16,6 +17,12 @@ ONES = np.ones(SHAPE)
 ENDED = np.zeros(SHAPE, bool)
 ROLLOUT = {"rewards": ONES, "values": ONES, "terminated": ENDED, "last_values": ONES[0]}
 PACKED = {"rewards": ONES[:, 0], "values": ONES[:, 0], "cu_seqlens": np.array([0, 1, 4])}
+
+
+@pytest.fixture(params=ONE_TARGET)
+def backend(request):
+    """Return one CPU target of each backend, because kernels check nothing."""
+    return request.param
 
 
 @pytest.mark.parametrize("masked", [False, True])

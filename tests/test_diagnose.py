@@ -42,10 +42,10 @@ FORMS = ("arguments", "arguments_with_next_values")
 # CartPole and Acrobot terminate, Pendulum and MountainCar are truncated after 200 steps, Acrobot after 500.
 CORRECT = [
     ("CartPole-v1", 1, 64),
-    ("CartPole-v1", 8, 512),
+    ("CartPole-v1", 8, 256),
     ("Pendulum-v1", 1, 1024),
-    ("Pendulum-v1", 8, 256),
-    ("Acrobot-v1", 4, 1024),
+    ("Pendulum-v1", 8, 512),
+    ("Acrobot-v1", 8, 1024),
     ("MountainCar-v0", 8, 512),
 ]
 

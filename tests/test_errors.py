@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from support.backends import ONE_TARGET
 from support.cases import assert_same_bits
 
 STEPS, ENVS = 4, 3
@@ -237,16 +238,17 @@ def assert_raises(error, words, arguments):
     assert not missing, f"{missing} not in {caught.value}"
 
 
+@pytest.fixture(params=ONE_TARGET)
+def backend(request):
+    """Return one CPU target of each backend, because kernels check nothing."""
+    return request.param
+
+
 @pytest.mark.parametrize("bad", BAD)
 def test_bad_input(backend, bad):
     changes, error, words = BAD[bad]
     fastgae.gae(**good(backend=backend))
     assert_raises(error, words, {**good(backend=backend), **changes})
-
-
-@pytest.mark.parametrize("bad", BAD)
-def test_out_is_untouched_after_an_error(backend, bad):
-    changes, error, words = BAD[bad]
     out = np.full((2, *SHAPE), 7.0, np.float32)
     assert_raises(error, words, {**good(backend=backend, out=(out[0], out[1])), **changes})
     assert (out == 7.0).all()

@@ -1,15 +1,16 @@
 """Every backend × CPU target × dtype × layout gives the bits of the reference, which is what the definition says."""
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
 
 import fastgae
-from support.backends import BACKENDS
+from support.backends import BACKENDS, ONE_TARGET, WITH_KERNELS
 from support.cases import FEW_SIZES, LARGE_SIZES, SIZES, assert_same_bits, cases_of, make_case, numbers
-from support.exactness import Variant, reference
-from support.layouts import IN_PLACE, LAYOUTS, SOME
+from support.exactness import Variant, reference, variants
+from support.layouts import IN_PLACE, SOME, named
 from support.oracle import gae_oracle
 
 COEFFICIENTS = [(0.99, 0.95), (1.0, 1.0), (0.0, 0.95), (0.9, 0.0), (0.7, 1.0), (1e-3, 1e-3)]
@@ -27,43 +28,44 @@ def test_reference_is_the_definition(size, dtype):
 
 
 @pytest.mark.parametrize("size", FEW_SIZES, ids=str)
-def test_every_layout(variant, size):
-    for case in cases_of(variant.layout.size(size), variant.dtype):
-        variant.check(case)
+def test_every_layout(backend, dtype, size):
+    for variant in variants(backend, dtype):
+        for case in cases_of(variant.layout.size(size), dtype):
+            variant.check(case)
 
 
-@pytest.mark.parametrize("layout", IN_PLACE, indirect=True)
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_every_size(variant, size):
-    for case in cases_of(variant.layout.size(size), variant.dtype):
-        variant.check(case)
+def test_every_size(backend, dtype, size):
+    for variant in variants(backend, dtype, IN_PLACE):
+        for case in cases_of(variant.layout.size(size), dtype):
+            variant.check(case)
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
 @pytest.mark.parametrize("coefficients", COEFFICIENTS, ids=str)
-def test_every_coefficient(variant, coefficients):
+def test_every_coefficient(backend, dtype, coefficients):
     gamma, gae_lambda = coefficients
-    variant.check(make_case(variant.layout.size((17, 33)), variant.dtype, gamma=gamma, gae_lambda=gae_lambda))
+    for variant in variants(backend, dtype, SOME):
+        variant.check(make_case(variant.layout.size((17, 33)), dtype, gamma=gamma, gae_lambda=gae_lambda))
 
 
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
 def test_large(backend, dtype, size, large):
     case, expected = large(size, dtype)
-    for layout in LAYOUTS:
-        if layout.name in ("c", "env_major", "env_major_padded"):
-            got, _ = Variant(backend, dtype, layout).run(case)
-            for array, right in zip(got, expected, strict=True):
-                assert_same_bits(array, right, layout.name)
+    for layout in named("c", "env_major", "env_major_padded"):
+        got, _ = Variant(backend, dtype, layout).run(case)
+        for array, right in zip(got, expected, strict=True):
+            assert_same_bits(array, right, layout.name)
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-def test_denormal_and_huge_numbers(variant):
+def test_denormal_and_huge_numbers(backend, dtype):
     """Neither flushed to zero nor computed in a wider type."""
-    tiny, largest = np.finfo(variant.dtype).tiny, np.finfo(variant.dtype).max
-    for scale in (tiny / 4, largest / 3):
-        case = make_case(variant.layout.size((31, 17)), variant.dtype, "random", "next_values")
+    tiny, largest = np.finfo(dtype).tiny, np.finfo(dtype).max
+    for variant, scale in product(variants(backend, dtype, SOME), (tiny / 4, largest / 3)):
+        case = make_case(variant.layout.size((31, 17)), dtype, "random", "next_values")
         with np.errstate(all="ignore"):
-            case = case.mapped(lambda name, a, scale=scale: a * variant.dtype.type(scale) if a.dtype != bool else a)
+            case = case.mapped(lambda name, a, scale=scale: a * dtype.type(scale) if a.dtype != bool else a)
             advantages, _ = variant.check(case)
         assert np.isinf(advantages).any() if scale > 1 else 0 < np.abs(advantages[advantages != 0]).min() < tiny
 
@@ -135,6 +137,7 @@ def test_every_operation_is_rounded_on_its_own(backend, dtype):
             assert returns[t, env] == rounded(following + value)
 
 
+@pytest.mark.parametrize("backend", ONE_TARGET)
 @pytest.mark.parametrize("other", ["int32", "int8", "bool", "float32", "float64"])
 @pytest.mark.parametrize("name", ["rewards", "values", "last_values", "final_values"])
 def test_a_mix_promotes_as_numpy_does(backend, dtype, name, other):

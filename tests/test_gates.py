@@ -7,6 +7,7 @@ import pytest
 
 import fastgae
 from support.cases import BOOTSTRAPS, SIZES, assert_same_bits, make_case
+from support.exactness import variants
 from support.layouts import SOME
 
 SPECIAL = [np.nan, np.inf, -np.inf]
@@ -17,72 +18,73 @@ def sprinkled(array, rng, share=0.05):
     return np.where(rng.random(array.shape) < share, rng.choice(SPECIAL, array.shape), array).astype(array.dtype)
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-@pytest.mark.parametrize("special", SPECIAL, ids=str)
-def test_next_values_of_a_terminated_step_have_no_effect(variant, special):
-    case = make_case(variant.layout.size((17, 33)), variant.dtype, "random", "next_values")
-    expected, plain = variant.run(case)
-    hidden = np.where(plain.terminated, special, plain.next_values).astype(variant.dtype)
-    got, _ = variant.run(dataclasses.replace(plain, next_values=hidden))
+def assert_finite_and_same(got, expected, variant):
     for array, right in zip(got, expected, strict=True):
-        assert_same_bits(array, right)
+        assert_same_bits(array, right, variant.layout.name)
         assert np.isfinite(array).all()
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
 @pytest.mark.parametrize("special", SPECIAL, ids=str)
-def test_final_values_matter_only_where_truncated(variant, special):
-    case = make_case(variant.layout.size((17, 33)), variant.dtype, "random", "final_dense")
-    expected, plain = variant.run(case)
-    used = plain.truncated & ~plain.terminated
-    hidden = np.where(used, plain.final_values, special).astype(variant.dtype)
-    last = np.where(used[-1] | plain.terminated[-1], special, plain.last_values).astype(variant.dtype)
-    got, _ = variant.run(dataclasses.replace(plain, final_values=hidden, last_values=last))
-    for array, right in zip(got, expected, strict=True):
-        assert_same_bits(array, right)
-        assert np.isfinite(array).all()
+def test_next_values_of_a_terminated_step_have_no_effect(backend, dtype, special):
+    for variant in variants(backend, dtype, SOME):
+        case = make_case(variant.layout.size((17, 33)), dtype, "random", "next_values")
+        expected, plain = variant.run(case)
+        hidden = np.where(plain.terminated, special, plain.next_values).astype(dtype)
+        got, _ = variant.run(dataclasses.replace(plain, next_values=hidden))
+        assert_finite_and_same(got, expected, variant)
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
+@pytest.mark.parametrize("special", SPECIAL, ids=str)
+def test_final_values_matter_only_where_truncated(backend, dtype, special):
+    for variant in variants(backend, dtype, SOME):
+        case = make_case(variant.layout.size((17, 33)), dtype, "random", "final_dense")
+        expected, plain = variant.run(case)
+        used = plain.truncated & ~plain.terminated
+        hidden = np.where(used, plain.final_values, special).astype(dtype)
+        last = np.where(used[-1] | plain.terminated[-1], special, plain.last_values).astype(dtype)
+        got, _ = variant.run(dataclasses.replace(plain, final_values=hidden, last_values=last))
+        assert_finite_and_same(got, expected, variant)
+
+
 @pytest.mark.parametrize("ended", ["terminated", "truncated"])
 @pytest.mark.parametrize("special", SPECIAL, ids=str)
-def test_the_next_episode_has_no_effect(variant, ended, special):
+def test_the_next_episode_has_no_effect(backend, dtype, ended, special):
     """Every env ends an episode at row 8; all that comes after it is NaN or infinite."""
-    case = make_case(variant.layout.size((17, 33)), variant.dtype, "random", "final_dense")
-    flags = {"terminated": case.terminated.copy(), "truncated": case.truncated.copy()}
-    flags["terminated"][8], flags["truncated"][8] = ended == "terminated", ended == "truncated"
-    case = dataclasses.replace(case, **flags)
     after = np.arange(17) > 8
-    spoilt = case.mapped(
-        lambda name, a: np.where(after[:, None], special, a).astype(a.dtype) if name in ("rewards", "values") else a
-    )
-    expected, _ = variant.run(case)
-    got, _ = variant.run(spoilt)
-    for array, right in zip(got, expected, strict=True):
-        assert_same_bits(array[:9], right[:9])
-        assert np.isfinite(array[:9]).all()
+
+    def spoilt(name, array):
+        return np.where(after[:, None], special, array).astype(array.dtype) if name in ("rewards", "values") else array
+
+    for variant in variants(backend, dtype, SOME):
+        case = make_case(variant.layout.size((17, 33)), dtype, "random", "final_dense")
+        flags = {"terminated": case.terminated.copy(), "truncated": case.truncated.copy()}
+        flags["terminated"][8], flags["truncated"][8] = ended == "terminated", ended == "truncated"
+        case = dataclasses.replace(case, **flags)
+        expected, _ = variant.run(case)
+        got, _ = variant.run(case.mapped(spoilt))
+        assert_finite_and_same([array[:9] for array in got], [array[:9] for array in expected], variant)
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
 @pytest.mark.parametrize("bootstrap", BOOTSTRAPS)
-def test_nan_and_infinity_in_live_steps_propagate_as_in_the_reference(variant, bootstrap):
-    rng = np.random.default_rng(5)
-    for size in ((1, 9), (9, 1), (31, 33)):
-        case = make_case(variant.layout.size(size), variant.dtype, "random", bootstrap)
-        variant.check(case.mapped(lambda name, a: a if a.dtype == bool else sprinkled(a, rng)))
+def test_nan_and_infinity_in_live_steps_propagate_as_in_the_reference(backend, dtype, bootstrap):
+    for variant in variants(backend, dtype, SOME):
+        rng = np.random.default_rng(5)
+        for size in ((1, 9), (9, 1), (31, 33)):
+            case = make_case(variant.layout.size(size), dtype, "random", bootstrap)
+            variant.check(case.mapped(lambda name, a, rng=rng: a if a.dtype == bool else sprinkled(a, rng)))
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-def test_one_nan_reaches_back_to_the_start_of_its_episode_and_no_further(variant):
-    case = make_case(variant.layout.size((17, 33)), variant.dtype, "none", "final_dense")
-    rewards, terminated = case.rewards.copy(), case.terminated.copy()
-    rewards[11, 0] = np.nan
-    terminated[4, 0] = True
-    got, _ = variant.run(dataclasses.replace(case, rewards=rewards, terminated=terminated))
-    expected = np.zeros(rewards.shape, bool)
-    expected[5:12, 0] = True
-    for array in got:
-        np.testing.assert_array_equal(np.isnan(array), expected)
+def test_one_nan_reaches_back_to_the_start_of_its_episode_and_no_further(backend, dtype):
+    for variant in variants(backend, dtype, SOME):
+        case = make_case(variant.layout.size((17, 33)), dtype, "none", "final_dense")
+        rewards, terminated = case.rewards.copy(), case.terminated.copy()
+        rewards[11, 0] = np.nan
+        terminated[4, 0] = True
+        got, _ = variant.run(dataclasses.replace(case, rewards=rewards, terminated=terminated))
+        expected = np.zeros(rewards.shape, bool)
+        expected[5:12, 0] = True
+        for array in got:
+            np.testing.assert_array_equal(np.isnan(array), expected, variant.layout.name)
 
 
 @pytest.mark.parametrize("envs", sorted({n for _, n in SIZES}))

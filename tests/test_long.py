@@ -9,9 +9,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from support.backends import WITH_KERNELS
 from support.cases import BOOTSTRAPS, LONG_SIZES, make_case
 
-pytestmark = pytest.mark.parametrize("layout", ["env_major", "vector"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("backend", WITH_KERNELS, indirect=True),
+    pytest.mark.parametrize("layout", ["env_major", "vector"], indirect=True),
+]
 
 
 def spikes(rng, a):

@@ -4,6 +4,9 @@ Both keep a *shifted* flag: the one in row t says that observation t is the firs
 episode if row t + 1 says so; the flag after the last row comes on its own. Neither knows truncation here.
 """
 
+import functools
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -53,17 +56,23 @@ def rollout(size, seed):
     return np.abs(rewards) if seed % 2 else rewards, values, rng.random(size) < 0.15
 
 
-@pytest.mark.parametrize("coefficients", COEFFICIENTS, ids=str)
+@functools.cache
+def theirs(size, seed, coefficients):
+    """Return the results of both loops, by name."""
+    rewards, values, done = rollout(size, seed)
+    starts = np.vstack([np.zeros_like(done[:1]), done[:-1]]).astype(np.float32)
+    given = rewards, values[:-1], starts, values[-1]
+    return {
+        "stable_baselines3": stable_baselines3(*given, done[-1], *coefficients),
+        "cleanrl": cleanrl(*given, done[-1].astype(np.float32), *coefficients),
+    }
+
+
 @pytest.mark.parametrize("size", [*SIZES, (128, 8), (2048, 1)], ids=str)
-def test_same_bits(backend, size, coefficients):
-    gamma, gae_lambda = coefficients
-    for seed in range(2):
-        rewards, values, done = rollout(size, seed)
-        starts = np.vstack([np.zeros_like(done[:1]), done[:-1]]).astype(np.float32)
-        got = fastgae.gae(rewards, values, done, gamma=gamma, gae_lambda=gae_lambda, backend=backend)
-        theirs = stable_baselines3(rewards, values[:-1], starts, values[-1], done[-1], gamma, gae_lambda)
-        for array, expected in zip(got, theirs, strict=True):
-            assert_same_bits(array, expected, "stable_baselines3")
-        theirs = cleanrl(rewards, values[:-1], starts, values[-1], done[-1].astype(np.float32), gamma, gae_lambda)
-        for array, expected in zip(got, theirs, strict=True):
-            assert_same_bits(array, expected, "cleanrl")
+def test_same_bits(backend, size):
+    for seed, coefficients in product(range(2), COEFFICIENTS):
+        gamma, gae_lambda = coefficients
+        got = fastgae.gae(*rollout(size, seed), gamma=gamma, gae_lambda=gae_lambda, backend=backend)
+        for name, results in theirs(size, seed, coefficients).items():
+            for array, expected in zip(got, results, strict=True):
+                assert_same_bits(array, expected, f"{name}, {coefficients}")

@@ -15,6 +15,8 @@ import pytest
 import fastgae
 from fastgae import Moments, _exact_sums
 from support.cases import assert_same_bits
+from support.exactness import answer
+from support.layouts import layouts_of
 
 DIGITS = decimal.Context(prec=3000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)  # more than any exact square has
 EDGES = [0.0, -0.0, 1.0, -1.0, 1.5, 1 / 3]
@@ -164,15 +166,17 @@ def test_a_mask_leaves_out(backend, dtype):
     assert fastgae.moments(numbers, np.zeros_like(mask), backend=backend) == Moments()
 
 
-def test_layouts_do_not_matter(backend, dtype, layout):
-    size = layout.size((33, 7))
-    numbers = any_numbers(dtype, 600)[: math.prod(size)].reshape(size)
-    given = layout.arranged("advantages", numbers)
-    mask = layout.arranged("terminated", np.random.default_rng(7).random(numbers.shape) < 0.7)
-    there = layout.plain("terminated", mask)
-    plain = layout.plain("advantages", given)
-    assert fastgae.moments(given, backend=backend) == fastgae.moments(np.ravel(plain), backend="numpy")
-    assert fastgae.moments(given, mask, backend=backend) == fastgae.moments(plain[there], backend="numpy")
+def test_layouts_do_not_matter(backend, dtype):
+    for layout in layouts_of(backend):
+        size = layout.size((33, 7))
+        numbers = any_numbers(dtype, 600)[: math.prod(size)].reshape(size)
+        given = layout.arranged("advantages", numbers)
+        mask = layout.arranged("terminated", np.random.default_rng(7).random(numbers.shape) < 0.7)
+        there = layout.plain("terminated", mask)
+        plain = layout.plain("advantages", given)
+        expected = (answer(fastgae.moments, advantages=chosen) for chosen in (np.ravel(plain), plain[there]))
+        got = fastgae.moments(given, backend=backend), fastgae.moments(given, mask, backend=backend)
+        assert got == tuple(expected), layout.name
 
 
 def test_views_with_gaps_and_repeats(backend, dtype):
@@ -287,18 +291,19 @@ def test_json_gives_equal_moments(dtype):
         assert Moments(**json.loads(text)) == given
 
 
-def test_normalize_is_its_equation(backend, dtype, layout):
-    rng = np.random.default_rng(9)
-    given = layout.arranged("advantages", rng.normal(3, 2, layout.size((40, 6))).astype(dtype))
-    plain = layout.plain("advantages", given)
-    moments = fastgae.moments(rng.normal(1, 7, 100)) + fastgae.moments(plain)
-    expected = ((plain.astype(np.float64) - moments.mean) * (1 / (moments.std + 1e-8))).astype(dtype)
-    got = moments.normalize(given, backend=backend, num_threads=3)
-    assert_same_bits(layout.plain("advantages", got), expected)
-    mask = rng.random(plain.shape) < 0.7
-    got = moments.normalize(plain, mask, eps=0.5, backend=backend)
-    scaled = ((plain.astype(np.float64) - moments.mean) * (1 / (moments.std + 0.5))).astype(dtype)
-    assert_same_bits(got, np.where(mask, scaled, dtype.type(0)))
+def test_normalize_is_its_equation(backend, dtype):
+    for layout in layouts_of(backend):
+        rng = np.random.default_rng(9)
+        given = layout.arranged("advantages", rng.normal(3, 2, layout.size((40, 6))).astype(dtype))
+        plain = layout.plain("advantages", given)
+        moments = fastgae.moments(rng.normal(1, 7, 100)) + fastgae.moments(plain)
+        expected = ((plain.astype(np.float64) - moments.mean) * (1 / (moments.std + 1e-8))).astype(dtype)
+        got = moments.normalize(given, backend=backend, num_threads=3)
+        assert_same_bits(layout.plain("advantages", got), expected, layout.name)
+        mask = rng.random(plain.shape) < 0.7
+        got = moments.normalize(plain, mask, eps=0.5, backend=backend)
+        scaled = ((plain.astype(np.float64) - moments.mean) * (1 / (moments.std + 0.5))).astype(dtype)
+        assert_same_bits(got, np.where(mask, scaled, dtype.type(0)), layout.name)
 
 
 def test_normalize_in_place_and_by_parts(backend, dtype):

@@ -1,15 +1,18 @@
 """Numbers of 16 bits, float16 and bfloat16: the results are those of the same numbers as float32, bit for bit."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import fastgae
 from fastgae._call import NUMBERS
 from fastgae._interop.arrays import BFLOAT16, widened
+from support.backends import BACKENDS
 from support.cases import assert_same_bits, make_case
 from support.functions import FUNCTIONS
 from support.good_calls import good_calls
-from support.layouts import LAYOUTS
+from support.layouts import layouts_of
 
 FORMATS = ["float16", "bfloat16"]
 ALL_BITS = np.arange(1 << 16, dtype=np.uint16)
@@ -83,10 +86,8 @@ def test_every_function(name, arguments, kind):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("layout", [layout.name for layout in LAYOUTS])
-def test_every_layout(layout, kind, backend):
-    layout = next(each for each in LAYOUTS if each.name == layout)
-    for size in ((1, 1), (33, 40)):
+def test_every_layout(kind, backend):
+    for layout, size in product(layouts_of(backend), ((1, 1), (33, 40))):
         case = make_case(layout.size(size), np.float32, bootstrap="last_values")
         arguments, _ = layout.arguments(case)
         taken = {
@@ -96,7 +97,7 @@ def test_every_layout(layout, kind, backend):
         wide = {name: widened(given) if isinstance(given, np.ndarray) else given for name, given in taken.items()}
         got, expected = fastgae.gae(**taken, backend=backend), fastgae.gae(**wide, backend=backend)
         for result, right in zip(got, expected, strict=True):
-            assert_same_bits(result, right)
+            assert_same_bits(result, right, layout.name)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,)])
@@ -141,9 +142,8 @@ EXTRA = {
 @pytest.mark.parametrize("time_axis", [0, 1])
 @pytest.mark.parametrize("extra", EXTRA)
 @pytest.mark.parametrize("bootstrap", OPTIONS)
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])  # no other takes pieces
 def test_pieces(backend, kind, time_axis, extra, bootstrap):
-    if not backend.startswith("cpp"):
-        pytest.skip("only the compiled kernels take pieces")
     case = make_case(IN_PIECES, np.float32, flags="random", **OPTIONS[bootstrap])
     arguments = case.arguments()
     if case.sparse:
@@ -161,12 +161,12 @@ def test_pieces(backend, kind, time_axis, extra, bootstrap):
         )
     taken, wide = both(arguments, kind)
     only_advantages = settings.pop("out", False)
+    how = {"time_axis": time_axis, **settings, "backend": backend}
+    expected = fastgae.gae(**wide, **how, num_threads=1)
     for threads in (1, 2):
         shape = arguments["rewards"].shape
         out = {"out": (np.full(shape, np.nan, np.float32), None)} if only_advantages else {}
-        how = {"time_axis": time_axis, **settings}
-        got = fastgae.gae(**taken, **how, **out, backend=backend, num_threads=threads)
-        expected = fastgae.gae(**wide, **how, backend=backend, num_threads=1)
+        got = fastgae.gae(**taken, **how, **out, num_threads=threads)
         assert_same_bits(got.advantages, expected.advantages)
         if not only_advantages:
             assert_same_bits(got.returns, expected.returns)

@@ -3,20 +3,22 @@
 import dataclasses
 import enum
 import functools
+from itertools import product
 
 import numpy as np
 import pytest
 
 import fastgae
-from support.backends import BACKENDS
+from support.backends import BACKENDS, WITH_KERNELS
 from support.cases import LARGE_SIZES, assert_same_bits, make_case
 from support.exactness import reference
-from support.layouts import LAYOUTS, SOME
+from support.layouts import LAYOUTS, SOME, layouts_of, named
 from support.options import (
     NEXT_STEP,
     OPTIONS,
     always,
     arranged,
+    assert_results,
     check,
     coefficients,
     last_advantages,
@@ -60,13 +62,14 @@ def masked_away(case, mask):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-def test_every_option(backend, dtype, layout, name):
-    in_every_bootstrap(backend, dtype, layout, OPTIONS[name])
+def test_every_option(backend, dtype, name):
+    for layout in layouts_of(backend, SOME):
+        in_every_bootstrap(backend, dtype, layout, OPTIONS[name])
 
 
-def test_every_layout(backend, dtype, layout):
-    in_every_bootstrap(backend, dtype, layout, OPTIONS["all"])
+def test_every_layout(backend, dtype):
+    for layout in layouts_of(backend):
+        in_every_bootstrap(backend, dtype, layout, OPTIONS["all"])
 
 
 def in_every_bootstrap(backend, dtype, layout, given):
@@ -76,23 +79,23 @@ def in_every_bootstrap(backend, dtype, layout, given):
         check(case, layout, backend, given(case))
 
 
-@pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("name", OPTIONS)
-def test_every_size(backend, dtype, layout, name):
-    for number, size in enumerate(SIZES):
+def test_every_size(backend, dtype, name):
+    for (number, size), layout in product(enumerate(SIZES), named("c", "env_major")):
         bootstrap = ("longer_values", "last_values", "next_values", "final_dense", "final_sparse")[number % 5]
         case = make_case(layout.size(size), dtype, "random", bootstrap)
         check(case, layout, backend, OPTIONS[name](case))
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize(
     "given",
     [NEXT_STEP, together(NEXT_STEP, mask), together(NEXT_STEP, mask, always(carry_over=True))],
     ids=["alone", "mask", "carry_over"],
 )
-def test_next_step_everywhere(backend, dtype, layout, given):
-    for size in SIZES:
+def test_next_step_everywhere(backend, dtype, given):
+    for layout, size in product(layouts_of(backend, SOME), SIZES):
         case = make_case(layout.size(size), dtype, "random", "next_values")
         case = dataclasses.replace(case, next_values=None, last_values=case.next_values[-1])
         check(case, layout, backend, given(case))
@@ -107,13 +110,13 @@ def large(size):
     return case, given, fastgae.gae(**plain, backend="numpy")
 
 
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
 @pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)
 def test_large(backend, size, layout):
     case, given, expected = large(size)
     here, _ = arranged(case, layout, given)
-    for array, right in zip(fastgae.gae(**here, backend=backend), expected, strict=True):
-        assert_same_bits(layout.plain("advantages", array), right)
+    assert_results(layout, fastgae.gae(**here, backend=backend), expected)
 
 
 @pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")
@@ -127,8 +130,7 @@ def test_plain_arrays_take_the_short_cut(dtype, layout, name, monkeypatch):
     here.pop("out", None)
     expected = fastgae.gae(**there, backend="numpy")
     monkeypatch.delattr(fastgae._backends.cpp, "gae")
-    for array, right in zip(fastgae.gae(**here, backend="cpp"), expected, strict=True):
-        assert_same_bits(layout.plain("advantages", array), right)
+    assert_results(layout, fastgae.gae(**here, backend="cpp"), expected)
 
 
 @pytest.mark.parametrize("name", ["mask", "last_advantages", "ratios"])

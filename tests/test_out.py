@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from support.backends import ONE_TARGET, WITH_KERNELS
 from support.cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, make_case
 from support.exactness import reference
 from support.layouts import poisoned
@@ -76,6 +77,7 @@ def test_out_interleaved(backend, dtype):
             assert_same_bits(block[..., i], right)
 
 
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("size", LARGE_SIZES[:2], ids=str)
 @pytest.mark.parametrize("time_axis", [0, 1])
 def test_large_out_at_any_place_of_a_cache_line(backend, dtype, size, time_axis, large):
@@ -98,6 +100,7 @@ def test_large_out_at_any_place_of_a_cache_line(backend, dtype, size, time_axis,
                 assert np.isnan(memory).all(), "written outside of out"
 
 
+@pytest.mark.parametrize("backend", ONE_TARGET)
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (0,), (2, 0, 3), (0, 2, 3)], ids=str)
 @pytest.mark.parametrize("bootstrap", ["longer", "last", "next"])
 def test_empty(backend, dtype, shape, bootstrap):

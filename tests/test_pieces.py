@@ -9,6 +9,7 @@ import pytest
 import fastgae
 from fastgae._canonical import Rollout
 from support.cases import assert_same_bits
+from support.exactness import answer
 
 _core = pytest.importorskip("fastgae._core", exc_type=ImportError)
 
@@ -22,8 +23,8 @@ def redone(rewards, terminated, gamma_lambda, backend):
     advantages, returns = np.full((2, *rewards.shape), np.nan, rewards.dtype)
     given = (rewards, zeros, zeros[1:], zeros[0], None, terminated, None, 1.0, gamma_lambda, advantages, returns)
     count = _core.gae(Rollout(*given), 1, backend)
-    arguments = {"last_values": zeros[0], "gamma": 1.0, "gae_lambda": gamma_lambda, "backend": "numpy"}
-    right = fastgae.gae(rewards, zeros, terminated, **arguments)
+    named = {"rewards": rewards, "values": zeros, "terminated": terminated, "last_values": zeros[0]}
+    right = answer(fastgae.gae, **named, gamma=1.0, gae_lambda=gamma_lambda)
     assert_same_bits(advantages, right.advantages)
     assert_same_bits(returns, right.returns)
     return count

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from support.backends import ONE_TARGET
 from support.cases import assert_same_bits
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -116,6 +117,12 @@ class Rollout:
         return fastgae.gae(**(arguments | options))
 
 
+@pytest.fixture(params=ONE_TARGET)
+def backend(request):
+    """Return one CPU target of each backend, because nothing here is about kernels."""
+    return request.param
+
+
 @functools.cache
 def rollout_of(env_id, mode):
     make = [functools.partial(lambda n: SeededResets(make_env(env_id), n), n) for n in range(NUM_ENVS)]
@@ -158,6 +165,7 @@ def episodes_of(env_id, env):
     return episodes
 
 
+@functools.cache
 def advantages_by_episode(env_id, env, first, last):
     """Of an env's steps [first, last), from the definition: discounted sums of deltas, episode by episode."""
     advantages, begin = [], 0

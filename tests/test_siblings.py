@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import fastgae
+from support.backends import ONE_TARGET
 from support.cases import FEW_SIZES, assert_same_bits, make_case
-from support.exactness import reference
-from support.layouts import SOME
+from support.exactness import answer, reference
+from support.layouts import SOME, layouts_of
 from support.options import call, check, coefficients, pick, some_mask
 
 SIZE = (33, 9)
@@ -50,13 +51,12 @@ def test_discounted_returns_are_the_sums_of_their_rewards(backend):
     np.testing.assert_allclose(got, td1, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-def test_discounted_returns_everywhere(backend, dtype, layout):
-    for size in FEW_SIZES:
+def test_discounted_returns_everywhere(backend, dtype):
+    for layout, size in itertools.product(layouts_of(backend, SOME), FEW_SIZES):
         case = make_case(layout.size(size), dtype)
         exists = some_mask(case)
         arguments, plain = layout.arguments(case)
-        expected = fastgae.discounted_returns(**returns_arguments(plain), mask=exists, backend="numpy")
+        expected = answer(fastgae.discounted_returns, **returns_arguments(plain), mask=exists)
         names = [*returns_arguments(plain), "time_axis"]
         here = {name: arguments[name] for name in names if name in arguments}
         exists = layout.arranged("mask", exists)
@@ -104,16 +104,16 @@ def test_n_step_returns_are_n_rewards_and_a_bootstrap(n):
         assert got[t, env] == pytest.approx(total, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-def test_n_step_returns_in_every_layout(dtype, layout):
-    case = make_case(layout.size((9, 4)), dtype)
-    arguments, plain = layout.arguments(case)
-    out = np.empty(layout.shape(case.rewards).shape, dtype)
-    expected = fastgae.n_step_returns(**arguments_of(plain), n=3)
-    arguments.pop("gae_lambda")
-    got = fastgae.n_step_returns(**arguments, n=3, out=out)
-    assert got is out
-    assert_same_bits(layout.plain("advantages", got), expected)
+def test_n_step_returns_in_every_layout(dtype):
+    for layout in SOME:
+        case = make_case(layout.size((9, 4)), dtype)
+        arguments, plain = layout.arguments(case)
+        out = np.empty(layout.shape(case.rewards).shape, dtype)
+        expected = fastgae.n_step_returns(**arguments_of(plain), n=3)
+        arguments.pop("gae_lambda")
+        got = fastgae.n_step_returns(**arguments, n=3, out=out)
+        assert got is out
+        assert_same_bits(layout.plain("advantages", got), expected, layout.name)
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True, None])
@@ -161,9 +161,8 @@ def vtrace(*, ratios, gae_lambda=1.0, **arguments):
     return fastgae.vtrace(ratios=ratios, lambda_=gae_lambda, **arguments)
 
 
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-def test_vtrace_everywhere(backend, dtype, layout):
-    for number, size in enumerate(FEW_SIZES):
+def test_vtrace_everywhere(backend, dtype):
+    for layout, (number, size) in itertools.product(layouts_of(backend, SOME), enumerate(FEW_SIZES)):
         case = make_case(layout.size(size), dtype, "random", ("final_sparse", "next_values")[number % 2])
         ratios = ratios_of(case)
         ratios[0, 0] = np.nan
@@ -171,15 +170,16 @@ def test_vtrace_everywhere(backend, dtype, layout):
         check(case, layout, backend, {"ratios": ratios, "rho_clip": 0.9, "c_clip": 0.0, "advantage_clip": 1.5}, vtrace)
 
 
-def test_vtrace_with_mask_and_coefficients(backend, dtype, layout):
-    case = make_case(layout.size((17, 7)), dtype)
-    given = {
-        "ratios": ratios_of(case),
-        "mask": some_mask(case),
-        "gamma": coefficients(case, "gamma", case.rewards.shape),
-    }
-    for array, right in zip(*call(case, layout, backend, given, vtrace), strict=True):
-        assert_same_bits(array, right)
+def test_vtrace_with_mask_and_coefficients(backend, dtype):
+    for layout in layouts_of(backend):
+        case = make_case(layout.size((17, 7)), dtype)
+        given = {
+            "ratios": ratios_of(case),
+            "mask": some_mask(case),
+            "gamma": coefficients(case, "gamma", case.rewards.shape),
+        }
+        for array, right in zip(*call(case, layout, backend, given, vtrace), strict=True):
+            assert_same_bits(array, right, layout.name)
 
 
 def test_vtrace_on_policy_is_gae(backend, dtype):
@@ -225,7 +225,7 @@ def test_ratios_are_checked(ratios):
         fastgae.vtrace(**arguments_of(case), ratios=ratios)
 
 
-LENGTHS = {"mixed": [3, 0, 1, 700, 2, 0, 45, 1], "short": [1, 2, 3] * 300, "one": [3000], "none": [], "empty": [0, 0]}
+LENGTHS = {"mixed": [3, 0, 1, 700, 2, 0, 45, 1], "short": [1, 2, 3] * 100, "one": [3000], "none": [], "empty": [0, 0]}
 
 
 def packed(lengths, dtype):
@@ -236,6 +236,7 @@ def packed(lengths, dtype):
     return rewards, values, starts, rng.random(total) < 0.1, rng.normal(size=len(lengths)).astype(dtype), rng
 
 
+@pytest.mark.parametrize("backend", ONE_TARGET)  # their kernels are those of gae
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("bootstrapped", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
@@ -251,10 +252,10 @@ def test_packed_sequences_are_rollouts_of_their_own(backend, dtype, lengths, boo
     assert got.advantages.shape == got.returns.shape == rewards.shape
     for i, (first, stop) in enumerate(itertools.pairwise(starts)):
         here = slice(first, stop)
-        expected = fastgae.gae(
-            rewards[here], values[here], ends[here], last_values=last[i] if bootstrapped else dtype.type(0), gamma=0.97,
-            mask=None if exists is None else exists[here], gae_lambda=float(each[i]) if per_sequence else each,
-            backend="numpy",
+        expected = answer(
+            fastgae.gae, rewards=rewards[here], values=values[here], terminated=ends[here], gamma=0.97,
+            last_values=last[i] if bootstrapped else dtype.type(0), mask=None if exists is None else exists[here],
+            gae_lambda=float(each[i]) if per_sequence else each,
         )  # fmt: skip
         if bootstrapped:
             assert_same_bits(got.advantages[here], expected.advantages, f"sequence {i}:")
@@ -315,21 +316,21 @@ def test_packed_input_is_checked(changes, words):
 
 @pytest.mark.parametrize("by", ["global", "per_env"])
 @pytest.mark.parametrize("masked", [False, True])
-def test_normalize_everywhere(backend, dtype, layout, by, masked):
-    for size in ((300, 3), (1, 5), (129, 1)):
+def test_normalize_everywhere(backend, dtype, by, masked):
+    for layout, size in itertools.product(layouts_of(backend), ((300, 3), (1, 5), (129, 1))):
         array = make_case(layout.size(size), dtype).rewards + dtype.type(3)
         exists = np.random.default_rng(1).random(array.shape) < 0.7 if masked else None
         given = layout.arranged("advantages", array)
         plain = layout.plain("advantages", given)
         here = None if exists is None else layout.arranged("terminated", exists)
         there = None if exists is None else layout.plain("terminated", here)
-        expected = fastgae.normalize(plain, there, by=by, backend="numpy")
+        expected = answer(fastgae.normalize, advantages=plain, mask=there, by=by)
         got = fastgae.normalize(given, here, by=by, time_axis=layout.time_axis, backend=backend, num_threads=3)
-        assert_same_bits(layout.plain("advantages", got), expected)
+        assert_same_bits(layout.plain("advantages", got), expected, layout.name)
         own = given.copy()
         if own.dtype.isnative:
             assert fastgae.normalize(own, here, by=by, time_axis=layout.time_axis, out=own, backend=backend) is own
-            assert_same_bits(layout.plain("advantages", own), expected)
+            assert_same_bits(layout.plain("advantages", own), expected, layout.name)
 
 
 def test_normalize_survives_what_float32_sums_do_not(backend):
@@ -348,41 +349,44 @@ def test_normalize_of_nothing_and_of_what_is_all_the_same(backend, by):
 
 
 @pytest.mark.parametrize("by", ["global", "per_env"])
-def test_normalize_by_the_std_of_a_sample(backend, dtype, layout, by):
+def test_normalize_by_the_std_of_a_sample(backend, dtype, by):
     """By the definition, in float64; where only one step exists, its std is unknown."""
-    array = make_case(layout.size((129, 4)), dtype).rewards
-    given = layout.arranged("advantages", array)
-    plain = layout.plain("advantages", given)
-    got = fastgae.normalize(given, by=by, ddof=1, eps=0.5, time_axis=layout.time_axis, backend=backend)
-    wide, axis = plain.astype(np.float64), 0 if by == "per_env" else None
-    expected = (wide - wide.mean(axis)) / (wide.std(axis, ddof=1) + 0.5)
-    np.testing.assert_allclose(layout.plain("advantages", got), expected, rtol=4 * np.finfo(dtype).eps, atol=1e-7)
-    same = fastgae.normalize(plain, by=by, ddof=1, eps=0.5, backend="numpy")
-    assert_same_bits(layout.plain("advantages", got), same)
+    for layout in layouts_of(backend):
+        array = make_case(layout.size((129, 4)), dtype).rewards
+        given = layout.arranged("advantages", array)
+        plain = layout.plain("advantages", given)
+        got = fastgae.normalize(given, by=by, ddof=1, eps=0.5, time_axis=layout.time_axis, backend=backend)
+        wide, axis = plain.astype(np.float64), 0 if by == "per_env" else None
+        expected = (wide - wide.mean(axis)) / (wide.std(axis, ddof=1) + 0.5)
+        np.testing.assert_allclose(layout.plain("advantages", got), expected, rtol=4 * np.finfo(dtype).eps, atol=1e-7)
+        same = answer(fastgae.normalize, advantages=plain, by=by, ddof=1, eps=0.5)
+        assert_same_bits(layout.plain("advantages", got), same, layout.name)
     for few in ([[1.0]], [[1.0], [3.0]]):
         given = np.array(few, dtype)
         assert np.isnan(fastgae.normalize(given, by=by, ddof=len(few), backend=backend)).all()
     assert np.isnan(fastgae.normalize(np.ones((2, 1), dtype), by=by, ddof=10**30, backend=backend)).all()
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_normalize_by_a_given_mean_and_std(backend, dtype, layout, masked):
-    array = make_case(layout.size((129, 4)), dtype).rewards
-    exists = np.random.default_rng(1).random(array.shape) < 0.7
-    given, here = layout.arranged("advantages", array), layout.arranged("terminated", exists)
-    plain, there = layout.plain("advantages", given), layout.plain("terminated", here)
-    how = {"mask": here if masked else None, "eps": 0.5, "time_axis": layout.time_axis, "backend": backend}
-    mean, std = np.random.default_rng(2).random((2, plain.shape[1]))
-    envs = np.delete(given.shape, layout.time_axis)
-    for center, deviation, form in (
-        (mean, std, lambda row: row.reshape(envs)),
-        (mean, std, lambda row: np.expand_dims(row.reshape(envs), layout.time_axis)),
-        (0.1, 3, lambda number: number),
-    ):
-        got = fastgae.normalize(given, mean=form(center), std=form(deviation), **how)
-        expected = ((plain.astype(np.float64) - center) * (1 / (deviation + 0.5))).astype(dtype)
-        expected = np.where(there, expected, dtype.type(0)) if masked else expected
-        assert_same_bits(layout.plain("advantages", got), expected)
+def test_normalize_by_a_given_mean_and_std(backend, dtype):
+    for layout, masked in itertools.product(layouts_of(backend), (False, True)):
+        array = make_case(layout.size((129, 4)), dtype).rewards
+        exists = np.random.default_rng(1).random(array.shape) < 0.7
+        given, here = layout.arranged("advantages", array), layout.arranged("terminated", exists)
+        plain, there = layout.plain("advantages", given), layout.plain("terminated", here)
+        how = {"mask": here if masked else None, "eps": 0.5, "time_axis": layout.time_axis, "backend": backend}
+        mean, std = np.random.default_rng(2).random((2, plain.shape[1]))
+        envs, one_step = np.delete(given.shape, layout.time_axis), list(given.shape)
+        one_step[layout.time_axis] = 1
+        for center, deviation in (
+            (mean.reshape(envs), std.reshape(envs)),
+            (mean.reshape(one_step), std.reshape(one_step)),
+            (0.1, 3),
+        ):
+            got = fastgae.normalize(given, mean=center, std=deviation, **how)
+            scale = 1 / (np.ravel(deviation) + 0.5)
+            expected = ((plain.astype(np.float64) - np.ravel(center)) * scale).astype(dtype)
+            expected = np.where(there, expected, dtype.type(0)) if masked else expected
+            assert_same_bits(layout.plain("advantages", got), expected, layout.name)
 
 
 @pytest.mark.parametrize(

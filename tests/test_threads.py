@@ -6,10 +6,16 @@ import threading
 import pytest
 
 import fastgae
-from support.backends import BACKENDS
+from support.backends import ONE_TARGET, WITH_KERNELS
 from support.cases import LARGE_SIZES, THREADS_SIZE, assert_same_bits
 
 NUM_THREADS = [1, 2, 3, 7]
+
+
+@pytest.fixture(params=WITH_KERNELS)
+def backend(request):
+    """Return each backend that has threads."""
+    return request.param
 
 
 @pytest.mark.parametrize("num_threads", [*NUM_THREADS, 1000])
@@ -88,6 +94,6 @@ print("done")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ONE_TARGET)
 def test_after_fork(python, backend):
     assert python(AFTER_FORK.format(backend=backend)) == "done"

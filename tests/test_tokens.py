@@ -1,15 +1,17 @@
 """Sequences of tokens: terminated left out, and one number in last_values. The explicit form gives the same bits."""
 
 import functools
+from itertools import product
 
 import numpy as np
 import pytest
 
 import fastgae
-from support.backends import no_short_cut
+from support.backends import ONE_TARGET, WITH_KERNELS, no_short_cut
 from support.cases import FEW_SIZES, LARGE_SIZES, LONG_SIZES, SIZES, assert_same_bits, make_case
+from support.exactness import answer
 from support.functions import FUNCTIONS, parameters
-from support.layouts import LAYOUTS, SOME
+from support.layouts import LAYOUTS, SOME, layouts_of, named
 from support.options import arranged
 
 PLAIN = LAYOUTS[0]
@@ -60,16 +62,16 @@ def assert_equal(got, expected, layout=PLAIN, what=""):
         assert_same_bits(layout.plain("advantages", array), right, what)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-def test_the_bits_of_the_explicit_form(backend, dtype, layout, mask, number):
-    for size in FEW_SIZES:
-        short, explicit = forms(size, dtype, mask, NUMBERS[number], layout)
-        expected = fastgae.gae(**explicit, backend="numpy")
-        assert_equal(fastgae.gae(**short, backend=backend), expected, layout, f"{size}")
+def test_the_bits_of_the_explicit_form(backend, dtype, mask):
+    """Every mask meets every number, and every size meets both."""
+    numbers = [*NUMBERS.values()] * 3
+    for layout, (place, size) in product(layouts_of(backend, SOME), enumerate(FEW_SIZES)):
+        short, explicit = forms(size, dtype, mask, numbers[place + [*MASKS].index(mask)], layout)
+        expected, what = answer(fastgae.gae, **explicit), f"{layout.name} {size}"
+        assert_equal(fastgae.gae(**short, backend=backend), expected, layout, what)
         with no_short_cut(backend):
-            assert_equal(fastgae.gae(**short, backend=backend), expected, layout, f"{size}, the long way")
+            assert_equal(fastgae.gae(**short, backend=backend), expected, layout, f"{what}, the long way")
 
 
 @functools.cache
@@ -79,13 +81,15 @@ def large(size, mask):
 
 
 @pytest.mark.parametrize("mask", ["no mask", "tool spans"])
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("size", [*SIZES, *LONG_SIZES, *LARGE_SIZES], ids=str)
-@pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)
-def test_every_size(backend, layout, size, mask):
+def test_every_size(backend, size, mask):
     """The flags that kernels read in place of those left out are only as many as one row or one env has."""
-    short, _ = forms(size, np.float32, mask, 0.37, layout)
-    for num_threads in (1, 3):
-        assert_equal(fastgae.gae(**short, backend=backend, num_threads=num_threads), large(size, mask), layout)
+    for layout in named("c", "env_major"):
+        short, _ = forms(size, np.float32, mask, 0.37, layout)
+        for num_threads in (1, 3):
+            got = fastgae.gae(**short, backend=backend, num_threads=num_threads)
+            assert_equal(got, large(size, mask), layout, layout.name)
 
 
 @pytest.mark.parametrize("mask", ["right padding", "left padding", "tool spans"])
@@ -104,19 +108,20 @@ def test_last_values_follow_the_last_token_that_exists(backend, dtype, mask):
 
 @pytest.mark.parametrize("mask", [mask for mask in MASKS if mask != "no mask"])
 @pytest.mark.parametrize("last_advantages", [None, 0.25])
-@pytest.mark.parametrize("layout", SOME, indirect=True)
-def test_carry_over_gives_the_advantage_of_the_next_token(backend, dtype, layout, mask, last_advantages):
-    for size in FEW_SIZES:
+def test_carry_over_gives_the_advantage_of_the_next_token(backend, dtype, mask, last_advantages):
+    for layout, size in product(layouts_of(backend, SOME), FEW_SIZES):
         short, explicit = forms(size, dtype, mask, 0.37, layout)
         short["last_advantages"] = explicit["last_advantages"] = last_advantages
-        advantages, _ = fastgae.gae(**explicit, backend="numpy")
+        advantages = answer(fastgae.gae, **explicit).advantages.copy()
         following = np.full_like(advantages[:1].sum(axis=0), 0 if last_advantages is None else last_advantages)
         for t in reversed(range(len(advantages))):
             following = advantages[t] = np.where(explicit["mask"][t], advantages[t], following)
         expected = advantages, advantages + explicit["values"]
-        assert_equal(fastgae.gae(**short, carry_over=True, backend=backend), expected, layout, f"{size}")
+        what = f"{layout.name} {size}"
+        assert_equal(fastgae.gae(**short, carry_over=True, backend=backend), expected, layout, what)
         with no_short_cut(backend):
-            assert_equal(fastgae.gae(**short, carry_over=True, backend=backend), expected, layout, f"{size}")
+            got = fastgae.gae(**short, carry_over=True, backend=backend)
+            assert_equal(got, expected, layout, f"{what}, the long way")
 
 
 def test_carry_over_without_a_mask_changes_nothing(backend):
@@ -136,9 +141,9 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("function", OTHERS)
-@pytest.mark.parametrize("number", [0.0, 0.37, None])
+@pytest.mark.parametrize("backend", ONE_TARGET)
 @pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)
-def test_every_function(backend, dtype, layout, function, number):
+def test_every_function(backend, dtype, layout, function):
     takes = parameters(function)
 
     def results(given, axis, backend):
@@ -148,7 +153,7 @@ def test_every_function(backend, dtype, layout, function, number):
         result = getattr(fastgae, function)(**{name: value for name, value in given.items() if name in takes})
         return result if isinstance(result, tuple) else (result,)
 
-    for size in FEW_SIZES:
+    for size, number in product(FEW_SIZES, (0.0, 0.37, None)):
         short, explicit = forms(size, dtype, "tool spans", number, layout)
         assert_equal(results(short, layout.time_axis, backend), results(explicit, 0, "numpy"), layout, f"{size}")
 

@@ -13,7 +13,7 @@ from fastgae.data.estimators import ESTIMATORS, How, Rows
 from .recorded import CHOICES, ROWS, Recorded, answer, read, write
 from .test_tables import limit, quiet
 
-T, N = 120, 7
+T, N = 60, 7
 
 
 def test_all_are_drawn():
@@ -118,14 +118,13 @@ def test_dtypes(tmp_path, recorded, choice, dtypes):
     names = ("rewards", "values", "next_values")
     numbers = {name: (9 * getattr(recorded, name)).astype(dtype) for name, dtype in zip(names, dtypes, strict=True)}
     source = write(recorded.table(**numbers), tmp_path / "a.parquet", 10)
-    compute(source, tmp_path / "out.parquet", memory=limit(100), **choice, **quiet)
+    compute(source, tmp_path / "out.parquet", memory=limit(700), **choice, **quiet)
     double = {name: array.astype(np.float64) for name, array in numbers.items()}
     expected = answer(choice, **double, terminated=recorded.terminated, truncated=recorded.truncated)
     assert_results(read(tmp_path / "out.parquet"), expected)
 
 
-@pytest.mark.parametrize("rows", [1, 4, 10**6])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("rows", "dtype"), [(1, np.float64), (4, np.float32), (10**6, np.float64)])
 def test_envs(tmp_path, choice, rows, dtype):
     """Rows of (T, N), whose envs end their episodes in different rows; V' may be of another dtype."""
     rng = np.random.default_rng(5)

@@ -42,9 +42,10 @@ def test_the_file(tmp_path, recorded, suffix):
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"0{suffix}", f"1{suffix}", "a.parquet"]
 
 
-@pytest.mark.parametrize("rows", [70, 10**6])
-@pytest.mark.parametrize("scattered", [False, True])
-@pytest.mark.parametrize("normalize", [None, "global"])
+@pytest.mark.parametrize(
+    ("rows", "scattered", "normalize"),
+    [(70, False, None), (70, True, "global"), (10**6, True, None), (10**6, False, "global")],
+)
 def test_the_numbers(tmp_path, recorded, rows, scattered, normalize, drawn):
     order = np.random.default_rng(1).permutation(ROWS) if scattered else np.arange(ROWS)
     source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)

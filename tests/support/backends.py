@@ -16,6 +16,10 @@ BACKENDS = [
     if info.available and info.device == "CPU"
     for target in (info.targets or [None])
 ]
+# One CPU target for each backend: the best one. The other targets differ in their kernels alone.
+ONE_TARGET = [*{name.partition(":")[0]: name for name in reversed(BACKENDS)}.values()][::-1]
+# All but numpy, which is the reference, and slow on large rollouts.
+WITH_KERNELS = [name for name in BACKENDS if name != "numpy"]
 DTYPES = [np.dtype(np.float32), np.dtype(np.float64)]
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,20 +11,27 @@ import fastgae
 
 from .backends import no_short_cut
 from .cases import Case, assert_same_bits
-from .layouts import Layout, poisoned
+from .layouts import LAYOUTS, Layout, layouts_of, poisoned
 
-_answers: dict[bytes, fastgae.GAEResult] = {}
+_answers: dict[bytes, Any] = {}
+
+
+def answer(function, **arguments):
+    """Return the results of the numpy backend, which all others must equal. It is slow, so each is computed once."""
+    key = hashlib.blake2b(f"{function.__module__}.{function.__qualname__}".encode(), digest_size=16)
+    for name, given in arguments.items():
+        is_array = isinstance(given, np.ndarray)
+        key.update(f"{name} {given.dtype} {given.shape}".encode() if is_array else f"{name} {given!r}".encode())
+        if is_array:
+            key.update(given.tobytes())
+    if key.digest() not in _answers:
+        _answers[key.digest()] = function(**arguments, backend="numpy")
+    return _answers[key.digest()]
 
 
 def reference(case: Case):
-    """Return the results of the numpy backend for plain arrays, which all others must equal. It is slow, so cached."""
-    key = hashlib.blake2b(digest_size=16)
-    for name, given in case.arguments().items():
-        array = np.asarray(given)
-        key.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
-    if key.digest() not in _answers:
-        _answers[key.digest()] = fastgae.gae(**case.arguments(), backend="numpy", num_threads=1)
-    return _answers[key.digest()]
+    """Return the results for the plain arrays of a case."""
+    return answer(fastgae.gae, **case.arguments())
 
 
 def memory_order(array):
@@ -63,6 +71,13 @@ class Variant:
         with no_short_cut(self.backend):
             the_long_way, _ = self.run(case, **options)
         for what, pair in (("fresh", got), ("in out", filled), ("the long way", the_long_way)):
-            assert_same_bits(pair[0], expected.advantages, f"advantages, {what}:")
-            assert_same_bits(pair[1], expected.returns, f"returns, {what}:")
+            where = f"{self.layout.name} {plain.rewards.shape}, {what}:"
+            assert_same_bits(pair[0], expected.advantages, f"advantages, {where}")
+            assert_same_bits(pair[1], expected.returns, f"returns, {where}")
         return got
+
+
+def variants(backend, dtype, layouts=LAYOUTS):
+    """Yield a backend in each of these layouts that it is worth to be tested in."""
+    for layout in layouts_of(backend, layouts):
+        yield Variant(backend, dtype, layout)

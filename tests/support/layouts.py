@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .backends import ONE_TARGET
 from .cases import Case
 
 
@@ -178,7 +179,17 @@ LAYOUTS = [
     Layout("cube_mixed", mixed, cube(1), 1, env_axes=2),
 ]
 
+
+def named(*names):
+    return [layout for layout in LAYOUTS if layout.name in names]
+
+
 # The kernels read and write these in place, so every size is tested with them.
-IN_PLACE = ["c", "padded", "negative_time", "env_major", "env_major_padded", "env_major_negative_env", "vector"]
+IN_PLACE = named("c", "padded", "negative_time", "env_major", "env_major_padded", "env_major_negative_env", "vector")
 # One layout of every kind, for tests that run in many other combinations.
-SOME = ["c", "sliced", "mixed", "env_major", "env_major_padded", "vector", "cube_time_1"]
+SOME = named("c", "sliced", "mixed", "env_major", "env_major_padded", "vector", "cube_time_1")
+
+
+def layouts_of(backend, among=LAYOUTS):
+    """Return the layouts to test a backend in: all on one CPU target, and on the others those that kernels see."""
+    return [layout for layout in among if backend in ONE_TARGET or layout in IN_PLACE]

@@ -17,7 +17,7 @@ def shift(call, recorded, value, by):
         moved[0 if by > 0 else -1] = False
         call[name] = moved
     if "final_values" in call:
-        call["final_values"] = value(recorded.next_observations)[call["truncated"]]
+        call["final_values"] = recorded.values_by(value)[1][call["truncated"]]
 
 
 def merged(call, recorded, value):
@@ -56,7 +56,7 @@ def set_last(call, last):
 
 
 def of_next_episode(call, recorded, value):
-    last = value(recorded.last_observations)
+    last = recorded.values_by(value)[2]
     set_final(call, np.concatenate([call["values"][1:], last[np.newaxis]]))
 
 
@@ -78,7 +78,7 @@ def set_final(call, dense):
 def no_autoreset(call, recorded, value):
     del call["autoreset"]
     if "next_values" not in call:
-        call["final_values"] = value(recorded.next_observations)[call["truncated"]]
+        call["final_values"] = recorded.values_by(value)[1][call["truncated"]]
 
 
 def wrong_autoreset(call, recorded, value):

@@ -6,6 +6,7 @@ import fastgae
 
 from .backends import no_short_cut
 from .cases import assert_same_bits
+from .exactness import answer
 from .layouts import poisoned
 
 
@@ -106,19 +107,24 @@ def call(case, layout, backend, given, function=fastgae.gae, **options):
     """Return the results of the call in a layout as (T, N), and of the plain call with the numpy backend."""
     here, there = arranged(case, layout, given)
     got = function(**here, backend=backend, **options)
-    return [layout.plain("advantages", a) for a in got], function(**there, backend="numpy")
+    return [layout.plain("advantages", a) for a in got], answer(function, **there)
 
 
 def check(case, layout, backend, given, function=fastgae.gae):
     here, there = arranged(case, layout, given)
-    expected = function(**there, backend="numpy")
+    expected = answer(function, **there)
+    of_call = f"{layout.name} {case.rewards.shape} {' '.join(given)}"
     out = tuple(poisoned(layout.shape(case.rewards).shape, case.rewards.dtype) for _ in range(2))
     for what, more in {"fresh": {}, "out": {"out": out}, "threads": {"num_threads": 3}}.items():
         got = function(**here, backend=backend, **more)
-        assert_same_bits(layout.plain("advantages", got[0]), expected[0], f"advantages, {what}:")
-        assert_same_bits(layout.plain("advantages", got[1]), expected[1], f"returns, {what}:")
+        assert_results(layout, got, expected, f"{of_call}, {what}:")
     if backend.startswith("cpp"):  # no other has a short cut
         with no_short_cut(backend):
             got = function(**here, backend=backend)
-        assert_same_bits(layout.plain("advantages", got[0]), expected[0], "advantages, the long way:")
-        assert_same_bits(layout.plain("advantages", got[1]), expected[1], "returns, the long way:")
+        assert_results(layout, got, expected, f"{of_call}, the long way:")
+
+
+def assert_results(layout, got, expected, what=""):
+    """Assert the bits of advantages and returns in a layout, given those in (T, N)."""
+    for array, right, name in zip(got, expected, ("advantages", "returns"), strict=True):
+        assert_same_bits(layout.plain("advantages", array), right, f"{name}, {what}")

@@ -82,6 +82,13 @@ def test_rollouts_that_only_rise_give_discounted_returns():
     np.testing.assert_array_equal(returns, fastgae.reverse_scan(rewards, 0.5))
 
 
+def test_a_step_as_good_as_expected_is_followed():
+    """delta is 0 at all steps but the last."""
+    rewards, values = np.array([0.0, 0.0, 0.0, 5.0]), np.ones(4)
+    returns = fastgae.upgo(rewards, values, np.array([0, 0, 0, 1]), last_values=0.0, gamma=1.0).returns
+    np.testing.assert_array_equal(returns, 5.0)
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (4,), (3, 2, 2)])
 def test_odd_shapes(shape):
     assert fastgae.upgo(**rollout(shape=shape)).returns.shape == shape

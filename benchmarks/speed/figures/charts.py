@@ -17,8 +17,10 @@ def digest(measured: Any) -> str:
 
 
 def machine_line(machine: Mapping[str, Any]) -> str:
+    """Return what figures depend on; backends that were missing are not among them."""
     left_out = ("load", "usable CPUs")
-    return ", ".join(f"{name} {value}" for name, value in machine.items() if name not in left_out)
+    shown = {name: str(value) for name, value in machine.items() if name not in left_out}
+    return ", ".join(f"{name} {value}" for name, value in shown.items() if not value.startswith("missing: "))
 
 
 def throughput_chart(measured: Mapping[str, Any]) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fastgae
+from fastgae._threads import usable_cpus
 from support.backends import BACKENDS, DTYPES
 from support.cases import make_case
 from support.exactness import Variant, reference
@@ -18,11 +19,14 @@ from support.layouts import LAYOUTS
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist, where that is installed, reads its options
 def pytest_cmdline_main(config):
-    """Spread the tests over the CPUs where all of them run. A few are done before the workers have started."""
+    """Spread the tests over the CPUs when all of them run. A few tests are done before the workers have started.
+
+    There are at most four workers, because each takes up to 2 GB of memory.
+    """
     everything = config.args_source is config.ArgsSource.TESTPATHS
     is_worker = hasattr(config, "workerinput")  # it has the same arguments, and must not start workers of its own
     if everything and not is_worker and getattr(config.option, "numprocesses", 0) is None:
-        config.option.numprocesses, config.option.dist = "auto", "worksteal"
+        config.option.numprocesses, config.option.dist = min(usable_cpus(), 4), "worksteal"
 
 
 @pytest.fixture(params=BACKENDS)
@@ -84,9 +88,9 @@ def collected():
 
 @pytest.fixture(scope="session")
 def large():
-    """(size, dtype) -> a large case and its reference, computed once: a long rollout is slow in the reference."""
+    """(size, dtype) -> a large case and its reference, which is slow. The last ones are kept, and no others: memory."""
 
-    @functools.cache
+    @functools.lru_cache(maxsize=1)
     def made(size, dtype):
         case = make_case(size, dtype)
         return case, reference(case)

@@ -141,23 +141,23 @@ def filled(function, backend, **out):
     return getattr(fastgae, function)(**SINGLE[function], **how, **out)
 
 
-@pytest.mark.parametrize("strides", [(1, 1), (2, 1), (1, 2), (1, 0), (0, 1), (2, 4), (1, 3)], ids=str)
 @pytest.mark.parametrize("name", SINGLE)
-def test_an_out_that_overlaps_itself(backend, name, strides):
-    out = overlapping(SHAPE, strides)
-    with pytest.raises(ValueError, match="out is an overlapping or broadcast view"):
-        filled(name, backend, out=out)
-    assert (out == 7.0).all()
+def test_an_out_that_overlaps_itself(backend, name):
+    for strides in [(1, 1), (2, 1), (1, 2), (1, 0), (0, 1), (2, 4), (1, 3)]:
+        out = overlapping(SHAPE, strides)
+        with pytest.raises(ValueError, match="out is an overlapping or broadcast view"):
+            filled(name, backend, out=out)
+        assert (out == 7.0).all()
 
 
-@pytest.mark.parametrize("strides", [(3, 1), (1, 4), (7, 2), (2, 9), (5, 2), (3, 2)], ids=str)
 @pytest.mark.parametrize("name", SINGLE)
-def test_an_out_whose_axes_interleave_is_filled(backend, name, strides):
+def test_an_out_whose_axes_interleave_is_filled(backend, name):
     """Elements between those of another row, as no slice has them, and none of them twice."""
-    out = overlapping(SHAPE, strides)
     expected = filled(name, "numpy")
-    assert filled(name, backend, out=out) is out
-    assert_same_bits(out, expected)
+    for strides in [(3, 1), (1, 4), (7, 2), (2, 9), (5, 2), (3, 2)]:
+        out = overlapping(SHAPE, strides)
+        assert filled(name, backend, out=out) is out
+        assert_same_bits(out, expected, f"strides {strides}")
 
 
 @pytest.mark.parametrize("name", SINGLE)

@@ -45,7 +45,7 @@ CORRECT = [
     ("CartPole-v1", 8, 256),
     ("Pendulum-v1", 1, 1024),
     ("Pendulum-v1", 8, 512),
-    ("Acrobot-v1", 8, 1024),
+    ("Acrobot-v1", 8, 640),
     ("MountainCar-v0", 8, 512),
 ]
 
@@ -69,8 +69,8 @@ def test_nothing_is_found_in_a_correct_rollout(value, env_id, num_envs, num_step
             np.testing.assert_array_equal(call[name], a)
 
 
-ENDS = (("CartPole-v1", 8, 256), ("Pendulum-v1", 8, 512), ("Acrobot-v1", 8, 1024))
-LIMITS = (("Pendulum-v1", 8, 512), ("Pendulum-v1", 4, 256), ("Acrobot-v1", 8, 1024))
+ENDS = (("CartPole-v1", 8, 256), ("Pendulum-v1", 8, 512), ("Acrobot-v1", 8, 640))
+LIMITS = (("Pendulum-v1", 8, 512), ("Pendulum-v1", 4, 256), ("Acrobot-v1", 8, 640))
 ANY = (("CartPole-v1", 1, 256), *ENDS)
 PLANTED = [
     (late, "flags_shifted", MODES, ENDS[:2]),

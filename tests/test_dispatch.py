@@ -75,7 +75,7 @@ def split(name):
     return [backend, target or None]
 
 
-@pytest.mark.parametrize("variable", [None, "", "nonsense", *BACKENDS])
+@pytest.mark.parametrize("variable", [None, "", "nonsense", BACKENDS[-1]])
 def test_argument_then_environment_then_the_best(python, variable):
     """With every environment: the argument wins; without an argument the environment does, or the best there is."""
     environment = {} if variable is None else {"FASTGAE_BACKEND": variable}
@@ -87,6 +87,13 @@ def test_argument_then_environment_then_the_best(python, variable):
     if without_argument:
         expected += [split(variable or BACKENDS[0])] * 2
     assert calls == expected
+
+
+@pytest.mark.parametrize("variable", BACKENDS)
+def test_the_environment_may_name_any_backend(variable, monkeypatch):
+    monkeypatch.setitem(fastgae._dispatch.SETTINGS, "FASTGAE_BACKEND", variable)
+    module, target = fastgae._dispatch.resolve_backend(None)
+    assert [module.__name__.removeprefix("fastgae._backends."), target] == split(variable)
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -133,21 +140,21 @@ def test_fastgae_cpu_has_no_say_where_fastgae_backend_names_another(python, name
 @pytest.mark.parametrize(
     ("block", "cause"), [(NO_CORE, ["ModuleNotFoundError", "not built"]), (BROKEN_CORE, ["ImportError", "undefined"])]
 )
-@pytest.mark.parametrize("code", ["failing()", "failing(plain=False)", "failing(backend='cpp')"])
-def test_fastgae_cpu_asks_for_cpp(python, block, cause, code):
+def test_fastgae_cpu_asks_for_cpp(python, block, cause):
     """Where cpp cannot run, no other backend takes its place."""
     quiet = "import warnings; warnings.simplefilter('ignore')"
-    report = f"\nerror = {code}\nassert not calls, calls\nprint(json.dumps(error))"
-    error, message, *chained = json.loads(python(quiet + block + RECORD + report, FASTGAE_CPU="baseline"))
-    assert error == "BackendUnavailableError"
-    for word in ("FASTGAE_CPU='baseline'", "cpp", chained[1], *(["backend='cpp'"] if "cpp" in code else [])):
-        assert word in message
-    assert chained[0] == cause[0]
-    assert cause[1] in chained[1]
+    failing = "\nerrors = [failing(), failing(plain=False), failing(backend='cpp')]"
+    report = "\nassert not calls, calls\nprint(json.dumps(errors))"
+    errors = json.loads(python(quiet + block + RECORD + failing + report, FASTGAE_CPU="baseline"))
+    for (error, message, *chained), words in zip(errors, [[], [], ["backend='cpp'"]], strict=True):
+        assert error == "BackendUnavailableError"
+        for word in ("FASTGAE_CPU='baseline'", "cpp", chained[1], *words):
+            assert word in message
+        assert chained[0] == cause[0]
+        assert cause[1] in chained[1]
 
 
-@pytest.mark.parametrize("target", CPP_TARGETS)
-def test_the_compiled_module_is_given_the_target(python, target):
+def test_the_compiled_module_is_given_the_target(python):
     """Below the backend module the name reaches the compiled table by all ways, and an unknown one is refused."""
     code = f"""
 import fastgae._backends.cpp as cpp
@@ -165,20 +172,36 @@ def watching(function):
     return watched
 
 cpp.gae = watching(core.gae)
-for cpp.short_cut in (watching(core.short_cut), lambda *arguments: None):
-    fastgae._dispatch.resolve.cache_clear()
-    call(backend="cpp:{target}")
+for target in {CPP_TARGETS}:
+    for cpp.short_cut in (watching(core.short_cut), lambda *arguments: None):
+        fastgae._dispatch.resolve.cache_clear()
+        call(backend="cpp:" + target)
 print(json.dumps(seen))
 """
-    assert json.loads(python(CALL + code)) == [target, True] * 2
+    assert json.loads(python(CALL + code)) == [each for target in CPP_TARGETS for each in [target, True] * 2]
 
 
-@pytest.mark.parametrize("name", ["cuda", "CPP", "cpp:", "cpp:avx9", "numba:avx2", " numpy"])
-def test_an_unknown_backend_in_the_environment(python, name):
-    error, message, *_ = json.loads(python(CALL + "print(json.dumps(failing()))", FASTGAE_BACKEND=name))
-    assert error == "ValueError"
-    for word in ("FASTGAE_BACKEND", repr(name), "cpp", "numba", "numpy", "cpp:avx512", "cpp:avx2", "cpp:baseline"):
-        assert word in message
+def test_an_unknown_backend_in_the_environment(python):
+    names = ["cuda", "CPP", "cpp:", "cpp:avx9", "numba:avx2", " numpy"]
+    for name, (error, message, *_) in zip(names, failures(python, "FASTGAE_BACKEND", names), strict=True):
+        assert error == "ValueError"
+        for word in ("FASTGAE_BACKEND", repr(name), "cpp", "numba", "numpy", "cpp:avx512", "cpp:avx2", "cpp:baseline"):
+            assert word in message
+
+
+def failures(python, variable, texts, options=({},)):
+    """Return the error of each call: with each of these texts in a variable, with each of these options.
+
+    One process makes all calls, and puts each text where the import of fastgae puts what the environment says.
+    """
+    code = f"""
+def error(text, options):
+    fastgae._dispatch.SETTINGS[{variable!r}] = text
+    return failing(**options)
+
+print(json.dumps([error(text, options) for text in {texts} for options in {options}]))
+"""
+    return json.loads(python(CALL + code))
 
 
 @pytest.mark.parametrize("block", ["", NO_CORE], ids=["", "no core"])
@@ -204,21 +227,19 @@ def test_a_target_that_the_cpu_lacks(python, missing):
         assert "baseline" in message, "what this machine can run"
 
 
-@pytest.mark.parametrize("by", ["argument", "environment"])
 @pytest.mark.parametrize(
     ("block", "name", "cause"),
     [(NO_NUMBA, "numba", "no numba"), (NO_CORE, "cpp", "no core"), (NO_CORE, "cpp:avx2", "no core")],
 )
-def test_a_forced_backend_never_falls_back(python, block, name, cause, by):
-    code = f"failing(backend={name!r})" if by == "argument" else "failing()"
-    environment = {"FASTGAE_BACKEND": name} if by == "environment" else {}
-    report = f"\nerror = {code}\nassert not calls, calls\nprint(json.dumps(error))"
-    error, message, cause_type, _ = json.loads(python(block + RECORD + report, **environment))
-    assert error == "BackendUnavailableError"
-    assert cause_type == "ModuleNotFoundError"
-    assert ("backend" if by == "argument" else "FASTGAE_BACKEND") in message
-    assert repr(name) in message
-    assert cause in message or "not built" in message
+def test_a_forced_backend_never_falls_back(python, block, name, cause):
+    report = f"\nerrors = [failing(), failing(backend={name!r})]\nassert not calls, calls\nprint(json.dumps(errors))"
+    errors = json.loads(python(block + RECORD + report, FASTGAE_BACKEND=name))
+    for (error, message, cause_type, _), by in zip(errors, ("FASTGAE_BACKEND=", "backend="), strict=True):
+        assert error == "BackendUnavailableError"
+        assert cause_type == "ModuleNotFoundError"
+        assert by in message
+        assert repr(name) in message
+        assert cause in message or "not built" in message
 
 
 CAUGHT = """
@@ -314,12 +335,12 @@ def test_threads_default_to_the_affinity_of_the_process(python):
 
 
 @pytest.mark.parametrize("variable", ["FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"])
-@pytest.mark.parametrize("text", ["0", "2.5", "many"])
-def test_bad_numbers_of_threads_in_the_environment(python, variable, text):
-    """Small calls and large ones, by every backend: an error of one is an error of all."""
-    names = [name for name in AVAILABLE if name != "numba"]
-    code = f"print(json.dumps([failing(backend=name, plain=plain) for name in {names} for plain in (True, False)]))"
-    for error, message, *_ in json.loads(python(CALL + code, **{variable: text})):
+def test_bad_numbers_of_threads_in_the_environment(python, variable):
+    """By every backend, with and without a short cut: an error of one is an error of all."""
+    texts, names = ["0", "2.5", "many"], [name for name in AVAILABLE if name != "numba"]
+    options = [{"backend": name, "plain": plain} for name in names for plain in (True, False)]
+    errors = failures(python, variable, texts, options)
+    for text, (error, message, *_) in zip(np.repeat(texts, len(options)), errors, strict=True):
         assert error == "ValueError"
         for word in (variable, text, "positive integer"):
             assert word in message

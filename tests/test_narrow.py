@@ -138,12 +138,15 @@ EXTRA = {
 }
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("time_axis", [0, 1])
 @pytest.mark.parametrize("extra", EXTRA)
 @pytest.mark.parametrize("bootstrap", OPTIONS)
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])  # no other takes pieces
-def test_pieces(backend, kind, time_axis, extra, bootstrap):
+def test_pieces(backend, extra, bootstrap):
+    for kind, time_axis in product(FORMATS, (0, 1)):
+        in_pieces(backend, kind, time_axis, extra, bootstrap)
+
+
+def in_pieces(backend, kind, time_axis, extra, bootstrap):
     case = make_case(IN_PIECES, np.float32, flags="random", **OPTIONS[bootstrap])
     arguments = case.arguments()
     if case.sparse:
@@ -167,9 +170,10 @@ def test_pieces(backend, kind, time_axis, extra, bootstrap):
         shape = arguments["rewards"].shape
         out = {"out": (np.full(shape, np.nan, np.float32), None)} if only_advantages else {}
         got = fastgae.gae(**taken, **how, **out, num_threads=threads)
-        assert_same_bits(got.advantages, expected.advantages)
+        what = f"{kind}, time_axis={time_axis}, {threads} threads:"
+        assert_same_bits(got.advantages, expected.advantages, what)
         if not only_advantages:
-            assert_same_bits(got.returns, expected.returns)
+            assert_same_bits(got.returns, expected.returns, what)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import functools
 from itertools import product
 
 import numpy as np
@@ -101,22 +100,14 @@ def test_next_step_everywhere(backend, dtype, given):
         check(case, layout, backend, given(case))
 
 
-@functools.cache
-def large(size):
-    """Return a case, its options and its results by the numpy backend, which take long."""
+@pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
+def test_large(size):
     case = make_case(size, np.dtype(np.float32), "random", "last_values")
     given = together(mask, row("gamma"), always(normalize="global"))(case)
-    _, plain = arranged(case, LAYOUTS[0], given)
-    return case, given, fastgae.gae(**plain, backend="numpy")
-
-
-@pytest.mark.parametrize("backend", WITH_KERNELS)
-@pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
-@pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)
-def test_large(backend, size, layout):
-    case, given, expected = large(size)
-    here, _ = arranged(case, layout, given)
-    assert_results(layout, fastgae.gae(**here, backend=backend), expected)
+    of_layouts = {layout: arranged(case, layout, given) for layout in named("c", "env_major")}
+    expected = fastgae.gae(**of_layouts[LAYOUTS[0]][1], backend="numpy")
+    for (layout, (here, _)), backend in product(of_layouts.items(), WITH_KERNELS):
+        assert_results(layout, fastgae.gae(**here, backend=backend), expected, f"{backend} {layout.name}")
 
 
 @pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")

@@ -135,12 +135,13 @@ def test_flags_of_packed_sequences_begin_empty(last_values):
     """The flags of a call lie where those of the call before it did, which marked other steps."""
     total = 300_000
     rewards, values = np.ones((2, total), np.float32)
-    for length in (100, 77, 1000):
-        starts = np.append(np.arange(0, total, length), total)
-        last = {"last_values": np.arange(len(starts) - 1, dtype=np.float32)} if last_values else {}
-        got = fastgae.gae_packed(rewards, values, starts, **last, backend="cpp")
-        expected = fastgae.gae_packed(rewards, values, starts, **last, backend="numpy")
-        assert all(map(np.array_equal, got, expected))
+    for length in (100, 75, 1000):
+        starts = np.arange(0, total + 1, length)
+        last = np.arange(total // length, dtype=np.float32) * last_values
+        got = fastgae.gae_packed(rewards, values, starts, last_values=last if last_values else None, backend="cpp")
+        matrices = (array.reshape(-1, length) for array in (rewards, values))
+        expected = fastgae.gae(*matrices, last_values=last, gamma=1.0, time_axis=1, backend="numpy")
+        assert all(np.array_equal(array, right.ravel()) for array, right in zip(got, expected, strict=True))
 
 
 def test_a_handler_of_the_program_is_respected():

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from itertools import product
 
 import pytest
 
@@ -12,30 +13,25 @@ from support.cases import LARGE_SIZES, THREADS_SIZE, assert_same_bits
 NUM_THREADS = [1, 2, 3, 7]
 
 
-@pytest.fixture(params=WITH_KERNELS)
-def backend(request):
-    """Return each backend that has threads."""
-    return request.param
-
-
-@pytest.mark.parametrize("num_threads", [*NUM_THREADS, 1000])
 @pytest.mark.parametrize("size", [THREADS_SIZE, LARGE_SIZES[1]], ids=str)
-def test_any_number_of_threads(backend, dtype, size, num_threads, large):
+def test_any_number_of_threads(dtype, size, large):
     case, expected = large(size, dtype)
-    got = fastgae.gae(**case.arguments(), backend=backend, num_threads=num_threads)
-    for array, right in zip(got, expected, strict=True):
-        assert_same_bits(array, right)
+    for backend, num_threads in product(WITH_KERNELS, [*NUM_THREADS, 1000]):
+        got = fastgae.gae(**case.arguments(), backend=backend, num_threads=num_threads)
+        for array, right in zip(got, expected, strict=True):
+            assert_same_bits(array, right, f"{backend}, {num_threads} threads")
 
 
-@pytest.mark.parametrize("num_threads", NUM_THREADS)
-def test_env_major_with_any_number_of_threads(backend, dtype, num_threads, large):
+def test_env_major_with_any_number_of_threads(dtype, large):
     case, expected = large(LARGE_SIZES[0], dtype)
     swapped = case.mapped(lambda name, a: a.T.copy())
-    got = fastgae.gae(**swapped.arguments(), time_axis=1, backend=backend, num_threads=num_threads)
-    for array, right in zip(got, expected, strict=True):
-        assert_same_bits(array.T, right)
+    for backend, num_threads in product(WITH_KERNELS, NUM_THREADS):
+        got = fastgae.gae(**swapped.arguments(), time_axis=1, backend=backend, num_threads=num_threads)
+        for array, right in zip(got, expected, strict=True):
+            assert_same_bits(array, right.T, f"{backend}, {num_threads} threads")
 
 
+@pytest.mark.parametrize("backend", WITH_KERNELS)
 def test_several_python_threads_at_once(backend, dtype, large):
     """Each with its own number of threads; none may see another's memory or settings."""
     case, expected = large(LARGE_SIZES[0], dtype)

@@ -1,6 +1,5 @@
 """Sequences of tokens: terminated left out, and one number in last_values. The explicit form gives the same bits."""
 
-import functools
 from itertools import product
 
 import numpy as np
@@ -74,22 +73,16 @@ def test_the_bits_of_the_explicit_form(backend, dtype, mask):
             assert_equal(fastgae.gae(**short, backend=backend), expected, layout, f"{what}, the long way")
 
 
-@functools.cache
-def large(size, mask):
-    """Return the explicit call's results by the numpy backend, which take long."""
-    return fastgae.gae(**forms(size, np.float32, mask, 0.37)[1], backend="numpy")
-
-
 @pytest.mark.parametrize("mask", ["no mask", "tool spans"])
-@pytest.mark.parametrize("backend", WITH_KERNELS)
 @pytest.mark.parametrize("size", [*SIZES, *LONG_SIZES, *LARGE_SIZES], ids=str)
-def test_every_size(backend, size, mask):
+def test_every_size(size, mask):
     """The flags that kernels read in place of those left out are only as many as one row or one env has."""
     for layout in named("c", "env_major"):
-        short, _ = forms(size, np.float32, mask, 0.37, layout)
-        for num_threads in (1, 3):
+        short, explicit = forms(size, np.float32, mask, 0.37, layout)
+        expected = fastgae.gae(**explicit, backend="numpy")
+        for backend, num_threads in product(WITH_KERNELS, (1, 3)):
             got = fastgae.gae(**short, backend=backend, num_threads=num_threads)
-            assert_equal(got, large(size, mask), layout, layout.name)
+            assert_equal(got, expected, layout, f"{backend}, {layout.name}, {num_threads} threads")
 
 
 @pytest.mark.parametrize("mask", ["right padding", "left padding", "tool spans"])

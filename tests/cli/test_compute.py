@@ -137,7 +137,6 @@ sys.exit(main(["compute", *sys.argv[1:]]))
         # While duckdb reads: the first two are read by us.
         ("fastgae.data.scattered", "_with_number", 1, True),
         ("fastgae.data.scattered", "_with_number", 3, True),
-        ("fastgae.data.scattered", "_with_number", 9, True),
     ],
 )
 def test_ctrl_c(recorded, python, capsys, module, name, call, resumed):

@@ -29,34 +29,33 @@ def called(function, arguments, numbers, dtypes, convert=of_numpy):
     return arrays_of(function(**given_as(convert, arguments, numbers, dtypes)))
 
 
-@pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("name", [*CALLS, *NUMPY_CALLS])
-def test_numpy(name, mix):
+def test_numpy(name):
     function, arguments, numbers = {**CALLS, **NUMPY_CALLS}[name]
-    dtypes, expected, _ = MIXES[mix]
-    got = called(function, arguments, numbers, dtypes)
-    if name in CALLS and len(numbers) > 1 and "rlax" not in name:  # its discounts are float32
-        assert got[-1].dtype == expected
-    for array, right in zip(got, called(function, arguments, numbers, ["float64"]), strict=True):
-        assert array.dtype.kind == "f"
-        np.testing.assert_allclose(array, right, rtol=1e-5, atol=1e-5)
+    exact = called(function, arguments, numbers, ["float64"])
+    for mix, (dtypes, expected, _) in MIXES.items():
+        got = called(function, arguments, numbers, dtypes)
+        if name in CALLS and len(numbers) > 1 and "rlax" not in name:  # its discounts are float32
+            assert got[-1].dtype == expected, mix
+        for array, right in zip(got, exact, strict=True):
+            assert array.dtype.kind == "f", mix
+            np.testing.assert_allclose(array, right, rtol=1e-5, atol=1e-5, err_msg=mix)
 
 
-@pytest.mark.parametrize("mix", [*MIXES, *NARROW])
 @pytest.mark.parametrize("name", CALLS)
-def test_torch(name, mix):
+def test_torch(name):
     pytest.importorskip("torch")
     function, arguments, numbers = CALLS[name]
-    dtypes, expected = {**{key: (mixed, dtype) for key, (mixed, _, dtype) in MIXES.items()}, **NARROW}[mix]
-    if len(numbers) < len(dtypes):
-        expected = {"int64": "float32"}.get(dtypes[0], dtypes[0])
-    got = called(function, arguments, numbers, dtypes, tensor_of)
-    if "rlax" not in name:  # its discounts are float32
-        assert str(got[-1].dtype) == f"torch.{expected}"
-    close = 0.2 if "bfloat16" in expected else 1e-2 if mix in NARROW else 1e-5
-    for result, right in zip(got, called(function, arguments, numbers, ["float64"]), strict=True):
-        assert result.dtype.is_floating_point
-        np.testing.assert_allclose(result.double().numpy(), right, rtol=close, atol=close)
+    exact = called(function, arguments, numbers, ["float64"])
+    for mix, (dtypes, dtype) in {**{key: (mixed, dtype) for key, (mixed, _, dtype) in MIXES.items()}, **NARROW}.items():
+        expected = dtype if len(numbers) >= len(dtypes) else {"int64": "float32"}.get(dtypes[0], dtypes[0])
+        got = called(function, arguments, numbers, dtypes, tensor_of)
+        if "rlax" not in name:  # its discounts are float32
+            assert str(got[-1].dtype) == f"torch.{expected}", mix
+        close = 0.2 if "bfloat16" in expected else 1e-2 if mix in NARROW else 1e-5
+        for result, right in zip(got, exact, strict=True):
+            assert result.dtype.is_floating_point, mix
+            np.testing.assert_allclose(result.double().numpy(), right, rtol=close, atol=close, err_msg=mix)
 
 
 def test_pufferlib_does_not_fill_integers():

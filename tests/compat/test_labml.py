@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -17,15 +19,14 @@ def the_loop(done, rewards, values, gamma, lambda_):
     return advantages
 
 
-@pytest.mark.parametrize("flags", ["bool", "uint8", "float32", "float64"])
-@pytest.mark.parametrize("coefficients", COEFFICIENTS, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_same_bits(size, dtype, coefficients, flags):
+def test_same_bits(size, dtype):
     s = steps(size, dtype)
     values = np.vstack([s.values, s.last_values[None]]).T.copy()
-    done, rewards = s.done.T.astype(flags), s.rewards.T.copy()
-    got = GAE(size[1], size[0], *coefficients)(done, rewards, values)
-    assert_same_bits(got, the_loop(done, rewards, values, *coefficients))
+    for coefficients, flags in product(COEFFICIENTS, ["bool", "uint8", "float32", "float64"]):
+        done, rewards = s.done.T.astype(flags), s.rewards.T.copy()
+        got = GAE(size[1], size[0], *coefficients)(done, rewards, values)
+        assert_same_bits(got, the_loop(done, rewards, values, *coefficients), f"{coefficients}, {flags}:")
 
 
 def test_called_by_name_as_the_original():

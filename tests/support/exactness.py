@@ -1,5 +1,6 @@
 """The bits that the reference gives, and one way to compute that must give them too."""
 
+import contextlib
 import hashlib
 import warnings
 from dataclasses import dataclass
@@ -50,31 +51,46 @@ class Variant:
     def run(self, case: Case, **options):
         """Return the results as (T, N), and the plain case that was computed. A warning is an error."""
         arguments, plain = self.layout.arguments(case)
-        arrays = {name: a for name, a in arguments.items() if isinstance(a, np.ndarray)}
-        before = {name: a.tobytes() for name, a in arrays.items()}
+        with unwritten(arguments):
+            return self.results(arguments, **options), plain
+
+    def results(self, arguments, **options):
+        """Return the results of a call in this layout as (T, N). They lie in memory as rewards do."""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             result = fastgae.gae(**arguments, backend=self.backend, **options)
-        for name, a in arrays.items():
-            assert a.tobytes() == before[name], f"{name} was written to"
         if "out" not in options and 0 not in arguments["rewards"].strides:
             like_rewards = memory_order(np.empty_like(arguments["rewards"], self.dtype))
             assert [memory_order(array) for array in result] == [like_rewards] * 2
-        return tuple(None if a is None else self.layout.plain("advantages", a) for a in result), plain
+        return tuple(None if a is None else self.layout.plain("advantages", a) for a in result)
 
     def check(self, case: Case, **options):
         """Assert the bits of the reference: in new memory, in out, and without any short cut."""
-        got, plain = self.run(case, **options)
+        arguments, plain = self.layout.arguments(case)
+        out = tuple(poisoned(arguments["rewards"].shape, self.dtype) for _ in range(2))
         expected = reference(plain)
-        out = tuple(poisoned(self.layout.shape(case.rewards).shape, self.dtype) for _ in range(2))
-        filled, _ = self.run(case, out=out, **options)
-        with no_short_cut(self.backend):
-            the_long_way, _ = self.run(case, **options)
-        for what, pair in (("fresh", got), ("in out", filled), ("the long way", the_long_way)):
+        with unwritten(arguments):
+            got = {
+                "fresh": self.results(arguments, **options),
+                "in out": self.results(arguments, out=out, **options),
+            }
+            with no_short_cut(self.backend):
+                got["the long way"] = self.results(arguments, **options)
+        for what, pair in got.items():
             where = f"{self.layout.name} {plain.rewards.shape}, {what}:"
             assert_same_bits(pair[0], expected.advantages, f"advantages, {where}")
             assert_same_bits(pair[1], expected.returns, f"returns, {where}")
-        return got
+        return got["fresh"]
+
+
+@contextlib.contextmanager
+def unwritten(arguments):
+    """Assert that no array among these arguments is written to."""
+    arrays = {name: a for name, a in arguments.items() if isinstance(a, np.ndarray)}
+    before = {name: a.tobytes() for name, a in arrays.items()}
+    yield
+    for name, a in arrays.items():
+        assert a.tobytes() == before[name], f"{name} was written to"
 
 
 def variants(backend, dtype, layouts=LAYOUTS):

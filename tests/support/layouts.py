@@ -136,7 +136,7 @@ class Layout:
         """Return the caller's array as (T, N), or as a row (N,): C-contiguous and in native byte order."""
         native = np.dtype(bool) if name in ("terminated", "truncated") else array.dtype.newbyteorder("=")
         if name != "last_values":
-            array = np.moveaxis(array, self.time_axis, 0)
+            array = np.moveaxis(array, self.time_axis, 0) if self.time_axis else array  # it takes long
             return np.array(array.reshape(array.shape[0], -1), native, order="C")
         return np.array(array.reshape(-1), native)
 

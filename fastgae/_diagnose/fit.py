@@ -104,8 +104,8 @@ def _by_gamma(steps: Steps, gamma: float, given: Fit) -> tuple[float, Finding] |
         f"looks like values of another gamma than {gamma:g}: with {other:g} they miss the discounted rewards by "
         f"{math.sqrt(error):.2g} standard deviations, and with {gamma:g} by {math.sqrt(given.error()):.2g}",
         Places(),
-        "values and rewards of two discounts do not add up, so advantages have the sign of that difference and not of "
-        "the actions",
+        "the values do not fit the rewards under this discount, so the sign of an advantage shows that misfit and not "
+        "whether the action was good",
         "pass the gamma with which the values were trained",
         "gamma",
     )
@@ -118,8 +118,9 @@ def _by_scale(given: Fit) -> tuple[float, Finding] | None:
         return None
     error = given.error(scale)
     return error, Finding(
-        f"looks like rewards of another scale: they are {scale:.3g} times what the values expect, by their mean and by "
-        f"how they vary; divided by that, the values miss them by {math.sqrt(error):.2g} standard deviations",
+        f"looks like rewards of another scale: their mean and their variation are about {scale:.3g} times what the "
+        f"values expect; with the rewards divided by that, the values miss them by {math.sqrt(error):.2g} standard "
+        "deviations",
         Places(),
         "either the rewards or V count for next to nothing in the advantages",
         "pass the rewards on which the values were trained, scaled or clipped as they were then; ignore this if the "
@@ -146,10 +147,11 @@ def terminated_by_limit(steps: Steps) -> Iterator[Finding]:
     if count >= 4 and proven:
         yield Finding(
             f"looks like limits flagged as terminated: at {count:,} of {total:,} flags the TD error is "
-            f"{median(ended[surprised]):.3g} where nothing follows, and {median(going_on[surprised]):.3g} with V of "
+            f"{median(ended[surprised]):.3g} with a bootstrap of 0, and {median(going_on[surprised]):.3g} with V of "
             f"the next observation; at other steps it is {usual:.3g}",
             steps.places(surprised),
-            "the values expect the episode to go on there: a bootstrap of 0 takes that from all advantages before",
+            "the values expect the episode to go on there: a bootstrap of 0 takes these expected rewards away from all "
+            "earlier advantages",
             "pass terminated and truncated as env.step returned them, not terminated | truncated",
         )
 
@@ -173,13 +175,14 @@ def envs_shuffled(steps: Steps) -> Iterator[Finding]:
     repeated = min(np.mean(each[moved] == whole[moved]) for each in halves) if moved.any() else 0.0
     if permuted and number_of(moved) >= 0.5 * num_envs and repeated > 0.75:
         first = np.flatnonzero(moved)[:4]
-        listed = ", ".join(f"those of env {n} to env {whole[n]}" for n in first[:3])
+        listed = ", ".join(f"the values of env {n} to env {whole[n]}" for n in first[:3])
         yield Finding(
-            f"looks like envs in two orders: the values of {number_of(moved):,} of {num_envs:,} envs fit the rewards "
-            "and flags of another one best, each of a different one, and so in both halves of the rollout",
+            f"looks like envs in two orders: the values of {number_of(moved):,} of {num_envs:,} envs best fit the "
+            "rewards and flags of another env, each of a different one, in both halves of the rollout",
             Places(number_of(moved), tuple((0, int(n)) for n in first)),
-            f"the values belong to other envs than the rewards and flags beside them: {listed} ...",
-            "keep one order of envs, also after a shuffle of minibatches, a reshape, or answers that came in any order",
+            f"the values belong to other envs than the rewards and flags at the same index: {listed} ...",
+            "use one order of envs everywhere, also after a shuffle of minibatches, after a reshape, and with results "
+            "that arrive in any order",
         )
 
 
@@ -217,8 +220,8 @@ def rewards_shifted(steps: Steps) -> Iterator[Finding]:
         )
         if certain and fits and given[kept].mean() > 1.25 * other[kept].mean():
             seen = (
-                f"with the rewards moved by a step, the mean square of the TD error is {other[kept].mean():.3g} in "
-                f"place of {given[kept].mean():.3g}, and it is smaller in {number_of(parts > 0)} of {PARTS} parts of "
+                f"with the rewards moved by a step, the mean square of the TD error is {other[kept].mean():.3g} "
+                f"instead of {given[kept].mean():.3g}, and it is smaller in {number_of(parts > 0)} of {PARTS} parts of "
                 "the rollout"
             )
             differs = kept & (moved != steps.rewards[1:-1])

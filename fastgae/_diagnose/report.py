@@ -122,7 +122,7 @@ class Diagnosis(Sequence[Finding]):
         rollout = f"{steps:,} steps of {envs:,} environment{'s' * (envs != 1)}"
         heading = f"{len(self)} finding{'s' * (len(self) > 1)} in {rollout}"
         if not self:
-            heading = f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be."
+            heading = f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be found."
         return "\n\n".join([f"{heading}\n\n{self.overview}", *map(str, self)])
 
     def as_dict(self) -> dict[str, Any]:

@@ -327,7 +327,7 @@ def _weights(ratios: Any, clip: float, alpha: float = 1.0) -> Any:
 
 
 def _at_every_step(lambda_: Any, steps: Any) -> Any:
-    """Return lambda, one number or one for each step, in the shape and dtype of the steps, and where they lie."""
+    """Return lambda, one number or one for each step, in the shape and dtype of the steps, and on their device."""
     xp = namespace_of(steps)
     return xp.ones_like(steps) * xp.asarray(lambda_, dtype=steps.dtype)
 

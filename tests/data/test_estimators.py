@@ -210,7 +210,7 @@ def test_the_other_estimators_need_values(tmp_path, recorded):
     source = write(table, tmp_path / "a.parquet", 100)
     for choice in CHOICES:
         if choice["estimator"] != "discounted_returns":
-            with pytest.raises(DataError, match="there is no column 'values' of values"):
+            with pytest.raises(DataError, match="there is no column 'values' for values"):
                 compute(source, **choice, **quiet)
     with pytest.raises(DataError, match="there is no column 'v' for values"):
         compute(source, values="v", **RETURNS, **quiet)

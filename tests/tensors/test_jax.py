@@ -122,7 +122,7 @@ def test_the_first_argument_decides():
 
 def test_out_is_refused():
     out = jnp.zeros((2, 17, 6))
-    with pytest.raises(TypeError, match="arrays of JAX never change"):
+    with pytest.raises(TypeError, match="JAX arrays never change"):
         fastgae.gae(**jax_arrays(ROLLOUT), out=tuple(out))
 
 

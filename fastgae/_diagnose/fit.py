@@ -1,7 +1,7 @@
 """Detect that rewards and values do not belong together: another gamma, scale, env or row.
 
-A value function that was never trained, or hardly differs between states, fits anything. So each detector first asks
-that the values fit the rewards well under another reading of them.
+A value function that was never trained, or that hardly differs between states, fits anything. So each detector first
+requires that the values fit the rewards well once its mistake is corrected.
 """
 
 import math
@@ -15,29 +15,29 @@ from fastgae._diagnose.flags import rewards_look_shifted
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, median, number_of
 
-# The discounts that people choose.
+# Common discounts.
 GAMMAS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.997, 0.999, 1.0)
 FEWEST = 64  # steps
-PARTS = 16  # of a rollout, to see whether something is so in all of it
+PARTS = 16  # of a rollout, to test whether something holds in all of them
 
 
 class Fit(NamedTuple):
     """How rewards fit values, over the steps that exist.
 
-    Both numbers of a step reach to the end of its episode, or of the rollout: the discounted rewards, and what the
-    values expect of them, V minus the discounted V with which they go on.
+    Both numbers of a step cover the rest of its episode, or of the rollout: the discounted rewards, and the rewards
+    that the values expect, V minus the discounted V after that rest.
     """
 
     rewards: Array
     expected: Array
-    expected_by_one: Array  # by one value at all states, the mean of V
+    expected_by_one: Array  # the same with one value at all states, the mean of V
 
     def error(self, scale: float = 1.0) -> float:
-        """Return the mean square of what the values miss, in variances of the rewards divided by ``scale``."""
+        """Return the mean squared error of the values, in variances of the rewards divided by ``scale``."""
         return _error(self.rewards / scale, self.expected)
 
     def scale(self) -> float:
-        """Return the number of times that rewards are as large as expected, by least squares."""
+        """Return the factor by which rewards are larger than expected, by least squares."""
         return _ratio(self.rewards, self.expected)
 
     def informative(self) -> bool:
@@ -46,12 +46,12 @@ class Fit(NamedTuple):
         return self.error(self.scale()) < min(0.7, 0.8 * by_one)
 
     def mean_and_slope(self) -> tuple[float, float]:
-        """Return the scale by the means alone, and by the variation around them alone."""
+        """Return the scale from the means alone, and from the variation around the means alone."""
         rewards, expected = self.rewards - self.rewards.mean(), self.expected - self.expected.mean()
         return float(self.rewards.mean() / self.expected.mean()), _ratio(rewards, expected)
 
     def agrees(self) -> bool:
-        """Return whether rewards are about as large as expected, by both."""
+        """Return whether rewards are about as large as expected, by both scales."""
         return all(1 / 1.5 < number < 1.5 for number in self.mean_and_slope())
 
 
@@ -130,7 +130,7 @@ def _by_scale(given: Fit) -> tuple[float, Finding] | None:
 
 
 def terminated_by_limit(steps: Steps) -> Iterator[Finding]:
-    """Find terminated steps whose V counts on more rewards, which is what a limit leaves of an episode."""
+    """Find terminated steps at which V expects more rewards, as it does where a limit cuts an episode off."""
     following = steps.next_row if steps.next_step else steps.next_values
     if following is None or steps.truncated.any() or not _finite(steps):
         return
@@ -139,7 +139,7 @@ def terminated_by_limit(steps: Steps) -> Iterator[Finding]:
     usual = max(median(ended[steps.exists & ~ends]), 10.0 * steps.tolerance)
     surprised = ends & (ended > 8.0 * usual) & (going_on < 3.0 * usual)
     count, total, foreseen = number_of(surprised), number_of(ends), number_of(ended[ends] < 3.0 * usual)
-    # Values that know no end at all are surprised by every one, unless they prove good elsewhere.
+    # Values that never learned of any end are surprised by every end, so they must also prove good elsewhere.
     if foreseen >= max(3, 0.2 * total):
         proven = count + foreseen >= 0.8 * total
     else:
@@ -164,7 +164,7 @@ def _fits_as_truncated(steps: Steps) -> bool:
 
 
 def envs_shuffled(steps: Steps) -> Iterator[Finding]:
-    """Find values whose envs are in another order than those of the rewards and flags."""
+    """Find values whose envs are in another order than the envs of the rewards and flags."""
     num_steps, num_envs = steps.shape
     if not 4 <= num_envs <= 1024 or num_steps < 32 or steps.mask is not None or not _finite(steps):
         return
@@ -214,7 +214,7 @@ def rewards_shifted(steps: Steps) -> Iterator[Finding]:
         given, other = ((each - expected) ** 2 for each in (steps.rewards[1:-1], moved))
         parts = np.array([part.sum() for part in np.array_split(np.where(kept, given - other, 0.0).T.ravel(), PARTS)])
         certain = parts.mean() > 4.0 * parts.std(ddof=1) / math.sqrt(PARTS)
-        # Values that say nothing of rewards gain, too, where the moved rewards are smaller.
+        # Values without information about rewards fit better, too, if the moved rewards are smaller.
         fits = (
             other[kept].mean() < 0.7 * moved[kept].var() and moved[kept].var() > 0.5 * steps.rewards[steps.exists].var()
         )

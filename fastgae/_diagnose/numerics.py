@@ -8,7 +8,7 @@ from fastgae._call import EPS, NUMBERS, Array, Call
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, number_of
 
-# The coefficients that people write, with two to four decimals.
+# Common coefficients, with two to four decimals.
 USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
 
 

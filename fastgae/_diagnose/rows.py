@@ -1,4 +1,4 @@
-"""Detect reset rows, the rows after a done that are no steps in Gymnasium's NEXT_STEP mode, and their absence."""
+"""Detect reset rows, the rows after a done that are not steps in Gymnasium's NEXT_STEP mode, and their absence."""
 
 from collections.abc import Iterator
 

@@ -303,7 +303,7 @@ def _plot(
     final_values[collected.truncated] = arguments["final_values"]
     # If the step is terminated too, nothing follows it, so its final observation has no value.
     final_values[collected.terminated] = np.nan
-    # Where some returns are NaN, those of other environments are what can be drawn.
+    # If some returns are NaN, draw another environment, whose returns are not.
     with np.errstate(invalid="ignore"):
         env = int(np.argmax(np.nan_to_num(result.returns.std(0), nan=-1.0)))
     series = plot.Series(

@@ -46,8 +46,8 @@ def gae_packed(
     r"""Compute advantages and value targets of sequences of any lengths, end to end in one-dimensional arrays.
 
     The recursion of ``gae`` runs in every sequence by itself. Sequence i is ``[cu_seqlens[i], cu_seqlens[i + 1])``, as
-    in flash-attention. All sequences are computed as one rollout of one env, in which each sequence is an episode. So
-    the time depends on the total length and not on the lengths of the sequences.
+    in flash-attention. All sequences are computed as one rollout of one env, in which an episode ends at the end of
+    each sequence. So the time depends on the total length and not on the lengths of the sequences.
 
     Parameters
     ----------

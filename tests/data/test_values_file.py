@@ -60,11 +60,11 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     np.save(tmp_path / "short.npy", recorded.values[1:])
     refused("short.npy", r"short\.npy has 2,999 values; expected 3,000, one for each row of the source")
     np.save(tmp_path / "objects.npy", np.array([None] * ROWS), allow_pickle=True)
-    refused("objects.npy", r"objects\.npy is no \.npy file of numbers")
+    refused("objects.npy", r"objects\.npy is not an \.npy file of numbers")
     (tmp_path / "text.npy").write_text("values")
     refused(
         "text.npy",
-        r"text\.npy is no \.npy file of numbers: it does not begin as a \.npy file does; write it with numpy\.save$",
+        r"text\.npy is not an \.npy file of numbers: it does not begin as a \.npy file does; write it with numpy\.save$",
     )
     write(recorded.table("values", step=recorded.step), tmp_path / "ok.parquet", 50)
     write(pa.table({"values": recorded.values, "step": recorded.step + 1}), tmp_path / "shifted.parquet", 50)

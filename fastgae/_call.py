@@ -29,7 +29,7 @@ class Role(Enum):
     ENV_FLAGS = "one flag per env"
     MOMENTS = "one number per env in float64, or one for all envs, without effect on the dtype of the results"
     FACTORS = "numbers of any size, as in COEFFICIENT"
-    COEFFICIENT = "a number in [0, 1], or an array of them whose axes are those of the first argument, or of length 1"
+    COEFFICIENT = "a number in [0, 1], or an array of them; its axes are the first argument's, or of length 1"
     CONSTANT = "one number that the step of every backend reads"
     BOUNDARIES = "integers: where each sequence begins and the last one ends"
     SETTING = "how to compute the result; never an array of numbers"

@@ -64,7 +64,7 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     (tmp_path / "text.npy").write_text("values")
     refused(
         "text.npy",
-        r"text\.npy is not an \.npy file of numbers: it does not begin as a \.npy file does; write it with numpy\.save$",
+        r"is not an \.npy file of numbers: it does not begin as a \.npy file does; write it with numpy\.save$",
     )
     write(recorded.table("values", step=recorded.step), tmp_path / "ok.parquet", 50)
     write(pa.table({"values": recorded.values, "step": recorded.step + 1}), tmp_path / "shifted.parquet", 50)

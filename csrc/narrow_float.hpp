@@ -19,7 +19,7 @@ constexpr bool is_narrow_float = std::is_same_v<Number, BFloat16> || std::is_sam
 
 // The float32 for a float16, for scalars and vectors alike: sign | (size < kLeastNormal ? small : large), where
 //     size   all bits but the sign
-// small  size times kLeastFloat16, which is not a subnormal float32, so no mode of the CPU makes it 0
+//     small  size times kLeastFloat16, which is not a subnormal float32, so no mode of the CPU makes it 0
 //     large  (size << 13) + kRebias, and kRebias once more for infinity and NaN, from kInfinity on
 constexpr int kLeastNormal = 0x400, kInfinity = 0x7c00, kRebias = (127 - 15) << 23;
 constexpr float kLeastFloat16 = 1.0f / (1 << 24);

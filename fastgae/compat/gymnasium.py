@@ -154,7 +154,7 @@ def collect(
     *,
     seed: int | None = None,
 ) -> Iterator[Rollout]:
-    """Yield rollouts of ``num_steps`` steps without end; each one goes on where the previous one stopped.
+    """Yield rollouts of ``num_steps`` steps without end; each continues where the previous one stopped.
 
     ``collect`` handles every mode as Gymnasium defines it. The final observation of a truncated step is the one that
     ``step`` returned (NEXT_STEP, DISABLED) or ``info["final_obs"]`` (SAME_STEP). Under DISABLED, environments whose
@@ -166,9 +166,9 @@ def collect(
         They are reset before the first step. Their ``metadata["autoreset_mode"]`` names the mode. Under SAME_STEP, a
         wrapper that changes observations must change ``info["final_obs"]`` as well.
     policy : callable
-        Takes a batch of N observations, and returns N actions for ``envs.step``, as arrays or tensors. To keep what
-        else it computed, such as log-probabilities and values, it returns ``Acted(actions, {"log_probs": ...})``, with
-        the same names at every step; ``Rollout.extras`` has them with the shape (T, N, ...).
+        Takes a batch of N observations, and returns N actions for ``envs.step``, as arrays or tensors. To keep other
+        results, such as log-probabilities and values, it returns ``Acted(actions, {"log_probs": ...})``, with the same
+        names at every step; ``Rollout.extras`` has them with the shape (T, N, ...).
     num_steps : int
         T, the number of steps of each environment.
     seed : int, optional

@@ -21,8 +21,8 @@ from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
 LIBRARY = Library("skrl", "2.0.0", "2.1.1")
-# The modules in which skrl's agents find ``compute_gae``. To recurrent agents, and in version 2.0 to all of them,
-# ``next_values`` are the last values.
+# The modules in which skrl's agents find ``compute_gae``. Recurrent agents, and all agents of version 2.0, call the
+# last values ``next_values``.
 AGENTS = (
     "skrl.agents.torch.a2c.a2c",
     "skrl.agents.torch.ppo.ppo",
@@ -63,7 +63,7 @@ def compute_gae(
 
     With ``time_limit_bootstrap``, skrl adds gamma V(next observation) to the reward of a truncated step when it records
     the step. Results differ from skrl's by rounding: skrl adds in another order, with one bracket around V and A, and
-    for mean and std torch adds up float32 numbers in an order of its own, and fastgae float64 numbers.
+    for mean and std, torch adds up float32 numbers in its own order, whereas fastgae adds up float64 numbers.
 
     Parameters
     ----------

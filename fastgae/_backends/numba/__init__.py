@@ -35,7 +35,7 @@ from fastgae._threads import usable_cpus
 
 Function = Callable[..., None]
 
-exact_sums = sums_by_numpy  # a kernel of its own would be compiled for a second at the first call
+exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
 
 # A parallel call costs 0.05 ms, in which Numba looks the kernel up, and has to wait for the slower core. Best of many
 # on two shared cores, one thread and two: env-major 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and

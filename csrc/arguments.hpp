@@ -1,4 +1,4 @@
-// The two records that cross the border, a call and a rollout, as the border has read them. Nothing here knows Python.
+// The two records that cross the border, a call and a rollout, as the border has read them. Nothing here uses Python.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ constexpr const char* kArgumentNames[] = {
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 
-// Return whether an argument says how to compute the result. Such an argument is no operand.
+// Return whether an argument is a setting, which says how to compute the result, and not an operand.
 constexpr bool is_setting(Argument place) {
     return place == kAutoreset || place == kNormalize || place == kTailNormalized || place == kCarryOver ||
            place == kTimeAxis || place == kOut || place == kN;
@@ -122,10 +122,10 @@ struct Operand {
 
 enum class Normalize { nothing, all, per_env };
 
-// The arguments of a call. Settings have a field of their own in place of an operand.
+// The arguments of a call. Settings have their own fields instead of an operand.
 struct Call {
     Operand operands[kArguments];
-    double time_axis = kNaN;  // NaN if it is no integer
+    double time_axis = kNaN;  // NaN if it is not an integer
     bool next_step = false;   // autoreset="next_step"
     bool tail_normalized = false, carry_over = false;
     Index n = 0;  // of n_step_returns; 0: not given

@@ -53,9 +53,9 @@ private:
     PyThreadState* thread_;
 };
 
-// The module looks these up when it is loaded. If the first call did it, for a static variable, its thread would drop
-// the GIL on the way, and a second thread could wait for the variable with the GIL held: a deadlock. Nothing here is
-// ever destroyed, because a thread may still run when the process exits.
+// The module looks these up when it is loaded. If the first call looked them up, for a static variable, its thread
+// would drop the GIL meanwhile, and a second thread could wait for the variable while it holds the GIL: a deadlock.
+// Nothing here is ever destroyed, because a thread may still run when the process exits.
 struct Registered {
     PyObject *f32, *f64;  // NumPy's dtypes of results
     PyTypeObject* array_type;
@@ -91,7 +91,7 @@ bool is_text(PyObject* object, const char* text) {
     return PyUnicode_CheckExact(object) && PyUnicode_CompareWithASCIIString(object, text) == 0;
 }
 
-// Find a CPU target by its name; null where it cannot run. Interned names are tried first, because nearly all are.
+// Find a CPU target by its name; null if it cannot run. Interned names are tried first, because nearly all are.
 const Target* find_target(PyObject* name) {
     for (const auto& [interned, target] : registered.targets)
         if (interned == name) return target;
@@ -105,7 +105,7 @@ const Target& choose(const py::handle& name) {
     throw std::invalid_argument("no CPU target " + std::string(py::str(name)) + " here");
 }
 
-// Return what a function of Python made of an object, or raise its exception; -1 may mean either.
+// Return the result of a Python function, or raise its exception; -1 may mean either.
 template <class Number>
 Number or_raise(Number number) {
     if (number == -1 && PyErr_Occurred()) throw py::error_already_set();
@@ -114,8 +114,8 @@ Number or_raise(Number number) {
 
 Index index_from(PyObject* object) { return or_raise(PyNumber_AsSsize_t(object, PyExc_OverflowError)); }
 
-// Find a float of 16 bits among NumPy's dtypes. bfloat16 is not NumPy's own: it is known by the name of its type,
-// either ml_dtypes' or that of fastgae._interop, which stands for it without ml_dtypes.
+// Find a float of 16 bits among NumPy's dtypes. bfloat16 is not one of NumPy's own dtypes. It is recognised by the name
+// of its type, which comes from ml_dtypes, or from fastgae._interop in a program without ml_dtypes.
 template <class Dtype>
 Stored narrow_stored(const Dtype& dtype) {
     constexpr int float16 = 23;  // NPY_HALF
@@ -125,7 +125,7 @@ Stored narrow_stored(const Dtype& dtype) {
     return is_bfloat16 ? Stored::bf16 : Stored::other;
 }
 
-// Unaligned and byte-swapped arrays get no type, and those without numbers can be read in no way.
+// Unaligned and byte-swapped arrays get no type. Arrays without numbers cannot be read at all.
 Operand array_operand(PyObject* object) {
     const auto* const array = py::detail::array_proxy(object);
     const auto* const dtype = py::detail::array_descriptor_proxy(array->descr);
@@ -154,7 +154,7 @@ Operand canonical_array(const py::handle& object) {
     return result;
 }
 
-// Return whether no option is given, and give the kernels without options their numbers.
+// Return whether no option is given; if so, set the numbers for the kernels without options.
 template <class Real, template <class> class Converted>
 bool made_plain(Converted<Real>& converted) {
     if (!converted.is_plain()) return false;
@@ -164,7 +164,7 @@ bool made_plain(Converted<Real>& converted) {
     return true;
 }
 
-// Run the kernels without options where no option is given.
+// Run the kernels without options if no option is given.
 template <class Real, template <class> class Converted>
 Index run(const Target& target, Converted<Real>& converted, Index num_threads) {
     const bool plain = made_plain(converted);
@@ -266,7 +266,7 @@ double integer_of(PyObject* object) {
     return overflow ? kNaN : static_cast<double>(number);
 }
 
-// Read an argument. Arrays of another type than NumPy's own are declined, because they are no numbers.
+// Read an argument. Arrays of other types than NumPy's own are declined, because they do not hold numbers.
 Operand operand_of(PyObject* object) {
     if (Py_TYPE(object) == registered.array_type) return array_operand(object);
     Operand result;
@@ -278,14 +278,14 @@ Operand operand_of(PyObject* object) {
     return result;
 }
 
-// The arguments of a call. Those that a shorter tuple leaves out are None.
+// The arguments of a call. Arguments that a shorter tuple leaves out are None.
 struct Arguments {
     PyObject* tuple;
     Index count;
     PyObject* operator[](Argument place) const { return place < count ? PyTuple_GET_ITEM(tuple, place) : Py_None; }
 };
 
-// Read the arguments that are no operands; false: declined.
+// Read the settings; false: declined.
 bool read_settings(const Arguments& given, Call& call) {
     PyObject *const autoreset = given[kAutoreset], *const normalize = given[kNormalize];
     PyObject *const tail_normalized = given[kTailNormalized], *const carry_over = given[kCarryOver];
@@ -389,7 +389,8 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
     return (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);
 }
 
-// A function as Python calls it. pybind11's dispatcher in between would cost as much as the kernel on a small rollout.
+// A function that Python calls directly, because pybind11's dispatcher would cost as much as the kernel on a small
+// rollout.
 PyObject* short_cut_called(PyObject*, PyObject* const* given, Py_ssize_t count) {
     try {
         if (count == 3) return short_cut(given[0], given[1], given[2]).release().ptr();

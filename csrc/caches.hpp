@@ -13,13 +13,13 @@
 
 namespace fastgae {
 
-// Bytes of the caches for data; 0 where the CPU does not say. A cache that cores share counts as a whole.
+// Bytes of the caches for data; 0 if the CPU does not report them. A cache that cores share counts as a whole.
 struct CacheSizes {
     Index l1d = 0, l2 = 0, l3 = 0;
 };
 
 #if defined(__x86_64__) || defined(_M_X64)
-// What the instruction CPUID returns; all 0 where the CPU does not know the leaf.
+// The result of the instruction CPUID; all 0 if the CPU does not know the leaf.
 struct CpuId {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     CpuId(unsigned leaf, unsigned subleaf) {

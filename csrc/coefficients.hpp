@@ -1,4 +1,5 @@
-// Coefficients: numbers in [0, 1], or arrays of them whose axes are those of rewards, each in full or of length 1.
+// Coefficients: numbers in [0, 1], or arrays of them whose axes are those of rewards, each of full length or of length
+// 1.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +34,7 @@ private:
     const Operand& given_;
 };
 
-// Return whether an array broadcasts to rewards. Declined are arrays beside rewards of more than two axes.
+// Return whether an array broadcasts to rewards. If rewards have more than two axes, arrays are declined.
 inline bool broadcasts(const Operand& given, const Operand& rewards) {
     if (rewards.rank > 2 || given.rank != rewards.rank) return false;
     for (Index axis = 0; axis < given.rank; ++axis)

@@ -1,4 +1,4 @@
-// Copies of arrays that no kernel can read where they lie: strided, unaligned, byte-swapped, or of another dtype.
+// Copies of arrays that no kernel can read in place: strided, unaligned, byte-swapped, or of another dtype.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Grid {
     Index outer, outer_stride, inner, inner_stride;
 };
 
-// Read one number, which may be unaligned and byte-swapped. One of 16 bits becomes a float.
+// Read one number, which may be unaligned and byte-swapped. A 16-bit number becomes a float.
 template <class From, bool swapped>
 auto load(const char* at) {
     if constexpr (std::is_same_v<From, bool>) return *at != 0;  // a bool array can be made to hold other bytes than 1
@@ -75,7 +75,7 @@ bool convert(const Operand& given, const Grid& grid, To* to) {
 // The memory of all copies of one call.
 class Copies {
 public:
-    // Return a copy whose elements follow each other, or null if the array is declined.
+    // Return a contiguous copy, or null if the array is declined.
     template <class Element>
     const Element* of(const Operand& given, const Grid& grid) {
         const Index bytes = grid.outer * grid.inner * Index(sizeof(Element));

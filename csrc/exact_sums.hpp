@@ -20,8 +20,8 @@ namespace fastgae {
 constexpr int kDigitBits = 27;
 constexpr std::uint64_t kDigit = (std::uint64_t(1) << kDigitBits) - 1;
 
-// How the numbers of a type lie in memory, and how many digits they have. The digits of the number come before those of
-// its square, the lowest first.
+// How the numbers of a type are stored, and how many digits they have. The digits of the number come before the digits
+// of its square, the lowest first.
 template <class Real>
 struct ExactFormat;
 
@@ -89,7 +89,7 @@ public:
             }
     }
 
-    // Write (exponents, digits): for each exponent the digits of the sum, and those of the sum of squares.
+    // Write (exponents, digits): for each exponent the digits of the sum, and the digits of the sum of squares.
     void write(std::int64_t* to) const {
         for (Index exponent = 0; exponent < exponents; ++exponent)
             for (Index digit = 0; digit < Format::digits; ++digit) {
@@ -103,7 +103,7 @@ public:
 private:
     using Bits = typename Format::Bits;
 
-    // Table i / 2 has the bins of positive numbers where i is even, and those of negative numbers where i is odd.
+    // Table i / 2 has the bins of positive numbers if i is even, and the bins of negative numbers if i is odd.
     Index place(Index i, Index exponent) const { return (i * exponents + exponent) * Format::digits; }
     const std::uint64_t* bin(Index i, Index exponent) const { return bins_.data() + place(i, exponent); }
 
@@ -132,8 +132,8 @@ private:
         }
     }
 
-    // NaN and infinity have the last exponent. Empty its bins, and return whether there was anything in them. Only runs
-    // in which there was are searched, because such numbers are rare.
+    // NaN and infinity have the last exponent. Empty its bins, and return whether they held any number. Only runs with
+    // such numbers are searched, because they are rare.
     bool forget_last_exponent() {
         std::uint64_t found = 0;
         for (Index i = 0; i < 2 * Format::tables; ++i)

@@ -1,4 +1,5 @@
-// Work on eight flags at a time. Every byte but 0 is true, because bool arrays can be made to hold other bytes than 1.
+// Work on eight flags at a time. Every byte but 0 is true, because a program can write bytes other than 1 to a bool
+// array.
 #pragma once
 
 #include <cstdint>

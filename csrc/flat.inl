@@ -20,12 +20,13 @@ struct FlatBlock {
     Real* following() { return numbers + steps * lanes; }       // the advantages of the elements after the block
 };
 
-// What the phases of a block read and write: run `lane` begins at element lane * stride of the inputs and results.
+// The memory that the phases of a block read and write: run `lane` begins at element lane * stride of the inputs and
+// results.
 template <class Real>
 struct FlatRuns {
     static constexpr Index lanes = FlatBlock<Real>::lanes;
     // Flags are copied for several blocks at a time. The runs of all arrays together lie on more pages than a CPU
-    // translates at once, so most blocks leave those of the flags alone.
+    // translates at once, so most blocks do not touch the pages of the flags.
     static constexpr Index copied = 64;
 
     Pointers<Real> at;
@@ -39,8 +40,8 @@ struct FlatRuns {
     std::uint8_t terminated[lanes][copied], truncated[lanes][copied];
 };
 
-// Copy the flags of the elements [bottom, top) of every run, or of the last of them if they are more than there is room
-// for. Those below them are needed next.
+// Copy the flags of the elements [bottom, top) of every run, or of the last of them if there is not enough room. The
+// flags below them are needed next.
 template <class In, bool prefetches, class Real>
 void copy_flags(FlatRuns<Real>& runs, Index bottom, Index top) {
     constexpr Index copied = FlatRuns<Real>::copied;
@@ -154,8 +155,8 @@ void chain_flat(FlatBlock<Real>& block, FlatBlock<Real>& before, Real gamma_lamb
         [&](auto i) FASTGAE_INLINE_LAMBDA { V::store(before.following() + i * V::width, a[i / groups][i % groups]); });
 }
 
-// Stream returns whose lines do not begin where those of the advantages do. Each line holds elements of two blocks. The
-// rest of the highest and of the lowest block gets ordinary stores.
+// Stream returns whose lines do not begin at the same elements as the lines of the advantages. Each line holds elements
+// of two blocks. The rest of the highest and of the lowest block gets ordinary stores.
 template <class Real>
 void stream_shifted(FlatRuns<Real>& runs, Index bottom, Index s, Index top) {
     using V = Vector<Real>;
@@ -199,7 +200,7 @@ void write_flat(FlatRuns<Real>& runs, Index bottom, Index s, Index top, const Fl
                 k += runs.stride;
             });
         };
-        // All lines of one result before those of the other: see stream in memory.inl.
+        // Stream all lines of one result before the lines of the other: see stream in memory.inl.
         if constexpr (Out::advantages)
             for_each_vector([&](typename V::Type a, Index k, Real*)
                                 FASTGAE_INLINE_LAMBDA { put(runs.advantages + k, a); });

@@ -16,8 +16,8 @@ Index to_line(const Real* pointer) {
     return -reinterpret_cast<std::uintptr_t>(pointer) % 64 / sizeof(Real);
 }
 
-// A (T, N) matrix in someone else's memory. Strides count elements and may be negative or 0. Those of a matrix that is
-// not there are 0, so that a pointer which walks along it stays null.
+// A (T, N) matrix in someone else's memory. Strides count elements and may be negative or 0. The strides of a missing
+// matrix are 0, so that a pointer which walks along it stays null.
 template <class Element>
 struct View {
     Element* data = nullptr;
@@ -49,7 +49,7 @@ struct SparseFinals {
     }
 };
 
-// Runs of memory that are prefetched while a kernel computes, because what comes after it will read them.
+// Runs of memory that are prefetched while a kernel computes, because the next kernel will read them.
 struct Ahead {
     struct Run {
         const char *at, *end;
@@ -73,7 +73,7 @@ struct Rollout {
     Ahead* ahead = nullptr;          // optional: what kernels prefetch besides their own inputs
 };
 
-// Return how many elements lie between a step and the next one, in a rollout whose rows follow each other without gaps.
+// Return how many elements lie between a step and the next one, in a rollout whose rows are contiguous.
 template <class Real>
 Index flat_distance(const Rollout<Real>& rollout) {
     return rollout.env_major ? 1 : rollout.envs;
@@ -84,7 +84,8 @@ enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
 inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip", "leaky"};
 
 // A rollout with options. Its coefficients are views, which replace gamma and gamma_lambda of Rollout. The view of one
-// number for all steps has two strides of 0. Along the axis where other views have stride 1, a coefficient has 1 or 0.
+// number for all steps has two strides of 0. Along the axis where other views have stride 1, a coefficient has stride 1
+// or 0.
 template <class Real>
 struct RolloutWithOptions : Rollout<Real> {
     View<const Real> gammas, gamma_lambdas;
@@ -118,7 +119,8 @@ enum State {
 // Moments are sums of blocks of this many steps. Rounding depends on the number, so all backends use the same one.
 constexpr Index kMomentSteps = 128;
 
-// A matrix to normalize. The kernels that sum it read center or ignore it if null; the one that rescales reads both.
+// A matrix to normalize. The kernels that sum it read center unless it is null; the kernel that rescales it reads both
+// center and scale.
 template <class Element>
 struct Moments {
     Index steps = 0, envs = 0;
@@ -136,8 +138,8 @@ constexpr Index kMaxLanes = 32;
 // The most envs of a time-major rollout that is computed as one flat array.
 constexpr Index kFlatDistance = 8;
 
-// A run of steps of one env, whose recursion runs beside those of other lanes. Its step 0 is the step `origin` of the
-// env. Steps at or after the end of the rollout give A = 0.
+// A run of steps of one env. Its recursion runs at the same time as the recursions of other lanes. Its step 0 is the
+// step `origin` of the env. Steps at or after the end of the rollout give A = 0.
 struct Lane {
     Index env, origin;
 };

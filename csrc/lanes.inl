@@ -2,8 +2,8 @@
 //
 // A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous. Then
 // blocks of width x width deltas are transposed in registers, so that one vector holds the same step of `width` lanes;
-// the chain of steps runs over them, and the advantages are transposed back. At last the results are written along
-// time. The trace gates need no transposing, because the gates of one lane in one block are the bits of one number.
+// the chain of steps runs over them, and the advantages are transposed back. Finally the results are written along
+// time. The trace gates need not be transposed, because the gates of one lane in one block are the bits of one number.
 
 template <class Real>
 struct Tile {
@@ -57,7 +57,7 @@ FASTGAE_INLINE typename Vector<Real>::Bits fill_edge(const Pointers<Real>& at, I
     return V::bits(d.trace_open);
 }
 
-// Do what fill_edge does, from a padded copy, for rows that no other row follows in memory.
+// Do the same as fill_edge, but from a padded copy, for rows that no other row follows in memory.
 template <class In, class Real>
 typename Vector<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
                                            typename Vector<Real>::Type gamma, Real* numbers) {
@@ -76,7 +76,7 @@ typename Vector<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, In
     return fill_edge<In>(copies, 0, real, last_value, gamma, numbers);
 }
 
-// Return where step t of an env lies. Steps of an env-major rollout follow each other in memory.
+// Return the address of step t of an env. Steps of an env-major rollout are contiguous.
 template <class Element>
 FASTGAE_INLINE Element* in_env(const View<Element>& matrix, Index t, Index env) {
     return matrix.data + t + env * matrix.env;
@@ -94,7 +94,7 @@ FASTGAE_INLINE Pointers<Real> pointers_in_env(const Rollout<Real>& rollout, Inde
     return at;
 }
 
-// Return the last env at whose end a whole vector may be read, because so many elements of later envs follow in memory.
+// Return the last env at whose end a whole vector may be read, because enough elements of later envs follow in memory.
 template <class Real>
 Index last_followed_env(const Rollout<Real>& rollout) {
     Index distance = PTRDIFF_MAX;  // the least from one env to the next
@@ -192,8 +192,8 @@ void write_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, In
     }
 }
 
-// Stream one result of a tile. Where the run of a lane continues that of the lane before it in memory, the line that
-// they share is written once, as a whole.
+// Stream one result of a tile. If the run of a lane follows the run of the lane before it in memory, the line that they
+// share is written once, as a whole.
 template <bool add_values, class Real>
 void stream_result(const View<Real>& result, const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
                    Index steps, Tile<Real>& tile) {

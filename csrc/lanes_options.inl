@@ -125,7 +125,7 @@ private:
         return V::load(padded);
     }
 
-    // Return which elements of the vector at element k are in the span: bit i says it of element k + i.
+    // Return which elements of the vector at element k are in the span: bit i belongs to element k + i.
     static FASTGAE_INLINE typename V::Bits inside(Index k, const Span& span, bool whole) {
         const auto below = [&](Index end) {
             return (typename V::Bits(1) << std::clamp<Index>(end - k, 0, V::width)) - 1;
@@ -133,7 +133,7 @@ private:
         return whole ? V::all_bits : below(span.last) & ~below(span.first);
     }
 
-    // Return which flags of the vector at element k are 0: bit i says it of element k + i. Outside the span it is 0.
+    // Return which flags of the vector at element k are 0: bit i belongs to element k + i. Outside the span it is 0.
     static FASTGAE_INLINE typename V::Bits zero_bits_at(const std::uint8_t* flags, Index k, const Span& span,
                                                         bool whole) {
         if (whole) return V::bits(V::zero_flags(flags + k));
@@ -214,8 +214,8 @@ private:
         V::store(state + kReturnsTrace * kMaxLanes, carry.returns_trace);
     }
 
-    // Write the results of all lanes. Those to be streamed are first collected in the tile, so that each result is
-    // written in one long run.
+    // Write the results of all lanes. Results to be streamed are first collected in the tile, so that each is written
+    // in one long run.
     void write(bool streamed) {
         const Real* const returns_from =
             rollout.returns_gamma_lambdas || rollout.ratios ? returns_minus_values : numbers;

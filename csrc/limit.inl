@@ -1,7 +1,7 @@
 // The limit that benchmarks compare kernels with: an addition does nothing but move memory. Streaming stores write a
 // line without reading it first, so it moves 12 bytes per float32.
 
-// Set to[i] = a[i] + b[i]. It prefetches nothing, because hardware follows three plain streams by itself: 50 GB/s
+// Set to[i] = a[i] + b[i]. It prefetches nothing, because the hardware prefetches three plain streams itself: 50 GB/s
 // without on a Zen 5, 40 to 46 with prefetches 1 or 4 KiB ahead.
 template <class Real>
 void streaming_add(const Real* a, const Real* b, Real* to, Index count) {

@@ -17,8 +17,8 @@ FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
     prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
 }
 
-// Prefetch the next lines of what lies ahead to L2, because it fills more than L1. `steps` steps are computed
-// meanwhile. It is no part of the loops that call it, most of which have nothing ahead.
+// Prefetch the next lines of the memory ahead to L2, because they would fill more than L1. `steps` steps are computed
+// meanwhile. This is not inlined into the loops that call it, because most of them have nothing ahead.
 FASTGAE_NO_INLINE void prefetch_lines(Ahead& ahead, Index steps) {
     for (Index lines = steps * ahead.bytes / 64 + 1; lines > 0 && ahead.run < ahead.last; --lines) {
 #if defined(__GNUC__)
@@ -77,8 +77,8 @@ FASTGAE_INLINE void stream(Real* to, const Real* a, const Real* values, Index fi
     for (; first < last; ++first) single(first);
 }
 
-// Stream the elements [begin, end), and move `end` down to where they begin. If more will follow below, those of the
-// lowest cache line wait for the rest of it.
+// Stream the elements [begin, end), and move `end` down to where they begin. If more will follow below, the elements of
+// the lowest cache line wait for the rest of that line.
 template <bool add_values, class Real>
 FASTGAE_INLINE void stream_down(Real* to, const Real* a, const Real* values, Index begin, Index& end, bool more) {
     if (more) begin += to_line(to + begin);

@@ -1,5 +1,5 @@
-// The sums from which moments are made, and the rescaling of a matrix by them. A sum covers kMomentSteps steps of one
-// env, in float64 and in the order of time.
+// The sums from which moments are computed, and the rescaling of a matrix with the moments. A sum covers kMomentSteps
+// steps of one env, in float64 and in the order of time.
 
 // Return the terms of a sum: x, or (x - center)^2. A step that does not exist gives -0.0, which adds nothing.
 template <class V, bool masked, bool centered, class Element>
@@ -42,8 +42,8 @@ void sum_rows(const Moments<const Real>& of, Index first, Index last, double* su
     }
 }
 
-// Where block i of an env-major matrix lies. The whole blocks of all envs come first, then the shorter last block of
-// each.
+// The address of block i of an env-major matrix. The whole blocks of all envs come first, then the shorter last block
+// of each.
 struct BlockPlace {
     Index t, env, steps;
 };

@@ -1,4 +1,4 @@
-// n-step returns: a recursion of n steps from each step, in place of one to the end of the episode.
+// n-step returns: a recursion of n steps from each step, instead of a recursion to the end of the episode.
 //
 //     G_t = r_t + gamma_t V'_t          after one step, the bootstrap only where not terminated
 //     G_t = r_t + gamma_t G_{t+1}       after each further one, but G_t stays where an episode ends with step t
@@ -29,7 +29,7 @@ void n_step_returns(const RolloutWithOptions<Real>& rollout, Index n) {
             *result.at(t, env) = *terminated.at(t, env) ? reward : reward + *rollout.gammas.at(t, env) * next;
         }
 
-    // Add one step to `count` returns that lie side by side.
+    // Add one step to `count` contiguous returns.
     const auto one_more = [&](Index t, Index env, Index count) {
         const Real *const rewards = rollout.rewards.at(t, env), *const gammas = rollout.gammas.at(t, env);
         const std::uint8_t *const ends = terminated.at(t, env), *const cuts = truncated.at(t, env);

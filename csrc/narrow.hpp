@@ -1,8 +1,8 @@
-// Rollouts with inputs of 16 bits, which are widened to float32 for the kernels.
+// Rollouts with 16-bit inputs, which are widened to float32 for the kernels.
 //
 // A large rollout is widened piece by piece: some steps of some envs at a time, in memory that stays in a cache, where
-// the kernels of float32 read them. The recursion is carried from one piece to the piece before it. So such a rollout
-// moves fewer bytes than one of float32, and its results are the same bits as if it had been widened as a whole.
+// the float32 kernels read them. The recursion is carried from one piece to the piece before it. So such a rollout
+// moves fewer bytes than a float32 rollout, and its results are the same bits as if it had been widened as a whole.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ public:
 
     void add(const Input& input) { inputs_[count_++] = input; }
 
-    // Say whether V' is V one row later, and whether that of the last step lies after the other next values.
+    // Set whether V' is V one row later, and whether V' of the last step is stored after the other next values.
     void set_following(bool next_values, bool last_values) {
         next_values_follow_ = next_values;
         last_values_follow_ = last_values;
@@ -47,7 +47,7 @@ public:
         return room(rollout.steps, rollout.envs, rollout.env_major) * Index(sizeof(float));
     }
 
-    // Return how many numbers `widen` writes at most for pieces of so many steps and envs.
+    // Return how many numbers `widen` writes at most for pieces of this many steps and envs.
     Index room(Index steps, Index envs, bool env_major) const {
         return count_ * ((env_major ? envs * pitch(steps) : (steps + 1) * envs) + kGap);
     }
@@ -80,7 +80,7 @@ public:
             rollout.last_values = {rollout.next_values.at(rollout.steps - 1, 0), 0, rollout.next_values.env};
     }
 
-    // Collect where a piece of all inputs and flags lies, for kernels to prefetch.
+    // Collect the addresses of a piece of all inputs and flags, which kernels prefetch.
     Ahead ahead(const Rollout& rollout, const Piece& piece, Ahead::Run* runs) const {
         Ahead result = {runs, runs, 0};
         const bool env_major = rollout.env_major;
@@ -111,8 +111,8 @@ private:
     bool next_values_follow_ = false, last_values_follow_ = false;
 };
 
-// Return whether a rollout is computed piece by piece. Small ones stay in a cache anyway, and those of few envs are cut
-// along time by kernels that need them as a whole, as n-step returns do.
+// Return whether a rollout is computed piece by piece. Small rollouts stay in a cache anyway. Rollouts of few envs are
+// cut along time by kernels that need the whole rollout, and n-step returns need it too.
 template <class Real>
 bool in_pieces(const Target& target, const Call& call, const RolloutWithOptions<Real>& rollout) {
     return !call.n && rollout.steps * rollout.envs >= kNarrowSteps && rollout.envs >= target.f32.width;
@@ -123,7 +123,8 @@ inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, co
                             bool plain, Index num_threads, Store store) {
     const Kernels<float>& kernel = target.f32;
     const Index lanes = std::min(kernel.width, kTileLanes), steps = rollout.steps, end = rounded_up(steps, kBlockSteps);
-    // The kernel without options skips the steps after the last one, that with options those before the first.
+    // The kernel without options skips the steps after the last one; the kernel with options skips the steps before the
+    // first.
     const Index origin = plain ? 0 : steps - end;
     const Spans spans(rollout.envs, lanes, num_threads);
     const Scratch<float> scratch(plain ? kernel.lanes_scratch : kernel.options_scratch, spans.number);
@@ -164,8 +165,8 @@ inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, co
     });
 }
 
-// Return the steps [bottom, top) of a time-major rollout as a rollout of its own. V' of its last step lies after the
-// other next values, or where that of the whole rollout lies.
+// Return the steps [bottom, top) of a time-major rollout as a separate rollout. V' of its last step is stored after the
+// other next values, or at the same place as in the whole rollout.
 inline RolloutWithOptions<float> rows_of(const RolloutWithOptions<float>& rollout, Index bottom, Index top) {
     RolloutWithOptions<float> rows = rollout;
     rows.steps = top - bottom;

@@ -1,4 +1,4 @@
-// Floats of 16 bits become float32.
+// Convert 16-bit floats to float32.
 
 template <class Narrow>
 void widen(const void* from, Index count, Index ahead, float* to) {

@@ -1,4 +1,4 @@
-// Floats of 16 bits, and the float32 that each of them is. Every one is a float32 exactly, so nothing is rounded.
+// 16-bit floats, and their conversion to float32, which represents each of them exactly, so nothing is rounded.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct Float16 {  // binary16 of IEEE 754
 template <class Number>
 constexpr bool is_narrow_float = std::is_same_v<Number, BFloat16> || std::is_same_v<Number, Float16>;
 
-// What a float16 becomes, for scalars and vectors alike: sign | (size < kLeastNormal ? small : large), where
+// The float32 for a float16, for scalars and vectors alike: sign | (size < kLeastNormal ? small : large), where
 //     size   all bits but the sign
-//     small  size times kLeastFloat16, which is no subnormal float32, so that no mode of the CPU makes it 0
+//     small  size times kLeastFloat16, which is not a subnormal float32, so no mode of the CPU makes it 0
 //     large  (size << 13) + kRebias, and kRebias once more for infinity and NaN, from kInfinity on
 constexpr int kLeastNormal = 0x400, kInfinity = 0x7c00, kRebias = (127 - 15) << 23;
 constexpr float kLeastFloat16 = 1.0f / (1 << 24);

@@ -1,5 +1,5 @@
-// New NumPy arrays for results. Large ones lie in recycled memory, by NumPy's allocator hooks (NEP 49): the arrays own
-// their data, can be resized, and hand their memory back when they die.
+// New NumPy arrays for results. Large arrays use recycled memory, through NumPy's allocator hooks (NEP 49): they own
+// their data, can be resized, and give their memory back when they are freed.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -19,7 +19,7 @@ namespace fastgae {
 
 namespace py = pybind11;
 
-// NumPy's PyDataMem_Handler, as its headers lay it out. pybind11 needs no headers of NumPy, so this build has none.
+// The layout of PyDataMem_Handler in NumPy's headers. pybind11 does not need NumPy's headers, so this build has none.
 struct DataHandler {
     char name[127];
     std::uint8_t version;
@@ -50,8 +50,8 @@ inline void* allocate_zeros(void*, std::size_t count, std::size_t size) {
 
 inline DataHandler handler = {"fastgae_recycled", 1, nullptr, allocate, allocate_zeros, resize, free};
 
-// Return whether a new array of so many bytes lies in recycled memory. If the program has set a handler of its own,
-// all arrays are its business.
+// Return whether a new array of this many bytes uses recycled memory. If the program has set its own handler, that
+// handler allocates all arrays.
 inline bool is_recycled(std::size_t bytes) {
     if (bytes < kLeastRecycled || recycling.memory->counts().limit == 0) return false;
     PyObject* const current = recycling.current_handler();
@@ -60,8 +60,9 @@ inline bool is_recycled(std::size_t bytes) {
     return current == recycling.default_handler;
 }
 
-// While it lives, NumPy allocates data by our handler where is_recycled says so. No Python code may run meanwhile. To
-// enter a context that exists makes no object, so the garbage collector, which may run Python code, does not run.
+// While this object lives, NumPy allocates data with our handler if is_recycled says so. No Python code may run
+// meanwhile. To enter an existing context creates no object, so the garbage collector, which may run Python code, does
+// not run.
 class Recycled {
 public:
     explicit Recycled(std::size_t bytes) : context_(is_recycled(bytes) ? entered() : nullptr) {}
@@ -100,7 +101,7 @@ inline py::object new_array(const Operand& like, py::handle dtype, std::size_t i
     return py::reinterpret_steal<py::object>(array);
 }
 
-// Return a context in which Python allocates an array of so many bytes, or None where NumPy does that as always.
+// Return a context in which Python allocates an array of this many bytes, or None if NumPy allocates it as always.
 inline py::object context_for(std::size_t bytes) {
     if (!is_recycled(bytes)) return py::none();
     PyObject* const context = PyContext_Copy(recycling.context);
@@ -122,7 +123,7 @@ inline void define_recycling(py::module_& module) {
     const py::module_ multiarray = py::detail::import_numpy_core_submodule("multiarray");
     void** const numpy = static_cast<void**>(PyCapsule_GetPointer(multiarray.attr("_ARRAY_API").ptr(), nullptr));
     if (!numpy) throw py::error_already_set();
-    // Their places in NumPy's table of functions, the same since NumPy 1.22.
+    // Their indices in NumPy's table of functions, which have not changed since NumPy 1.22.
     const auto set_handler = reinterpret_cast<PyObject* (*)(PyObject*)>(numpy[304]);
     recycling.current_handler = reinterpret_cast<PyObject* (*)()>(numpy[305]);
     recycling.default_handler = *static_cast<PyObject**>(numpy[306]);
@@ -145,10 +146,10 @@ inline void define_recycling(py::module_& module) {
     module.attr("least_recycled") = kLeastRecycled;
     module.def(
         "set_recycled_limit", [](std::size_t bytes) { recycling.memory->set_limit(bytes); }, py::arg("nbytes"),
-        "Keep at most so many bytes of dropped results from now on; 0 empties the store and keeps nothing.");
+        "Keep at most this many bytes of dropped results from now on; 0 empties the store and keeps nothing.");
     module.def("recycled", recycled_counts, "Return how much dropped memory may be and is kept, and how often it met.");
     module.def("recycling", context_for, py::arg("nbytes"),
-               "Return a contextvars.Context in which to allocate a result of so many bytes, or None.");
+               "Return a contextvars.Context in which to allocate a result of this many bytes, or None.");
 }
 
 }  // namespace fastgae

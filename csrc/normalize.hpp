@@ -19,7 +19,7 @@ inline void add_rows(double* rows, Index count, Index width) {
     }
 }
 
-// Count the steps that exist, for every env: those of the env itself, or those of all envs together.
+// Count the steps that exist, for every env: the steps of the env itself, or of all envs together.
 template <class Real>
 std::vector<double> existing_steps(const RolloutWithOptions<Real>& rollout, bool per_env) {
     const Index rows = rollout.env_major ? rollout.envs : rollout.steps;

@@ -1,4 +1,5 @@
-// Sequences end to end, as the rollout of one env whose episodes end with them. fastgae.gae_packed does the same.
+// Sequences end to end, as the rollout of one env in which an episode ends at the end of each sequence.
+// fastgae.gae_packed does the same.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace fastgae {
 
-// One flag for each step, all of them 0 at first. They lie in recycled memory, because to fault in fresh memory takes
-// longer than to fill it.
+// One flag for each step, all of them 0 at first. They are in recycled memory, because the page faults of fresh memory
+// take longer than to fill it.
 class StepFlags {
 public:
     StepFlags(RecycledMemory& memory, Index steps) : block_(memory, steps) { std::memset(data(), 0, steps); }
@@ -23,13 +24,13 @@ private:
     RecycledBlock block_;
 };
 
-// Turns a call with cu_seqlens into one without, and owns the arrays that it makes.
+// Turns a call with cu_seqlens into a call without it, and owns the arrays that it creates.
 class Packed {
 public:
     Packed(Call& call, RecycledMemory& memory) : call_(call), memory_(memory) {}
     Packed(const Packed&) = delete;  // the call points into it
 
-    // Replace the arguments that mean something else in a rollout; false: declined.
+    // Replace the arguments that have another meaning in a rollout; false: declined.
     bool unpack() {
         const Operand& rewards = call_[kRewards];
         if (rewards.rank != 1 || call_.normalize == Normalize::per_env || !read_boundaries(rewards.shape[0]))
@@ -111,7 +112,7 @@ private:
         return true;
     }
 
-    // Return one number for every sequence, of the type of the results, on which a number has no effect.
+    // Return one number for every sequence, in the type of the results, on which a single number has no effect.
     Operand repeated_number(double number) {
         const bool single = working_type(call_) == Type::f32;
         single_ = static_cast<float>(number);
@@ -122,7 +123,7 @@ private:
         return result;
     }
 
-    // Make the last values of those sequences that end the final values of truncated steps.
+    // Use the last values of sequences that have a step as the final values of truncated steps.
     bool take_last_values(const Operand& given) {
         if (!given.data || given.rank != 1 || !has_one_for_each(given)) return false;
         last_values_.resize(ended_.size() * given.size);

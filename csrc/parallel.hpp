@@ -12,8 +12,8 @@
 
 namespace fastgae {
 
-// Results of a rollout with at least this many bytes would not stay in the caches: not beside its inputs in the
-// last-level cache, nor in the share of a larger one that kStreamBytes expects.
+// Results of a rollout with at least this many bytes would not stay in the caches: not together with its inputs in the
+// last-level cache, nor in the share of a larger cache that kStreamBytes expects.
 inline const Index stream_bytes =
     kHasStreamingStores && cache_sizes.l3 ? std::min(kStreamBytes, cache_sizes.l3 / 2) : kStreamBytes;
 
@@ -139,8 +139,8 @@ Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
                 for (Index lane = 0; lane < lanes; ++lane)
                     of_lane(lane, k, kept + (batch * lanes + lane) * distance, [](Real from, Real& to) { to = from; });
             };
-            // The last piece needs no warm-up. What it computes in that time, the end of the array, is written, and
-            // what the other lanes write beyond their pieces is later overwritten by those whose pieces these are.
+            // The last piece needs no warm-up: in that time it computes the end of the array, and its results are kept.
+            // The other lanes write beyond their pieces, and the lanes of those pieces later overwrite these results.
             const bool is_last = piece + lanes == cut.pieces;
             if (is_last) {
                 Real following[kFlatDistance] = {};
@@ -167,8 +167,9 @@ Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
     return redone;
 }
 
-// Compute an env-major rollout with options. Pieces are counted from the end of an env, and a piece that began with
-// another state than the piece after it ended with is computed again as a whole. Return how many steps that took.
+// Compute an env-major rollout with options. Pieces are counted from the end of an env. A piece is computed again as a
+// whole if the state with which it began differs from the state with which the piece after it ended. Return how many
+// steps that took.
 template <class Real>
 Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout,
                                  Index num_threads, Store store) {
@@ -223,9 +224,9 @@ Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithO
     return redone;
 }
 
-// Compute the results with the kernel that takes the shortest time. store_from(bytes) says how to write them where
-// results of that many bytes and more are worth streaming. Return how many steps of long trajectories, which are cut
-// into pieces, had to be computed again.
+// Compute the results with the kernel that takes the shortest time. store_from(bytes) says how to write them if results
+// of that many bytes and more are worth streaming. Return how many steps of long trajectories, which are cut into
+// pieces, had to be computed again.
 template <class Real, class StoreFrom>
 Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_threads, const StoreFrom& store_from) {
     const Kernels<Real>& kernel = kernels(target, Real());
@@ -236,8 +237,8 @@ Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_thr
     if (flat_pays(kernel, rollout, flat, lanes, threads))
         return gae_flat(kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
     if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(stream_bytes));
-    // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Others
-    // are computed one number at a time where they are shorter than a vector.
+    // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Other
+    // rows that are shorter than a vector are computed one number at a time.
     const bool reaching = is_dense(rollout) && !rollout.sparse_finals;
     const Store store = store_from(stream_bytes);
     // The carry and the values of the row after do not stay in L1, so that the row waits for L2 and for memory.
@@ -250,7 +251,7 @@ Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_thr
     return 0;
 }
 
-// Compute the results. They are the same bits for every target and every number of threads.
+// Compute the results. They have the same bits for every target and every number of threads.
 template <class Real>
 Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads, Store store) {
     return gae_with(target, rollout, num_threads, [&](Index) { return store; });

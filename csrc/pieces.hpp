@@ -2,8 +2,8 @@
 //
 // A piece does not know the advantage that follows its last step. So the recursion begins some steps after the piece,
 // with A = 0, and forgets this start by the time it reaches the piece. Afterwards the carry with which each piece began
-// is compared with the carry with which the piece after it ended. Where the bits differ, the piece is computed again.
-// The results are therefore the bits of the sequential recursion.
+// is compared with the carry with which the piece after it ended. If the bits differ, the piece is computed again. The
+// results are therefore the bits of the sequential recursion.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 
 namespace fastgae {
 
-// Return after how many steps a recursion has forgotten with which number it began. Its advantages become bit for bit
-// the true ones after about digits / log2(1 / gamma_lambda) steps, where digits is the length of the mantissa in bits
-// (measured: 1.3 times as many at most).
+// Return the number of steps after which a recursion has forgotten its first number. Its advantages equal the true
+// ones, bit for bit, after about digits / log2(1 / gamma_lambda) steps, where digits is the length of the mantissa in
+// bits (measured: 1.3 times as many at most).
 template <class Real>
 Index warm_up_steps(Real gamma_lambda) {
     const double forgotten = -std::log2(static_cast<double>(gamma_lambda));
@@ -61,7 +61,7 @@ struct Cut {
     Index pieces, steps, warm_up;
 };
 
-// Return how many elements a thread computes one batch of lanes after the other.
+// Return how many elements a thread computes in sequence, one batch of lanes after another.
 template <class Real>
 Index lanes_cost(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, Index num_threads) {
     const Index batches = rounded_up(rollout.envs * cut.pieces, kernel.width) / kernel.width;
@@ -83,7 +83,7 @@ Cut best_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index wa
     return best;
 }
 
-// Return whether all rows of a time-major rollout follow each other in memory without gaps.
+// Return whether all rows of a time-major rollout are contiguous in memory.
 template <class Real>
 bool is_dense(const Rollout<Real>& rollout) {
     const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
@@ -92,9 +92,10 @@ bool is_dense(const Rollout<Real>& rollout) {
            dense(rollout.advantages) && dense(rollout.returns);
 }
 
-// A flat array is an env of an env-major rollout, or all of a time-major one whose rows follow each other without gaps.
+// A flat array is an env of an env-major rollout, or the whole of a time-major rollout whose rows are contiguous.
 // Return the cut of each flat array, in elements, or no pieces if the rollout has another layout or is too short. Each
-// array leaves out its last row, whose V' lies elsewhere, and the elements before the first whole line of its results.
+// array leaves out its last row, whose V' is stored elsewhere, and the elements before the first whole line of its
+// results.
 template <class Real>
 Cut flat_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
     constexpr Index line = 64 / sizeof(Real);
@@ -110,8 +111,8 @@ Cut flat_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index nu
 }
 
 // Return whether the flat kernel computes a rollout faster than the other kernels. Measured on Zen 5, a line of
-// elements takes about 2 ns for each vector in it and 2 ns more, with AVX-512 and AVX2 alike. The kernel of lanes
-// takes 1.2 times as long for a line, and that of narrow rows takes 3.2 ns for each vector of a row.
+// elements takes about 2 ns for each vector in it and 2 ns more, with AVX-512 and AVX2 alike. The kernel of lanes takes
+// 1.2 times as long for a line, and the kernel of narrow rows takes 3.2 ns for each vector of a row.
 template <class Real>
 bool flat_pays(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, const Cut& lanes_cut,
                Index num_threads) {
@@ -124,9 +125,10 @@ bool flat_pays(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
     return tuned(0, 1) || 5 * elements * (line / kernel.vector + 1) <= 8 * line * rollout.steps * row;
 }
 
-// Compute the elements [bottom, top) of a flat array one after the other. `following` holds an advantage for each env,
-// before the call those that follow the elements, afterwards those of the first elements. If `settles`, stop when all
-// envs have an advantage with the bits that are there already. Return how many elements that took.
+// Compute the elements [bottom, top) of a flat array one after the other. `following` holds an advantage for each env:
+// before the call the advantages that follow the elements, afterwards the advantages of the first elements. If
+// `settles`, stop when every env's advantage has the bits that are already in the results. Return how many elements
+// that took.
 template <class Real>
 Index in_sequence(const Rollout<Real>& rollout, Index env, Index bottom, Index top, Real* following, bool settles) {
     const Index distance = flat_distance(rollout);

@@ -21,7 +21,7 @@ struct MemorySource {
 };
 
 // Round up to one of eight sizes between two powers of two, so that packed sequences whose total changes a little from
-// call to call meet memory that fits. What lies behind the requested bytes is never touched.
+// call to call find memory that fits. The bytes after the requested ones are never touched.
 inline std::size_t size_class(std::size_t bytes) {
     std::size_t step = 64;
     while (bytes / step >= 16) step *= 2;
@@ -38,7 +38,7 @@ public:
 
     explicit RecycledMemory(MemorySource source) : source_(source) {}
 
-    // Return memory for so many bytes, at the beginning of a cache line; null where there is none.
+    // Return memory of this many bytes, at the beginning of a cache line; null if there is none.
     void* take(std::size_t bytes) {
         const std::size_t capacity = size_class(bytes);
         if (void* const kept = taken_from_store(capacity)) return kept;
@@ -70,7 +70,7 @@ public:
         counts_.held += capacity;
     }
 
-    // Keep at most so many bytes from now on; 0 empties the store and keeps nothing.
+    // Keep at most this many bytes from now on; 0 empties the store and keeps nothing.
     void set_limit(std::size_t bytes) {
         const std::lock_guard<std::mutex> locked(mutex_);
         counts_.limit = bytes;

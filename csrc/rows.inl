@@ -96,7 +96,7 @@ void rows_cached(const Rollout<Real>& rollout, Index bottom, Index first, Index 
                      });
 }
 
-// Return whether whole rows are swept, and rows of every result follow each other without gaps, as those of the values.
+// Return whether whole rows are swept, and the rows of every result, like the rows of the values, are contiguous.
 template <class Real>
 bool rows_join(const Rollout<Real>& rollout, Index first, Index last) {
     const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
@@ -105,9 +105,9 @@ bool rows_join(const Rollout<Real>& rollout, Index first, Index last) {
 }
 
 // Compute the same rows with streaming stores, which write whole cache lines. The advantages of a turn of envs wait in
-// `carry`, from where they are streamed. Turns are cut where a line of the advantages begins. Where the returns lie
-// differently, the few of them below their own line wait for the next turn. So do the first results of a row whose line
-// begins in the row before: the copy of them at the end of `carry` makes them the next envs of that row.
+// `carry`, from where they are streamed. Turns are cut where a line of the advantages begins. If the returns have
+// another alignment, the few returns below their own line wait for the next turn. The first results of a row also wait
+// if their line begins in the row before: a copy at the end of `carry` makes them the next envs of that row.
 template <class In, Prefetch prefetch, class Real>
 void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
     const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
@@ -139,7 +139,7 @@ void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Inde
     if (join && rollout.returns) stream<true>(rollout.returns.at(bottom, first), carry, values, 0, returns_waiting);
 }
 
-// Return whether a row is shorter than `count` vectors, and rows follow each other in memory without gaps.
+// Return whether a row is shorter than `count` vectors, and rows are contiguous in memory.
 template <class V, int count, class Real>
 bool is_narrow(const Rollout<Real>& rollout) {
     const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
@@ -149,9 +149,9 @@ bool is_narrow(const Rollout<Real>& rollout) {
 }
 
 // Compute the rows [0, top) of a narrow rollout. Such a row is too short to hide the latency from one row to the next,
-// so the carry stays in registers. Vectors reach into the following rows, and what they compute there is useless.
-// Results are therefore collected in padded rows and written upwards, so that each row overwrites the useless end of
-// the one before.
+// so the carry stays in registers. Vectors reach into the following rows, and their results there are useless. Results
+// are therefore collected in padded rows and written upwards, so that each row overwrites the useless end of the row
+// before.
 template <class V, class In, class Out, int count, class Real>
 void narrow_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
     constexpr Index padded = count * V::width;
@@ -186,8 +186,8 @@ void narrow_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
     }
 }
 
-// Compute the rows [0, top) of a rollout whose rows are one vector each and follow each other without gaps. No vector
-// reaches into another row, so results need not be collected.
+// Compute the rows [0, top) of a rollout whose rows are one vector each and contiguous. No vector reaches into another
+// row, so results need not be collected.
 template <class V, class In, class Out, class Real>
 void vector_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
     const auto gamma = V::all(rollout.gamma), gamma_lambda = V::all(rollout.gamma_lambda);

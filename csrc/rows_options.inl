@@ -38,7 +38,7 @@ void rows_with_options_of(const RolloutWithOptions<Real>& rollout, const Options
             });
         }
     };
-    // Streamed results wait here, behind those of the turn to come, until all of their cache line is computed.
+    // Streamed results wait here, after the results of the next turn, until their whole cache line is computed.
     Real* const advantages_turn = scratch + kFactors * kOptionsColumns;
     Real* const returns_turn = advantages_turn + kOptionsColumns;
     const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);

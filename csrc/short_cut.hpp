@@ -1,7 +1,7 @@
 // The short cut turns the arguments of a call into a rollout in less time than Python takes to look at one of them.
 //
-// It only ever declines: a dtype that it does not know, a wrong shape, a missing bootstrap. Python's _canonical, the
-// one validator of meaning, then converts the arguments or says what is wrong with them.
+// It never raises an error. It declines a dtype that it does not know, a wrong shape or a missing bootstrap. Then
+// Python's _canonical, the only validator of meaning, converts the arguments or raises the error.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ public:
     }
 
     RolloutWithOptions<Real>& rollout() { return rollout_; }
-    // The inputs of 16 bits. Until they are widened, their views in the rollout point at memory that is no Real.
+    // The 16-bit inputs. Until they are widened, their views in the rollout point at memory that does not hold Reals.
     const NarrowInputs& narrow() const { return narrow_; }
     // An array of decays is an option even if it holds one number, because kernels without options expect it in [0, 1].
     bool is_plain() const { return rollout_.is_plain() && !(has_decays() && !call_[kGaeLambda].is_number()); }
@@ -109,8 +109,8 @@ private:
                fit_layout<Index(sizeof(Element))>(array, rows, view);
     }
 
-    // Set the view of an array of `rows` steps, of its own memory or of a copy; false: declined. Declined are copies of
-    // large arrays, because no other thread could run meanwhile, and what Python costs is nothing beside them.
+    // Set the view of an array of `rows` steps, in its own memory or in a copy; false: declined. Large arrays are not
+    // copied here, because no other thread could run meanwhile, and for them the cost of Python does not matter.
     template <class Element>
     bool read_steps(const Operand& array, Index rows, View<const Element>& view) {
         if (fit(array, rows, view)) return true;
@@ -128,7 +128,7 @@ private:
         return same_shape(array) && read_steps(array, rollout_.steps, view);
     }
 
-    // Do what read_steps does for numbers. Those of 16 bits may also stay where they are until the kernels run.
+    // Do the same as read_steps, for numbers. 16-bit numbers may also stay in place until the kernels run.
     bool read_numbers_of_steps(const Operand& array, Index rows, View<const Real> RolloutWithOptions<Real>::* field) {
         if constexpr (kReal == Type::f32)
             if (is_narrow(array.stored) && !array.swapped && fit_layout<2>(array, rows, rollout_.*field)) {
@@ -222,7 +222,7 @@ private:
         return true;
     }
 
-    // Return whether terminated is left out and may be. Python says what is wrong where it may not be.
+    // Return whether terminated is left out and may be left out. If it may not, Python raises the error.
     bool is_one_sequence() const {
         const Operand& last = call_[call_[kValues].absent ? kLastAdvantages : kLastValues];
         return !call_[kTerminated].given && last.given && !call_[kTruncated].given && !call_.next_step;
@@ -239,7 +239,7 @@ private:
         }
         if (!truncated.given) return !final_values.given;
         if (!read_like_rewards(truncated, rollout_.truncated)) return false;
-        // V' of a truncated step stands in the next row, or in exactly one of these two arrays.
+        // V' of a truncated step is in the next row, or in exactly one of these two arrays.
         const bool next_values = call_[kNextValues].given;
         if (call_.next_step ? final_values.given : next_values == final_values.given) return false;
         if (!final_values.given) return true;
@@ -249,7 +249,7 @@ private:
     }
 
     // Read one final value per truncated step. Declined: there are fewer or more of them, or a flag is neither 0 nor 1,
-    // which bool arrays can be made to hold.
+    // because a program can write other bytes to a bool array.
     bool read_sparse_finals(const Operand& given) {
         if (!given.data || given.rank != 1) return false;
         const Index count = given.shape[0];
@@ -270,7 +270,7 @@ private:
         return true;
     }
 
-    // Write the sparse final values to a matrix, because only the kernels without options read them as they are.
+    // Write the sparse final values to a matrix, because only the kernels without options can read sparse final values.
     void make_finals_dense() {
         const Index rows = rollout_.env_major ? rollout_.envs : rollout_.steps;
         const Index width = rollout_.env_major ? rollout_.steps : rollout_.envs;

@@ -7,7 +7,7 @@
 //
 // rho, rho' and c are the importance ratio, clipped to the constants kAdvantageClip, kRhoClip and kCClip, and mixed
 // with the ratio itself where kLeaky is not 0. Terms are gated as in recursion.inl. A step that does not exist passes
-// on what it gets from the next step.
+// on the numbers that it gets from the next step.
 
 // The numbers of one step that multiply: its coefficients and its importance ratio.
 enum Factor { kGamma, kGammaLambda, kReturnsGammaLambda, kTailLambda, kRatio, kFactors };
@@ -23,10 +23,9 @@ const View<const Real>& factor_of(const RolloutWithOptions<Real>& rollout, Facto
     }
 }
 
-// Which options a rollout has, beyond factors that vary. The compiler knows those of the most common cases, a mask and
-// V-trace; those of AllOptions are looked up at every step. With more_factors, a step reads other factors than gamma
-// and gamma lambda.
-// `blanks` says whether a step that does not exist gets no results of its own.
+// Which options a rollout has, beyond factors that vary. The compiler knows the options of the most common cases, a
+// mask and V-trace; AllOptions are looked up at every step. With more_factors, a step reads other factors than gamma
+// and gamma lambda. `blanks` says whether a step that does not exist gets A = 0 and R = V.
 template <bool has_mask, bool carry_over = false>
 struct MaskOnly {
     static constexpr bool mask = has_mask, returns_recursion = false, tail_normalized = false, ratios = false;
@@ -59,7 +58,7 @@ void with_options(const RolloutWithOptions<Real>& rollout, const Run& run) {
     mask ? run(MaskOnly<true>()) : run(MaskOnly<false>());
 }
 
-// What one step passes to the step before it: see State in kernels.hpp.
+// The numbers that one step passes to the step before it: see State in kernels.hpp.
 template <class V>
 struct Carry {
     typename V::Type trace, steps_left, returns_trace;
@@ -118,7 +117,7 @@ FASTGAE_INLINE StepResults<V> step(const Options& options, const typename V::Rea
 }
 
 // Store the wanted results of one vector at element i. If it blanks, a step that does not exist gets A = 0 and R = V;
-// if not, it keeps what it passed on from the next step that exists.
+// if not, it keeps the numbers that it passed on from the next step that exists.
 template <class V>
 FASTGAE_INLINE void store_results(bool blanks, typename V::Mask skipped, StepResults<V> results,
                                   typename V::Type values, Index i, typename V::Real* advantages,

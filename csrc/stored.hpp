@@ -8,7 +8,7 @@
 
 namespace fastgae {
 
-// The type of the elements of an array that kernels can read where it lies: aligned, and in the CPU's byte order.
+// The type of the elements of an array that kernels can read in place: aligned, and in the CPU's byte order.
 enum class Type : std::uint8_t { other, f32, f64, flag };
 
 template <class Element>
@@ -56,7 +56,7 @@ constexpr std::int8_t bytes_of(Stored stored) {
     return bytes[static_cast<int>(stored)];
 }
 
-// Return whether the numbers are floats of 16 bits, which are widened to float32 before anything is computed.
+// Return whether the numbers are 16-bit floats, which are widened to float32 before anything is computed.
 constexpr bool is_narrow(Stored stored) { return stored == Stored::bf16 || stored == Stored::f16; }
 
 constexpr Index bytes_of(Type type) {

@@ -61,10 +61,10 @@ constexpr Index kFlatPrefetchBytes = 256;
 // at once. Zen 3 with 512 KiB, 128 x 65536: 1.3, 1.6, 1.6 G steps/s with 4096, 16384, 32768 columns. Zen 5 with 1 MiB,
 // 16 x 1048576: 9.2, 7.4, 7.1, 7.0 ms with 4096, 16384, 32768, 65536, and 13.7 ms with whole rows.
 constexpr Index kSweepShare = tuned(8, PTRDIFF_MAX);
-// The longest vectors of a streamed row that waits for memory. NumPy's arrays begin 16 bytes behind the start of a
-// cache line, so every vector of 64 bytes lies in two lines. Zen 5, worst of 16 offsets between the results, times the
-// speed of memory: 1024 x 16384 1.33 with 64 bytes and 1.13 with 32, 128 x 65536 1.40 and 1.19, 16 x 1048576 1.52
-// and 1.27. Rows that fit L1 are as fast with both: 16384 x 1024 1.07 and 1.15, at the worst offset 1.23 and 1.18.
+// The longest vectors of a streamed row that waits for memory. NumPy arrays begin 16 bytes after the start of a cache
+// line, so every vector of 64 bytes lies in two lines. Zen 5, worst of 16 offsets between the results, times the speed
+// of memory: 1024 x 16384 1.33 with 64 bytes and 1.13 with 32, 128 x 65536 1.40 and 1.19, 16 x 1048576 1.52 and 1.27.
+// Rows that fit L1 are as fast with both: 16384 x 1024 1.07 and 1.15, at the worst offset 1.23 and 1.18.
 constexpr Index kWaitingVectorBytes = 32;
 // The least columns of a sweep, also where the CPU does not report its L2.
 constexpr Index kSweepColumns = tuned(16384, 32);
@@ -85,12 +85,12 @@ constexpr int kMomentRows = 8;
 constexpr Index kExactRun = tuned(4096, 8);
 // Steps of work that make a thread worth its cost, about 16 us to spawn and join.
 constexpr Index kStepsPerThread = tuned(128 * 1024, 64);
-// Bytes of a result from which on its memory is recycled, because glibc maps blocks of this size on their own until it
-// has learnt better. Zen 5, loops that keep the last results, median time over that with out=: 1.09, 4.3, 4.3, 5.4 and
-// 2.0 times with results of 128 KiB, 256 KiB, 512 KiB, 2 MiB and 64 MiB; recycled, 1.09, 1.08, 0.99, 1.04 and 0.98.
+// The fewest bytes of a result whose memory is recycled, because glibc maps each block of this size separately until it
+// adapts its threshold. Zen 5, loops that keep the last results, median time over that with out=: 1.09, 4.3, 4.3, 5.4
+// and 2.0 times with results of 128 KiB, 256 KiB, 512 KiB, 2 MiB and 64 MiB; recycled, 1.09, 1.08, 0.99, 1.04 and 0.98.
 constexpr std::size_t kLeastRecycled = tuned(128 * 1024, 64);
-// Steps of the largest rollout whose arrays the short cut copies where kernels cannot read them. A copy of this many
-// float32 takes 30 us or more, beside which the 20 us of the long way, which lets other threads run, are few.
+// Steps of the largest rollout whose arrays the short cut copies if kernels cannot read them. A copy of this many
+// float32 takes 30 us or more. Compared with that, the 20 us of the long way, which lets other threads run, are few.
 constexpr Index kConvertedSteps = tuned(32 * 1024, 64);
 
 // Steps of the smallest rollout of 16-bit numbers that is computed piece by piece. Smaller ones stay in L2 as float32.

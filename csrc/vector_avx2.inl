@@ -11,7 +11,7 @@ struct Vector<float> {
 
     static Type load(const float* from) { return _mm256_loadu_ps(from); }
     static Type load(const BFloat16* from) { return _mm256_castsi256_ps(_mm256_slli_epi32(load_16_bits(from), 16)); }
-    // Not every CPU with AVX2 has to have F16C, which does this in one instruction.
+    // A CPU with AVX2 need not have F16C, which does this in one instruction.
     static Type load(const Float16* from) {
         const __m256i bits = load_16_bits(from), size = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fff));
         const __m256 small = _mm256_mul_ps(_mm256_cvtepi32_ps(size), _mm256_set1_ps(kLeastFloat16));

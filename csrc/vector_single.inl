@@ -1,4 +1,4 @@
-// A vector of one number, for the ends of rows, and for CPUs without a vector file of their own.
+// A vector of one number, for the ends of rows, and for CPUs without their own vector file.
 
 template <class Element>
 struct Single {

@@ -93,8 +93,8 @@ struct Vector<double> {
         return _mm_or_pd(_mm_and_pd(mask, x), _mm_andnot_pd(mask, otherwise));
     }
     static __m128i load_bits(const Bits* from) { return _mm_load_si128(reinterpret_cast<const __m128i*>(from)); }
-    // SSE2 shifts no signed 64-bit numbers. All bits are in the lower half of each number, so shift two copies of that
-    // half.
+    // SSE2 cannot shift signed 64-bit numbers. All bits are in the lower half of each number, so shift two copies of
+    // that half.
     static Mask bit(__m128i bits, int k) {
         const __m128i low = _mm_shuffle_epi32(bits, _MM_SHUFFLE(2, 2, 0, 0));
         return _mm_castsi128_pd(_mm_srai_epi32(_mm_slli_epi32(low, 31 - k), 31));

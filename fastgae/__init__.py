@@ -1,7 +1,7 @@
 """fastgae: compute advantages and value targets from reinforcement-learning rollouts.
 
-The results are right in every convention, are the same bits on every backend, and cost as much as touching the
-memory once.
+The results are right in every convention and have the same bits on every backend. A large call takes about as long as
+one pass over its memory.
 """
 
 from importlib import import_module

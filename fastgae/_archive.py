@@ -1,4 +1,4 @@
-"""The parts of an .npz file, which may be broken or malicious, checked before anything in it is inflated.
+"""The parts of an .npz file, which may be broken or malicious, checked before anything in it is decompressed.
 
 Nothing in the file is executed, because pickled objects are refused.
 """
@@ -46,7 +46,7 @@ NUMBERS = "biuf"  # the kinds of dtypes that are numbers or flags
 
 
 class Header(NamedTuple):
-    """What a member says of its array."""
+    """The header of an array in a member of the archive."""
 
     shape: tuple[int, ...]
     fortran_order: bool
@@ -69,11 +69,11 @@ def check_kind(file: IO[bytes]) -> None:
     if start == npy.MAGIC_PREFIX:
         raise ValueError("it holds one array; write several by name with numpy.savez")
     if not zipfile.is_zipfile(file):
-        raise ValueError("it is no .npz archive, or not all of one; write it with numpy.savez")
+        raise ValueError("it is not an .npz archive, or only a part of one; write it with numpy.savez")
 
 
 def check_npy(path: Path) -> None:
-    """Raise where a file does not begin as NumPy's arrays do. NumPy would advise to load it as a pickle."""
+    """Raise if a file does not begin as a .npy file does, because NumPy would advise to load it as a pickle."""
     with path.open("rb") as file:
         if file.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
             raise ValueError("it does not begin as a .npy file does; write it with numpy.save")

@@ -1,7 +1,8 @@
 """The record of a call: the name, place, default and role of every argument, and the result.
 
-What needs the arguments reads them from here: the estimators, tensors, batches, torch's operations, the compiled
-module (by an enum in the order of ``Call``), and the tests. A test compares every public function with this record.
+All code that needs the arguments reads them from here: the estimators, tensors, batches, torch's operations, the
+compiled module (by an enum in the order of ``Call``), and the tests. A test compares every public function with this
+record.
 """
 
 from collections.abc import Iterable
@@ -28,7 +29,7 @@ class Role(Enum):
     ENV_FLAGS = "one flag per env"
     MOMENTS = "one number per env in float64, or one for all envs, without effect on the dtype of the results"
     FACTORS = "numbers of any size, as in COEFFICIENT"
-    COEFFICIENT = "a number in [0, 1], or an array of them whose axes are those of the first argument, or of length 1"
+    COEFFICIENT = "a number in [0, 1], or an array of them; its axes are the first argument's, or of length 1"
     CONSTANT = "one number that the step of every backend reads"
     BOUNDARIES = "integers: where each sequence begins and the last one ends"
     SETTING = "how to compute the result; never an array of numbers"
@@ -45,9 +46,9 @@ Setting = Annotated[Any, Role.SETTING]
 
 
 class Call(NamedTuple):
-    """The arguments of ``gae`` in their order, and then those that only other estimators take.
+    """The arguments of ``gae`` in their order, and then the arguments that only other estimators take.
 
-    The same record holds a call as the caller made it, after the checks, and as matrices of one layout.
+    The same record holds a call as the caller made it, then after the checks, and then as matrices of one layout.
     """
 
     rewards: Steps
@@ -78,15 +79,15 @@ class Call(NamedTuple):
     leaky: Constant = None
 
 
-# Stands in ``Call.out`` for an array to allocate, in calls of estimators that return only one of the two results.
+# In ``Call.out``, this stands for an array to allocate, in calls of estimators that return only one of the two results.
 NEW = object()
 
-# Stands in an unchecked ``Call`` for ``values`` or ``terminated`` that an estimator does without. There, None comes
-# from the caller: a mistake in ``values``, and in ``terminated`` right only beside ``last_values``. In a checked call,
-# both are None.
+# In an unchecked ``Call``, this stands for ``values`` or ``terminated`` if an estimator does not have them. None in
+# such a call comes from the caller: for ``values`` it is a mistake, and for ``terminated`` it is right only together
+# with ``last_values``. In a checked call, both are None.
 ABSENT = object()
 
-EPS = 1e-8  # what normalisation adds to a standard deviation
+EPS = 1e-8  # normalisation adds this to a standard deviation
 
 ROLES: dict[str, Role] = {
     **{name: hint.__metadata__[0] for name, hint in get_type_hints(Call, include_extras=True).items()},
@@ -111,7 +112,7 @@ def names_of(*roles: Role) -> tuple[str, ...]:
 
 
 CONSTANTS = tuple(name for name in Call._fields if ROLES[name] is Role.CONSTANT)
-# The arguments whose dtypes decide on the dtype of the results.
+# The dtypes of these arguments decide on the dtype of the results.
 NUMBERS = names_of(Role.STEPS, Role.ENVS, Role.FACTORS)
 
 
@@ -123,7 +124,7 @@ class GAEResult(NamedTuple, Generic[ArrayT]):
     Attributes
     ----------
     advantages, returns : array of the shape of the first argument, in the working dtype
-        None where ``out`` asked for only the other.
+        None if ``out`` has None for it.
     """
 
     advantages: ArrayT
@@ -131,7 +132,7 @@ class GAEResult(NamedTuple, Generic[ArrayT]):
 
 
 def working_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return float32 where NumPy promotes these dtypes to it, and float64 otherwise."""
+    """Return float32 if NumPy promotes these dtypes to it, and float64 otherwise."""
     return _promoted(*dtypes)
 
 

@@ -22,20 +22,18 @@ if TYPE_CHECKING:  # here mypy compares every backend with the contract, because
     _on_devices: DeviceBackend = triton
 
 BACKENDS = ("cpp", "numba", "numpy")  # best first
-ON_DEVICES = "triton"  # the backend of tensors on a GPU, which is chosen by where they are
+ON_DEVICES = "triton"  # the backend of tensors on a GPU, which fastgae chooses because they are there
 # Modules that may be missing, because they are optional.
 NEEDS = {"cpp": ("fastgae._core",), "numba": ("numba",), "numpy": (), ON_DEVICES: ("triton", "torch")}
-MOST_THREADS = 1024  # a larger number of threads is taken as this many
+MOST_THREADS = 1024  # a larger number of threads counts as this number
 CHOICES = (*BACKENDS, *(f"cpp:{target}" for target in CPU_TARGETS), ON_DEVICES)
 
 ENVIRONMENT = {
-    "FASTGAE_BACKEND": "backend to use where none is given: "
-    + ", ".join(BACKENDS)
-    + ", or a CPU target such as cpp:avx2",
-    "FASTGAE_CPU": "CPU target of the cpp backend, which it asks for where no backend is given: "
+    "FASTGAE_BACKEND": "backend to use if none is given: " + ", ".join(BACKENDS) + ", or a CPU target such as cpp:avx2",
+    "FASTGAE_CPU": "CPU target of the cpp backend, which it also chooses if no backend is given: "
     + ", ".join(CPU_TARGETS),
-    "FASTGAE_NUM_THREADS": "threads to use where num_threads is not given",
-    "OMP_NUM_THREADS": "the same, where FASTGAE_NUM_THREADS is not set",
+    "FASTGAE_NUM_THREADS": "largest number of threads of a call, if num_threads is not given",
+    "OMP_NUM_THREADS": "the same, if FASTGAE_NUM_THREADS is not set",
     "FASTGAE_RECYCLE": "memory of dropped results to keep for the next ones, such as 256MB; 0: none",
 }
 SETTINGS = {name: os.environ.get(name) or None for name in ENVIRONMENT}
@@ -47,17 +45,17 @@ class BackendInfo(NamedTuple):
     Attributes
     ----------
     name : str
-        What the argument ``backend`` takes.
+        The name to pass as ``backend``.
     available : bool
-        It can run here.
+        Whether it can run here.
     version : str or None
-        What it is built on, such as a compiler or a library. None where it is missing.
+        The compiler or library that it is built on, with its version. None if the backend cannot run here.
     targets : tuple of str
         The CPU targets that it can run, best first.
     why_missing : str or None
-        Why it cannot run here.
+        Why it cannot run here. None if it can.
     device : str
-        Where the arrays are that it computes: "CPU" or "GPU".
+        Where its arrays are: "CPU" or "GPU".
     """
 
     name: str
@@ -71,7 +69,7 @@ class BackendInfo(NamedTuple):
 def backends() -> tuple[BackendInfo, ...]:
     """Return every backend: whether it can run here, its version and CPU targets, or why it is missing.
 
-    Those that compute on the CPU come first, best first.
+    The backends of the CPU come first, best first.
     """
     return (*(_info(name, "CPU") for name in BACKENDS), _info(ON_DEVICES, "GPU"))
 
@@ -124,7 +122,7 @@ def _import(name: str) -> Any:
 
 
 def _cause(error: Exception) -> str:
-    """Return the message of a failed import, with the type of any error that is not made to be read."""
+    """Return the message of a failed import, with the type of the error if the message alone may not explain it."""
     readable = isinstance(error, ImportError | BackendUnavailableError)
     return str(error) if readable else f"{type(error).__name__}: {error}"
 
@@ -151,7 +149,7 @@ def resolve(backend: str | None, num_threads: int | None) -> Chosen:
 
 
 def choose(backend: object, num_threads: object) -> Chosen:
-    """Return ``resolve`` of any two objects. It runs without its cache, and raises, if one of them cannot be hashed."""
+    """Call ``resolve`` with any two objects, without its cache if one of them cannot be hashed; then it raises."""
     try:
         return resolve(backend, num_threads)
     except TypeError:
@@ -160,26 +158,27 @@ def choose(backend: object, num_threads: object) -> Chosen:
 
 @functools.cache
 def recycle() -> None:
-    """Begin to keep the memory of dropped results, as much as FASTGAE_RECYCLE says."""
+    """Begin to keep the memory of dropped results, up to the limit of FASTGAE_RECYCLE."""
     limit = _memory.limit_from("FASTGAE_RECYCLE", SETTINGS["FASTGAE_RECYCLE"])
     with _importing:
         _memory.set_limit(limit)
 
 
 def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
-    """Return the backend to call and the CPU target to pass to it. A backend that was asked for never falls back."""
+    """Return the backend to call and the CPU target to pass to it. A backend that was chosen never falls back."""
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"backend must be one of {', '.join(CHOICES)}, or None, got {shown(backend)}")
     source, asked = ("backend", backend) if backend is not None else ("FASTGAE_BACKEND", SETTINGS["FASTGAE_BACKEND"])
     request, cpu = f"{source}={shown(asked)}", SETTINGS["FASTGAE_CPU"]
     if asked == ON_DEVICES:
         raise TypeError(
-            f"{request}: tensors of torch on a GPU go to it by themselves, and nothing else does: leave it out"
+            f"{request}: this backend computes only torch tensors on a GPU, and fastgae chooses it for them: leave it "
+            "out"
         )
     if asked not in (None, *CHOICES):
         raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}")
     if cpu and asked in (None, "cpp"):
-        # Only cpp has CPU targets, so asking for one asks for cpp.
+        # Only cpp has CPU targets, so to name a target is to choose cpp.
         if cpu not in CPU_TARGETS:
             raise ValueError(f"FASTGAE_CPU={cpu!r} is not a CPU target: choose one of {', '.join(CPU_TARGETS)}")
         request = f"{request} and FASTGAE_CPU={cpu!r}" if asked else f"FASTGAE_CPU={cpu!r}"
@@ -200,7 +199,7 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
 
 
 def fallback() -> str | None:
-    """Return why calls fall back to NumPy, and what to run; None where they do not, or where NumPy was chosen."""
+    """Return why calls fall back to NumPy, and what to run; None if they do not, or if NumPy was chosen."""
     if SETTINGS["FASTGAE_BACKEND"] or SETTINGS["FASTGAE_CPU"]:
         return None
     *fast, slow = BACKENDS
@@ -221,12 +220,12 @@ def _warn_of_fallback() -> None:
 
 
 def on_devices(name: str, array: Any) -> DeviceBackend:
-    """Return the backend that computes an argument where it is."""
+    """Return the backend that computes on the device of an argument."""
     module = _import(ON_DEVICES)
     if isinstance(module, Exception):
         raise BackendUnavailableError(
             f"{name} is {array!r}, but the {ON_DEVICES} backend cannot run here: {_cause(module)}; pip install "
-            f"'fastgae-rl[gpu]' where a GPU is, or pass {name}.cpu() and no backend"
+            f"'fastgae-rl[gpu]' on a machine with a GPU, or pass {name}.cpu() and no backend"
         ) from module
     found: DeviceBackend = module
     if not found.takes(array):

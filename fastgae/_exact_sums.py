@@ -15,7 +15,7 @@ from fastgae._call import Array
 DIGIT_BITS = 27
 DIGIT = 2**DIGIT_BITS - 1
 SUM_UNIT = -1074  # sums are in units of 2**SUM_UNIT, the smallest float64, and sums of squares in its square
-MOST_AT_ONCE = 2**36  # numbers that a backend may add up at once: so many digits always fit into an int64
+MOST_AT_ONCE = 2**36  # numbers that a backend may add up at once: the sum of this many digits always fits into an int64
 
 
 class Format(NamedTuple):
@@ -39,9 +39,9 @@ FORMATS = {
 
 
 def totals(bins: Array) -> tuple[int, int]:
-    """Return the sum of the numbers and that of their squares, in their units; ``bins`` is (exponents, digits)."""
+    """Return the sum of the numbers and the sum of their squares, in their units; ``bins`` is (exponents, digits)."""
     given = next(each for each in FORMATS.values() if bins.shape == (each.exponents, each.digits))
-    # Subnormal numbers have exponent 0, and the same power of two as those of exponent 1.
+    # Subnormal numbers have exponent 0, and the same power of two as numbers of exponent 1.
     power = np.maximum(np.arange(given.exponents), 1)[:, np.newaxis] - 1 + given.lowest - SUM_UNIT
     places = DIGIT_BITS * np.arange(given.digits)
     numbers = _added_up(bins[:, : given.number_digits], power + places[: given.number_digits])
@@ -66,7 +66,7 @@ def quotient(numerator: int, denominator: int) -> float:
 def root_of_quotient(numerator: int, denominator: int) -> float:
     """Return the float64 nearest to the square root of a quotient of integers that are not negative.
 
-    The root is cut off far behind the bits of a float64. One more bit says whether anything was cut off, so the result
+    The root is cut off far beyond the bits of a float64. One more bit says whether anything was cut off, so the result
     rounds as the root itself would.
     """
     shift = max(0, 64 + (denominator.bit_length() - numerator.bit_length()) // 2)
@@ -77,7 +77,7 @@ def root_of_quotient(numerator: int, denominator: int) -> float:
 
 
 def sums_by_numpy(matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, int, int, int]]:
-    """Fill the bins by NumPy, for backends without a kernel of their own."""
+    """Fill the bins with NumPy, for backends without their own kernel."""
     given = FORMATS[matrix.dtype]
     bins, counts = np.zeros((given.exponents, given.digits), np.int64), np.zeros(4, np.int64)
     # Chunks bound the memory. bincount adds up in float64, where the digits of so few numbers have an exact sum.

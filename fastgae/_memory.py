@@ -18,12 +18,12 @@ import numpy as np
 
 from fastgae._call import Array
 
-DEFAULT = 2**30  # bytes to keep where the caller names no limit; on a small machine,
+DEFAULT = 2**30  # bytes to keep if the caller names no limit; on a small machine,
 SHARE = 16  # this part of its memory
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 _core: ModuleType | None = None  # the compiled module, once it keeps memory
-_least = sys.maxsize  # bytes of a result from which on its memory is recycled
+_least = sys.maxsize  # the fewest bytes of a result whose memory is recycled
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], order: Literal["C", "F"]) -> Array:
@@ -38,19 +38,19 @@ def empty_like(array: Array) -> Array:
 
 
 def _recycled(nbytes: int, allocate: Callable[..., Array], *given: Any) -> Array:
-    """Return allocate(*given), in recycled memory if results of so many bytes lie there."""
+    """Return allocate(*given), in recycled memory if the store has a block of this size."""
     context = None if _core is None else _core.recycling(nbytes)
     return allocate(*given) if context is None else context.run(allocate, *given)
 
 
 def set_limit(limit: int) -> None:
-    """Keep at most so many bytes of dropped results from now on; 0 empties the store and keeps nothing."""
+    """Keep at most ``limit`` bytes of dropped results from now on; 0 empties the store and keeps nothing."""
     global _core, _least
     try:
         import fastgae._core as core
 
         core.set_recycled_limit(limit)
-    except Exception:  # not built, or broken, which the backend reports that needs it
+    except Exception:  # not built, or broken: the cpp backend reports that
         return
     _core, _least = core, core.least_recycled
 
@@ -62,7 +62,7 @@ def recycled() -> dict[str, int]:
 
 
 def limit_from(source: str, text: str | None) -> int:
-    """Return the limit that a setting names, such as 0 or 256MB, or the default where it is None."""
+    """Return the limit that a setting names, such as 0 or 256MB, or the default if it is None."""
     if text is None:
         return min(DEFAULT, _usable_memory() // SHARE)
     match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT])I?)?(B?)\s*", text.upper(), re.ASCII)

@@ -40,19 +40,19 @@ NAMES_ELSEWHERE = {
     "num_threads": "threads n_threads n_jobs nthreads",
 }
 
-# What the right name alone does not say.
+# Notes for names where the right name alone does not explain what to pass.
 _MOVED = (
     "row t there says that observation t begins an episode, so pass the flags of row t + 1 (docs/which-arguments.md)"
 )
-_FLAGS = "the flags that env.step returned with rewards; those of a time limit go into truncated"
+_FLAGS = "the flags that env.step returned with rewards; flags of a time limit belong in truncated"
 NOTES = {
     "done": _FLAGS,
     "dones": f"{_FLAGS}. In CleanRL {_MOVED}",
     "episode_starts": _MOVED,
     "firsts": _MOVED,
-    "discount_t": "1 where it is 0, beside one gamma",
+    "discount_t": "1 where discount_t is 0, together with a single gamma",
     "next_value": "V after the last step. V of the next state of every step is next_values",
-    "masks": "True where the step exists. 1 - done, as some loops store it, belongs into terminated as done",
+    "masks": "True where the step exists. If masks is 1 - done, as in some loops, pass done as terminated",
     "normalize_advantage": 'with "global" or "per_env"',
     "norm_adv": 'with "global" or "per_env"',
     "log_rhos": "exp of the logarithms",
@@ -62,7 +62,7 @@ NOTES = {
     "time_major": "1 for arrays of shape (N, T)",
 }
 
-# What has no argument here.
+# Arguments of other libraries that have no counterpart here.
 ABSENT_HERE = {
     "use_gae": "there is no such switch: GAE with gae_lambda=1.0 gives the discounted return minus V",
     "use_critic": "there is no such switch: without a critic, call discounted_returns",
@@ -73,7 +73,7 @@ ABSENT_HERE = {
 
 
 def names_its_arguments(function: Function) -> Function:
-    """Show the arguments that a function has, without ``misnamed``, wherever its signature is asked for."""
+    """Hide ``misnamed`` in the signature of a function, as ``inspect.signature`` and ``help`` show it."""
     shown = inspect.signature(function)
     known = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     function.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]

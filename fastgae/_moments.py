@@ -1,7 +1,7 @@
 """Compute mean and standard deviation with the same bits on every backend, number of threads and memory layout.
 
 Each env is summed in float64 over blocks of MOMENT_STEPS steps, in the order of time. Then the sums of the blocks, and
-after them those of the envs, are added up in a fixed tree.
+after them the sums of the envs, are added up in a fixed tree.
 """
 
 import numpy as np
@@ -33,14 +33,14 @@ def center_and_scale(
 
 
 def scale_of(std: Array, eps: float) -> Array:
-    """Return the factor that gives numbers with this standard deviation one of 1."""
-    with np.errstate(all="ignore"):  # where both are 0, the factor is infinite
+    """Return the factor that scales numbers with this standard deviation to standard deviation 1."""
+    with np.errstate(all="ignore"):  # if both are 0, the factor is infinite
         scale: Array = 1.0 / (std + eps)
         return scale
 
 
 def _mean(sums: Array, counts: Array, by: str, layout: Layout, ddof: int = 0) -> Array:
-    """Return (N,): sum / (count - ddof) of each env, or for every env that of all."""
+    """Return (N,): sum / (count - ddof) of each env, or, for every env, the quotient over all envs."""
     per_env = _tree(sums)
     if by == "per_env":
         means: Array = per_env / _divisor(counts, ddof)
@@ -49,7 +49,7 @@ def _mean(sums: Array, counts: Array, by: str, layout: Layout, ddof: int = 0) ->
 
 
 def _divisor(counts: Array, ddof: int) -> Array:
-    """Return counts - ddof, or NaN where so few steps say nothing."""
+    """Return counts - ddof, or NaN if there are too few steps."""
     return np.where(counts > ddof, counts - ddof, np.nan)
 
 

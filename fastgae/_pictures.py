@@ -26,7 +26,7 @@ SHADES = ("#CFE3F2", BLUE, "#001D33")  # from few to many
 # Text stays text: the file is small, and a reader can search it. One font is named, and any other one without serifs.
 SVG: Any = {"svg.hashsalt": "fastgae", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
 
-# The time of writing, which would make every file of the same picture another one.
+# The time of writing, which would make every file of the same picture different.
 TIMES: dict[str, dict[str, None]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
 
 
@@ -46,7 +46,7 @@ def picture_path(given: str | os.PathLike[str]) -> Path:
 
 
 def new_figure(width: float, height: float, title: str = "") -> "Figure":
-    """Return an empty figure of so many inches."""
+    """Return an empty figure of this size in inches."""
     from matplotlib.figure import Figure
 
     # A Figure without pyplot needs no display and leaves no global state.
@@ -58,7 +58,7 @@ def new_figure(width: float, height: float, title: str = "") -> "Figure":
 
 
 def style(panel: "Axes", grid: Literal["x", "y", "both"] = "y") -> None:
-    """Give a panel the look of the house: no frame, and a grid behind what is drawn."""
+    """Give a panel the common style: no frame, and a grid behind the data."""
     panel.set_facecolor(PAPER)
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["left", "bottom"]].set_color(NOTE)
@@ -70,7 +70,7 @@ def style(panel: "Axes", grid: Literal["x", "y", "both"] = "y") -> None:
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write a figure under another name, and give the file its own when it is whole. One figure is always one file."""
+    """Write a figure to a temporary file, and rename that when it is complete. Equal figures give equal bytes."""
     import matplotlib
 
     suffix = path.suffix.lower()

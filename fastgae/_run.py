@@ -1,4 +1,4 @@
-"""Compute a call in the one way there is: short cut (may decline) -> checks -> canonical -> backend -> results."""
+"""Compute a call in the only way: short cut (may decline) -> checks -> canonical -> backend -> results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def compute(call: Call, backend: str | None, num_threads: int | None) -> GAEResu
 
 
 def _filled(module: Backend, matrices: Call, layout: Layout, num_threads: int, target: str | None) -> GAEResult[Any]:
-    """Compute matrices of one layout by the backend."""
+    """Compute matrices of one layout with the backend."""
     if matrices.normalize is not None and matrices.out is not None:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
         own = tuple(None if array is None else _memory.empty_like(array) for array in matrices.out)
@@ -72,7 +72,7 @@ def where_it_is(
     then: Callable[[Call, str | None, int | None], GAEResult[Any]],
     recursion: str,
 ) -> GAEResult[Any]:
-    """Compute a checked call where its arrays are: on the CPU by ``then``, on a GPU by the recursion of this name."""
+    """Compute a checked call where its arrays are: on the CPU with ``then``, on a GPU with the named recursion."""
     if isinstance(call.rewards, OnDevice):
         return _dispatch.on_devices("rewards", call.rewards).compute(call, recursion)
     return then(call, backend, num_threads)

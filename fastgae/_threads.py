@@ -13,7 +13,7 @@ def usable_cpus() -> int:
 
 
 def affinity() -> int:
-    """Return on how many CPUs this process may run. A quota on their time does not count."""
+    """Return the number of CPUs on which this process may run. A quota on CPU time does not count."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

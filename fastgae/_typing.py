@@ -1,7 +1,7 @@
 """The types in the signatures of the public functions.
 
-A call returns arrays of the type of its first argument: tensors for tensors, arrays of JAX for arrays of JAX, and
-arrays of NumPy with the same dtype. (A float64 array among float32 ones gives float64, which no type here says.)
+A call returns arrays of the type of its first argument: tensors for tensors, JAX arrays for JAX arrays, and NumPy
+arrays with the same dtype. (A float64 array together with float32 arrays gives float64, but these types do not say so.)
 Protocols say what these arrays have in common, so nothing here imports torch or JAX, and no type checker needs them.
 """
 
@@ -21,14 +21,14 @@ else:
 
 
 class TorchDtype(Protocol):
-    """A dtype of torch."""
+    """A torch dtype."""
 
     @property
     def is_floating_point(self) -> bool: ...
 
 
 class FloatArray(Protocol):
-    """An array of floats of NumPy, torch or JAX. ``flatten`` tells it from a column of a table."""
+    """An array of floats from NumPy, torch or JAX. A column of a table has no ``flatten``."""
 
     @property
     def dtype(self) -> np.dtype[np.floating[Any]] | TorchDtype: ...
@@ -36,7 +36,7 @@ class FloatArray(Protocol):
 
 
 class FlagArray(Protocol):
-    """An array of bool of NumPy, torch or JAX."""
+    """An array of bool from NumPy, torch or JAX."""
 
     @property
     def dtype(self) -> np.dtype[np.bool_] | TorchDtype: ...
@@ -44,13 +44,13 @@ class FlagArray(Protocol):
 
 
 class Column(Protocol):
-    """A column of a table, such as a Series of pandas or Polars."""
+    """A column of a table, such as a pandas or Polars Series."""
 
     def to_numpy(self) -> Any: ...
 
 
-# The type of the results. For a first argument of another type, Numbers or Flags, it is an array of NumPy. These types
-# have nothing in common with the arrays above, because mypy would then take every array for one of them.
+# The type of the results. For a first argument of another type, Numbers or Flags, it is a NumPy array. These types have
+# nothing in common with the arrays above, because mypy would then take every array for one of them.
 ArrayT = TypeVar("ArrayT", bound=FloatArray, default=NDArray[Any])
 FlagsT = TypeVar("FlagsT", bound=FlagArray, default=NDArray[np.bool_])
 Numbers = NDArray[np.integer[Any] | np.bool_] | Sequence[Any] | Column

@@ -1,4 +1,4 @@
-"""Advantages and value targets of recorded data, computed on a cluster of Ray's."""
+"""Advantages and value targets of recorded data, computed on a Ray cluster."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -26,10 +26,10 @@ with brought_by("ray", "fastgae.ray"):
 
 __all__ = ["compute"]
 
-# From a block to what takes its place.
+# Takes a block and returns its replacement.
 Function: TypeAlias = Callable[[pa.Table], pa.Table | Iterator[pa.Table]]
 
-PATH, MOMENTS = "path", "moments"  # the only columns of datasets that nobody else sees
+PATH, MOMENTS = "path", "moments"  # the only columns of internal datasets
 
 
 def compute(
@@ -50,46 +50,48 @@ def compute(
 ) -> Dataset:
     """Append advantages and returns to recorded episodes, in parallel on the machines of a Ray cluster.
 
-    The results are the same bits as those of ``fastgae.data.compute``, whatever the blocks, files and machines. Every
-    block is computed in one call: a task for each episode would take a thousand times as long.
+    The results are the same bits as from ``fastgae.data.compute``, for any division into blocks, files and machines.
+    Every block is computed in one call: a task for each episode would take a thousand times as long.
 
-    Rows are shuffled once, so that each block holds whole episodes, unless ``whole_episodes`` says that they do. Then
-    nothing moves between machines. The shuffle keeps all rows in Ray's object store, which spills to disk;
-    ``RAY_DATA_ENABLE_DISK_SHUFFLE=1`` makes Ray shuffle in files.
+    Rows are shuffled once, so that each block holds whole episodes. With ``whole_episodes``, the blocks already hold
+    whole episodes, and nothing moves between machines. The shuffle keeps all rows in Ray's object store, which spills
+    to disk; ``RAY_DATA_ENABLE_DISK_SHUFFLE=1`` makes Ray shuffle in files.
 
     Parameters
     ----------
     dataset_or_paths : ray.data.Dataset, or a path, folder, pattern or list of them
-        One row per step. Paths are read where the tasks run, one file at a time, so every machine must see them. Read
-        object stores with ``ray.data.read_parquet`` and pass the dataset.
+        One row per step. Paths are read where the tasks run, one file at a time, so every machine must be able to read
+        them. Read object stores with ``ray.data.read_parquet`` and pass the dataset.
     whole_episodes : bool
         Every block of the dataset, or every file, has all rows of its episodes. This is not checked. Ray cuts large
         files into several blocks, so pass the paths of files rather than a dataset that was read from them.
     format : str
         As in ``fastgae.data.compute``. "auto" means "table" for a dataset.
     columns, ends, estimator, gamma, gae_lambda, n, backend
-        As in ``fastgae.data.compute``. The shuffle loses the order of rows, so it needs columns of "episode" (or "env")
-        and "step".
+        As in ``fastgae.data.compute``. The shuffle loses the order of rows, so it needs columns for "episode" (or
+        "env") and "step".
     values : str
-        The name of the column of V. Let ``dataset.map_batches`` add one, if a critic computes it.
+        The name of the column of V. If a critic computes the values, add the column with ``dataset.map_batches``.
     normalize : str, optional
-        "global": shift and scale the advantages by the mean and the standard deviation of all of them. This computes
-        the dataset at once and keeps it in the object store, because the moments must be known before the first result.
+        "global": shift and scale the advantages by the mean and the standard deviation of all advantages. This computes
+        the dataset immediately and keeps it in the object store, because the moments must be known before the first
+        result.
     num_threads : int, optional
         Threads of each task, for which it reserves as many CPUs. None: one.
 
     Returns
     -------
     ray.data.Dataset
-        The rows with two columns more, or without values with one, in an order that Ray chooses. Without ``normalize``
-        it is lazy: errors in the data are raised when it is read or written.
+        The rows with two more columns, or with one if there are no values, in an order that Ray chooses. Without
+        ``normalize`` it is lazy: errors in the data are raised when it is read or written.
 
     Raises
     ------
     DataError, ValueError
         As ``fastgae.data.compute``.
     ray.exceptions.RayTaskError
-        If data are bad: the message has that of the DataError, with the file if there is one, the episode and the step.
+        If data are bad. The message contains the message of the DataError, with the file if there is one, the episode
+        and the step.
     TypeError
         If ``values`` is not a name.
 
@@ -142,7 +144,7 @@ class _Rows(NamedTuple):
         return self.dataset
 
     def through(self, function: Function, num_cpus: int | None) -> Dataset:
-        """Return what a function makes of each block."""
+        """Return the dataset with a function applied to each block."""
         return _per_block(self.dataset, function, num_cpus)
 
 
@@ -157,7 +159,7 @@ class _Files(NamedTuple):
         return _per_block(self.paths, partial(_pieces, self.format.name, self.schema))
 
     def through(self, function: Function, num_cpus: int | None) -> Dataset:
-        """Return what a function makes of each file."""
+        """Return the dataset with a function applied to each file."""
         return _per_block(self.paths, partial(_of_files, self.format.name, self.schema, function), num_cpus)
 
 
@@ -203,7 +205,7 @@ def _normalized(results: Dataset, name: str, backend: BackendName | None) -> Dat
     return _per_block(blocks, partial(_scaled, name, total, backend))
 
 
-# What the tasks run.
+# The functions that tasks run.
 
 
 def _pieces(format: str, schema: pa.Schema, paths: pa.Table) -> Iterator[pa.Table]:  # noqa: A002

@@ -1,8 +1,8 @@
 """The contract of a backend: a module with the functions of ``Backend``, and perhaps a short cut.
 
-Importing a backend raises where it cannot run: ModuleNotFoundError for the optional module that is not installed, any
-other exception where something is broken. A backend may define ``FORK_WAITS_FOR``: locks that a fork waits for, because
-the child could never take them if another thread held them.
+If a backend cannot run, importing it raises: ModuleNotFoundError if its optional module is not installed, and any other
+exception if something is broken. A backend may define ``FORK_WAITS_FOR``: locks that a fork waits for, because the
+child could never take them if another thread held them.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from fastgae._canonical import Rollout
 
 CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, in order of preference
 
-# ``short_cut(call, num_threads, target)``: compute a call, a tuple in the order of ``Call``, straight from the caller's
-# arguments; or return None, having written nothing, where anything is unusual. num_threads 0: usable_cpus().
+# ``short_cut(call, num_threads, target)`` computes a call, a tuple in the order of ``Call``, directly from the caller's
+# arguments. If anything is unusual, it writes nothing and returns None. num_threads 0: usable_cpus().
 ShortCut = Callable[[tuple[Any, ...], int, str | None], GAEResult | None]
 
 
 class Backend(Protocol):
-    """What every backend offers. ``short_cut`` is optional and therefore not listed."""
+    """The functions of every backend. ``short_cut`` is optional and therefore not listed."""
 
     __name__: str
 
@@ -27,7 +27,7 @@ class Backend(Protocol):
         """Return what the backend is built on, for people to read."""
 
     def targets(self) -> tuple[str, ...]:
-        """Return the CPU targets that this machine can run, best first; empty where the backend has none."""
+        """Return the CPU targets that this machine can run, best first; empty if the backend has none."""
 
     def gae(self, rollout: Rollout, num_threads: int, target: str | None) -> object:
         """Fill ``rollout.advantages`` and ``rollout.returns``; ``target`` is one of ``targets()``, None if empty."""
@@ -48,12 +48,12 @@ class Backend(Protocol):
     def exact_sums(self, matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, int, int, int]]:
         """Return (exponents, digits) int64 sums of the digits of the numbers in the mask, as in fastgae._exact_sums.
 
-        Then come the counts of all these numbers, of NaN, of +infinity and of -infinity.
+        The second result has the counts of all these numbers, of NaN, of +infinity and of -infinity.
         """
 
 
 class DeviceBackend(Protocol):
-    """What a backend offers that computes arrays where they are, on a GPU."""
+    """The functions of a backend that computes arrays on a GPU."""
 
     __name__: str
 
@@ -80,11 +80,11 @@ class DeviceBackend(Protocol):
         time_axis: int,
         out: Any,
     ) -> Any:
-        """Return advantages, shifted and scaled by their moments or by given ones; in ``out`` if that is not NEW."""
+        """Return advantages, shifted and scaled by their own or by given moments; in ``out`` if that is not NEW."""
 
     def steps_without_resets(self, terminated: Any, truncated: Any, prev_done: Any, time_axis: int) -> Any:
         """Return where a step exists: the step before it ended no episode."""
 
 
 class BackendUnavailableError(RuntimeError):
-    """The backend that was asked for cannot run here; its cause is chained."""
+    """The chosen backend cannot run here; the cause is chained."""

@@ -1,4 +1,4 @@
-"""The compiled kernels: one source, compiled for several CPU targets, of which one is chosen at run time."""
+"""The compiled kernels: one source, compiled for several CPU targets. One target is chosen at run time."""
 
 from importlib import resources
 
@@ -15,7 +15,7 @@ BUILD_IT = (
 try:
     import fastgae._core as _core
 except ModuleNotFoundError as error:
-    # setup.py leaves the compiler's message here where it built without the extension.
+    # setup.py leaves the compiler's message here if it built without the extension.
     failure = resources.files("fastgae").joinpath("_build_failure.txt")
     reason = failure.read_text().rstrip() if failure.is_file() else "this installation has no compiled module"
     raise ModuleNotFoundError(f"not built: {reason}\n{BUILD_IT}", name=error.name) from error

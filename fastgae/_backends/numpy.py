@@ -1,4 +1,4 @@
-"""The reference: the recursion as it is written, one vector operation per step of time."""
+"""The reference: the recursion as in the equations, with vector operations over envs for each step of time."""
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _following(array: Array, last: Array | None) -> Array:
 
 
 def _write(rollout: Rollout, output: Array | None, result: Array, skipped: Array | int) -> None:
-    """Write a result; without ``carry_over``, a skipped step gets ``skipped`` in place of what it passed on."""
+    """Write a result; without ``carry_over``, a skipped step gets ``skipped``, not the number that it passed on."""
     if output is None:
         return
     if rollout.mask is None or rollout.carry_over:

@@ -17,7 +17,7 @@ AUTORESET = (NEXT_STEP, "same_step", "disabled")
 
 
 def of_one_dtype(required: Collection[str], **given: object) -> list[Any]:
-    """Return the numbers of a call in the working dtype, and None for those that may be missing and are."""
+    """Return the numbers of a call in the working dtype, and None for optional ones that are missing."""
     arrays = [None if raw is None and name not in required else as_numbers(name, raw) for name, raw in given.items()]
     strong = [
         array.dtype
@@ -125,7 +125,7 @@ def autoreset_mode(given: object) -> str | None:
 def one_for_each(
     name: str, array: Array | None, shape: tuple[int, ...], what: str, on_device: bool = False
 ) -> Array | None:
-    """Return numbers of this shape. One number alone stands for all of them; on a GPU, it stays alone."""
+    """Return numbers of this shape. One number alone stands for all of them; on a GPU, it stays one number."""
     if array is not None and array.ndim == 0:
         return array if on_device else np.full(shape, array)
     check_shape(name, array, shape, f"one number, or {what}")

@@ -39,8 +39,8 @@ def checked(
     longer = values.shape == frame.one_longer
     if values.shape != frame.shape and not longer:
         raise ValueError(
-            f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with a "
-            "last V"
+            f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with V "
+            "after the last step"
         )
     mode = autoreset_mode(given.autoreset)
     if given.terminated is None and "terminated" not in required:
@@ -100,7 +100,7 @@ def checked(
         ratios,
         *given[FIRST_CONSTANT:],
     )
-    # The backend of a GPU finds the reset rows itself, because here they could only be found by waiting for it.
+    # The backend of a GPU finds the reset rows itself, because to find them here would mean to wait for the GPU.
     return _without_reset_rows(call) if mode == NEXT_STEP and not isinstance(rewards, OnDevice) else call
 
 
@@ -148,13 +148,15 @@ def next_existing_values(values: Array, last_values: Array | None, mask: Array |
 
 
 def check_one_sequence(last: bool, truncated: bool, mode: str | None) -> None:
-    """Check a call without ``terminated``: every env is one sequence, and ``last_values`` says what follows it."""
+    """Check a call without ``terminated``: every env is one sequence, and ``last_values`` holds the value after it."""
     if truncated:
         raise ValueError(
             "truncated is given without terminated: pass both; terminated is all False if no episode ended for good"
         )
     if mode == NEXT_STEP:
-        raise ValueError('autoreset="next_step" is given without terminated: pass it, the reset rows follow its flags')
+        raise ValueError(
+            'autoreset="next_step" is given without terminated: pass both, because the reset rows follow its flags'
+        )
     if not last:
         raise ValueError(
             "terminated and last_values are both missing: pass terminated, the flags of the steps that ended an "
@@ -185,8 +187,8 @@ def check_final_values(final: Array | None, truncated: Array | None, following: 
         raise ValueError("final_values and next_values both hold the value after a truncated step: keep one")
     if isinstance(final, OnDevice) and final.shape != truncated.shape:
         raise ValueError(
-            f"final_values has shape {final.shape}; expected rewards' shape {truncated.shape}: counting the True of "
-            "truncated would wait for the GPU"
+            f"final_values has shape {final.shape}; expected rewards' shape {truncated.shape}: to count the flags of "
+            "truncated, the program would have to wait for the GPU"
         )
     if final.shape != truncated.shape and final.shape != (count := np.count_nonzero(truncated),):
         raise ValueError(
@@ -201,7 +203,7 @@ def _check_normalize(normalize: object, out: Output | None) -> None:
     if not isinstance(normalize, str) or normalize not in NORMALIZE:
         raise ValueError(f"normalize must be {' or '.join(map(repr, NORMALIZE))}, or None, got {shown(normalize)}")
     if out is not None and out[0] is None:
-        raise ValueError("normalize is about the advantages, and out has no array for them")
+        raise ValueError("normalize changes only the advantages, and out has no array for them")
 
 
 def _check_bootstrap(longer: bool, last: bool, following: bool, frame: Frame) -> None:
@@ -211,7 +213,7 @@ def _check_bootstrap(longer: bool, last: bool, following: bool, frame: Frame) ->
     if names:
         raise ValueError(f"the value after the last step is given more than once: {' and '.join(names)}; keep one")
     raise ValueError(
-        f"the value after the last step is missing: pass last_values, next_values, or values with one row more along "
+        "the value after the last step is missing: pass last_values, next_values, or values with one more row along "
         f"time than rewards' shape {frame.shape}"
     )
 

@@ -35,10 +35,10 @@ class Rollout(NamedTuple):
     tail_lambda: Scalar | Array | None = None  # tail-normalized: the lambda of D_t = 1 + lambda D_{t+1}
     mask: Array | None = None  # False where a step does not exist: it is skipped, A = 0 and R = V there
     mask_passes_values: bool = False  # V' of a step before skipped steps is V of the next step that exists
-    carry_over: bool = False  # A of a skipped step is that of the next step that exists, and R = A + V
+    carry_over: bool = False  # a skipped step gets A of the next step that exists, and R = A + V
     last_advantages: Array | None = None  # (N,): A_T
     ratios: Any = None  # V-trace: importance ratios
-    constants: tuple[Scalar, ...] | None = None  # V-trace: what ``CONSTANTS`` in fastgae/_call.py lists
+    constants: tuple[Scalar, ...] | None = None  # V-trace: the constants that ``CONSTANTS`` in fastgae/_call.py lists
 
     def all_next_values(self) -> Array:
         """Return V' of every step in one array."""

@@ -20,7 +20,7 @@ class Frame(NamedTuple):
     shape: tuple[int, ...]
     axis: int
     without_time: tuple[int, ...]
-    on_device: bool = False  # on a GPU, where one number stays one number
+    on_device: bool = False  # on a GPU; then one number stays one number
 
     @property
     def one_longer(self) -> tuple[int, ...]:
@@ -45,7 +45,8 @@ class Frame(NamedTuple):
             per_step = tuple(n if axis == self.axis else 1 for axis, n in enumerate(self.shape))
             raise ValueError(
                 f"{name} has shape {array.shape}; expected one number, or an array with the axes of {self.like}, "
-                f"{self.shape}, each in full or of length 1: {self.one_step} is one per env, {per_step} one per step"
+                f"{self.shape}, each of full length or of length 1: {self.one_step} is one per env, {per_step} one per "
+                "step"
             )
 
     def factors(self, name: str, array: Array) -> Array:
@@ -62,7 +63,7 @@ class Frame(NamedTuple):
         return one_for_each(name, array, self.without_time, self._like_envs, self.on_device)
 
     def flags(self, name: str, given: object) -> Array:
-        """Return flags of every step. Along axes that they lack, or where they have length 1, they are repeated."""
+        """Return flags of every step. They are repeated along axes that are missing or have length 1."""
         flags = as_flags(name, given, self._check_step_flags)
         if flags.shape == self.shape:
             return flags
@@ -83,11 +84,11 @@ class Frame(NamedTuple):
         return f"{self.like} with one step, {self.one_step}, or without time"
 
     def _repeats(self, shape: tuple[int, ...]) -> bool:
-        """Return whether these first axes are those of the shape, each in full or of length 1."""
+        """Return whether these axes equal the first axes of the shape, each of full length or of length 1."""
         return all(n in (1, whole) for n, whole in zip(shape, self.shape, strict=False))
 
     def _check_step_flags(self, name: str, array: Array) -> None:
-        """Check flags, which may lack axes behind time and envs. A vector could be of the steps or of the envs."""
+        """Check flags, which may lack axes after time and envs. A vector is refused, because its axis is ambiguous."""
         if array.shape == self.shape:
             return
         fewest = max(self.axis + 1, 2)
@@ -103,7 +104,9 @@ class Frame(NamedTuple):
     def outputs(self, out: object, like: Array, names: tuple[str, str]) -> Output:
         """Check the pair (advantages, returns), and allocate each array that is NEW."""
         if not isinstance(out, tuple | list) or len(out) != 2:
-            raise TypeError(f"out must be a pair (advantages, returns), either of them None, got {type(out).__name__}")
+            raise TypeError(
+                f"out must be a pair (advantages, returns), of which either may be None, got {type(out).__name__}"
+            )
         if out[0] is None and out[1] is None:
             raise ValueError("out is (None, None): there is nothing to compute")
         advantages, returns = (

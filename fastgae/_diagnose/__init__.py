@@ -1,5 +1,5 @@
-"""Find the mistakes that people make with rollouts.
+"""Find common mistakes in rollouts.
 
-``steps`` prepares a call for the detectors in ``flags``, ``rows``, ``bootstrap``, ``numerics`` and ``fit``; ``report``
-describes their findings, and ``overview`` what one looks at first.
+``steps`` prepares a call for the detectors in ``flags``, ``rows``, ``bootstrap``, ``numerics`` and ``fit``.
+``overview`` computes the overview of the report, and ``report`` describes the findings.
 """

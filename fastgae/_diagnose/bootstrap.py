@@ -22,7 +22,8 @@ def last_row(steps: Steps) -> Iterator[Finding]:
             f"V after the last row is 0 in all {count:,} environments whose episode goes on, and in "
             f"{number_of(values == 0.0):,} of {values.size:,} steps",
             steps.places(going_on),
-            "the window ends there, not the episode: a bootstrap of 0 says that nothing follows, and biases the last "
+            "the rollout ends there, but not the episode: a bootstrap of 0 says that nothing follows, and biases the "
+            "last "
             "1 / (1 - gamma lambda) rows",
             "pass last_values = V of the observation after the last step",
         )
@@ -71,7 +72,7 @@ def at_truncation(steps: Steps) -> Iterator[Finding]:
             f"{name} equal {row} at {count:,} of {total:,} truncated steps",
             steps.places(same),
             f"if the flags are in the right row, that is V of {whose}, and the truncated step bootstraps from it",
-            change + "; see that the flags are not a step off",
+            change + "; check that the flags are not one step late or early",
         )
 
 

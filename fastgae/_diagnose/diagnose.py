@@ -35,7 +35,7 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "normalizer": numerics.normaliser,
 }
 
-# These compare values with rewards, which any of the mistakes above would disturb: they run where none was found.
+# These compare values with rewards. Any of the mistakes above would disturb that, so they run only if none was found.
 OF_FIT: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "terminated_by_limit": fit.terminated_by_limit,
     "rewards_shifted": fit.rewards_shifted,
@@ -68,18 +68,19 @@ def diagnose(
     r"""Look for traces of mistakes in the arguments of a call of ``gae``.
 
     The detectors compare each row with the next, because values jump where an episode ends. They report a finding only
-    where the rollout gives clear evidence, a count and a ratio, and they report the evidence too. A rollout with few
-    episode ends, or with constant values, may hide a mistake. A finding is no proof.
+    if the rollout gives clear evidence, a count and a ratio, and they report the evidence too. A rollout with few
+    episode ends, or with constant values, may hide a mistake. A finding is not a proof.
 
     They look for: flags one step late or early, missing or inverted; time limits flagged as terminated; V' of another
-    episode, of the same state, or 0 at truncated steps; no bootstrap after the last row; reset rows taken for steps, or
-    steps for reset rows; swapped axes; gamma or lambda rounded to 16 bits; numbers that are not finite, and whether a
-    gate hides them; advantages that cannot be normalised. Where the values fit the rewards well under another reading,
-    and nothing else was found, they also look for: another gamma, or rewards of another scale, than the values were
-    trained with; rewards one step late or early; envs in another order; and limits flagged as terminated.
+    episode, of the same state, or 0 at truncated steps; no bootstrap after the last row; reset rows that count as
+    steps, or steps that count as reset rows; swapped axes; values of envs in another order; gamma or lambda rounded to
+    16 bits; numbers that are not finite, and whether a gate hides them; advantages that cannot be normalised. If they
+    find none of these, they also look for mistakes without which the values would fit the rewards well: another gamma,
+    or another scale of the rewards, than in the training of the values; rewards one step late or early; and limits
+    flagged as terminated.
 
-    The report begins with what one looks at first: episodes and their lengths, how much of the variance of the returns
-    the values explain, and the TD errors.
+    The report begins with an overview: episodes and their lengths, how much of the variance of the returns the values
+    explain, and the TD errors.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Detect that rewards and values do not belong together: another gamma, scale, env or row.
 
-A value function that was never trained, or hardly differs between states, fits anything. So each detector first asks
-that the values fit the rewards well under another reading of them.
+A value function that was never trained, or that hardly differs between states, fits anything. So each detector first
+requires that the values fit the rewards well once its mistake is corrected.
 """
 
 import math
@@ -15,29 +15,29 @@ from fastgae._diagnose.flags import rewards_look_shifted
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, median, number_of
 
-# The discounts that people choose.
+# Common discounts.
 GAMMAS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.997, 0.999, 1.0)
 FEWEST = 64  # steps
-PARTS = 16  # of a rollout, to see whether something is so in all of it
+PARTS = 16  # of a rollout, to test whether something holds in all of them
 
 
 class Fit(NamedTuple):
     """How rewards fit values, over the steps that exist.
 
-    Both numbers of a step reach to the end of its episode, or of the rollout: the discounted rewards, and what the
-    values expect of them, V minus the discounted V with which they go on.
+    Both numbers of a step cover the rest of its episode, or of the rollout: the discounted rewards, and the rewards
+    that the values expect, V minus the discounted V after that rest.
     """
 
     rewards: Array
     expected: Array
-    expected_by_one: Array  # by one value at all states, the mean of V
+    expected_by_one: Array  # the same with one value at all states, the mean of V
 
     def error(self, scale: float = 1.0) -> float:
-        """Return the mean square of what the values miss, in variances of the rewards divided by ``scale``."""
+        """Return the mean squared error of the values, in variances of the rewards divided by ``scale``."""
         return _error(self.rewards / scale, self.expected)
 
     def scale(self) -> float:
-        """Return the number of times that rewards are as large as expected, by least squares."""
+        """Return the factor by which rewards are larger than expected, by least squares."""
         return _ratio(self.rewards, self.expected)
 
     def informative(self) -> bool:
@@ -46,12 +46,12 @@ class Fit(NamedTuple):
         return self.error(self.scale()) < min(0.7, 0.8 * by_one)
 
     def mean_and_slope(self) -> tuple[float, float]:
-        """Return the scale by the means alone, and by the variation around them alone."""
+        """Return the scale from the means alone, and from the variation around the means alone."""
         rewards, expected = self.rewards - self.rewards.mean(), self.expected - self.expected.mean()
         return float(self.rewards.mean() / self.expected.mean()), _ratio(rewards, expected)
 
     def agrees(self) -> bool:
-        """Return whether rewards are about as large as expected, by both."""
+        """Return whether rewards are about as large as expected, by both scales."""
         return all(1 / 1.5 < number < 1.5 for number in self.mean_and_slope())
 
 
@@ -104,8 +104,8 @@ def _by_gamma(steps: Steps, gamma: float, given: Fit) -> tuple[float, Finding] |
         f"looks like values of another gamma than {gamma:g}: with {other:g} they miss the discounted rewards by "
         f"{math.sqrt(error):.2g} standard deviations, and with {gamma:g} by {math.sqrt(given.error()):.2g}",
         Places(),
-        "values and rewards of two discounts do not add up, so advantages have the sign of that difference and not of "
-        "the actions",
+        "the values do not fit the rewards under this discount, so the sign of an advantage shows that misfit and not "
+        "whether the action was good",
         "pass the gamma with which the values were trained",
         "gamma",
     )
@@ -118,8 +118,9 @@ def _by_scale(given: Fit) -> tuple[float, Finding] | None:
         return None
     error = given.error(scale)
     return error, Finding(
-        f"looks like rewards of another scale: they are {scale:.3g} times what the values expect, by their mean and by "
-        f"how they vary; divided by that, the values miss them by {math.sqrt(error):.2g} standard deviations",
+        f"looks like rewards of another scale: their mean and their variation are about {scale:.3g} times what the "
+        f"values expect; with the rewards divided by that, the values miss them by {math.sqrt(error):.2g} standard "
+        "deviations",
         Places(),
         "either the rewards or V count for next to nothing in the advantages",
         "pass the rewards on which the values were trained, scaled or clipped as they were then; ignore this if the "
@@ -129,7 +130,7 @@ def _by_scale(given: Fit) -> tuple[float, Finding] | None:
 
 
 def terminated_by_limit(steps: Steps) -> Iterator[Finding]:
-    """Find terminated steps whose V counts on more rewards, which is what a limit leaves of an episode."""
+    """Find terminated steps at which V expects more rewards, as it does where a limit cuts an episode off."""
     following = steps.next_row if steps.next_step else steps.next_values
     if following is None or steps.truncated.any() or not _finite(steps):
         return
@@ -138,7 +139,7 @@ def terminated_by_limit(steps: Steps) -> Iterator[Finding]:
     usual = max(median(ended[steps.exists & ~ends]), 10.0 * steps.tolerance)
     surprised = ends & (ended > 8.0 * usual) & (going_on < 3.0 * usual)
     count, total, foreseen = number_of(surprised), number_of(ends), number_of(ended[ends] < 3.0 * usual)
-    # Values that know no end at all are surprised by every one, unless they prove good elsewhere.
+    # Values that never learned of any end are surprised by every end, so they must also prove good elsewhere.
     if foreseen >= max(3, 0.2 * total):
         proven = count + foreseen >= 0.8 * total
     else:
@@ -146,10 +147,11 @@ def terminated_by_limit(steps: Steps) -> Iterator[Finding]:
     if count >= 4 and proven:
         yield Finding(
             f"looks like limits flagged as terminated: at {count:,} of {total:,} flags the TD error is "
-            f"{median(ended[surprised]):.3g} where nothing follows, and {median(going_on[surprised]):.3g} with V of "
+            f"{median(ended[surprised]):.3g} with a bootstrap of 0, and {median(going_on[surprised]):.3g} with V of "
             f"the next observation; at other steps it is {usual:.3g}",
             steps.places(surprised),
-            "the values expect the episode to go on there: a bootstrap of 0 takes that from all advantages before",
+            "the values expect the episode to go on there: a bootstrap of 0 takes these expected rewards away from all "
+            "earlier advantages",
             "pass terminated and truncated as env.step returned them, not terminated | truncated",
         )
 
@@ -162,7 +164,7 @@ def _fits_as_truncated(steps: Steps) -> bool:
 
 
 def envs_shuffled(steps: Steps) -> Iterator[Finding]:
-    """Find values whose envs are in another order than those of the rewards and flags."""
+    """Find values whose envs are in another order than the envs of the rewards and flags."""
     num_steps, num_envs = steps.shape
     if not 4 <= num_envs <= 1024 or num_steps < 32 or steps.mask is not None or not _finite(steps):
         return
@@ -173,13 +175,14 @@ def envs_shuffled(steps: Steps) -> Iterator[Finding]:
     repeated = min(np.mean(each[moved] == whole[moved]) for each in halves) if moved.any() else 0.0
     if permuted and number_of(moved) >= 0.5 * num_envs and repeated > 0.75:
         first = np.flatnonzero(moved)[:4]
-        listed = ", ".join(f"those of env {n} to env {whole[n]}" for n in first[:3])
+        listed = ", ".join(f"the values of env {n} to env {whole[n]}" for n in first[:3])
         yield Finding(
-            f"looks like envs in two orders: the values of {number_of(moved):,} of {num_envs:,} envs fit the rewards "
-            "and flags of another one best, each of a different one, and so in both halves of the rollout",
+            f"looks like envs in two orders: the values of {number_of(moved):,} of {num_envs:,} envs best fit the "
+            "rewards and flags of another env, each of a different one, in both halves of the rollout",
             Places(number_of(moved), tuple((0, int(n)) for n in first)),
-            f"the values belong to other envs than the rewards and flags beside them: {listed} ...",
-            "keep one order of envs, also after a shuffle of minibatches, a reshape, or answers that came in any order",
+            f"the values belong to other envs than the rewards and flags at the same index: {listed} ...",
+            "use one order of envs everywhere, also after a shuffle of minibatches, after a reshape, and with results "
+            "that arrive in any order",
         )
 
 
@@ -211,14 +214,14 @@ def rewards_shifted(steps: Steps) -> Iterator[Finding]:
         given, other = ((each - expected) ** 2 for each in (steps.rewards[1:-1], moved))
         parts = np.array([part.sum() for part in np.array_split(np.where(kept, given - other, 0.0).T.ravel(), PARTS)])
         certain = parts.mean() > 4.0 * parts.std(ddof=1) / math.sqrt(PARTS)
-        # Values that say nothing of rewards gain, too, where the moved rewards are smaller.
+        # Values without information about rewards fit better, too, if the moved rewards are smaller.
         fits = (
             other[kept].mean() < 0.7 * moved[kept].var() and moved[kept].var() > 0.5 * steps.rewards[steps.exists].var()
         )
         if certain and fits and given[kept].mean() > 1.25 * other[kept].mean():
             seen = (
-                f"with the rewards moved by a step, the mean square of the TD error is {other[kept].mean():.3g} in "
-                f"place of {given[kept].mean():.3g}, and it is smaller in {number_of(parts > 0)} of {PARTS} parts of "
+                f"with the rewards moved by a step, the mean square of the TD error is {other[kept].mean():.3g} "
+                f"instead of {given[kept].mean():.3g}, and it is smaller in {number_of(parts > 0)} of {PARTS} parts of "
                 "the rollout"
             )
             differs = kept & (moved != steps.rewards[1:-1])

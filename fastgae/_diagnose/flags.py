@@ -17,9 +17,9 @@ def inverted(steps: Steps) -> Iterator[Finding]:
         yield Finding(
             f"{number_of(steps.done):,} of {steps.rewards.size:,} steps are flagged as the end of an episode",
             steps.places(steps.done),
-            "nothing is carried from step to step; this looks like flags of the opposite meaning (1 where the episode "
-            "goes on), unless episodes really last one step",
-            "pass 1 where the step ended the episode: 1 - flag, where the flag says that it goes on",
+            "no advantage is carried from step to step; the flags seem to mean the opposite (1 where the episode goes "
+            "on), unless episodes really last one step",
+            "pass 1 where the step ended the episode: 1 - flag, if the flag says that the episode goes on",
         )
 
 
@@ -51,8 +51,8 @@ def _axes_look_swapped(steps: Steps) -> str:
         ]
         if same[0] < 0.1 and same[1] > 0.8:
             return (
-                f"next_values equal the values of the next env at {same[1]:.0%} of the steps, and those of the next "
-                f"row at {same[0]:.0%}"
+                f"next_values equal the values of the next env at {same[1]:.0%} of the steps, and the values of the "
+                f"next row at {same[0]:.0%}"
             )
     here, there = median(steps.errors[inside]), median(steps.errors_along(across)[inside])
     if here > 3.0 * there and here > 10.0 * steps.tolerance:
@@ -79,11 +79,11 @@ def shift(steps: Steps) -> Iterator[Finding]:
         yield Finding(
             f"flags look one step {'late' if late else 'early'}: {found.seen}",
             steps.places(found.flags),
-            "the last step of an episode takes the first of the next along"
+            "each episode runs on for one step, into the first step of the next episode"
             if late
-            else "the step before the last is cut off, and the last one takes the next episode along",
-            "pass the flag of step t as env.step returned it with the reward of step t: terminated[t] here is that of "
-            + ("step t - 1, as in buffers that store episode starts" if late else "step t + 1"),
+            else "each episode ends one step too early, and its last step runs on into the next episode",
+            "pass the flag of step t as env.step returned it with the reward of step t: here, terminated[t] is the "
+            "flag of " + ("step t - 1, as in buffers that store episode starts" if late else "step t + 1"),
         )
 
 
@@ -127,7 +127,7 @@ def _shift_by_next_values(steps: Steps) -> Shift | None:
         if hits >= 3 and hits >= 0.8 * count and number_of(usable & parts) <= 0.2 * count:
             return Shift(
                 by,
-                f"next_values part from values[t + 1] {_beside(by)} at {hits} of {count} flags, and at "
+                f"next_values differ from values[t + 1] {_beside(by)} at {hits} of {count} flags, and at "
                 f"{number_of(usable & parts)} in their own row",
                 usable,
             )
@@ -187,7 +187,7 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
             reset = ", or the rows after the flags are reset rows and autoreset does not say so" if by == 1 else ""
             return Shift(
                 by,
-                f"at {jumps} of {count} flags the TD error {_beside(base + by)} is more than 4 times that "
+                f"at {jumps} of {count} flags the TD error {_beside(base + by)} is more than 4 times as large as "
                 f"{_beside(base)} (medians {median(there):.3g} and {median(here):.3g}, and {floor:.3g} elsewhere)"
                 + (reset if not steps.next_step else ""),
                 usable,
@@ -206,7 +206,7 @@ def _inside(steps: Steps, by: int) -> Array:
 
 
 def _beside(by: int) -> str:
-    return {-1: "in the row before", 0: "in that row", 1: "in the row after", 2: "two rows after"}[by]
+    return {-1: "in the row before", 0: "in the flag's row", 1: "in the row after", 2: "two rows after"}[by]
 
 
 def merged(steps: Steps) -> Iterator[Finding]:
@@ -256,7 +256,7 @@ def missing(steps: Steps) -> Iterator[Finding]:
         parts = parts & ~steps.done & steps.exists
         if parts.any():
             yield _missing(
-                steps, parts, "next_values part from values[t + 1] there, and not at the other steps without a flag"
+                steps, parts, "next_values differ from values[t + 1] there, and not at the other steps without a flag"
             )
     elif not steps.done.any():
         jumps = _jumps(steps)
@@ -265,7 +265,7 @@ def missing(steps: Steps) -> Iterator[Finding]:
                 steps,
                 jumps,
                 f"the TD error is {median(steps.errors[jumps]) / median(steps.errors[~jumps]):.0f} times the median of "
-                "the others, and no step of the rollout is flagged",
+                "the other steps, and no step of the rollout is flagged",
             )
 
 

@@ -8,7 +8,7 @@ from fastgae._call import EPS, NUMBERS, Array, Call
 from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, number_of
 
-# The coefficients that people write, with two to four decimals.
+# Common coefficients, with two to four decimals.
 USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50, 100)} | {0.9995, 0.9997, 0.9999})
 
 
@@ -28,7 +28,7 @@ def coefficients(steps: Steps) -> Iterator[Finding]:
                 yield Finding(
                     f"{name} is {number:.10g}, which looks like {', or '.join(readings)}",
                     Places(),
-                    f"its horizon, 1 / (1 - {name}), is {1 / (1 - number):.5g} steps; that of {nearest:.10g} is "
+                    f"its horizon, 1 / (1 - {name}), is {1 / (1 - number):.5g} steps; the horizon of {nearest:.10g} is "
                     f"{1 / (1 - nearest):.5g}",
                     f"pass {name} as a Python float, not in the dtype of the network",
                 )
@@ -64,16 +64,16 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
             yield Finding(
                 what,
                 where,
-                f"they reach {reached:,} of {number_of(steps.exists):,} steps: an advantage takes in all that follows "
-                "in its episode",
-                "find what made them: an exploded value function, say, or memory that was never written",
+                f"they reach {reached:,} of {number_of(steps.exists):,} steps: an advantage depends on all later steps "
+                "of its episode",
+                "find their cause, for example a value function that diverged, or memory that was never written",
             )
         else:
             yield Finding(
                 f"{what}, all behind closed gates or the mask",
                 where,
                 "here they have no effect, but code that multiplies by a mask would spread them: 0 times NaN is NaN",
-                "nothing, if they mark what must not be read",
+                "nothing, if they mark numbers that must not be read",
             )
 
 
@@ -132,12 +132,12 @@ def normaliser(steps: Steps) -> Iterator[Finding]:
             spoiled,
             "are not all finite",
             "one NaN or infinity spoils the mean, and with it every advantage that is normalised by it",
-            "see what is not finite before the normaliser",
+            "find the numbers that are not finite before the normalisation",
         ),
         (
             degenerate,
-            "do not vary beyond rounding, or are only one",
-            "it divides by a standard deviation of about 0, and gives 0, or rounding noise of the size of advantages",
+            "do not vary beyond rounding, or there is only one",
+            "it divides by a standard deviation of about 0, and gives 0, or rounding noise as large as advantages",
             'leave normalize out, or normalise over more steps (normalize="global", a longer rollout)',
         ),
     ):

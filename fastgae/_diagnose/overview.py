@@ -1,4 +1,4 @@
-"""Compute what one looks at first in a rollout."""
+"""Compute the overview of a rollout."""
 
 from typing import Any
 

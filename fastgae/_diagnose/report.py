@@ -27,15 +27,15 @@ class Finding(NamedTuple):
     Attributes
     ----------
     what : str
-        The mistake, with the count and the ratio that show it.
+        The mistake, with its evidence: a count and a ratio.
     where : Places
         How many places there are (``total``), and the first few as indices (``first``).
     why : str
-        What the mistake does to the results.
+        The effect of the mistake on the results.
     change : str
         What to pass instead.
     detector : str
-        The name of what found it, such as "flags_shifted".
+        The name of the detector that found it, such as "flags_shifted".
     """
 
     what: str
@@ -57,14 +57,14 @@ class Finding(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """What one looks at first. A number is None where there are no steps, or where it would not be finite."""
+    """The overview of a rollout. A number is None if there are no steps, or if it would not be finite."""
 
     steps: int
     envs: int
     episodes: int  # that end in the rollout
     truncated: int  # of them, and not terminated
     lengths: tuple[int, int, int] | None  # of episodes, in this rollout: the shortest, the median and the longest
-    explained_variance: float | None  # 1 - Var(returns - values) / Var(returns); None where the returns do not vary
+    explained_variance: float | None  # 1 - Var(returns - values) / Var(returns); None if the returns do not vary
     mean_reward: float | None
     mean_value: float | None
     mean_td_error: float | None
@@ -122,7 +122,7 @@ class Diagnosis(Sequence[Finding]):
         rollout = f"{steps:,} steps of {envs:,} environment{'s' * (envs != 1)}"
         heading = f"{len(self)} finding{'s' * (len(self) > 1)} in {rollout}"
         if not self:
-            heading = f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be."
+            heading = f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be found."
         return "\n\n".join([f"{heading}\n\n{self.overview}", *map(str, self)])
 
     def as_dict(self) -> dict[str, Any]:

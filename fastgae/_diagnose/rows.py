@@ -1,4 +1,4 @@
-"""Detect reset rows, the rows after a done that are no steps in Gymnasium's NEXT_STEP mode, and their absence."""
+"""Detect reset rows, the rows after a done that are not steps in Gymnasium's NEXT_STEP mode, and their absence."""
 
 from collections.abc import Iterator
 
@@ -18,8 +18,8 @@ def reset_rows(steps: Steps) -> Iterator[Finding]:
             f"looks like reset rows: all {number_of(rows):,} rows after a done have reward 0 and no flag, and "
             f"{zeros:,} of the {number_of(steps.unmasked & ~rows):,} other rows have reward 0",
             steps.places(rows),
-            "in Gymnasium's NEXT_STEP mode (its default) the row after a done ignores the action: it is no step, and "
-            "trains the policy on noise",
+            "in Gymnasium's NEXT_STEP mode (its default) the env ignores the action in the row after a done: that row "
+            "is not a step, and trains the policy on noise",
             'pass autoreset="next_step", and keep these rows out of the loss: fastgae.valid_steps gives the mask',
         )
 
@@ -48,8 +48,8 @@ def not_next_step(steps: Steps) -> Iterator[Finding]:
             f'autoreset="next_step" says that the row after a done is a reset row, but {number_of(rows):,} of '
             f"{count:,} such rows have a reward",
             steps.places(rows),
-            "real steps are skipped: their advantages are 0, and values[t + 1] of a truncated step is that of another "
-            "episode",
+            "real steps are skipped: their advantages are 0, and values[t + 1] after a truncated step belongs to "
+            "another episode",
             'pass the mode that the environments were made with: "same_step" or "disabled", and final_values where '
             "steps were truncated",
         )

@@ -182,7 +182,7 @@ def median(numbers: Array) -> float:
 
 
 def by_chance(hits: Array, times: int) -> float:
-    """Return how likely it is that something as frequent as True in ``hits`` happens ``times`` times in a row."""
+    """Return the probability that something as frequent as True in ``hits`` happens ``times`` times in a row."""
     return float(((number_of(hits) + 1) / (hits.size + 2)) ** times)
 
 

@@ -1,6 +1,6 @@
-"""Arrays of other libraries than NumPy: torch's tensors and JAX's arrays.
+"""Arrays of libraries other than NumPy: torch tensors and JAX arrays.
 
-* ``arrays.py`` says which library an array belongs to, and reads any array as NumPy's.
+* ``arrays.py`` says to which library an array belongs, and reads any array as a NumPy array.
 * ``torch.py`` and ``jax.py`` convert the arrays of one library, and make calls with them.
 * ``torch_devices.py`` makes calls with tensors on a GPU, which stay there.
 * ``calls.py`` registers the public functions and passes a call to the module of its library.
@@ -8,7 +8,8 @@
 * ``batches.py`` turns the calls that ``jax.vmap`` batches into one call.
 * ``conversion.py`` converts the arguments and results of ``fastgae.compat``.
 
-Nothing here imports torch or JAX before the caller has: a caller who has an array of a library has imported it.
+Nothing here imports torch or JAX before the caller does: if the caller passes an array of a library, the library is
+already imported.
 """
 
 from fastgae._interop.arrays import (

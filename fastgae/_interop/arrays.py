@@ -1,4 +1,4 @@
-"""Find the library that an array belongs to, and convert the array to NumPy's."""
+"""Find the library to which an array belongs, and convert the array to a NumPy array."""
 
 import importlib
 import sys
@@ -14,9 +14,9 @@ ARRAY_TYPES = {"torch": "Tensor", "jax": "Array"}
 NARROW_FLOATS = ("bfloat16", "float16")
 
 
-# A dtype is known by the name of its type, here as in ml_dtypes.
+# A dtype is recognised by the name of its type, here as in ml_dtypes.
 class bfloat16(np.void):  # type: ignore[misc]  # noqa: N801
-    """Two bytes that are a bfloat16, for programs without ml_dtypes. NumPy has no such dtype of its own."""
+    """Two bytes that are a bfloat16, for programs without ml_dtypes. NumPy itself has no such dtype."""
 
 
 BFLOAT16 = np.dtype((bfloat16, "V2"))
@@ -25,8 +25,8 @@ BFLOAT16 = np.dtype((bfloat16, "V2"))
 class OnDevice:
     """An array in the memory of a GPU. The checks see its dtype, shape and addresses.
 
-    Nothing ever reads its numbers on the CPU, because that would wait for the GPU. ``dtype`` is NumPy's, and that of
-    16-bit floats is float32, as which they are read.
+    Nothing ever reads its numbers on the CPU, because that would wait for the GPU. ``dtype`` is a NumPy dtype; for
+    16-bit floats it is float32, because they are read as float32.
     """
 
     __slots__ = ("array", "dtype", "shape")
@@ -52,7 +52,7 @@ class OnDevice:
         return OnDevice(self.array.reshape(shape), shape, self.dtype)
 
     def addresses(self) -> Array:
-        """Return an array of NumPy with the same addresses, to compare. The CPU must not touch what is there."""
+        """Return a NumPy array with the same addresses, to compare them. The CPU must not read or write that memory."""
         return np.asarray(_Addresses(self.array))
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ class OnDevice:
 
 
 class _Addresses:
-    """Where the elements of a tensor lie, as NumPy asks for it."""
+    """The addresses of the elements of a tensor, in the form that NumPy reads."""
 
     def __init__(self, tensor: Any):
         itemsize = tensor.element_size()
@@ -89,7 +89,7 @@ def kind_of(given: object) -> str | None:
 
 
 def any_traced(given: Iterable[object]) -> bool:
-    """Return whether one of these is a tracer of JAX, which has no numbers yet."""
+    """Return whether one of these is a JAX tracer, which has no numbers yet."""
     tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
     return tracer is not None and any(isinstance(each, tracer) for each in given)
 
@@ -100,12 +100,12 @@ def module_of(kind: str) -> ModuleType:
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is one of 16-bit floats."""
+    """Return whether a dtype is a 16-bit float."""
     return dtype.itemsize == 2 and dtype.kind in "fV" and dtype.type.__name__ in NARROW_FLOATS
 
 
 def widened(array: Array) -> Array:
-    """Return an array of 16-bit floats as float32, which has all of these numbers; return any other as it is."""
+    """Return 16-bit floats as float32, which can represent all of them; return any other array unchanged."""
     if not is_narrow(array.dtype):
         return array
     if array.dtype.kind == "f":
@@ -115,12 +115,12 @@ def widened(array: Array) -> Array:
 
 
 def of_call(name: str, array: Array) -> Array:
-    """Return an argument of a call. A backend may read numbers of 16 bits as they are; others are widened here."""
+    """Return an argument of a call. Backends read 16-bit numbers as they are; any other 16-bit array is widened."""
     return array if name in NUMBERS else widened(array)
 
 
 def as_array(name: str, given: object) -> Array:
-    """Return an argument as NumPy's array, of the same memory where that is possible."""
+    """Return an argument as a NumPy array, in the same memory if possible."""
     if type(given) is np.ndarray:
         return given
     if given is None:
@@ -141,13 +141,13 @@ def as_array(name: str, given: object) -> Array:
 
 
 def as_numbers(name: str, given: object) -> Array:
-    """Return an argument as NumPy's array of float32, float64 or integers. Floats of 16 bits become float32."""
+    """Return an argument as a NumPy array of float32, float64 or integers. 16-bit floats become float32."""
     array = as_array(name, given)
     return array if array.dtype in WORKING_DTYPES or number_dtype(name, array) is array.dtype else widened(array)
 
 
 def number_dtype(name: str, array: Array) -> np.dtype[Any]:
-    """Return the dtype that the numbers of an array have for promotion, or raise an error if it holds none."""
+    """Return the dtype with which an array takes part in promotion, or raise an error if it does not hold numbers."""
     dtype = array.dtype
     if dtype.kind in "biu" or dtype.newbyteorder("=") in WORKING_DTYPES:
         return dtype

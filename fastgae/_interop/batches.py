@@ -1,4 +1,4 @@
-"""Make the calls that jax.vmap batches. An array's axes of the batch come before its axes in one call."""
+"""Make a batch of calls for jax.vmap. The batch axes of an array come before the axes that it has in one call."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +18,8 @@ SETTINGS = names_of(Role.SETTING)
 class Batch:
     """The arguments of a batch of calls.
 
-    ``ranks`` maps an array's name to its number of axes without those of the batch; an array that is not in it is the
-    same for all calls. ``first`` names the array whose shape the results have.
+    ``ranks`` maps an array's name to its number of axes without the batch axes; an array that is not in it is the same
+    for all calls. ``first`` names the array whose shape the results have.
     """
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], ranks: dict[str, int], first: str):
@@ -31,7 +31,7 @@ class Batch:
         self.rank, self.first_shape = self.ranks[first], self.own(first)
 
     def front(self, name: str) -> tuple[int, ...]:
-        """Return the lengths of an array's axes of the batch: 1 if the array is the same for all calls."""
+        """Return the lengths of an array's batch axes: 1 if the array is the same for all calls."""
         shape: tuple[int, ...] = self.arrays[name].shape
         return shape[: len(shape) - self.ranks[name]]
 
@@ -56,7 +56,7 @@ class Batch:
         given = self.others
         return (
             all(name in OF_ENVS for name in self.arrays)
-            # Global moments are taken over all environments of a call, and would mix those of different calls.
+            # Global moments are taken over all environments of a call, and would mix different calls.
             and not any(given.get(name) == "global" for name in SETTINGS)
             # A number of one env stands for the envs of all calls.
             and all(given.get(name) is None for name in WITHOUT_TIME if name not in PER_ENV)

@@ -19,13 +19,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def takes_tensors(function: Function) -> Function:
-    """Register a function and return it, not wrapped, so that a call with NumPy's arrays pays nothing."""
+    """Register a function and return it, not wrapped, so that a call with NumPy arrays costs nothing extra."""
     FUNCTIONS[function.__name__] = names_its_arguments(function)
     return function
 
 
 def is_tensor(given: object) -> bool:
-    """Return whether this is an array of another library than NumPy."""
+    """Return whether this is an array of a library other than NumPy."""
     return kind_of(given) is not None
 
 
@@ -34,7 +34,7 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
 
     Code that torch compiles or JAX traces gets an operation of that library, which makes the call when it runs.
     """
-    arguments.pop("misnamed", None)  # empty, and there because `arguments` are the locals of a function
+    arguments.pop("misnamed", None)  # it is empty; it is there because `arguments` are the locals of a function
     # These are import statements because torch.compile follows a statement, but not importlib.
     if kind_of(next(iter(arguments.values()))) == "torch":
         from fastgae._interop.torch import call

@@ -1,4 +1,4 @@
-"""Read what ``fastgae.compat`` is given as arrays of NumPy, and return its results in the library of the arguments."""
+"""Read the arguments of ``fastgae.compat`` as NumPy arrays, and return its results in the library of the arguments."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,7 +23,7 @@ def as_floats(name: str, given: object) -> Array:
 
 
 def as_numpy(name: str, given: object) -> Any:
-    """Return an argument as NumPy's array if it holds numbers of any kind, and as it is if it does not."""
+    """Return an argument as a NumPy array if it holds numbers of any kind, and unchanged if not."""
     holds_numbers = isinstance(given, list | tuple) or hasattr(given, "__array__")
     return widened(as_array(name, given)) if holds_numbers else given
 

@@ -1,4 +1,4 @@
-"""Convert JAX's arrays, which cannot be written to, and make calls with them."""
+"""Convert JAX arrays, which cannot be written to, and make calls with them."""
 
 import functools
 import math
@@ -18,10 +18,10 @@ ALIGNMENT = 64  # bytes; JAX copies memory that begins at any other address
 
 
 def to_numpy(name: str, array: jax.Array) -> Array:
-    """Return NumPy's array of the same memory. Its dtype for bfloat16 is ml_dtypes'."""
+    """Return a NumPy array in the same memory. For bfloat16, its dtype comes from ml_dtypes."""
     if isinstance(array, jax.core.Tracer):
         raise TypeError(
-            f"{name} is traced by JAX, and the first argument is no array of JAX: pass jax.numpy.asarray of it"
+            f"{name} is traced by JAX, and the first argument is not a JAX array: convert that with jax.numpy.asarray"
         )
     if elsewhere := [device for device in array.devices() if device.platform != "cpu"]:
         raise TypeError(f"{name} is on {elsewhere[0]}, and fastgae computes on the CPU: pass jax.device_get({name})")
@@ -29,14 +29,14 @@ def to_numpy(name: str, array: jax.Array) -> Array:
 
 
 def from_numpy(array: Array) -> jax.Array:
-    """Return an array of JAX, of the same memory if it is aligned; float64 becomes float32 unless JAX enables it."""
+    """Return a JAX array, in the same memory if that is aligned; float64 becomes float32 unless JAX enables float64."""
     return jax.dlpack.from_dlpack(array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False))
 
 
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call a function with arrays of JAX and return its results as arrays of JAX."""
+    """Call a function with JAX arrays and return its results as JAX arrays."""
     if arguments.get("out") is not None:
-        raise TypeError("out cannot be filled: arrays of JAX never change; leave it out")
+        raise TypeError("out cannot be filled, because JAX arrays never change: leave it out")
     if any(isinstance(given, jax.core.Tracer) for given in arguments.values()):
         return _traced(function, arguments)
     taken = {
@@ -82,13 +82,13 @@ def callback(
     count: int,
     results_of: Callable[[Batch], tuple[Array, ...]],
 ) -> list[jax.Array]:
-    """Return the results of calling a function with NumPy's arrays when the traced code runs. They have no gradient.
+    """Return the results of a function that gets NumPy arrays when the traced code runs. They have no gradient.
 
     There are ``count`` results of this dtype, in the shape of the argument with the name ``first``. ``results_of``
     makes the calls of a batch.
     """
     traced = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
-    # A batch splits arrays, so each of them has to be NumPy's, and a masked array would lose its mask.
+    # A batch splits arrays, so each must be a NumPy array, and a masked array would lose its mask.
     others = {
         name: as_array(name, given) if name == first or isinstance(given, np.ndarray) or is_tensor(given) else given
         for name, given in arguments.items()
@@ -102,7 +102,7 @@ def callback(
         return [result.astype(dtype, copy=False) for result in results]
 
     like = [jax.ShapeDtypeStruct(np.shape(arguments[first]), dtype)] * count
-    # A callback has no derivative, and a loss takes these results for constants: stop_gradient says so to JAX.
+    # A callback has no derivative. stop_gradient tells JAX to treat these results as constants.
     results: list[jax.Array] = jax.pure_callback(
         computed, like, *map(jax.lax.stop_gradient, traced.values()), vmap_method="expand_dims"
     )
@@ -124,13 +124,13 @@ def converter(numbers: Iterable[object]) -> Callable[[Array], jax.Array]:
 
 
 def _waited_for(array: jax.Array) -> Array:
-    """Return an argument of a callback as NumPy's array, or raise an error if that would never end.
+    """Return an argument of a callback as a NumPy array, or raise an error if JAX would wait for ever.
 
     JAX copies large arguments in a thread of its own. On one CPU it has a single thread, and the callback occupies it.
     """
     if not array.is_ready() and _threads.affinity() == 1 and jax.default_backend() == "cpu":
         raise RuntimeError(
-            "JAX has one thread on one CPU, and would wait in it for ever for what it has to do there: call fastgae "
+            "on one CPU, JAX has only one thread, in which this callback would wait for ever: call fastgae "
             "outside of jax.jit, or let the process run on two CPUs"
         )
     return np.asarray(array)

@@ -1,4 +1,4 @@
-"""Convert torch's tensors, and make calls with them."""
+"""Convert torch tensors, and make calls with them."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
 
 
 def to_numpy(name: str, tensor: torch.Tensor) -> Array:
-    """Return NumPy's array of the same memory, without gradients. Its dtype for bfloat16 is ``BFLOAT16``."""
+    """Return a NumPy array in the same memory, without gradients. Its dtype for bfloat16 is ``BFLOAT16``."""
     if tensor.is_meta:
         raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
     if not tensor.is_cpu:
@@ -48,7 +48,7 @@ def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
 
 
 def numpy_dtype(name: str, tensor: torch.Tensor) -> np.dtype[Any]:
-    """Return NumPy's dtype for the numbers of a tensor: float32 for 16-bit floats, because they are read as that."""
+    """Return NumPy's dtype for the numbers of a tensor: float32 for 16-bit floats, because they are read as float32."""
     dtype = _numpy_dtype(tensor.dtype)
     if dtype is None:
         raise TypeError(f"{name} has dtype {tensor.dtype}; expected float32, float64, 16-bit floats or integers")
@@ -61,7 +61,7 @@ def from_numpy(array: Array) -> torch.Tensor:
 
 
 def on_device(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is computed where it lies, because that is not the memory of the CPU."""
+    """Return whether a tensor is computed on its own device, because it is not in the memory of the CPU."""
     return not tensor.is_cpu
 
 
@@ -124,16 +124,16 @@ def _to_fill(out: Any) -> Any:
 
 def check_fillable(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.requires_grad:
-        raise ValueError("out requires grad, and results have none: pass out.detach()")
+        raise ValueError("out requires grad, but results have no gradient: pass out.detach()")
     if tensor.dtype in NARROW_DTYPES:
-        raise TypeError(f"out has dtype {tensor.dtype}, and what 16-bit numbers give is float32")
+        raise TypeError(f"out has dtype {tensor.dtype}, but 16-bit inputs give float32 results")
     return tensor
 
 
 def tell_autograd(filled: Iterable[Any]) -> None:
     """Mark the tensors of ``out`` as changed.
 
-    A backward pass that needs what they held before is then an error, and not a wrong gradient.
+    A backward pass that needs their earlier numbers then raises an error, instead of a wrong gradient.
     """
     for tensor in filled:
         if isinstance(tensor, torch.Tensor) and not tensor.is_inference():

@@ -1,4 +1,4 @@
-"""Make calls with torch's tensors on a GPU, which stay there."""
+"""Make calls with torch tensors on a GPU, which stay there."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from fastgae._interop.calls import FUNCTIONS
 from fastgae._interop.torch import NARROW_DTYPES, check_fillable, numpy_dtype, plain, tell_autograd, to_numpy
 
 WORKING_DTYPES = (torch.float32, torch.float64)
-BACKEND = "triton"  # which is chosen by where the tensors are
+BACKEND = "triton"  # chosen because the tensors are on a GPU
 
 
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -34,7 +34,7 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if each != "out"
     }
     if "backend" in taken:
-        taken["backend"] = "numpy"  # which has no short cut that would look at the arrays; it computes nothing
+        taken["backend"] = "numpy"  # it has no short cut that would look at the arrays; it computes nothing here
     out = arguments.get("out")
     if out is None:
         return function(**taken)
@@ -66,11 +66,11 @@ def held(name: str, given: torch.Tensor) -> OnDevice:
 
 def check_device(name: str, tensor: torch.Tensor) -> None:
     if tensor.device.type not in ("cuda", "cpu"):
-        to_numpy(name, tensor)  # which raises what there is to say
+        to_numpy(name, tensor)  # this raises the right error
 
 
 def check_place(name: str, given: object, first_name: str, first: torch.Tensor) -> None:
-    """Raise an error unless an argument can be read where the first one lies: a tensor there, or one number."""
+    """Raise an error unless an argument can be read on the device of the first one: a tensor there, or one number."""
     if isinstance(given, torch.Tensor):
         if given.device != first.device and not (given.is_cpu and given.ndim == 0):
             raise TypeError(
@@ -79,7 +79,7 @@ def check_place(name: str, given: object, first_name: str, first: torch.Tensor) 
             )
     elif isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.ndim):
         raise TypeError(
-            f"{name} is no tensor, and {first_name} is on {first.device}: pass "
+            f"{name} is not a tensor, and {first_name} is on {first.device}: pass "
             f"torch.as_tensor({name}, device={first_name}.device)"
         )
 

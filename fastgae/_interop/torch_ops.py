@@ -1,4 +1,4 @@
-"""The operations that stand for calls in code that torch compiles, or transforms by ``torch.func``.
+"""The operations that stand for calls in code that torch compiles, or transforms with ``torch.func``.
 
 There is ``fastgae::<name>`` for each public function.
 """
@@ -34,7 +34,7 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 def operands(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the operation.
 
-    Numbers in place of tensors get arguments of their own, because as tensors they would promote dtypes.
+    Numbers in place of tensors get separate arguments, because as tensors they would promote dtypes.
     """
     given: dict[str, Any] = {}
     names: list[str] = []

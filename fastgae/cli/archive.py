@@ -35,7 +35,7 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
     """Return the arrays in the file by their names, or raise a CommandError that says what is wrong with the file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise ValueError("it is no regular file; expected an archive that numpy.savez wrote")
+            raise ValueError("it is not a regular file; expected an archive that numpy.savez wrote")
         # NumPy warns about headers from Python 2, and Python's parser about the literals in them.
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -66,8 +66,9 @@ def check_memory(elements: int) -> None:
     needed, there_is = elements * BYTES_PER_ELEMENT, memory()
     if needed > there_is:
         raise ValueError(
-            f"its arrays have {elements:,} elements, and looking at them takes {needed / 2**30:.1f} GiB of memory, "
-            f"where there are {there_is / 2**30:.1f}; save fewer steps or environments: a part shows the same mistakes"
+            f"its arrays have {elements:,} elements, and diagnose needs {needed / 2**30:.1f} GiB of memory for them, "
+            f"but there are only {there_is / 2**30:.1f} GiB; save fewer steps or environments: a part shows the same "
+            "mistakes"
         )
 
 

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Compute advantages and value targets of recorded episodes, and write them to a
 file beside the data: one row for each step, with the columns that name the
-episode and the step. The data themselves are never written to, and may be
+episode and the step. fastgae never writes to the data themselves. They may be
 larger than memory.
 
 SOURCE is a file, a folder or a pattern: Parquet or Arrow tables, arrays in .npz
-or .npy files, a LeRobot, Minari or D4RL dataset, or what RLlib records. (The
-values of a Minari dataset come from a file, or from a critic, which Python calls.)
+or .npy files, a LeRobot, Minari or D4RL dataset, or episodes that RLlib
+recorded. (For a Minari dataset, pass a file of values, or call
+fastgae.data.compute from Python with a critic.)
 
-The exit status is 0 where the results were written, 2 where the data or an
-option cannot be used, and 130 after Ctrl-C.
+The exit status is 0 if the results were written, 2 if the data or an option
+cannot be used, and 130 after Ctrl-C.
 """
 
 EXAMPLES = """\
@@ -30,7 +31,7 @@ examples:
   fastgae compute 'runs/*.parquet' -o advantages.parquet --column rewards=reward --column episode=run
   fastgae compute episodes.parquet --gamma 0.997 --normalize global --memory 256MB
   fastgae compute episodes.parquet --estimator discounted_returns -o returns.parquet
-  fastgae compute episodes.parquet --resume        go on after the run was killed
+  fastgae compute episodes.parquet --resume        continue a run that was killed
 """
 
 
@@ -44,7 +45,7 @@ def column(text: str) -> tuple[str, str]:
 def add_parser(commands: "Commands") -> None:
     parser = commands.add_parser(
         "compute",
-        help="compute advantages of recorded data, in files",
+        help="compute advantages of recorded data in files",
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=Formatter,
@@ -52,10 +53,22 @@ def add_parser(commands: "Commands") -> None:
     add = parser.add_argument
     add("source", nargs="+", metavar="SOURCE", help="files, folders or patterns")
     add("-o", "--out", type=Path, metavar="FILE", help="the file to write (default: beside the data)")
-    add("--format", default="auto", metavar="NAME", help="the format of the data (default: as the files show)")
-    add("--column", action="append", default=[], type=column, metavar="ROLE=NAME", help="the column of a role")
-    add("--values", default="values", metavar="COLUMN|FILE", help="where V is (default: the format's column)")
-    add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flag")
+    add("--format", default="auto", metavar="NAME", help="the format of the data (default: found from the files)")
+    add(
+        "--column",
+        action="append",
+        default=[],
+        type=column,
+        metavar="ROLE=NAME",
+        help="which column has a role, such as rewards or episode",
+    )
+    add(
+        "--values",
+        default="values",
+        metavar="COLUMN|FILE",
+        help="the column, or the file, that holds V (default: the format's column)",
+    )
+    add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flags say")
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
     add(
         "--estimator",
@@ -64,19 +77,23 @@ def add_parser(commands: "Commands") -> None:
         help="gae, td_lambda, n_step_returns or discounted_returns (default: %(default)s)",
     )
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay of gae and td_lambda (default: 0.95)")
-    add("--n", type=positive, metavar="N", help="rewards in each return of n_step_returns")
-    add("--normalize", choices=("global",), help="advantages of mean 0 and standard deviation 1 over all data")
-    add("--memory", default="1GB", metavar="BYTES", help="at most about so much memory (default: %(default)s)")
+    add("--n", type=positive, metavar="N", help="number of rewards in each return of n_step_returns")
+    add(
+        "--normalize",
+        choices=("global",),
+        help="shift and scale the advantages to mean 0 and standard deviation 1 over all data",
+    )
+    add("--memory", default="1GB", metavar="BYTES", help="use at most about this much memory (default: %(default)s)")
     add(
         "--plot",
         type=plot_file,
         metavar="PICTURE",
         help="draw advantages, episode lengths, and returns against values: .png, .pdf or .svg",
     )
-    add("--resume", action="store_true", help="go on with what a killed run has left")
+    add("--resume", action="store_true", help="continue from what an interrupted run has left")
     add("--quiet", action="store_true", help="show no progress and no table")
-    add("--json", action="store_true", help="print one JSON object in place of the table")
-    parser.set_defaults(run=run, interrupted="; --resume goes on with what is done")
+    add("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.set_defaults(run=run, interrupted="; --resume continues this run")
 
 
 def run(args: argparse.Namespace) -> int:

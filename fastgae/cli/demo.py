@@ -29,23 +29,23 @@ Collect a rollout from a vectorised Gymnasium environment with random actions,
 fit a value function to it, compute advantages with every backend that runs
 here, and compare their bits and their times.
 
-The exit status is 0 where all backends give the same bits, 1 where they do not
-or a package is missing, and 2 where an option cannot be used.
+The exit status is 0 if all backends give the same bits, 1 if they do not or a
+package is missing, and 2 if an option cannot be used.
 """
 
 EXAMPLES = """\
 examples:
   fastgae demo
-  fastgae demo --env Pendulum-v1 --num-steps 256     its episodes are truncated after 200 steps
+  fastgae demo --env Pendulum-v1 --num-steps 256     episodes are truncated after 200 steps
   fastgae demo --env FrozenLake-v1 --num-envs 32 --seed 7
   fastgae demo --env Acrobot-v1 --num-envs 16 --num-steps 1024 --plot acrobot.png
   fastgae demo --json                                for programs
 """
 
 PLAIN_CALL = """\
-A plain call takes rewards, values, terminated and last_values; the call before
-it takes truncated, final_values and autoreset too. README.md gives the time of
-a plain call on 128 x 8 steps."""
+A plain call has only rewards, values, terminated and last_values. The call in
+the column before it also has truncated, final_values and autoreset. README.md
+gives the time of a plain call on 128 x 8 steps."""
 
 Track = Callable[..., Iterable[Any]]
 
@@ -60,9 +60,21 @@ def add_parser(commands: "Commands") -> None:
     )
     add = parser.add_argument
     add("--env", default="CartPole-v1", metavar="ID", help="Gymnasium environment (default: %(default)s)")
-    add("--num-envs", default=8, type=positive, metavar="N", help="environments (default: %(default)s)")
-    add("--num-steps", default=128, type=positive, metavar="T", help="steps of each (default: %(default)s)")
-    add("--seed", default=0, type=non_negative, metavar="S", help="seed of everything (default: %(default)s)")
+    add("--num-envs", default=8, type=positive, metavar="N", help="number of environments (default: %(default)s)")
+    add(
+        "--num-steps",
+        default=128,
+        type=positive,
+        metavar="T",
+        help="number of steps in each environment (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        default=0,
+        type=non_negative,
+        metavar="S",
+        help="seed of the environments, the actions and the value function (default: %(default)s)",
+    )
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
     add("--gae-lambda", default=0.95, type=unit_interval, metavar="L", help="trace decay (default: %(default)s)")
     add(
@@ -241,14 +253,14 @@ def _summary(facts: Mapping[str, Any]) -> "Table":
     grid.add_row("episode ends", f"{terminated + truncated:,}: {terminated:,} terminated, {truncated:,} truncated")
     kinds = [(facts["nan_rewards"], "NaN"), (facts["infinite_rewards"], "infinite")]
     if bad := " and ".join(f"{count:,} {kind}" for count, kind in kinds if count):
-        grid.add_row("rewards", f"{bad} of {steps:,}; {facts['advantages_not_finite']:,} advantages take them in")
+        grid.add_row("rewards", f"{bad} of {steps:,}; they reach {facts['advantages_not_finite']:,} advantages")
     grid.add_row("value function", _fit(facts["explained_variance"], bool(bad)))
     return grid
 
 
 def _fit(explained_variance: float | None, bad_rewards: bool) -> str:
     if bad_rewards:
-        return "0 everywhere, because none can be fitted to such rewards"
+        return "0 everywhere, because no function can be fitted to such rewards"
     if explained_variance is None:
         return "fits the discounted returns, which are the same at every step: advantages are 0"
     return f"explains {explained_variance:.1%} of the variance of the discounted returns"
@@ -291,7 +303,7 @@ def _plot(
     final_values[collected.truncated] = arguments["final_values"]
     # If the step is terminated too, nothing follows it, so its final observation has no value.
     final_values[collected.terminated] = np.nan
-    # Where some returns are NaN, those of other environments are what can be drawn.
+    # If some returns are NaN, draw another environment, whose returns are not.
     with np.errstate(invalid="ignore"):
         env = int(np.argmax(np.nan_to_num(result.returns.std(0), nan=-1.0)))
     series = plot.Series(

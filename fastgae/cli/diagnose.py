@@ -24,18 +24,18 @@ ARRAYS = tuple(
 MODES = ("next_step", "same_step", "disabled")
 
 DESCRIPTION = f"""\
-Look for the mistakes that people make with rollouts: flags a step late or
-early, time limits taken for terminations, reset rows taken for steps, a missing
-bootstrap, swapped axes and more.
+Look for common mistakes in a rollout: flags one step late or early, time limits
+flagged as terminations, reset rows that count as steps, a missing bootstrap,
+swapped axes and more.
 
 FILE.npz holds the arguments of fastgae.gae by their names:
-  {", ".join(REQUIRED)}, and where you pass them to gae
+  {", ".join(REQUIRED)}, and, if you pass them to gae,
   {", ".join(ARRAYS)},
   {", ".join(COEFFICIENTS)}. Write it with numpy.savez. It may hold other arrays.
 
-The report begins with the episodes, and with how well the values fit.
+The report begins with an overview: the episodes, and how well the values fit.
 
-The exit status is 0 where nothing was found, 1 where something was, and 2 where
+The exit status is 0 if nothing was found, 1 if something was found, and 2 if
 the file or an option cannot be used.
 """
 
@@ -63,7 +63,11 @@ def add_parser(commands: "Commands") -> None:
     add("--gamma", type=unit_interval, metavar="G", help="discount per step (default: the file's, or 0.99)")
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay (default: the file's, or 0.95)")
     add("--autoreset", choices=MODES, help="how the environments start a new episode")
-    add("--normalize", choices=("global", "per_env"), help="what the advantages are normalised over")
+    add(
+        "--normalize",
+        choices=("global", "per_env"),
+        help="normalise the advantages over all steps, or over each environment",
+    )
     add("--time-axis", default=0, type=int, metavar="AXIS", help="the axis that is time (default: %(default)s)")
     parser.set_defaults(run=run)
 
@@ -80,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(found)
         if unused:
-            print(f"\nNot used, because they are no arguments: {printable(shown(unused))}")
+            print(f"\nNot used, because they are not arguments: {printable(shown(unused))}")
     return 1 if found else 0
 
 

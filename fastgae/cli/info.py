@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from fastgae.cli.options import Commands
 
 DESCRIPTION = """\
-Show what runs here, what would be used by default, and why the rest is missing.
+Show which backends run here, which one is the default, and why others are missing.
 
-The exit status is 0, or 1 where a setting cannot be used or NumPy stands in
-because nothing compiled runs.
+The exit status is 0. It is 1 if a setting cannot be used, or if no compiled
+backend runs and NumPy takes its place.
 """
 
 EXAMPLES = """\
 examples:
   fastgae info                          for people
   fastgae info --json                   for programs
-  FASTGAE_BACKEND=numpy fastgae info    what a setting changes
+  FASTGAE_BACKEND=numpy fastgae info    with a setting, to see what it changes
 """
 
 T = TypeVar("T")
@@ -158,9 +158,9 @@ def _recycled_in_words(recycled: dict[str, int] | None) -> str:
     if not recycled:
         return "none, without the compiled module"
     if recycled["limit"] == 0:
-        return "none, as FASTGAE_RECYCLE says"
+        return "none, because FASTGAE_RECYCLE is 0"
     held, limit = (f"{recycled[name] / 2**20:.0f} MiB" for name in ("held", "limit"))
-    return f"{held} of {limit} held; {recycled['hits']} results used it, {recycled['misses']} got fresh memory"
+    return f"{held} of {limit} held; {recycled['hits']} results used it, {recycled['misses']} needed fresh memory"
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:

@@ -13,14 +13,14 @@ from fastgae.cli.options import CommandError, Formatter
 
 EXAMPLES = """\
 examples:
-  fastgae info                                    what runs here, and what is missing
+  fastgae info                                    which backends run here, and which are missing
   fastgae demo                                    a real rollout, computed on every backend
   fastgae demo --env Pendulum-v1 --num-steps 256 --plot pendulum.png
   fastgae compute episodes.parquet                advantages of recorded data, in a file beside it
-  fastgae diagnose rollout.npz                    mistakes that a recorded rollout shows traces of
+  fastgae diagnose rollout.npz                    traces of mistakes in a recorded rollout
   fastgae --print-completion bash > ~/.local/share/bash-completion/completions/fastgae
 
-`python -m fastgae` is the same command where `fastgae` is not on the PATH.
+If `fastgae` is not on the PATH, `python -m fastgae` is the same command.
 """
 
 

@@ -1,11 +1,11 @@
 """Compute the functions of other libraries with fastgae: one module per library, with its signatures and exact results.
 
-A function takes and returns tensors or arrays of JAX if the library's own function does, also in code that
+A function takes and returns tensors or JAX arrays if the library's own function does, also in code that
 ``torch.compile``, ``torch.func``, ``jax.jit``, ``jax.vmap`` or ``jax.grad`` traces. Tensors on a GPU stay there.
 Results have no gradients. Their dtype is the one to which torch, JAX or NumPy promotes the given numbers, or its
-default float dtype if all of them are integers. docs/tensors.md and docs/gpu.md say more. Most modules also have a hook
-that makes the library call fastgae: a function ``install()``, or a subclass with the name of the library's class. Only
-the hook imports the library.
+default float dtype if all of them are integers. See docs/tensors.md and docs/gpu.md. Most modules also have a hook that
+makes the library call fastgae: a function ``install()``, or a subclass with the name of the library's class. Only the
+hook imports the library.
 
 Where a docstring says "the same bits", two things may still differ, because a gate of fastgae selects and most
 libraries multiply by 0: NaN and infinity behind a closed gate have no effect, and a zero may have the other sign.

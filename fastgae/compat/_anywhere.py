@@ -14,12 +14,12 @@ from fastgae._interop import any_traced, as_floats, as_numpy, converter, kind_of
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# The arguments that are read as floats, and whose dtypes decide on the dtype of the results.
+# These arguments are read as floats, and their dtypes decide on the dtype of the results.
 Numbers = Annotated[Any, "rewards, values or ratios"]
 
 
 class _Body(NamedTuple):
-    """A function of NumPy's arrays or of tensors, and what is known of its arguments and results."""
+    """A function for NumPy arrays or tensors, with a description of its arguments and results."""
 
     compute: Callable[..., Any]
     like: str
@@ -31,14 +31,13 @@ class _Body(NamedTuple):
 
 
 def anywhere(like: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Let a function that is written for arrays of NumPy and for tensors take arrays of any library, on any device.
+    """Let a function that is written for NumPy arrays and tensors take arrays of any library, on any device.
 
-    ``like`` names the argument that the results are like: in library, device and shape. Their dtype is the one to which
+    ``like`` names the argument whose library, device and shape the results have. Their dtype is the one to which
     the library promotes all ``Numbers``, or its default float dtype if none of them is a float.
 
-    NumPy computes what the CPU holds: arrays of NumPy and JAX, and tensors. torch computes tensors on a GPU, where they
-    stay, and tensors in code that it compiles or transforms. A call that JAX traces becomes one callback, in which
-    NumPy computes.
+    NumPy computes arrays and tensors on the CPU. torch computes tensors on a GPU, where they stay, and tensors in code
+    that it compiles or transforms. A call that JAX traces becomes one callback, in which NumPy computes.
     """
 
     def decorated(compute: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -52,7 +51,7 @@ def anywhere(like: str) -> Callable[[Callable[Parameters, Result]], Callable[Par
         def function(*positional: Any, **named: Any) -> Any:
             given = {**dict(zip(names, positional, strict=False)), **named}
             if len(given) < len(positional) + len(named):
-                signature.bind(*positional, **named)  # raises what Python raises for one argument too many
+                signature.bind(*positional, **named)  # raises Python's error for too many arguments
             return _called(body, given)
 
         return function
@@ -81,7 +80,7 @@ def _called(body: _Body, given: dict[str, Any]) -> Any:
 
 
 def _in_numpy(body: _Body, /, **given: Any) -> Any:
-    """Return the results for what the CPU holds, as arrays of NumPy."""
+    """Return the results for arguments on the CPU, as NumPy arrays."""
     taken = {name: (as_floats if name in body.numbers else as_numpy)(name, each) for name, each in given.items()}
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         return body.compute(**taken)
@@ -102,7 +101,7 @@ def _in_torch(body: _Body, given: dict[str, Any], first: Any) -> Any:
 
 
 def _in_a_callback(body: _Body, given: dict[str, Any]) -> Any:
-    """Return the results in code that JAX traces: those of a callback that makes every call of a batch."""
+    """Return the results in code that JAX traces, from a callback that makes every call of a batch."""
     from fastgae._interop.batches import Batch
     from fastgae._interop.jax import callback, promoted
 

@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 
 
 class Library(NamedTuple):
-    """The versions of a library that a hook was tested with. It refuses any other, before it changes anything.
+    """The versions of a library with which a hook was tested. The hook refuses any other, before it changes anything.
 
     A place in the library is "module:function", "module:Class.method" or "module:DICT.key".
     """
@@ -30,7 +30,7 @@ class Library(NamedTuple):
         return numbers(installed)
 
     def fitting(self, place: str, *ours: Function) -> Function:
-        """Return the first of our functions that has the parameters of the function there; RuntimeError if none has.
+        """Return the first of our functions with the parameters of the function at a place, or raise RuntimeError.
 
         The names must be the same, in the same order. ``self`` is not compared.
         """
@@ -82,9 +82,9 @@ def replace(owner: Any, **functions: Function) -> ExitStack:
 
 
 def made_once(module: dict[str, Any], name: str, **makers: Callable[[], type]) -> Any:
-    """Return a class, and make it at its first use: for the ``__getattr__`` of a module.
+    """Return a class, and create it at its first use. The ``__getattr__`` of a module calls this.
 
-    ``module`` is the module's ``globals()``; ``makers`` has one function per name that makes the class.
+    ``module`` is the module's ``globals()``; ``makers`` has, for each name, a function that creates the class.
     """
     if name not in makers:
         raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Whiten as libraries for language models do: eps below the root, and every step by the moments of the mask."""
+"""Whiten as libraries for language models do: eps under the root, and the moments of the mask for every step."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def whitened(values: Any, mask: Any, shift_mean: bool = True) -> Any:
     """Return (x - mean) / sqrt(variance + 1e-8) of every step, with the moments of the steps in the mask.
 
     The moments are computed in float64, the variance with Bessel's correction. ``shift_mean=False`` adds the mean back.
-    With less than two steps in the mask, the result is NaN in torch, which would have to wait for a GPU to know.
+    With less than two steps in the mask, the result is NaN in torch, because a check would have to wait for the GPU.
     """
     xp = namespace_of(values)
     count = mask.sum()
@@ -27,5 +27,5 @@ def whitened(values: Any, mask: Any, shift_mean: bool = True) -> Any:
 
 
 def _sum(matrix: Any) -> Any:
-    """Add up in one order wherever the numbers are: each row from its end, and then the rows."""
+    """Add up in the same order on every device: each row from its end, and then the rows."""
     return reverse_scan(reverse_scan(matrix, 1.0, time_axis=1)[:, 0], 1.0)[0]

@@ -1,4 +1,4 @@
-"""Gymnasium: collect rollouts of vectorised environments with all that ``fastgae.gae`` needs, in every autoreset mode.
+"""Gymnasium: collect rollouts of vectorised environments for ``fastgae.gae``, in every autoreset mode.
 
 ``collect`` replaces a loop around ``envs.step`` that stores observations, rewards, both flags, the final observations
 where the mode hides them, and whether the previous rollout stopped at the end of an episode::
@@ -29,9 +29,9 @@ Batch = Any
 
 @dataclass(frozen=True)
 class Acted:
-    """Actions of a policy, and what else it computed for each environment. ``collect`` stacks both.
+    """Actions of a policy, and its other results for each environment. ``collect`` stacks both.
 
-    It is a class of its own because a tuple or a dict of a policy may be actions of several parts.
+    It is a separate class because a tuple or a dict from a policy may be actions of several parts.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Rollout:
         The policy acted on these.
     actions : (T, N, ...)
     extras : dict of (T, N, ...)
-        What the policy returned in an ``Acted``. It is empty if the policy returned actions alone.
+        The ``extras`` that the policy returned in an ``Acted``. It is empty if the policy returned only actions.
     rewards : (T, N), float64
     terminated, truncated : (T, N), bool
     prev_done : (N,), bool
@@ -71,12 +71,12 @@ class Rollout:
     last_observations : (N, ...)
         The policy acts on these next.
     final_observations : (F, ...)
-        After each truncated step, before any reset, in C order of ``truncated``.
+        The observation after each truncated step, before any reset, in C order of ``truncated``.
     episode_returns : (E,), float64
         Undiscounted sums of the rewards of the episodes that ended in this rollout, in the order of time. They count
         from the first step of an episode, even if it is in an earlier rollout.
     episode_lengths : (E,), integers
-        The steps of the same episodes.
+        The numbers of steps of the same episodes.
     autoreset : "next_step", "same_step" or "disabled"
     """
 
@@ -95,7 +95,7 @@ class Rollout:
 
     @property
     def valid(self) -> Array:
-        """Return which rows are real steps, (T, N) bool. The others are resets of NEXT_STEP: do not train on them."""
+        """Return which rows are real steps, (T, N) bool. Do not train on the others, the reset rows of NEXT_STEP."""
         if self.autoreset == "next_step":
             return valid_steps(self.terminated, self.truncated, self.prev_done)
         return np.ones_like(self.terminated)
@@ -154,11 +154,11 @@ def collect(
     *,
     seed: int | None = None,
 ) -> Iterator[Rollout]:
-    """Yield rollouts of ``num_steps`` steps without end; each one goes on where the previous one stopped.
+    """Yield rollouts of ``num_steps`` steps without end; each continues where the previous one stopped.
 
     ``collect`` handles every mode as Gymnasium defines it. The final observation of a truncated step is the one that
     ``step`` returned (NEXT_STEP, DISABLED) or ``info["final_obs"]`` (SAME_STEP). Under DISABLED, environments whose
-    episode ended are reset by mask. Under NEXT_STEP, the row after an end is no real step.
+    episode ended are reset by mask. Under NEXT_STEP, the row after the end of an episode is not a real step.
 
     Parameters
     ----------
@@ -166,9 +166,9 @@ def collect(
         They are reset before the first step. Their ``metadata["autoreset_mode"]`` names the mode. Under SAME_STEP, a
         wrapper that changes observations must change ``info["final_obs"]`` as well.
     policy : callable
-        Takes a batch of N observations, and returns N actions for ``envs.step``, as arrays or tensors. To keep what
-        else it computed, such as log-probabilities and values, it returns ``Acted(actions, {"log_probs": ...})``, with
-        the same names at every step; ``Rollout.extras`` has them with the shape (T, N, ...).
+        Takes a batch of N observations, and returns N actions for ``envs.step``, as arrays or tensors. To keep other
+        results, such as log-probabilities and values, it returns ``Acted(actions, {"log_probs": ...})``, with the same
+        names at every step; ``Rollout.extras`` has them with the shape (T, N, ...).
     num_steps : int
         T, the number of steps of each environment.
     seed : int, optional
@@ -192,7 +192,7 @@ def collect(
         raise ValueError('envs must say how they reset, in envs.metadata["autoreset_mode"]: a member of AutoresetMode')
     for name in ("single_observation_space", "single_action_space"):
         if not getattr(envs, name).is_np_flattenable:
-            raise ValueError(f"{name} must be of arrays of fixed shapes, got {getattr(envs, name)}")
+            raise ValueError(f"{name} must have arrays of fixed shapes, got {getattr(envs, name)}")
     return _rollouts(envs, policy, num_steps, seed, envs.metadata["autoreset_mode"].name.lower())
 
 
@@ -264,7 +264,7 @@ def _shaped(what: str, given: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _checked(extras: dict[str, Batch], envs: int, before: list[dict[str, Batch]]) -> dict[str, Batch]:
-    """Return the extras of one step, if they can be stacked on those of the steps before."""
+    """Return the extras of one step, if they can be stacked on the extras of earlier steps."""
     if before and extras.keys() != before[0].keys():
         raise ValueError(
             f"policy returned the extras {[*extras]}, and {[*before[0]]} at the step before: return the same names at "
@@ -283,7 +283,7 @@ def _check_rows(name: str, envs: int, array: Array) -> None:
 
 
 def _copied(batch: Batch) -> Batch:
-    """Return NumPy's arrays of their own, because a policy may reuse its memory."""
+    """Return copies as NumPy arrays, because a policy may reuse its memory."""
     return _map(lambda array: on_the_cpu(array).copy(), batch)
 
 

@@ -24,10 +24,11 @@ def compute_gae(
         delta_t = (r_t + gamma V_{t+1}) - V_t      the bootstrap only where truncateds_t or not terminateds_t
         A_t     = delta_t + gamma lambda A_{t+1}   the second term only where truncateds_t or not terminateds_t
         R_t     = A_t + V_t
-        x_t     = (A_t - mean) / (std + eps)       the population's std, over all steps or over those of each env
+        x_t     = (A_t - mean) / (std + eps)       the population's std, over all steps or over each env
 
-    Row t of the flags belongs to step t. A truncated step is no boundary, even if it is terminated too: it uses V and A
-    of the next row, which belong to the next episode. ``fastgae.gae(..., truncated=, final_values=)`` does not do that.
+    Row t of the flags belongs to step t. A truncated step is not a boundary, even if it is terminated too: it uses V
+    and A of the next row, which belong to the next episode. ``fastgae.gae(..., truncated=, final_values=)`` does not do
+    that.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def compute_gae(
     Raises
     ------
     ValueError
-        ``advantage_norm`` is another word.
+        ``advantage_norm`` has another value.
     ValueError, TypeError
         As in ``fastgae.gae``.
     """

@@ -1,6 +1,6 @@
 """PufferLib 3: the advantage kernel of its trainer, and a hook for it.
 
-Add one line before you make ``PuffeRL``::
+Add one line before you create ``PuffeRL``::
 
     fastgae.compat.pufferlib.install()
 """
@@ -73,12 +73,12 @@ def _advantages(
     c_clip: float,
 ) -> Any:
     xp = namespace_of(advantages)
-    # PufferLib's kernel has all numbers in float32, the product of gamma and lambda included.
+    # PufferLib's kernel computes everything in float32, also the product of gamma and lambda.
     discount, trace, highest_rho, highest_c = (
         xp.asarray(number, dtype=xp.float32) for number in (gamma, gae_lambda, rho_clip, c_clip)
     )
     ratios, going_on = ratio[:, :-1], 1 - xp.asarray(terminals[:, 1:], dtype=values.dtype)
-    # Not by fastgae.vtrace, because it returns the policy's advantages, and PufferLib's are the value targets minus V.
+    # fastgae.vtrace does not fit: it returns the policy's advantages, but PufferLib's are the value targets minus V.
     targets = rewards[:, 1:] + discount * values[:, 1:] * going_on
     deltas = xp.minimum(ratios, highest_rho) * (targets - values[:, :-1])
     decay = discount * trace * xp.minimum(ratios, highest_c) * going_on

@@ -35,7 +35,7 @@ def discount_values(
         A_t = (r_t + gamma B_t V_{t+1}) - V_t + gamma tau B_t A_{t+1}     B_t = 1 - d_t
 
     Truncation ends an episode like termination; before the call, rl_games has added gamma V(s_t) to the reward of a
-    step that timed out. Behind a closed gate, fastgae leaves the term out, and rl_games multiplies it by 0.
+    step that timed out. Where a gate is closed, fastgae leaves the term out, but rl_games multiplies it by 0.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ def discount_values_masks(
 
         A_t = m_t ((r_t + gamma B_t V_{t+1}) - V_t + gamma tau B_t A_{t+1})     B_t = 1 - d_t
 
-    The recursion is that of ``discount_values``, but a step outside the mask has advantage 0 and passes none on. The
-    step before it still bootstraps from its value, as a truncated step does.
+    The recursion is the same as in ``discount_values``, but a step outside the mask has advantage 0 and passes none on.
+    The step before it still bootstraps from its value, as a truncated step does.
 
     Parameters
     ----------
@@ -129,9 +129,9 @@ def discount_values_masks(
 
 
 def install() -> ExitStack:
-    """Replace ``discount_values`` and ``discount_values_masks`` of ``A2CBase``, and so of all agents, by those here.
+    """Replace ``discount_values`` and ``discount_values_masks`` of ``A2CBase``, and so of all agents.
 
-    A version without ``discount_values_masks`` keeps only the first. Results are the same bits in float32.
+    In a version without ``discount_values_masks``, replace only the first. Results are the same bits in float32.
 
     Returns
     -------

@@ -114,7 +114,7 @@ def leaky_vtrace(
         E_t       = w_t(clip) delta_t + discount_t lambda_t w_t(1) E_{t+1}     E_T = 0
         E_t       = E_{t+1}                                                   where not sample_mask_t (carried over)
 
-    With ``alpha_=1`` the errors equal those of ``vtrace``, also where a ratio is infinite; RLax gives NaN there.
+    With ``alpha_=1`` the errors equal the errors of ``vtrace``, also where a ratio is infinite; RLax gives NaN there.
     ``alpha_`` is ``1 - leaky`` of ``fastgae.vtrace``.
     """
     return _errors(v_tm1, v_t, r_t, discount_t, rho_tm1, alpha_, lambda_, clip_rho_threshold, sample_mask)
@@ -327,7 +327,7 @@ def _weights(ratios: Any, clip: float, alpha: float = 1.0) -> Any:
 
 
 def _at_every_step(lambda_: Any, steps: Any) -> Any:
-    """Return lambda, one number or one for each step, in the shape and dtype of the steps, and where they lie."""
+    """Return lambda, one number or one for each step, in the shape and dtype of the steps, and on their device."""
     xp = namespace_of(steps)
     return xp.ones_like(steps) * xp.asarray(lambda_, dtype=steps.dtype)
 

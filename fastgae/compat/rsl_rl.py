@@ -8,7 +8,7 @@ Change one line of the runner's configuration, and a seeded run gives the same w
 ``PPO`` is a subclass of rsl_rl's class. rsl_rl is imported at its first use.
 
 ``PPOWithFinalObs`` **changes results**: at a step that timed out it bootstraps from V of ``extras["final_obs"]``, the
-observations before the reset, and rsl_rl from V of the observation before the step::
+observations before the reset, whereas rsl_rl bootstraps from V of the observation before the step::
 
     "algorithm": {"class_name": "fastgae.compat.rsl_rl:PPOWithFinalObs", ...}
 """
@@ -47,7 +47,7 @@ def compute_returns(
     Truncation ends an episode like termination; when rsl_rl stores a step that timed out, it adds gamma V(s_t) to its
     reward. Returns, and advantages without normalisation, are the same bits in float32, because gamma and lambda are
     rounded to the dtype one by one, as in torch. Normalised advantages differ by the rounding of mean and std: torch
-    adds up float32 numbers in an order of its own, and fastgae float64 numbers.
+    adds up float32 numbers in its own order, and fastgae adds up float64 numbers.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def compute_returns(
 
 
 def _rounded(number: float, array: Any) -> Any:
-    """Return a number as the dtype of an array has it."""
+    """Return a number rounded to the dtype of an array."""
     xp = namespace_of(array)
     held = xp.asarray(number, dtype=array.dtype)
     return float(held) if xp is np else held  # a float takes the short cut, and torch's compiler cannot make one
@@ -100,9 +100,9 @@ def _ppo() -> type:
     theirs: Any = importlib.import_module("rsl_rl.algorithms").PPO
 
     class PPO(theirs):  # type: ignore[misc]
-        """rsl_rl's PPO with returns and advantages by fastgae: the same bits in float32.
+        """rsl_rl's PPO with returns and advantages from fastgae: the same bits in float32.
 
-        It normalises with torch's own moments, because those of ``compute_returns`` are float64.
+        It normalises with torch's own moments, because the moments of ``compute_returns`` are float64.
         """
 
         def compute_returns(self, obs: Any) -> None:
@@ -124,9 +124,9 @@ def _ppo_with_final_obs() -> type:
     ours: Any = importlib.import_module(__name__).PPO
 
     class PPOWithFinalObs(ours):  # type: ignore[misc]
-        """``PPO`` that bootstraps a step that timed out from the observation that the step led to.
+        """``PPO`` that bootstraps a step that timed out from the observation to which the step led.
 
-        This changes results: rsl_rl adds gamma V(s_t) to the reward of such a step, and this class gamma V of
+        This changes results: rsl_rl adds gamma V(s_t) to the reward of such a step, but this class adds gamma V of
         ``extras["final_obs"]``, which has the observations of all envs from before the reset, like ``obs``. Isaac Lab
         provides them with ``compute_final_obs=True``; KeyError if a step timed out without them.
         """
@@ -138,7 +138,7 @@ def _ppo_with_final_obs() -> type:
                 if "final_obs" not in extras:
                     raise KeyError(
                         "extras has no final_obs at a step that timed out: let the environment give the observations "
-                        "from before its reset, in Isaac Lab by compute_final_obs, or use PPO"
+                        "from before its reset, in Isaac Lab with compute_final_obs, or use PPO"
                     )
                 ended = time_outs.to(rewards.device).bool()
                 final_values = _looked_ahead(self.critic, extras["final_obs"]).squeeze(1)
@@ -154,7 +154,7 @@ def _values(critic: Any, obs: Any) -> Any:
 
 
 def _looked_ahead(critic: Any, obs: Any) -> Any:
-    """Return the values of observations, and leave a recurrent critic in the state that it is in."""
+    """Return the values of observations, and leave the state of a recurrent critic as it is."""
     hidden_state = critic.get_hidden_state()
     values = _values(critic, obs)
     critic.reset(hidden_state=hidden_state)

@@ -27,7 +27,7 @@ def gae_advantages(rewards: Numbers, dones: Any, values: Numbers, valids: Any, �
     A step that is not valid passes A of the next step on without a discount. Truncation ends an episode like
     termination; before the call, sample-factory has added gamma V(s_t) to the reward of a step that timed out. This
     function calls ``reverse_scan``, because the order of sums and the mask rule differ from ``gae``. As in
-    sample-factory, a closed gate multiplies by 0, so a NaN behind it gets through. ``γ`` is the discount, and ``λ`` the
+    sample-factory, a closed gate multiplies by 0, so a NaN in that term spreads. ``γ`` is the discount, and ``λ`` the
     decay of the trace, each a float.
 
     Parameters
@@ -37,7 +37,7 @@ def gae_advantages(rewards: Numbers, dones: Any, values: Numbers, valids: Any, �
     values : (E, T + 1)
         V of each observation; the last column is V after the last step.
     valids : (E, T + 1)
-        1 where the policy learns from the step. The last column repeats the one of the last step.
+        1 where the policy learns from the step. The last column repeats the column of the last step.
 
     Returns
     -------

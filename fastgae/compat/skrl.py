@@ -5,7 +5,8 @@ Add one line before you train the agent::
     fastgae.compat.skrl.install()
 
 ``install_final_obs()`` **changes results**: at a truncated step, PPO, RPO, TRPO and A2C then bootstrap from V of
-``infos["final_obs"]``, the observations before the reset, and skrl from V of the next episode's first observation.
+``infos["final_obs"]``, the observations before the reset, whereas skrl bootstraps from V of the next episode's first
+observation.
 """
 
 import functools
@@ -20,8 +21,8 @@ from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
 LIBRARY = Library("skrl", "2.0.0", "2.1.1")
-# The modules in which skrl's agents find ``compute_gae``. To recurrent agents, and in version 2.0 to all of them,
-# ``next_values`` are the last values.
+# The modules in which skrl's agents find ``compute_gae``. Recurrent agents, and all agents of version 2.0, call the
+# last values ``next_values``.
 AGENTS = (
     "skrl.agents.torch.a2c.a2c",
     "skrl.agents.torch.ppo.ppo",
@@ -62,7 +63,7 @@ def compute_gae(
 
     With ``time_limit_bootstrap``, skrl adds gamma V(next observation) to the reward of a truncated step when it records
     the step. Results differ from skrl's by rounding: skrl adds in another order, with one bracket around V and A, and
-    for mean and std torch adds up float32 numbers in an order of its own, and fastgae float64 numbers.
+    for mean and std, torch adds up float32 numbers in its own order, whereas fastgae adds up float64 numbers.
 
     Parameters
     ----------
@@ -124,13 +125,14 @@ def install() -> ExitStack:
 
 
 def install_final_obs() -> ExitStack:
-    """Let A2C, PPO, RPO and TRPO bootstrap a truncated step from the observation that the step led to.
+    """Let A2C, PPO, RPO and TRPO bootstrap a truncated step from the observation to which the step led.
 
     This changes results. With ``time_limit_bootstrap``, skrl adds gamma V(next observation) to the reward of a
     truncated step. Environments that reset themselves return the first observation of the next episode there. After
     this call, the agents read ``infos["final_obs"]`` instead, the observations from before the reset. Isaac Lab
-    provides those of all environments with ``compute_final_obs=True``, and Gymnasium those that ended with
-    ``AutoresetMode.SAME_STEP``. A step that is terminated too gets no bootstrap.
+    provides them for all environments with ``compute_final_obs=True``; Gymnasium provides them with
+    ``AutoresetMode.SAME_STEP`` for the environments whose episode ended. A step that is terminated too gets no
+    bootstrap.
 
     ``install()`` is independent of it: call either or both.
 
@@ -159,7 +161,7 @@ def install_final_obs() -> ExitStack:
 
 @functools.cache  # a second call of the hook finds its functions in place, and changes nothing
 def _before_reset(place: str) -> Callable[..., None]:
-    """Return a ``record_transition`` that gives skrl's own one the observations from before the reset."""
+    """Return a ``record_transition`` that passes the observations from before the reset to skrl's own method."""
     record: Callable[..., None] = found_at(place)
 
     def record_transition(
@@ -204,13 +206,13 @@ def _before_reset(place: str) -> Callable[..., None]:
 def _final_obs(settings: Any, infos: Mapping[str, Any]) -> Any:
     if not settings.time_limit_bootstrap:
         raise ValueError(
-            "time_limit_bootstrap is False, so that the agent goes on over a truncated step into the next episode: set "
+            "time_limit_bootstrap is False, so the agent continues over a truncated step into the next episode: set "
             "it to True, or do not call install_final_obs()"
         )
     if "final_obs" not in infos:
         raise KeyError(
             "infos has no final_obs at a truncated step: let the environment give the observations from before its "
-            "reset, in Isaac Lab by compute_final_obs, in Gymnasium by AutoresetMode.SAME_STEP, or do not call "
+            "reset, in Isaac Lab with compute_final_obs, in Gymnasium with AutoresetMode.SAME_STEP, or do not call "
             "install_final_obs()"
         )
     return infos["final_obs"]
@@ -243,7 +245,7 @@ def _with_next_values(
     discount_factor: float = 0.99,
     lambda_coefficient: float = 0.95,
 ) -> tuple[Any, Any]:
-    """Call ``compute_gae`` for agents that name the last values ``next_values``, and know no truncation."""
+    """Call ``compute_gae`` for agents that call the last values ``next_values`` and do not pass truncation."""
     return compute_gae(
         rewards=rewards,
         terminated=terminated,
@@ -265,7 +267,7 @@ def _amp_of_2_0(
     discount_factor: float = 0.99,
     lambda_coefficient: float = 0.95,
 ) -> tuple[Any, Any]:
-    """Compute what AMP of version 2.0 does: V' of every step is given, and termination cuts the trace alone."""
+    """Compute the advantages of AMP in version 2.0: V' of every step is given, and termination cuts only the trace."""
     ends = terminated != 0
     advantages, returns = gae(
         rewards,

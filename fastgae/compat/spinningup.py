@@ -1,4 +1,4 @@
-"""Spinning Up: ``PPOBuffer.finish_path``, and ``core.discount_cumsum``, on which it is built."""
+"""Spinning Up: ``PPOBuffer.finish_path``, and ``core.discount_cumsum``, which it calls."""
 
 from typing import Any
 

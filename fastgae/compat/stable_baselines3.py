@@ -1,4 +1,4 @@
-"""Stable-Baselines3: ``compute_returns_and_advantage``, and two ways to let its algorithms use it.
+"""Stable-Baselines3: ``compute_returns_and_advantage``, and two ways to make its algorithms use it.
 
 Change one argument, and a seeded run gives the same weights::
 
@@ -23,7 +23,7 @@ import numpy as np
 from fastgae.compat._hooks import Library, made_once
 from fastgae.estimators.gae import gae
 
-# Versions before 2.4 compute in float64, because they subtract flags of bool from 1.0.
+# Versions before 2.4 compute in float64, because they subtract bool flags from 1.0.
 LIBRARY = Library("stable-baselines3", "2.4.0", "2.9.2")
 BUFFERS = "stable_baselines3.common.buffers"
 
@@ -76,7 +76,7 @@ def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> No
 def install() -> ExitStack:
     """Replace ``RolloutBuffer.compute_returns_and_advantage``, which all buffers inherit; results are the same bits.
 
-    The buffers of sb3-contrib inherit it too, those of RecurrentPPO and MaskablePPO included.
+    The buffers of sb3-contrib, such as the buffers of RecurrentPPO and MaskablePPO, inherit it too.
 
     Returns
     -------

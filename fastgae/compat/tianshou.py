@@ -73,8 +73,8 @@ def compute_episodic_return(
     indices : array of shape (T,)
         The positions of the batch in the buffer.
     v_s_, v_s : tensor or array of T numbers, optional
-        V' and V. Without V', ``gae_lambda`` must be 1, and V' is taken as 0. Without V, V' of the step before is
-        taken as V.
+        V' and V. Without V', ``gae_lambda`` must be 1, and V' counts as 0. Without V, V' of the step before is used as
+        V.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def compute_episodic_return(
     """
     if v_s_ is None:
         if not np.isclose(gae_lambda, 1.0):
-            raise ValueError(f"gae_lambda must be 1 where v_s_ is not given, got {gae_lambda}")
+            raise ValueError(f"gae_lambda must be 1 if v_s_ is not given, got {gae_lambda}")
         following = np.zeros_like(batch.rew)
     else:
         following = on_the_cpu(v_s_).ravel() * ~buffer.terminated[indices]

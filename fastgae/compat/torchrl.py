@@ -99,7 +99,7 @@ def vec_generalized_advantage_estimate(
 ) -> tuple[Any, Any]:
     """Compute ``generalized_advantage_estimate``; torchrl's function agrees to 1e-5, because it is a convolution.
 
-    The convolution adds the deltas in another order, and leaves out those whose weight is below 1e-7.
+    The convolution adds the deltas in another order, and leaves out the deltas whose weight is below 1e-7.
     """
     return generalized_advantage_estimate(
         gamma, lmbda, state_value, next_state_value, reward, done, terminated, time_dim=time_dim
@@ -124,8 +124,8 @@ def td_lambda_return_estimate(
 
         G_t = r_t + gamma ((1 - lmbda) V'_t + lmbda G_{t+1})     G_{t+1} is V'_t where done_t, and at the last step
 
-    V' is 0 where terminated. Parameters are those of ``generalized_advantage_estimate``; ``rolling_gamma=False`` raises
-    ValueError.
+    V' is 0 where terminated. The parameters are the same as in ``generalized_advantage_estimate``;
+    ``rolling_gamma=False`` raises ValueError.
     """
     return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim)
 
@@ -168,18 +168,18 @@ def vtrace_advantage_estimate(
         A_t     = rho_t (r_t + gamma vs'_t - V_t)                        vs' is vs_{t+1}; V' if done or last
         rho_t   = min(exp(log_pi_t - log_mu_t), rho_thresh)              c_t uses c_thresh
 
-    Parameters are those of ``generalized_advantage_estimate``, and
+    The parameters are the same as in ``generalized_advantage_estimate``, and
 
     log_pi, log_mu : tensor like ``reward``
     rho_thresh, c_thresh : number, or tensor of one
-        A number waits for nothing; a tensor on a GPU is read by the CPU.
+        A tensor on a GPU makes the CPU wait for its number.
 
     Returns
     -------
     (advantages, vs)
     """
     ended = done if terminated is None else terminated
-    # torch computes the ratios, because the bits of its exponential are its own.
+    # torch computes the ratios, because its exponential has other bits than NumPy's.
     ratios = (log_pi - log_mu).exp()
     thresholds = float(rho_thresh), float(c_thresh)
     return _vtrace(gamma, ratios, state_value, next_state_value, reward, done, ended, *thresholds, time_dim)
@@ -237,7 +237,7 @@ def reward2go(reward: Numbers, done: Any, gamma: Any, *, time_dim: int = -2) -> 
 
 
 def _with_all_axes(coefficient: Any, array: Any) -> Any:
-    """Return a coefficient with the axes of an array. As torch broadcasts, those that it lacks come first."""
+    """Return a coefficient with the axes of an array. As in torch's broadcasting, missing axes come first."""
     missing = array.ndim - getattr(coefficient, "ndim", 0)
     if missing in (0, array.ndim):  # it has all, or is one number
         return coefficient
@@ -255,7 +255,9 @@ def _td_lambda(
     time_axis: int,
 ) -> Any:
     if rolling_gamma is False:
-        raise ValueError("rolling_gamma=False is not this recursion: each step would discount all later ones its way")
+        raise ValueError(
+            "rolling_gamma=False, by which each step discounts all later rewards by its own gamma, is not supported"
+        )
     xp, ended = namespace_of(rewards), done if terminated is None else terminated
     dtype = (rewards[:0] + next_values[:0]).dtype  # torch's compiler does not trace result_type
     following = xp.asarray(xp.where(ended != 0, 0, next_values), dtype=dtype)
@@ -270,7 +272,7 @@ def _td_lambda(
 
 
 def _one_later(array: Any, last: Any, axis: int) -> Any:
-    """Return ``array`` moved one step earlier, with the last step of ``last`` behind it."""
+    """Return ``array`` moved one step earlier, followed by the last step of ``last``."""
     xp = namespace_of(array)
     rows, ends = xp.moveaxis(array, axis, 0), xp.moveaxis(last, axis, 0)
     return xp.moveaxis(xp.concatenate([rows[1:], ends[-1:]]), 0, axis)
@@ -291,7 +293,7 @@ def _estimator() -> type:
     lock = RLock()  # the replaced functions belong to a module that all threads share
 
     class GAE(theirs):  # type: ignore[misc]
-        """torchrl's GAE with advantages and value targets by fastgae: the same bits in float32 on a CPU.
+        """torchrl's GAE with advantages and value targets from fastgae: the same bits in float32 on a CPU.
 
         With ``vectorized=True``, and in ``value_estimate``, torchrl's own computation is a convolution, and agrees to
         1e-5. If gradients must flow through the advantages, and under ``torch.compile``, torchrl's own functions run.

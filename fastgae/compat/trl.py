@@ -22,9 +22,9 @@ def compute_advantages(
 
     There are no flags and no gates: a token outside the mask has value 0 and reward 0, and A is still discounted across
     it. With ``whiten_rewards``, the rewards m r are first whitened over the mask and shifted back to their mean.
-    Without it, values and returns are the same bits in float32. Whitening differs by the rounding of the moments, for
-    which torch adds up float32 numbers in an order of its own, and fastgae float64 numbers. 16-bit inputs are computed
-    in float32.
+    Without it, values and returns are the same bits in float32. Whitening differs by the rounding of the moments,
+    because torch adds up float32 numbers in its own order, and fastgae adds up float64 numbers. 16-bit inputs are
+    computed in float32.
 
     Parameters
     ----------
@@ -42,15 +42,15 @@ def compute_advantages(
     Raises
     ------
     ValueError, TypeError
-        As in ``fastgae.gae``; ValueError if the mask has less than two tokens; with one, TRL gives NaN, as
-        fastgae does on a GPU and in code that torch compiles, where the mask is not looked at.
+        As in ``fastgae.gae``; ValueError if the mask has less than two tokens; with one, TRL gives NaN, as fastgae does
+        on a GPU and in code that torch compiles, where fastgae does not check the mask.
 
     Notes
     -----
     ``trl/trainer/ppo_trainer.py`` and ``trl/core.py``, version 0.11, the last with this trainer.
     """
     exists = mask != 0
-    value, reward = values * exists, rewards * exists  # as TRL does, so that a negative number outside becomes -0
+    value, reward = values * exists, rewards * exists  # as TRL does, so that negative numbers outside become -0
     if whiten_rewards:
         reward = whitened(reward, exists, shift_mean=False)
     advantages, returns = _response(value, reward, gamma, lam)
@@ -68,7 +68,7 @@ def get_advantages_and_returns(
         A_t = (m_t r_t + gamma m_{t+1} V_{t+1}) - m_t V_t + gamma lambda A_{t+1}     0 after the last token
         R_t = A_t + m_t V_t
 
-    The advantages are those of ``compute_advantages`` before whitening.
+    The advantages equal the advantages of ``compute_advantages`` before whitening.
 
     Parameters
     ----------

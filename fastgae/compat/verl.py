@@ -1,6 +1,6 @@
 """verl: ``compute_gae_advantage_return`` of single tokens, with masked tokens skipped, and a hook for its trainers.
 
-Add one line before you make the trainer, in the process that the trainer runs in::
+Add one line before you create the trainer, in the process in which the trainer runs::
 
     fastgae.compat.verl.install()
 """
@@ -32,9 +32,9 @@ def compute_gae_advantage_return(
         advantages = (A - mean) / sqrt(variance + 1e-8)    at every token; moments over the mask, Bessel's variance
 
     There are no flags, because a response ends for good. The returns are the same bits in float32. The advantages
-    differ by the rounding of the moments, for which torch adds up float32 numbers in an order of its own, and fastgae
-    float64 numbers. 16-bit inputs are computed in float32. fastgae leaves masked terms out, and verl multiplies them
-    by 0.
+    differ by the rounding of the moments, because torch adds up float32 numbers in its own order, and fastgae adds up
+    float64 numbers. 16-bit inputs are computed in float32. fastgae leaves masked terms out, but verl multiplies them by
+    0.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def compute_gae_advantage_return(
     Raises
     ------
     ValueError, TypeError
-        As in ``fastgae.gae``; ValueError if the mask has less than two tokens, as in verl; on a GPU, and in
-        code that torch compiles, the mask is not looked at, and the advantages are NaN.
+        As in ``fastgae.gae``; ValueError if the mask has less than two tokens, as in verl; on a GPU, and in code that
+        torch compiles, fastgae does not check the mask, and the advantages are NaN.
 
     Notes
     -----

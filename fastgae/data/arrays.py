@@ -1,4 +1,4 @@
-"""Turn NumPy's arrays into columns of a table, and back. The first axis is the rows."""
+"""Turn NumPy arrays into columns of a table, and back. The first axis is the rows."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -12,25 +12,25 @@ Arrays: TypeAlias = Any
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece of memory, without copying it if it lies in one."""
+    """Return a column in one piece of memory, without a copy if it already is in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def check_numbers(dtype: np.dtype[Any]) -> None:
-    """Raise TypeError if arrays of a dtype hold text or other things than numbers."""
+    """Raise TypeError if arrays of a dtype hold anything but numbers."""
     if dtype.kind not in "biuf":
         raise TypeError(f"an array of dtype {dtype} holds no numbers")
 
 
 def column_of(array: Arrays) -> pa.Array:
-    """Return a column whose rows are the numbers of an array, or its sub-arrays; of a dict, one with fields."""
+    """Return a column whose rows are the numbers of an array, or its sub-arrays; for a dict, a column with fields."""
     if isinstance(array, Mapping):
         return pa.StructArray.from_arrays([column_of(part) for part in array.values()], names=list(array))
     check_numbers(array.dtype)
     native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     if native.ndim == 1:
         return pa.array(native)
-    # Arrow's flags are single bits, of which it makes no tensors.
+    # Arrow stores flags as single bits, and cannot make tensors of them.
     return pa.FixedShapeTensorArray.from_numpy_ndarray(native.view(np.uint8) if native.dtype == bool else native)
 
 
@@ -67,7 +67,7 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
         return column.to_numpy(zero_copy_only=False)
     lengths = pc.unique(pc.list_value_length(column))
     if len(lengths) > 1:
-        raise ValueError("its lists have several lengths")
+        raise ValueError("its lists have different lengths")
     inner = arrays_of(column.flatten())
     return inner.reshape(len(column), lengths[0].as_py() if len(lengths) else 0, *inner.shape[1:])
 

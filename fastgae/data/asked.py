@@ -1,4 +1,4 @@
-"""What a run was asked for, by which it knows what another one has left."""
+"""The options and files of a computation, by which a run recognises the results that an earlier one has left."""
 
 import json
 import os
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from fastgae.data.errors import reading
 
-BLOCKS, BLOCK = 16, 4096  # how much of a large file is looked at, and the bytes of each block
+BLOCKS, BLOCK = 16, 4096  # how many blocks of a large file are read, and the bytes of each block
 
 
 class Asked(NamedTuple):
-    """All that decides on the results."""
+    """Everything that affects the results."""
 
     options: Mapping[str, Any]
     files: Sequence[Path]
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
         """Return the options, and place, size and time of every file."""
         stats = {file: _stat(file) for file in self.files}
         files = {f"file {file.resolve()}": [stat.st_size, stat.st_mtime_ns] for file, stat in stats.items()}
-        found: dict[str, Any] = json.loads(json.dumps({**files, **self.options}))  # as it is read from a file
+        found: dict[str, Any] = json.loads(json.dumps({**files, **self.options}))  # as read from a file
         return found
 
     def digest(self) -> str:
@@ -41,12 +41,12 @@ class Asked(NamedTuple):
         return found.hexdigest()
 
     def changed(self) -> int:
-        """Return when a file was changed last, or put in place of another, in nanoseconds."""
+        """Return the time at which a file last changed or replaced another, in nanoseconds."""
         return max(max(stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(_stat, self.files))
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of what differs."""
+    """Return the names of the items that differ."""
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 

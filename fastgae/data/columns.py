@@ -25,14 +25,14 @@ class Columns(NamedTuple):
 
     @property
     def keys(self) -> list[str]:
-        """The columns that the sidecar repeats."""
+        """Return the columns that the sidecar repeats."""
         return self.named(*NAMING, "step")
 
     def named(self, *roles: str) -> list[str]:
         return [self.of_role[role] for role in roles if role in self.of_role]
 
     def place(self, table: pa.Table, at: int, row: int) -> str:
-        """Name the episode and the step of a row of a table, for an error; ``row``: where it lies in the source."""
+        """Name the episode and the step of a row of a table, for an error; ``row``: its index in the source."""
         named = [f"{role} {table[self.of_role[role]][at]}" for role in (*NAMING, "step") if role in self.of_role]
         return ", ".join([*named, f"row {row}"])
 
@@ -40,9 +40,9 @@ class Columns(NamedTuple):
 def chosen_columns(
     given: Mapping[str, str] | None, known: Format, schema: pa.Schema, values: str | None, how: How
 ) -> Columns:
-    """Return the columns to read: those that the caller names, and else those of the format that are present.
+    """Return the columns to read: the columns that the caller names, and otherwise the format's columns, if present.
 
-    ``values``: the name of their column; None: they come from elsewhere.
+    ``values``: the name of the column of values; None: they come from elsewhere.
     """
     ends = how.ends
     present = schema.names
@@ -50,7 +50,7 @@ def chosen_columns(
         raise ValueError(f'ends must be "terminated" or None, got {ends!r}')
     given = dict(given or {})
     if unknown := set(given) - set(ROLES):
-        raise ValueError(f"columns names {', '.join(sorted(unknown))}; known are {', '.join(ROLES)}")
+        raise ValueError(f"columns: unknown role {', '.join(sorted(unknown))}; the roles are {', '.join(ROLES)}")
     if values is not None and values != "values":
         given.setdefault("values", values)
     for role, name in given.items():
@@ -63,7 +63,7 @@ def chosen_columns(
     for role in ("rewards", "values") if needs_values else ("rewards",):
         if role not in found:
             raise DataError(
-                f"there is no column {known.columns[role]!r} of {role}; there are {', '.join(present)}: pass "
+                f"there is no column {known.columns[role]!r} for {role}; there are {', '.join(present)}: pass "
                 f"columns={{{role!r}: NAME}} (--column {role}=NAME)"
                 f"{', or a critic as values' if role == 'values' else ''}"
             )
@@ -94,7 +94,7 @@ def _check_ends(found: Mapping[str, str], ends: str | None) -> None:
     elif "terminated" not in found and not {"done", "truncated"} <= found.keys():
         raise DataError(
             f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: "
-            'name a column of "terminated", or of "done" and "truncated", or say ends="terminated" if all do'
+            'name a column of "terminated", or of "done" and "truncated", or pass ends="terminated" if all did'
         )
 
 
@@ -127,7 +127,9 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
     for role in ("values", "terminated", "truncated", "next_values"):
         array = getattr(steps, role)
         if array is not None and array.shape[1:] != rewards.shape[1:]:
-            raise DataError(f"a row of {role} has the shape {array.shape[1:]}, and one of rewards {rewards.shape[1:]}")
+            raise DataError(
+                f"a row of {role} has the shape {array.shape[1:]}, but a row of rewards has {rewards.shape[1:]}"
+            )
     return steps
 
 

@@ -62,34 +62,34 @@ def compute(
         discounted_returns  R_t = r_t + gamma R_{t+1}, to the end of the episode
         td_lambda           R_t = r_t + gamma ((1 - lambda) V'_t + lambda R_{t+1})
 
-    The returns of "td_lambda" are those of "gae" by definition, bit for bit. Its advantages are A of the first equation
-    too, because R - V would be the same number, rounded once more.
+    By definition, the returns of "td_lambda" equal the returns of "gae", bit for bit. Its advantages, too, are A of the
+    first equation, because R - V would be the same number, rounded once more.
 
-    The source may be larger than memory, its episodes too, and its rows may be scattered. It is never written to. The
-    results are the same bits as those of one call of the estimator on everything in memory, at every ``memory``, every
-    size of files and row groups, and every number of threads.
+    The source, and each of its episodes, may be larger than memory, and the rows may be in any order. The source is
+    never written to. The results are the same bits as from one call of the estimator on all data in memory, for every
+    ``memory``, every size of files and row groups, and every number of threads.
 
-    "discounted_returns" needs no values, and V' of truncated steps alone: compute these returns first, train a critic
-    on them, and then compute advantages. Without values it writes no advantages.
+    "discounted_returns" needs no values except V' of truncated steps: compute these returns first, train a critic on
+    them, and then compute advantages. Without values it writes no advantages.
 
     Parameters
     ----------
     source : path, folder, pattern, or a list of them
-        Parquet or Arrow tables, arrays of NumPy or HDF5, or a dataset of LeRobot's, Minari's, RLlib's or D4RL's.
+        Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL.
     out : path, optional
-        The file to write, Parquet or Arrow by its suffix. None: the sidecar of the format's convention.
+        The file to write, Parquet or Arrow by its suffix. None: the place that the format's convention gives.
     format : str
-        "auto", or a format by its name, where the files do not show it.
+        "auto", or the name of a format if the files do not show it.
     columns : mapping, optional
-        Names of columns by what they hold: "env", "episode", "step", "rewards", "values", "next_values", "terminated",
-        "truncated" or "done". They come before the names that the format uses.
+        The name of the column for each role: "env", "episode", "step", "rewards", "values", "next_values",
+        "terminated", "truncated" or "done". They take precedence over the names that the format uses.
     ends : str, optional
-        "terminated": the last row of every episode ends it for good, whatever its flag. None: a last row that does not
-        needs the value of the state after it.
+        "terminated": the last row of every episode ends it for good, whatever its flags say. None: if a last row does
+        not end its episode for good, it needs the value of the state after it.
     values : str or callable
-        The column of V; or a file of V (.npy, or a table with a column "values"), with one for each row of the source,
-        or for a Minari dataset one for each observation; or a function ``critic(batch) -> V`` of a dict of arrays, one
-        row per state (see ``Critic``).
+        The column of V; or a file of V (.npy, or a table with a column "values"), with one number for each row of the
+        source, or, for a Minari dataset, one for each observation; or a function ``critic(batch) -> V`` of a dict of
+        arrays, one row per state (see ``Critic``).
     estimator : str
         "gae", "td_lambda", "n_step_returns" or "discounted_returns".
     gamma : float in [0, 1]
@@ -97,34 +97,35 @@ def compute(
     gae_lambda : float in [0, 1], optional
         The decay of the trace, for "gae" and "td_lambda". None: 0.95.
     n : int, optional
-        The rewards in each return, for "n_step_returns", which takes n passes over the rows.
+        The number of rewards in each return, for "n_step_returns", which takes n passes over the rows.
     normalize : str, optional
-        "global": shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, by the exact
-        statistics of ``fastgae.moments``.
+        "global": shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, with the
+        exact statistics of ``fastgae.moments``.
     memory : str or int
-        About how many bytes may be used beside Python and its libraries, such as "256MB".
+        About how many bytes to use in addition to Python and its libraries, such as "256MB".
     resume : bool
-        Go on with what a run that was killed has left.
+        Continue from the results that a killed run has left.
     progress : bool
-        Show a bar on a terminal, and lines elsewhere.
+        Show a bar on a terminal, and print lines elsewhere.
     plot : path, optional
         A picture to draw too, .png, .pdf or .svg: the distribution of the advantages before normalisation and of the
-        episode lengths, and the returns against the values. Above half a million steps, they are those of a sample. It
-        needs the extra "plot".
+        episode lengths, and the returns against the values. Above half a million steps, the picture shows a sample of
+        the steps. It needs the extra "plot".
     backend, num_threads
         As in ``fastgae.gae``. "n_step_returns" has one backend and one thread.
 
     Returns
     -------
     Report
-        Episodes, steps, statistics, what ``fastgae.diagnose`` found in a sample; ``print`` shows a table.
+        Episodes, steps, statistics, and the findings of ``fastgae.diagnose`` in a sample; ``print`` shows a table.
 
     Raises
     ------
     DataError
-        The data cannot be computed. The message says the file, the episode and the step. Nothing is written.
+        The data cannot be computed. The message names the file, the episode and the step. Nothing is written.
     WriteError
-        The disk is full, or refuses for another reason. What is done is kept, and ``resume`` goes on with it.
+        The results cannot be written, for example because the disk is full. The finished part is kept, and ``resume``
+        continues from it.
     ValueError, TypeError
         An argument has a wrong value or type.
 
@@ -169,7 +170,7 @@ def compute(
             try:
                 sums, findings = computed_and_written(plan, spool, progress)
             except DataError:
-                spool.remove()  # nothing is left to resume, because the data have to change
+                spool.remove()  # nothing can be resumed, because the data have to change
                 raise
     return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
 

@@ -26,13 +26,14 @@ class Critic:
     function : callable
         ``function(batch) -> V``. ``batch`` is a dict from the name of a column to its array of shape (rows, ...), or to
         a dict of such arrays if the column has fields. V has the shape (rows,) and is float32 or float64; it may be a
-        tensor of torch or JAX. The results have the same bits at every ``memory`` if V of a row does not depend on the
-        other rows of its batch, which the matrix products of most libraries do not promise to the last bit.
+        torch tensor or a JAX array. The results have the same bits for every ``memory`` only if V of a row does not
+        depend on the other rows of its batch. The matrix products of most libraries do not promise that to the last
+        bit.
     columns : sequence of str, optional
         The columns that the batch holds. Default: the observations of a Minari dataset; elsewhere every column of
         numbers or vectors that has no role. Images, and other arrays of two axes or more, are read only if named here.
     rows : int
-        At most so many rows to a batch.
+        The largest number of rows in a batch.
     """
 
     function: Callable[[dict[str, Any]], Any]
@@ -47,7 +48,7 @@ class Critic:
 
 
 class Batch(dict[str, Any]):
-    """The columns that a critic is called on."""
+    """The columns of a batch of rows, as the critic gets them."""
 
     def __missing__(self, name: str) -> Any:
         raise DataError(f"the critic reads the column {name!r}; it gets {', '.join(self)}")
@@ -59,7 +60,7 @@ class Valuation:
 
     critic: Critic
     columns: tuple[str, ...]
-    next_columns: Mapping[str, str]  # where a row holds the state behind it
+    next_columns: Mapping[str, str]  # the columns in which a row holds the state after it
 
     @property
     def read(self) -> list[str]:
@@ -67,7 +68,7 @@ class Valuation:
 
     @property
     def asked(self) -> list[Any]:
-        """What a run that goes on with an unfinished one must have in common with it, as far as it can be seen."""
+        """Return the visible properties of the critic, which a resumed run must share with the unfinished one."""
         function = self.critic.function
         return [getattr(function, "__qualname__", type(function).__qualname__), self.critic.rows, *self.columns]
 
@@ -77,7 +78,7 @@ class Valuation:
         return np.concatenate([self._of_batch(table.slice(row, size), row) for row in range(0, len(table), size)])
 
     def behind(self, table: pa.Table, rows: Sequence[int]) -> pa.Table:
-        """Return the states behind rows of a table, which these rows hold themselves."""
+        """Return the states after rows of a table, which the rows hold in columns of their own."""
         return table.select(list(self.next_columns.values())).take(rows).rename_columns(list(self.next_columns))
 
     def _of_batch(self, table: pa.Table, first: int) -> Array:
@@ -101,14 +102,14 @@ class Valuation:
 
 
 def _writable(arrays: Arrays) -> Arrays:
-    """Return arrays of the critic's own: those of a mapped file are read-only, and torch warns about these."""
+    """Return arrays that the critic may write to, because arrays of a mapped file are read-only."""
     if isinstance(arrays, dict):
         return {name: _writable(part) for name, part in arrays.items()}
     return np.require(arrays, requirements="W")
 
 
 def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collection[str]) -> Valuation:
-    """Return the critic with the columns that it reads of a source; ``taken``: those that have a role."""
+    """Return the critic with the columns that it reads of a source; ``taken``: the columns that have a role."""
     present = {field.name: field.type for field in schema if holds_numbers(field.type)}
     columns = critic.columns
     if columns is None:
@@ -119,7 +120,8 @@ def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collectio
         raise DataError(f"there are no numbers {' and '.join(missing)} for the critic; there are {', '.join(present)}")
     if not columns:
         raise DataError(
-            f"there is no column for the critic; there are {', '.join(schema.names)}: name them by Critic(columns=...)"
+            f"there is no column for the critic; there are {', '.join(schema.names)}: name them with "
+            "Critic(columns=...)"
         )
     next_columns = {name: known.next_state[name] for name in columns if known.next_state.get(name) in present}
     return Valuation(critic, tuple(columns), next_columns)

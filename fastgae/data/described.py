@@ -1,4 +1,4 @@
-"""Compare a dataset with what it says about itself, so that a missing or half-written file is noticed."""
+"""Compare a dataset with its own description, to notice a missing or half-written file."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -9,11 +9,11 @@ import numpy as np
 
 from fastgae.data.errors import DataError
 
-NAMED = 10  # missing episodes in a message
+NAMED = 10  # at most this many missing episodes in a message
 
 
 def description(path: Path) -> Mapping[str, Any]:
-    """Return what a JSON file says; nothing if it is missing or holds no JSON object."""
+    """Return the object in a JSON file; an empty one if the file is missing or holds no JSON object."""
     try:
         said = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Find episodes whose rows do not follow each other."""
+"""Find episodes whose rows are not adjacent."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,9 @@ ODD = np.int64(-7046029254386353131)  # 2^64 / golden ratio: multiples of it dif
 
 
 class Episodes:
-    """The episodes that were met, as hashes of their names: eight bytes for each.
+    """The episodes found so far, as hashes of their names: eight bytes for each.
 
-    Two names may have one hash. Then rows are sorted although they need not be, which gives the same results.
+    Two names may have the same hash. Then rows are sorted although they need not be, which gives the same results.
     """
 
     def __init__(self, names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The error of this package, and what turns the errors of libraries into it."""
+"""The errors of this package, and functions that turn the errors of libraries into them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,16 @@ import pyarrow as pa
 
 
 class DataError(ValueError):
-    """Recorded data that cannot be computed; the message says the file, and where it can the episode and the step."""
+    """Recorded data that cannot be computed. The message names the file and, if possible, the episode and the step."""
 
 
 class WriteError(OSError):
-    """Results that cannot be written, for example because the disk is full. What is done is kept for ``resume``."""
+    """Results that cannot be written, for example because the disk is full. ``resume`` keeps the finished part."""
 
     def __init__(self, path: Path, reason: object) -> None:
-        super().__init__(f"cannot write {path}: {reason}; what is done is kept: make room, and go on with resume")
+        super().__init__(
+            f"cannot write {path}: {reason}; the finished part is kept: make room, and continue with resume"
+        )
 
 
 @contextmanager
@@ -29,7 +31,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Name the file in the errors of whoever reads it."""
+    """Name the file in errors that occur while it is read."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,7 +1,8 @@
-"""The estimators that recorded data can be computed with, and what each of them carries from run to run.
+"""The estimators for recorded data, and the numbers that each of them carries from run to run.
 
-Rows are computed in runs, from the last run to the first. What a run needs of the rows behind it is carried, as numbers
-that JSON keeps bit for bit, so that the results are those of one call of the estimator on all rows:
+Rows are computed in runs, from the last run to the first. The numbers that a run needs from the rows after it are
+carried over, and JSON keeps them bit for bit. So the results are the same as from one call of the estimator on all
+rows:
 
     gae, td_lambda        the value and the advantage of the next row
     discounted_returns    the return of the next row, which is ``last_values``
@@ -20,7 +21,7 @@ from fastgae._typing import BackendName
 
 GAE_LAMBDA = 0.95
 
-# What the rows before a run need of it: a number, or a list with one for each env, by the names of the arguments.
+# The numbers that the rows before a run need from it, by argument name: one number, or a list with one for each env.
 Carried: TypeAlias = Mapping[str, Any]
 
 
@@ -36,7 +37,7 @@ class How(NamedTuple):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """All that decides on the results."""
+        """Return everything that affects the results."""
         return {"estimator": self.estimator, "gamma": self.gamma, **self.options, "ends": self.ends}
 
 
@@ -52,7 +53,7 @@ class Rows(NamedTuple):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the results. It is the same for every estimator: that of ``gae``."""
+        """Return the dtype of the results. Every estimator has the dtype of ``gae``."""
         return dtype_of(self.rewards, self.values, self.next_values)
 
     def behind_ends(self) -> Array:
@@ -74,14 +75,14 @@ class Results(NamedTuple):
 class Estimator(NamedTuple):
     """One estimator: how it computes a run of rows, and which arguments and columns it reads."""
 
-    # Returns the results and what the rows before need. What is carried is None if the last row ends every episode.
+    # Returns the results and the numbers for the rows before. Carried is None if the last row ends every episode.
     compute: Callable[[Rows, Carried | None, How], tuple[Results, Carried]]
     options: Collection[str] = ()  # "gae_lambda", "n"
-    every_value: bool = True  # reads V and V' of every row; otherwise V' of truncated rows alone
+    every_value: bool = True  # reads V and V' of every row; otherwise only V' of truncated rows
 
 
 def gae_arguments(rows: Rows, carried: Carried | None) -> dict[str, Any]:
-    """Return the rows, and V' behind them, as arguments of ``fastgae.gae``."""
+    """Return the rows, and V' after them, as arguments of ``fastgae.gae``."""
     arguments = {name: getattr(rows, name) for name in ("rewards", "values", "terminated", "truncated")}
     if rows.next_values is not None:
         return {**arguments, "next_values": rows.next_values}
@@ -125,7 +126,7 @@ def _n_step_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[Resu
             name: np.concatenate([array, np.asarray(carried[name], array.dtype)]) for name, array in arrays.items()
         }
     returns = fastgae.n_step_returns(**arrays, gamma=how.gamma, **how.options)[: len(rows.rewards)]
-    # Rows behind the end of an episode, in every env, have no effect.
+    # Once an episode has ended in every env, the rows after that have no effect.
     ended: Array = arrays["terminated"] | arrays["truncated"]
     ends = np.maximum.accumulate(ended[: how.options["n"]])
     going_on = (~ends).reshape(len(ends), -1).sum(axis=1)
@@ -146,7 +147,7 @@ def _next_values(rows: Rows, carried: Carried | None) -> Array:
 
 
 def _less_values(returns: Array, rows: Rows) -> Results:
-    """Return A = R - V, where there are values."""
+    """Return the returns with A = R - V, if there are values."""
     if rows.values is None:
         return Results(None, returns)
     with np.errstate(all="ignore"):  # infinity is data here
@@ -155,7 +156,7 @@ def _less_values(returns: Array, rows: Rows) -> Results:
 
 ESTIMATORS = {
     "gae": Estimator(_gae, ("gae_lambda",)),
-    # By its definition the returns of gae, bit for bit; and R - V would be the advantages of gae, rounded once more.
+    # By definition these are the returns of gae, bit for bit; R - V would be the advantages of gae, rounded once more.
     "td_lambda": Estimator(_gae, ("gae_lambda",)),
     "discounted_returns": Estimator(_discounted_returns, every_value=False),
     "n_step_returns": Estimator(_n_step_returns, ("n",)),
@@ -196,6 +197,7 @@ def check_normalize(normalize: str | None, how: How, has_values: bool) -> None:
     """Check that there are advantages to normalize."""
     if normalize is not None and not has_values:
         raise ValueError(
-            f"normalize={normalize!r} scales advantages, and {how.estimator} has none without values: name a column of "
+            f"normalize={normalize!r} scales advantages, and {how.estimator} computes none without values: name a "
+            "column of "
             "values, or leave normalize out"
         )

@@ -1,19 +1,19 @@
-"""Name the extra of fastgae that brings a library which is not installed."""
+"""Name the extra of fastgae that installs a missing library."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What the extras in pyproject.toml bring.
+# The libraries that the extras in pyproject.toml install.
 EXTRAS = {"data": ("duckdb", "pyarrow", "rich"), "hdf5": ("h5py",), "plot": ("matplotlib",), "ray": ("ray",)}
 
 
 @contextmanager
 def brought_by(extra: str, what: str) -> Iterator[None]:
-    """Say how to install what the imports inside miss; ``what`` needs it."""
+    """If an import inside fails, say how to install the missing library, which ``what`` needs."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in EXTRAS[extra]:  # the library is there, and something that it needs is not
+        if error.name not in EXTRAS[extra]:  # the library is installed, but something that it needs is not
             raise
         message = f"{what} needs {error.name}, which is not installed: pip install 'fastgae-rl[{extra}]'"
         raise ModuleNotFoundError(message, name=error.name) from error

@@ -1,4 +1,4 @@
-"""What each format of recorded data calls its columns, and where its sidecar lies."""
+"""The column names of each format of recorded data, and the place of its sidecar."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from fastgae.data.npz import npy_files
 from fastgae.data.pieces import Piece, arrow_file, arrow_pieces, parquet_pieces
 from fastgae.data.stored import HDF5, flat, npy_pieces
 
-# What a column can be. "done" is terminated or truncated.
+# The roles of columns. "done" is terminated or truncated.
 ROLES = ("env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
 NAMING = ("env", "episode")  # together they name an episode
 
@@ -54,7 +54,7 @@ NUMPY = (".npz", ".npy")
 
 @dataclass(frozen=True)
 class Format:
-    """One format: its name, what it calls its columns, what it calls the results, and where they go."""
+    """One format: its name, the names of its columns and of the results, and the place of the sidecar."""
 
     name: str
     columns: Mapping[str, str]
@@ -62,9 +62,9 @@ class Format:
     results: Mapping[str, str] = field(default_factory=lambda: {"advantages": "advantages", "returns": "returns"})
     files: Callable[[Path], list[Path]] = lambda source: table_files(source)
     reader: Callable[[Path], Reader] = lambda path: READERS[path.suffix]
-    # The columns that say the state: those that a critic reads, unless it names others. None: all without a role.
+    # The columns of the state, which a critic reads unless it names others. None: all columns without a role.
     state: tuple[str, ...] | None = None
-    # The columns of the state behind a row, by the names of the columns of the state in the row.
+    # The columns of the state after a row, by the names of the columns of the state in the row.
     next_state: Mapping[str, str] = field(default_factory=dict)
     # Raises if the source says that it has other episodes than its files, or other rows than its pieces.
     check: Callable[[Path, Sequence[Path], Sequence[Piece]], None] = lambda source, files, pieces: None
@@ -80,7 +80,7 @@ class Format:
             return [piece for piece in self.reader(path).pieces(path) if piece.rows]
 
     def contents(self, source: Path) -> tuple[list[Path], list[Piece]]:
-        """Return the files of a source, and the rows of all; raise if the source says that it has more."""
+        """Return the files of a source, and the rows of all files; raise if the source says that it has more."""
         files = self.files(source)
         pieces = [piece for file in files for piece in self.pieces(file)]
         self.check(source, files, pieces)
@@ -88,7 +88,7 @@ class Format:
 
 
 def beside(source: Path) -> Path:
-    """Return ``name.advantages.parquet`` beside a file or folder, or ``.npz`` beside NumPy's files."""
+    """Return ``name.advantages.parquet`` next to a file or folder, or ``.npz`` next to NumPy files."""
     stem = source.stem if source.suffix in READERS else source.name
     suffix = ".npz" if table_files(source)[0].suffix in NUMPY else ".parquet"
     return source.with_name(f"{stem}.advantages{suffix}")
@@ -154,7 +154,7 @@ D4RL = Format(
 
 
 def minari_reader(path: Path) -> Reader:
-    """Return how to read one file of a dataset of Minari's."""
+    """Return the reader for one file of a Minari dataset."""
     if path.suffix in HDF5:
         return Reader(hdf5_pieces, hdf5_schema)
     pieces, schema = READERS[path.suffix]
@@ -181,7 +181,7 @@ FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL)}
 
 
 def format_of(name: str, source: Path) -> Format:
-    """Return the format of this name, or for "auto" the one that the files show."""
+    """Return the format of this name, or, for "auto", the format that the files show."""
     if name in FORMATS:
         return FORMATS[name]
     if name != "auto":
@@ -193,7 +193,7 @@ def format_of(name: str, source: Path) -> Format:
     files = table_files(source)
     if not files:
         raise DataError(
-            f"{source} holds no file of a known format: {', '.join(READERS)}, or a dataset of LeRobot's or Minari's"
+            f"{source} holds no file of a known format: {', '.join(READERS)}, or a LeRobot or Minari dataset"
         )
     names = set(PLAIN.schema(files[0]).names)
     for known, marks in ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"})):

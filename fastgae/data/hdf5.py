@@ -1,4 +1,4 @@
-"""Read an HDF5 file by h5py's low-level functions.
+"""Read an HDF5 file with h5py's low-level functions.
 
 Minari writes some arrays for each episode, and h5py's high-level functions take 0.1 ms for every array.
 """
@@ -19,7 +19,7 @@ Types: TypeAlias = list[tuple[Any, np.dtype[Any], Any]]
 
 
 class Hdf5Array:
-    """An array of a file. Reading a slice gives an array of NumPy's."""
+    """An array of a file. A slice of it is a NumPy array."""
 
     def __init__(self, dataset: Any, types: Types) -> None:
         self._dataset, self._types = dataset, types
@@ -47,7 +47,7 @@ class Hdf5Array:
 
     @cached_property
     def _type(self) -> tuple[np.dtype[Any], Any]:
-        """Return the dtype, and what HDF5 calls it, as they are known from an array before: h5py makes them slowly."""
+        """Return the dtype and HDF5's type for it, from an earlier array if possible: h5py creates them slowly."""
         stored = self._dataset.get_type()
         for known, dtype, memory in self._types:
             if stored.equal(known):

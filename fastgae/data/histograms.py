@@ -1,4 +1,4 @@
-"""What a picture shows of numbers without end: counts in bins, of a sample where the numbers are very many."""
+"""Counts of numbers in bins for a picture, from a sample if there are very many numbers."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / the golden ratio
 
 
 class Bars(NamedTuple):
-    """Counts of numbers in bins, and what lies outside."""
+    """Counts of numbers in bins, and of the numbers outside."""
 
     edges: Array
     counts: Array
@@ -37,7 +37,7 @@ class Density(NamedTuple):
 
 
 def sample_of(tables: Iterable[pa.Table], names: Sequence[str], steps: int) -> dict[str, Array]:
-    """Return columns of tables that follow each other, as float64: all numbers, or if there are too many about MOST."""
+    """Return columns of consecutive tables, as float64: all numbers, or about MOST of them if there are more."""
     parts: dict[str, list[Array]] = {name: [] for name in names}
     first = 0
     for table in tables:
@@ -53,8 +53,9 @@ def sample_of(tables: Iterable[pa.Table], names: Sequence[str], steps: int) -> d
 def _chosen(first: int, count: int, steps: int) -> Array | slice:
     """Return which of the numbers from the first one on are in the sample.
 
-    The fractions of the multiples of the golden ratio lie evenly between 0 and 1, and so do those of every k-th one.
-    Taking every k-th number instead would find the same steps of all episodes, where these have one length.
+    The fractions of the multiples of the golden ratio lie evenly between 0 and 1, and so do the fractions of every k-th
+    multiple. Taking every k-th number instead would find the same steps of all episodes, if the episodes have one
+    length.
     """
     if steps <= MOST:
         return slice(None)
@@ -73,7 +74,7 @@ def bars_of(numbers: Array) -> Bars | None:
 
 
 def bars_of_lengths(lengths: Array, counts: Array) -> Bars:
-    """Return the distribution of rising integers, of which each is there so many times, in bins of whole numbers."""
+    """Return the distribution of increasing integers, each with its count, in bins of whole numbers."""
     low, high = shown_range(lengths, counts)
     low, high = max(np.ceil(low), 1), np.floor(high)
     width = -(-(high - low + 1) // BINS)
@@ -99,9 +100,9 @@ def density_of(x: Array, y: Array) -> Density | None:
 
 
 def shown_range(numbers: Array, counts: Array) -> tuple[float, float]:
-    """Return the range to show of rising numbers, of which each is there so many times.
+    """Return the range to show for increasing numbers, each with its count.
 
-    It holds all but TAILS at either end, and of these what is no further away than a quarter of the width.
+    It holds all numbers except TAILS of them at either end, and reaches further by up to a quarter of its width.
     """
     places = np.cumsum(counts)
     low, high = (float(numbers[np.searchsorted(places, part * places[-1])]) for part in (TAILS, 1 - TAILS))

@@ -12,18 +12,18 @@ from fastgae._call import Array
 
 @dataclass(frozen=True)
 class Lengths:
-    """How many episodes of each length a run of rows has. ``earlier + later`` joins those that go on between them.
+    """How many episodes of each length a run of rows has; ``earlier + later`` joins two adjacent runs.
 
     There are never many lengths: episodes of a million different ones have 5e11 steps.
 
     Attributes
     ----------
     counts : mapping
-        The number of episodes by their length, of those that begin behind an end in this run and end in it.
+        The number of episodes by their length, for episodes that begin after an end in this run and end in it.
     first : tuple of int or None, one for each env
-        The rows up to the first end; None where no episode ends.
+        The number of rows up to the first end; None if no episode ends.
     rest : tuple of int, one for each env
-        The rows behind the last end.
+        The number of rows after the last end.
     """
 
     counts: Mapping[int, int] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Lengths:
     @classmethod
     def of(cls, last: Array) -> "Lengths":
         """Return the lengths in rows; ``last``: True where an episode ends."""
-        # One after the other, the envs are one array, of which NumPy finds what is True nine times as fast.
+        # End to end, the envs are one array, in which NumPy finds the True flags nine times as fast.
         envs, ends = np.divmod(np.flatnonzero(last.reshape(len(last), -1).T), len(last))
         again = envs[1:] == envs[:-1]  # an end is not the first of its env
         lengths, counts = np.unique(np.diff(ends)[again], return_counts=True)
@@ -47,7 +47,7 @@ class Lengths:
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> "Lengths":
-        """Return what ``dataclasses.asdict`` took apart, after JSON, whose names are strings."""
+        """Return the lengths from the dict that ``dataclasses.asdict`` made, after JSON, whose names are strings."""
         counts = {int(length): count for length, count in kept["counts"].items()}
         return cls(counts, tuple(kept["first"]), tuple(kept["rest"]))
 

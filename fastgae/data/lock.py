@@ -1,4 +1,4 @@
-"""One run at a time in a folder: a lock that ends with its process, however that ends."""
+"""One run at a time in a folder: a lock that ends with its process, however the process ends."""
 
 import os
 import sys

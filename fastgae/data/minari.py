@@ -1,4 +1,4 @@
-"""Minari's datasets: one HDF5 file with a group for each episode, or a folder for each with an Arrow or Parquet file.
+"""Minari datasets: one HDF5 file with a group for each episode, or a folder for each with an Arrow or Parquet file.
 
 An episode of T steps has T + 1 observations. The last one is the state after the last step.
 """
@@ -38,7 +38,7 @@ def minari_files(source: Path) -> list[Path]:
 
 
 def is_minari(source: Path) -> bool:
-    """Return whether a path shows a dataset of Minari's."""
+    """Return whether a path is a Minari dataset."""
     if source.is_file():
         return source.suffix in HDF5 and bool(_groups(source))
     return any(map(_is_described, (source, source / "data")))
@@ -51,7 +51,7 @@ def _is_described(folder: Path) -> bool:
 
 
 def check_whole(source: Path, files: Sequence[Path], pieces: Sequence[Piece]) -> None:
-    """Check that the episodes are as many as the dataset says."""
+    """Check that there are as many episodes as the dataset says."""
     steps = sum(piece.rows for piece in pieces)
     if len(files) == 1 and files[0].suffix in HDF5:
         (main,) = files
@@ -141,7 +141,7 @@ def _groups(path: Path) -> list[int]:
 
 
 def _episode(path: Path) -> int:
-    """Return the episode of a file, which the name of its folder says."""
+    """Return the number of the episode of a file, which is in the name of its folder."""
     return int(path.parent.name)
 
 
@@ -160,7 +160,7 @@ def table_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def without_padding(pieces: list[Piece]) -> list[Piece]:
-    """Return all rows but the last one, which stands for the state after the last step."""
+    """Return all rows except the last one, which holds the state after the last step."""
     *before, last = pieces
 
     def final(columns: Sequence[str]) -> pa.Table:
@@ -183,7 +183,7 @@ def _first_rows(piece: Piece, rows: int) -> Piece:
 
 
 def _with_keys(piece: Piece, episode: int) -> Piece:
-    """Return the piece with the columns of KEYS, which its file has not."""
+    """Return the piece with the columns of KEYS, which its file does not have."""
 
     def added(rows: Any, columns: Sequence[str], first: int) -> Any:
         keys = _keys(episode, first, first + rows.num_rows)

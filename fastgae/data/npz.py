@@ -90,7 +90,7 @@ class Member(Mapped):
 
 
 class NpzFile(Mapping[str, Member]):
-    """The arrays of an .npz file by their names. What is wrong with one of them is an error where it is asked for."""
+    """The arrays of an .npz file by their names. A fault of an array raises an error only when that array is read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -174,7 +174,7 @@ class NpzWriter:
         for name, column in zip(table.column_names, table.columns, strict=True):
             array = arrays_of(column)
             if not isinstance(array, np.ndarray) or array.dtype.kind not in NUMBERS:
-                raise DataError(f"{self._path.name} can hold numbers only, and {name} is {column.type}: write .parquet")
+                raise DataError(f"{self._path.name} can hold only numbers, but {name} is {column.type}: write .parquet")
             with self._waiting(name).open("ab" if name in self._first else "wb") as file:
                 file.write(np.ascontiguousarray(array).data)
             self._first.setdefault(name, array[:0])
@@ -199,6 +199,6 @@ class NpzWriter:
 
 
 def npz_about(path: Path) -> bytes:
-    """Return what the schema of the tables said, which an .npz file was written from."""
+    """Return the metadata in the schema of the tables from which an .npz file was written."""
     with _reading(path), zipfile.ZipFile(path) as archive:
         return archive.comment

@@ -29,10 +29,10 @@ def on_table(
     backend: BackendName | None = None,
     num_threads: int | None = None,
 ) -> pa.Table:
-    """Append advantages and returns to a table of whole episodes, whose rows may stand in any order.
+    """Append advantages and returns to a table of whole episodes, whose rows may be in any order.
 
-    It is a pure function of one table in memory, so any engine can call it on its partitions, where each episode lies
-    in one of them: Ray Data, Dask, Spark, Daft, duckdb, polars. The results are the same bits as those of
+    It is a pure function of one table in memory. So any engine, such as Ray Data, Dask, Spark, Daft, duckdb or Polars,
+    can call it on its partitions, if each episode is in one partition. The results are the same bits as from
     ``fastgae.data.compute``.
 
     Parameters
@@ -40,14 +40,14 @@ def on_table(
     table : pyarrow.Table
         One row per step. Its columns are named as in ``fastgae.data.compute``.
     format : str
-        The format whose names the columns have: "table", "rllib", "lerobot", "minari" or "d4rl".
+        The format whose column names the table uses: "table", "rllib", "lerobot", "minari" or "d4rl".
     columns, ends, estimator, gamma, gae_lambda, n, backend, num_threads
         As in ``fastgae.data.compute``.
 
     Returns
     -------
     pyarrow.Table
-        The table with two columns more, in the order that it had; with one, returns, where there are no values.
+        The table with two more columns, in the same order of rows; without values, with one more column, returns.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def on_table(
 
 
 def _in_order(rows: pa.Table, columns: Columns, how: How) -> Results:
-    """Compute rows in which those of each episode follow each other."""
+    """Compute rows in which the rows of each episode are adjacent."""
     steps = steps_of(rows, columns)
     if not len(rows):
         empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))

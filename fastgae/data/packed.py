@@ -1,7 +1,7 @@
-"""Keep the keys of rows as runs, so that results on their way to the sidecar hardly take more space than numbers.
+"""Keep the keys of rows as runs, so that unfinished results take hardly more space than their numbers.
 
 The name of an episode is the same in all its rows, so it is one run. Its steps rise by one, so they are one run after
-the numbers of the rows are subtracted.
+the row numbers are subtracted.
 """
 
 from collections.abc import Collection

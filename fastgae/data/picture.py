@@ -1,7 +1,7 @@
 """One picture of what was computed: advantages, episode lengths, and returns against values.
 
 Advantages and returns are read once more from the temporary results: all of them, or if they are many, a sample that
-depends on the number of each row alone, so that a resumed run draws the same. Episode lengths are always exact.
+depends only on the row numbers, so a resumed run draws the same picture. Episode lengths are always exact.
 """
 
 import os
@@ -165,7 +165,7 @@ def _say_nothing(panel: "Axes", label: str) -> None:
 
 
 def _left_out(outside: int, not_finite: int, counted: str, reach: str = "") -> str:
-    """Return the lines below the label of an axis that say what it does not show."""
+    """Return the lines below an axis label that say how many numbers the axis does not show."""
     far = f"\nnot shown: {_counted(outside, counted)} further out{reach}" if outside else ""
     bad = f"\nnot shown: {_counted(not_finite, counted)}, infinite or NaN" if not_finite else ""
     return far + bad

@@ -1,4 +1,4 @@
-"""Read files from their last row to their first, no more than a number of rows at once."""
+"""Read files from their last row to their first, in runs of limited size."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
 
-SLICE = 65_536  # rows to read at once of arrays of which any rows can be read
+SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
 MOST_OPEN = 2
 CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
 
 
 @dataclass
 class OpenNow:
-    """What is open inside of open_files."""
+    """The open files and the scratch folder inside of open_files."""
 
     files: dict[tuple[Path, int], Any] = field(default_factory=dict)
     scratch: Path | None = None
@@ -34,7 +34,7 @@ _open_now: ContextVar[OpenNow | None] = ContextVar("what is open", default=None)
 
 @dataclass(frozen=True)
 class Rows:
-    """Reads some of the rows of a file of which any can be read at once."""
+    """Read some rows of a file in which any rows can be read."""
 
     of: Callable[[int, int, Sequence[str]], pa.Table]
     start: int
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
     rows: int
     schema: pa.Schema  # of its file
     read: Callable[[Sequence[str]], pa.Table]
-    batches: Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]  # the same rows, so many at a time
+    batches: Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]  # the same rows, at most this many at a time
     # One row with the columns that a file also has of the state after the last of these rows, if an episode ends there.
     final: Callable[[Sequence[str]], pa.Table] | None = None
 
@@ -72,7 +72,7 @@ class Run(NamedTuple):
         return pa.concat_tables(parts).combine_chunks()
 
     def finals(self, columns: Sequence[str], rows: Collection[int]) -> tuple[list[int], pa.Table] | None:
-        """Return those of the rows behind which a file has the state after an episode, and the states as a table."""
+        """Return the rows at which an episode ends and the file has the state after it, and these states as a table."""
         last = [row - 1 for row in accumulate(piece.rows for piece in self.pieces)]
         found = [
             (row, piece.final) for row, piece in zip(last, self.pieces, strict=True) if piece.final and row in rows
@@ -91,7 +91,7 @@ class Run(NamedTuple):
 
 
 def _at_once(reads: Iterable[Callable[[Sequence[str]], pa.Table]]) -> list[Callable[[Sequence[str]], pa.Table]]:
-    """Return what reads the same rows in fewer calls."""
+    """Return functions that read the same rows in fewer calls."""
     fewer: list[Callable[[Sequence[str]], pa.Table]] = []
     for read in reads:
         before = fewer[-1] if fewer else None
@@ -103,7 +103,7 @@ def _at_once(reads: Iterable[Callable[[Sequence[str]], pa.Table]]) -> list[Calla
 
 
 def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, scratch: Path) -> Iterator[Run]:
-    """Return runs of at most so many rows, from the last to the first.
+    """Return runs of at most this many rows, from the last to the first.
 
     Parquet is read by whole row groups. A larger one is copied first, piece by piece, into a file in ``scratch``.
     """
@@ -125,7 +125,7 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
 
 
 def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:
-    """Copy a piece to an Arrow file whose batches have at most so many rows, and return these."""
+    """Copy a piece to an Arrow file whose batches have at most this many rows, and return these batches."""
     batches = piece.batches(columns, most)
     first = next(batches)
     with pa.OSFile(str(to), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
@@ -144,7 +144,7 @@ def slices(
     read: Callable[[int, int, Sequence[str]], pa.Table],
     final: Callable[[Sequence[str]], pa.Table] | None = None,
 ) -> list[Piece]:
-    """Return rows of a file of which ``read(start, stop, columns)`` reads any, in pieces of at most SLICE."""
+    """Return rows of a file, any of which ``read(start, stop, columns)`` can read, in pieces of at most SLICE rows."""
 
     def batches(start: int, stop: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         for begin in range(start, stop, most):
@@ -286,7 +286,7 @@ def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
 
 
 def checked_time(path: Path, since: int) -> int:
-    """Return when the file was changed last; raise if that is not the time before."""
+    """Return the time of the file's last change; raise if it differs from the given time."""
     with reading(path):
         if path.stat().st_mtime_ns != since:
             raise DataError(f"{path} changed while it was read")

@@ -60,7 +60,7 @@ class Plan(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """All that decides on the results beside the files."""
+        """Return everything except the files that affects the results."""
         return {
             "columns": dict(self.columns.of_role),
             "values": self.values and self.values.asked,
@@ -82,17 +82,17 @@ def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
             if name not in first.schema.names:
                 continue  # it comes from elsewhere, such as a file of values
             if name not in piece.schema.names:
-                raise DataError(f"{piece.path} has no column {name!r}, and {first.path} has one")
+                raise DataError(f"{piece.path} has no column {name!r}, but {first.path} has one")
             kind, expected = piece.schema.field(name).type, first.schema.field(name).type
             if kind != expected:
                 raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
 
 
 def check_out(out: Path, sources: Sequence[Path], plan: Plan) -> None:
-    """Check that results can be told from the data, by the names of their columns and by where they lie."""
+    """Check that results and data have different column names and different places."""
     for key in plan.columns.keys:
         if key in plan.format.results.values():
-            raise DataError(f"the column {key!r} names rows, and a column of results has that name: rename it")
+            raise DataError(f"the column {key!r} identifies rows, but a column of results has the same name: rename it")
     for source in sources:
         if plan.format.sidecar is beside and source.resolve() in out.resolve().parents:
             raise DataError(f"{out} lies in {source}, and the next run would read it as data: pass a path elsewhere")

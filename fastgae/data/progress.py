@@ -1,4 +1,4 @@
-"""Show how far a computation is: a bar on a terminal, and a line for every tenth elsewhere."""
+"""Show the progress of a computation: a bar on a terminal, and a line for every tenth elsewhere."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ TENTHS = 10
 
 @contextmanager
 def progress_of(what: str, total: int, shown: bool) -> Iterator[Advance]:
-    """Return a function that takes the number of steps which were done since the call before."""
+    """Return a function that takes the number of steps since its previous call."""
     console = Console(stderr=True)
     if not shown:
         yield lambda steps: None

@@ -18,7 +18,7 @@ SAMPLE = 65_536  # rows for fastgae.diagnose
 
 @dataclass(frozen=True)
 class Sums:
-    """What a run of rows adds to the report; ``earlier + later`` merges those of two runs that follow each other."""
+    """The statistics of a run of rows for the report; ``earlier + later`` merges two adjacent runs."""
 
     steps: int = 0
     episodes: int = 0
@@ -41,7 +41,7 @@ class Sums:
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> "Sums":
-        """Return what ``dataclasses.asdict`` took apart."""
+        """Return the sums from the dict that ``dataclasses.asdict`` made."""
         moments = {name: fastgae.Moments(**kept[name]) for name in ("advantages", "returns")}
         return cls(kept["steps"], kept["episodes"], **moments, lengths=Lengths.from_dict(kept["lengths"]))
 
@@ -53,7 +53,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Report:
-    """What was computed; ``str`` gives a table for people, and ``to_json`` the same for programs.
+    """A summary of what was computed; ``str`` gives a table for people, and ``to_json`` the same for programs.
 
     Attributes
     ----------
@@ -61,17 +61,17 @@ class Report:
         The sidecar.
     episodes, steps : int
     mean, std : float
-        Of the advantages before normalisation, in the units of the rewards. They are correctly rounded. NaN without
-        advantages.
+        Mean and standard deviation of the advantages before normalisation, in the units of the rewards, correctly
+        rounded. NaN without advantages.
     returns_mean, returns_std : float
-        The same of the returns.
+        The same for the returns.
     explained_variance : float
-        1 - Var(A) / Var(R), where R - V = A: 1 if the values predict the returns, 0 or less if a constant does so as
-        well. NaN if the returns do not vary, and without advantages.
+        1 - Var(A) / Var(R), where R - V = A: 1 if the values predict the returns exactly, 0 or less if a constant
+        predicts them as well. NaN if the returns do not vary, and without advantages.
     has_advantages : bool
-        False where there were no values, which only discounted returns do without.
+        False if there were no values, which only discounted returns do not need.
     findings : tuple of str
-        What ``fastgae.diagnose`` found in a sample of the rows; it needs values.
+        The findings of ``fastgae.diagnose`` in a sample of the rows; it needs values.
     seconds : float
     """
 

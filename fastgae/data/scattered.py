@@ -1,4 +1,4 @@
-"""Sort rows whose episodes are scattered over the source. duckdb does it, in files where memory does not suffice."""
+"""Sort rows whose episodes are scattered over the source. duckdb sorts them, in files if memory does not suffice."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,18 +18,18 @@ from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance
 
 COPY = "sorted.parquet"
-SHARE = 3 / 4  # of memory is duckdb's: it takes somewhat more, and what goes in and comes out takes the rest
-# With less, duckdb gives up where there are many rows: 100 million need some 190 MB for each thread.
+SHARE = 3 / 4  # of memory for duckdb: it takes somewhat more, and its inputs and outputs take the rest
+# With less memory, duckdb fails if there are many rows: 100 million need some 190 MB for each thread.
 LEAST_MB, MB_PER_THREAD = 96, 192
 
 
 def is_sorted(folder: Path) -> bool:
-    """Return whether a run before this one has made the sorted copy."""
+    """Return whether an earlier run has made the sorted copy."""
     return (folder / COPY).exists()
 
 
 def sorted_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
-    """Return the plan over a copy of the rows in which those of each episode follow each other."""
+    """Return the plan over a copy of the rows in which the rows of each episode are adjacent."""
     copy = folder / COPY
     if not is_sorted(folder):
         partial = folder / "sorted.partial"
@@ -49,7 +49,7 @@ def sorted_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
 
 
 def in_source_order(tables: Iterator[pa.Table], plan: Plan, folder: Path) -> Iterator[pa.Table]:
-    """Return the results, of which each says the row of the source it belongs to, in the order of the source."""
+    """Return the results in the order of the source; each result names its row of the source."""
     rows = (batch for table in tables for batch in table.to_batches())
     with _sorted(rows, f'* EXCLUDE "{ROW}" FROM rows ORDER BY "{ROW}"', plan, folder) as batches:
         for batch in batches:
@@ -63,7 +63,7 @@ def _numbered(plan: Plan, advance: Advance) -> Iterator[pa.RecordBatch]:
         for batch in piece.batches(plan.read, min(plan.most, SLICE)):
             yield _with_number(batch, row)
             row += batch.num_rows
-            advance(batch.num_rows // 2)  # the other half is for what comes out
+            advance(batch.num_rows // 2)  # the other half is for the sorted rows
 
 
 def _with_number(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
@@ -72,8 +72,8 @@ def _with_number(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
 
 @contextmanager
 def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: Path) -> Iterator[pa.RecordBatchReader]:
-    """Return what a query selects from the rows, in batches."""
-    pa.default_memory_pool().release_unused()  # which is duckdb's now
+    """Return the results of a query over the rows, in batches."""
+    pa.default_memory_pool().release_unused()  # because duckdb needs that memory now
     limit = max(LEAST_MB, int(plan.most * BYTES_PER_ROW * SHARE) // 2**20)
     settings: dict[str, str | bool | int] = {
         "memory_limit": f"{limit}MB",
@@ -100,7 +100,7 @@ def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: P
             raise raised[0] from error
         if "Out of Memory" in str(error):
             raise DataError(
-                "the rows of episodes are scattered, and duckdb needs more to sort them: raise memory"
+                "the rows of episodes are scattered, and duckdb needs more memory to sort them: pass a larger memory"
             ) from error
         if "nterrupted" in str(error):  # by Ctrl-C
             raise KeyboardInterrupt from error

@@ -1,4 +1,4 @@
-"""Write the results to a file whose name says the format, and read back what it says about itself."""
+"""Write the results to a file in the format of its suffix, and read back the metadata about the run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ class Sidecar(NamedTuple):
     """One format of results."""
 
     writer: Callable[[Path, pa.Schema, list[str]], Any]  # a context manager that writes tables one after the other
-    about: Callable[[Path], bytes | None]  # what stands under ABOUT in the metadata of the schema
+    about: Callable[[Path], bytes | None]  # the value of ABOUT in the metadata of the schema
 
 
 def arrow_about(path: Path) -> bytes | None:
@@ -41,7 +41,7 @@ SIDECARS = {
 
 
 def sidecar_of(path: Path) -> Sidecar:
-    """Return the format of the results that a file's name says."""
+    """Return the format of results for a file's suffix."""
     try:
         return SIDECARS[path.suffix]
     except KeyError:
@@ -49,6 +49,6 @@ def sidecar_of(path: Path) -> Sidecar:
 
 
 def about(path: Path) -> bytes | None:
-    """Return what the results in a file say about themselves."""
+    """Return the metadata about the run from a file of results."""
     with reading(path):
         return sidecar_of(path).about(path)

@@ -1,7 +1,7 @@
-"""Results on their way to the sidecar: a folder beside it, which a killed run leaves and another one goes on with.
+"""Unfinished results: a folder next to the sidecar, which a killed run leaves and the next run continues from.
 
-The folder holds one Arrow file for each computed run of rows, numbered from the end of the source, and what the run was
-asked for. A file gets its name only when it is whole.
+The folder holds one Arrow file for each computed run of rows, numbered from the end of the source, and the options of
+the computation. A file gets its name only when it is complete.
 """
 
 import json
@@ -37,7 +37,7 @@ class Spool:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep the folder from other runs meanwhile."""
+        """Keep other runs out of the folder meanwhile."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(locked(self.folder))
@@ -48,7 +48,7 @@ class Spool:
             yield
 
     def finished(self) -> dict[str, Any] | None:
-        """Return what is kept in a sidecar that exists already and was written for the same; None if there is none."""
+        """Return the metadata of a finished sidecar with the same options and data; None if there is none."""
         if not self.out.exists():
             return None
         said: dict[str, Any] = json.loads(about(self.out) or "{}")
@@ -59,7 +59,7 @@ class Spool:
         return None
 
     def begin(self, resume: bool) -> None:
-        """Empty the folder, or find there what a run which was asked for the same has left."""
+        """Empty the folder, or, to resume, keep the results of an earlier run with the same options and data."""
         if self.out.exists():
             raise DataError(f"{self.out} exists already: remove it, or pass another path as out")
         file = self.folder / ASKED
@@ -75,7 +75,7 @@ class Spool:
         _write(file, lambda partial: partial.write_text(json.dumps(self._begun, indent=1), encoding="utf-8"))
 
     def state(self, number: int) -> dict[str, Any] | None:
-        """Return what was kept beside the results of a run; None if the run is still to be computed."""
+        """Return the state that was kept with the results of a run; None if the run has not been computed yet."""
         try:
             with pa.memory_map(str(self._file(number))) as file:
                 state: dict[str, Any] = json.loads(pa.ipc.open_file(file).schema.metadata[ABOUT])
@@ -109,7 +109,7 @@ class Spool:
             with sidecar_of(self.out).writer(partial, schema, keys) as writer:
                 for table in chain([first], tables):
                     writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
-            # Or the sidecar would be newer than data that it does not belong to.
+            # Without this check, the sidecar could be newer than changed data, to which it does not belong.
             if changed := differing(self._begun, self._asked.here_and_now()):
                 raise DataError(f"{', '.join(changed)} changed while it was read")
 
@@ -125,7 +125,7 @@ class Spool:
             self._file(number).unlink()
 
     def remove(self) -> None:
-        """Remove what the folder holds, but the lock; and first the file without which no run goes on."""
+        """Empty the folder except for the lock. First remove the file without which no run can resume."""
         (self.folder / ASKED).unlink(missing_ok=True)
         for path in self.folder.iterdir():
             if path.is_dir():
@@ -138,7 +138,7 @@ class Spool:
 
 
 def _write(path: Path, write: Callable[[Path], Any], partial: Path | None = None, *, synced: bool = False) -> None:
-    """Write a file under another name, and give it its own when it is whole; ``synced``: when it is on the disk."""
+    """Write a file under a temporary name, and rename it when it is complete; ``synced``: when it is on the disk."""
     partial = path.with_name(path.name + ".partial") if partial is None else partial
     try:
         write(partial)

@@ -1,8 +1,8 @@
-"""Compute rows of episodes: the one computation behind files, tables and clusters.
+"""Compute rows of episodes: files, tables and clusters all use this computation.
 
-A run of rows is computed in one call of an estimator over one env, whose episodes end where those of the rows end. An
-episode that goes on behind the run is carried: what ``estimators.py`` says takes the place of all that follows, with
-the same bits.
+A run of rows is computed in one call of an estimator over one env, whose episodes end where the episodes of the rows
+end. If an episode goes on after the run, a few numbers are carried over from its next row. ``estimators.py`` says
+which; they replace all later rows, with the same bits.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Name: TypeAlias = tuple[Any, ...]
 
 
 class RowError(ValueError):
-    """A fault of one row. Who knows the row's file says where it is."""
+    """A fault of one row. Code that knows the row's file adds the place to the message."""
 
     def __init__(self, row: int, fault: str) -> None:
         super().__init__(fault)
@@ -41,11 +41,11 @@ class Steps(NamedTuple):
     truncated: Array
     next_values: Array | None = None  # V' of every row
     final_values: Array | None = None  # V' of the last row of an episode, read only there; NaN where there is none
-    restarts: bool = True  # the steps of one name may begin again behind a flag, as those of an env do
+    restarts: bool = True  # the steps of one name may begin again after a flag, as the steps of an env do
 
 
 class Following(NamedTuple):
-    """What the rows before need of the first row behind them."""
+    """The numbers that a run of rows needs from the first row after it."""
 
     name: Name
     step: int | None
@@ -59,19 +59,19 @@ class Computed(NamedTuple):
 
 
 def compute(steps: Steps, following: Following | None, how: How) -> tuple[Computed, Following]:
-    """Return the results of the rows, and what the rows before them need."""
+    """Return the results of the rows, and the numbers that the rows before them need."""
     rows, last = checked_rows(steps, following, how)
     results, before = ESTIMATORS[how.estimator].compute(rows, carried_into(last, following), how)
     return Computed(results.advantages, results.returns, last), at_row(steps, 0, before)
 
 
 def at_row(steps: Steps, row: int, carried: Carried) -> Following:
-    """Return what the rows before a row need of it."""
+    """Return the numbers that the rows before a row need from it."""
     return Following(steps.name(row), None if steps.step is None else int(steps.step[row]), carried)
 
 
 def carried_into(last: Array, following: Following | None) -> Carried | None:
-    """Return what is carried from the row behind; None if the episode of every env ends before it."""
+    """Return the numbers carried from the next row; None if the episode of every env ends before it."""
     return None if following is None or last[-1].all() else following.carried
 
 
@@ -93,7 +93,7 @@ def checked_rows(steps: Steps, following: Following | None, how: How) -> tuple[R
 
 
 def sampled(steps: Steps, rows: int) -> tuple[Steps, Following | None]:
-    """Return the first rows, and what ``gae`` needs of the next one."""
+    """Return the first rows, and the numbers that ``gae`` needs from the next row."""
     if steps.values is None or len(steps.rewards) <= rows:
         return steps, None
     arrays: dict[str, Any] = {
@@ -134,7 +134,7 @@ def check_order(steps: Steps, last: Array, following: Following | None) -> None:
 def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
     """Check that no number which is read is NaN or infinite."""
     if np.isfinite(numbers.min(initial=0)) and np.isfinite(numbers.max(initial=0)):
-        return  # which is several times as fast as asking every number
+        return  # this is several times as fast as a test of every number
     wrong = ~np.isfinite(numbers) & read
     if wrong.any():
         number = numbers[wrong][0]
@@ -158,6 +158,6 @@ def _final_values(steps: Steps, truncated: Array) -> Array:
             f"the episode {how}, and there is no value of the state after it: name a column of next_values, or say "
             'ends="terminated" if every episode ends for good',
         )
-    # Without any, of no dtype that could decide on the results'.
+    # If there are none, an empty array with a dtype that does not change the dtype of the results.
     none: Array = (steps.rewards if steps.values is None else steps.values)[:0].reshape(-1)
     return none if final is None else final[truncated]

@@ -1,4 +1,4 @@
-"""Read arrays that a file holds by name, of which any rows can be read: those of an .npz or HDF5 file or group."""
+"""Read named arrays of a file in which any rows can be read: the arrays of an .npz or HDF5 file or group."""
 
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +16,7 @@ from fastgae.data.extras import brought_by
 from fastgae.data.npz import NpyFolder, NpzFile, npy_files
 from fastgae.data.pieces import Piece, checked_time, opened, slices
 
-# Makes columns that no array holds, of the rows start … stop - 1.
+# Makes columns that no array holds, for the rows start … stop - 1.
 Keys = Callable[[int, int], Mapping[str, Array]]
 
 
@@ -42,24 +42,24 @@ def file_of(path: Path, since: int | None = None) -> Any:
 
 
 class Stored(NamedTuple):
-    """Arrays of one length in a file, and columns that are made beside them."""
+    """Arrays of one length in a file, and columns that are made in addition."""
 
     path: Path
     since: int
     group: str  # "" for the file itself
     rows: int
-    longer: Collection[str]  # the arrays that may have one row more: the state after the last step
+    longer: Collection[str]  # the arrays that may have one more row: the state after the last step
     keys: Keys
 
     @classmethod
     def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = no_keys) -> "Stored":
-        """Return the arrays of a group, which are as long as the rewards, or without such as most of them."""
+        """Return the arrays of a group, which are as long as the rewards or, without rewards, as most of the arrays."""
         unmeasured = cls(path, path.stat().st_mtime_ns, group, 0, longer, keys)
         items = unmeasured.items()
         lengths = [_length(items["rewards"])] if "rewards" in items else list(map(_length, items.values()))
         rows = statistics.mode([length for length in lengths if length is not None] or [None])
         if rows is None:
-            raise DataError(f"{unmeasured.where}: rewards is no array with a number for each step")
+            raise DataError(f"{unmeasured.where}: rewards is not an array with one number for each step")
         return unmeasured._replace(rows=rows)
 
     def items(self) -> Mapping[str, Any]:
@@ -87,7 +87,7 @@ class Stored(NamedTuple):
         return {name: made[name] if name in made else stored[name] for name in columns}
 
     def final(self, columns: Sequence[str]) -> pa.Table:
-        """Return what the arrays hold of the state after the last step."""
+        """Return the last row of each longer array: the state after the last step."""
         return table_of(self._arrays(self.rows, self.rows + 1, {name: [self.rows + 1] for name in columns}))
 
     def schema(self) -> pa.Schema:
@@ -121,7 +121,7 @@ class Stored(NamedTuple):
 
 
 def flat(path: Path) -> Stored:
-    """Return the arrays of a whole file, with the keys that ``episode_ends`` stands for if the file has it."""
+    """Return the arrays of a whole file, with the keys that follow from ``episode_ends`` if the file has it."""
     arrays = Stored.of(path)
     items, rows = arrays.items(), arrays.rows
     if "values" in items and _length(items["values"]) == rows + 1:
@@ -132,7 +132,7 @@ def flat(path: Path) -> Stored:
 
 
 def _episode_keys(path: Path, ends: Array, rows: int) -> Keys:
-    """Return the function that makes the episode and the step of rows; ``ends``: the row behind each episode."""
+    """Return the function that makes the keys of rows; ``ends``: for each episode, the index of the row after it."""
     rises = ends.ndim == 1 and ends.dtype.kind in "iu" and len(ends) and ends[0] > 0 and (ends[1:] > ends[:-1]).all()
     if not (rises and ends[-1] == rows):
         raise DataError(f"{path}: episode_ends must be integers that rise to {rows}, the number of rewards")
@@ -146,12 +146,12 @@ def _episode_keys(path: Path, ends: Array, rows: int) -> Keys:
 
 
 def npy_pieces(path: Path) -> list[Piece]:
-    """Return the rows of all .npy files in a folder as those of the first one, and none of the others."""
+    """Return the rows of all .npy files in a folder as rows of the first file, and no rows for the other files."""
     return flat(path).pieces() if path == npy_files(path)[0] else []
 
 
 def _length(item: Any) -> int | None:
-    """Return the number of rows of an array; None for a number, and for a group whose arrays have several lengths."""
+    """Return the number of rows of an array; None for a number, and for a group whose arrays have different lengths."""
     if isinstance(item, Mapping):
         lengths = set(map(_length, item.values()))
         return lengths.pop() if len(lengths) == 1 else None
@@ -159,14 +159,14 @@ def _length(item: Any) -> int | None:
 
 
 def _type(item: Any) -> pa.DataType:
-    """Return the type of the column; raise TypeError for text and other things than numbers."""
+    """Return the type of the column; raise TypeError if it does not hold numbers."""
     if isinstance(item, Mapping):
         return pa.struct([(name, _type(part)) for name, part in item.items()])
     return column_of(np.zeros((1, *item.shape[1:]), item.dtype)).type
 
 
 def _rows_of(item: Any, start: int, stop: int) -> Arrays:
-    """Return rows of an array, or of each array of a group; raise TypeError for other things than numbers."""
+    """Return rows of an array, or of each array of a group; raise TypeError if they do not hold numbers."""
     if isinstance(item, Mapping):
         return {name: _rows_of(part, start, stop) for name, part in item.items()}
     check_numbers(item.dtype)

@@ -1,6 +1,6 @@
-"""Values in a file of their own, in the order of the source.
+"""Values in a separate file, in the order of the source.
 
-There is one for each row; or, where the source has the state behind each episode, one for each state: T + 1 an episode.
+There is one for each row; or, if the source has the state after each episode, one for each state: T + 1 per episode.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +27,12 @@ Rows: TypeAlias = Callable[[int, int], pa.Table]
 
 
 def is_values_file(values: str, columns: Sequence[str]) -> bool:
-    """Return whether this names a file, and no column."""
+    """Return whether this is the name of a file and not of a column."""
     return values not in columns and Path(values).suffix in (".npy", *TABLES)
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
-    """Return the pieces with the values of a file as a column more. Where that file has keys too, they must agree."""
+    """Return the pieces with the values of a file as one more column. If that file has keys too, they must agree."""
     with reading(path):
         count, rows = _npy(path) if path.suffix == ".npy" else _table(path, keys)
     counts = [piece.rows for piece in pieces]
@@ -52,7 +52,7 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
         found = rows(first + start, first + start + len(table))
         for key in found.column_names[1:]:
             if key in table.column_names and not _same(found[key], table[key]):
-                raise DataError(f"{path}: its column {key} differs from that of the source")
+                raise DataError(f"{path}: its column {key} differs from the source's column")
         return table.append_column(COLUMN, found[COLUMN])
 
     def read(columns: Sequence[str]) -> pa.Table:
@@ -73,7 +73,7 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
 
 
 def _same(found: pa.ChunkedArray, key: pa.ChunkedArray) -> bool:
-    """Return whether two columns hold the same, though perhaps in different types."""
+    """Return whether two columns hold the same values, perhaps in different types."""
     with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return bool(found.cast(key.type).combine_chunks().equals(key.combine_chunks()))
     return False
@@ -85,7 +85,7 @@ def _npy(path: Path) -> tuple[int, Rows]:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
         column_of(values[:0])
     except (ValueError, TypeError, EOFError) as error:
-        raise DataError(f"{path} is no .npy file of numbers: {error}") from error
+        raise DataError(f"{path} is not an .npy file of numbers: {error}") from error
     return len(values), lambda start, stop: pa.table({COLUMN: column_of(values[start:stop])})
 
 

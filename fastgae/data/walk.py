@@ -106,7 +106,7 @@ def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:
 
 
 def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
-    """Return the keys of the rows, packed, and beside them their results."""
+    """Return a table with the packed keys of the rows and their results."""
     rows = table.select(plan.keys)
     if rows.num_columns:
         rows = packed(rows, computed.last, plan.columns.named(*NAMING), plan.columns.of_role.get("step"))
@@ -117,7 +117,7 @@ def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
 
 
 def finished(plan: Plan, spool: Spool, runs: int, sums: Sums, advance: Advance) -> Iterator[pa.Table]:
-    """Return the results of all runs from the first row to the last, normalized if they are to be."""
+    """Return the results of all runs from the first row to the last, normalized if the plan says so."""
     name = plan.format.results["advantages"]
     for number in reversed(range(runs)):
         table = spool.table(number)

@@ -43,10 +43,10 @@ def discounted_returns(
     rewards, terminated, truncated, mask, gamma, time_axis, num_threads, backend
         As in ``gae``. At masked steps G = 0.
     last_values : array of ``rewards``' shape without time, or one number for all envs
-        V of the state after the last step; with ``mask``, after the last step that exists. It may be left out where the
+        V of the state after the last step; with ``mask``, after the last step that exists. You may leave it out if the
         last step ends every episode.
     final_values : array
-        V of the final observations of the truncated steps, as in ``gae``; needed where ``truncated`` is given.
+        V of the final observations of the truncated steps, as in ``gae``; needed if ``truncated`` is given.
     out : array, optional
         An array of ``rewards``' shape and the working dtype, which is filled and returned.
 
@@ -61,8 +61,8 @@ def discounted_returns(
 
     Notes
     -----
-    Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018 (equation 3.9). The same bits as
-    ``reverse_scan(rewards, gamma)`` where no episode ends.
+    Sutton and Barto, "Reinforcement Learning: An Introduction", 2nd edition, 2018 (equation 3.9). If no episode ends,
+    the result has the same bits as ``reverse_scan(rewards, gamma)``.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def discounted_returns(
 
 
 def _checked(given: Call) -> Call:
-    """Check a recursion of rewards alone that starts from ``last_values``, which stand in ``last_advantages``."""
+    """Check a recursion of rewards alone; ``last_advantages`` of the call holds ``last_values``, its start."""
     reward, last, final = of_one_dtype(
         ("rewards",), rewards=given.rewards, last_values=given.last_advantages, final_values=given.final_values
     )

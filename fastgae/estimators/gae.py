@@ -47,13 +47,12 @@ def gae(
         A_t     = delta_t + gamma lambda A_{t+1} the second term only where not (terminated_t or truncated_t)
         R_t     = A_t + V_t                      A_T = 0
 
-    Every operation is rounded on its own, in this order, in the working dtype; gamma lambda is the float64 product
-    rounded once. Values behind a closed gate are never used, so a NaN there is harmless. The result is the same bits on
-    every backend, CPU target, thread count and memory layout.
+    Every operation is rounded on its own, in this order, in the working dtype. The product gamma lambda is computed in
+    float64 and rounded once. Values behind a closed gate are never used, so a NaN there is harmless. The result has the
+    same bits on every backend, CPU target, thread count and memory layout.
 
-    Pass arrays of NumPy, tensors of torch on the CPU or a GPU, or arrays of JAX on the CPU, also inside
-    torch.compile, jax.jit and jax.vmap. Results come back as arrays of the library of ``rewards``, without gradients
-    (docs/tensors.md).
+    Pass NumPy arrays, torch tensors on the CPU or a GPU, or JAX arrays on the CPU, also inside torch.compile, jax.jit
+    and jax.vmap. Results come back as arrays of the library of ``rewards``, without gradients (docs/tensors.md).
 
     Parameters
     ----------
@@ -64,52 +63,54 @@ def gae(
         V(s_t). The extra row is V of the state after the last step.
     terminated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         The step ended the episode for good: the flag of step t as ``env.step`` returns it with the reward of step t.
-        None: no step ends an episode, so that each env is one sequence, such as the tokens of an answer. That needs
-        ``last_values``, which says what follows the sequence: 0 where it ended for good.
-        As in ``truncated`` and ``mask``, axes that come after time and envs may be missing, and axes other than time
-        have length 1: agents or value heads share flags of shape (T, N) or (T, N, 1) beside rewards of (T, N, A).
+        None: no step ends an episode, so each env is one sequence, such as the tokens of an answer. Then pass
+        ``last_values``, the values after the sequences: 0 where a sequence ended for good.
+        If agents or value heads share flags, axes after time and envs may be missing, and axes other than time may have
+        length 1: with rewards of shape (T, N, A), flags may have the shape (T, N) or (T, N, 1). The same holds for
+        ``truncated`` and ``mask``.
     truncated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         The step ended the episode by a limit: its next state still has a value. Needs ``final_values``,
         ``next_values`` or ``autoreset="next_step"``. ``terminated`` wins where both are set.
     last_values : array of ``rewards``' shape without time or with one step, (N,) or (1, N); or one number for all envs
-        V of the state after the last step; with ``mask``, after the last step that exists. Exactly one of this,
-        ``next_values`` and a longer ``values`` is given.
+        V of the state after the last step; with ``mask``, after the last step that exists. Pass exactly one of
+        ``last_values``, ``next_values`` and a longer ``values``.
     next_values : array like ``rewards``
         V(s_{t+1}) of every step, from the observation before any reset.
     final_values : array, optional
         V(final observation) of the truncated steps: 1-D with one entry per True of ``truncated``, in C order of the
-        array as given, for each agent or head that shares the flag; or like ``rewards``, read only where ``truncated``.
+        array as given, and one for each agent or head if they share a flag; or like ``rewards``, read only where
+        ``truncated``.
     autoreset : "next_step", "same_step", "disabled", or a member of Gymnasium's AutoresetMode, optional
-        How the environments start a new episode. With "next_step" the row after a done is a reset row, no real step:
-        A = 0 and R = V there, and at a truncated step ``values[t + 1]`` is V of the final observation. The other
+        How the environments start a new episode. With "next_step" the row after a done is a reset row and not a real
+        step: A = 0 and R = V there, and at a truncated step ``values[t + 1]`` is V of the final observation. The other
         modes change nothing: with them, ``truncated`` needs ``final_values`` or ``next_values``.
     last_advantages : array like ``last_values``, or one number for all envs, optional
-        A of the step after the last, for a rollout computed in pieces from its end. It has an effect where the last
-        step does not end an episode. None: 0.
+        A of the step after the last one, for a rollout computed in pieces from its end. It has an effect only where the
+        last step does not end an episode. None: 0.
     prev_done : array like ``last_values``, optional; bool, or numbers that are 0 or 1
-        With ``autoreset="next_step"``: the step before row 0 ended an episode, so that row 0 is a reset row.
+        With ``autoreset="next_step"``: the step before row 0 ended an episode, so row 0 is a reset row.
     mask : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. The recursion skips it, as if it had been cut out of all arrays: the step before
         it takes V' and A from the next step that exists. A = 0 and R = V there.
     gamma, gae_lambda : float in [0, 1], or arrays of them
-        Discount per step, and the decay of the trace. An array has all axes of ``rewards``, each in full or of length
-        1, so that its shape says what has a number of its own: (1, N) envs, (T, 1) steps, (1, 1, A) agents or heads,
-        and (B, 1) the sequences of a batch with ``time_axis=1``.
+        Discount per step, and the decay of the trace. An array has all axes of ``rewards``, each of full length or of
+        length 1: (1, N) is one number per env, (T, 1) one per step, (1, 1, A) one per agent or head, and with
+        ``time_axis=1``, (B, 1) is one per sequence of a batch.
     returns_lambda : like ``gae_lambda``, optional
         Another lambda for ``returns``, computed in the same pass. None: the same as ``gae_lambda``.
     normalize : either "global" or "per_env", optional
-        Shift and scale the advantages to mean 0 and standard deviation 1, over all steps that exist or over those of
-        each env: ``(A - mean) / (std + 1e-8)`` with the population's std, in float64. Returns come from the advantages
-        before that.
+        Shift and scale the advantages to mean 0 and standard deviation 1, over all steps that exist, or over the steps
+        of each env: ``(A - mean) / (std + 1e-8)`` with the population's std, in float64. Returns come from the
+        advantages before the normalisation.
     tail_normalized : bool
         The finite-horizon form: ``A_t`` is the average of the k-step advantages that the rollout has, with weights
         that add up to 1 also near its end: ``A = G / D`` with ``D_t = 1 + lambda D_{t+1}`` and
         ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where the trace gate is open.
     carry_over : bool
-        What steps outside of ``mask`` get. False: A = 0 and R = V. True: A of the next step that exists, or
+        The results of steps outside of ``mask``. False: A = 0 and R = V. True: A of the next step that exists, or
         ``last_advantages`` after the last one, and R = A + V, as in verl (docs/tokens.md).
     time_axis : int
-        The axis of ``rewards`` that is time.
+        The index of the time axis of ``rewards``.
     out : (advantages, returns), optional
         Arrays of ``rewards``' shape and the working dtype to fill. Either may be None, and is then not computed. They
         may overlap an input but not each other, and no two elements of one array may share memory.
@@ -130,10 +131,10 @@ def gae(
     ValueError
         An argument has a wrong shape or value, or the bootstrap is missing, doubled or undefined.
     TypeError
-        An argument has a type that cannot be used: a masked array, tensors on two devices, complex numbers, a
-        ``gamma`` of 16 bits, or an ``out`` of another dtype.
+        An argument has a type that cannot be used: a masked array, tensors on two devices, complex numbers, a 16-bit
+        ``gamma``, or an ``out`` of another dtype.
     BackendUnavailableError
-        The backend that was asked for cannot run here.
+        The chosen backend cannot run here.
 
     Notes
     -----

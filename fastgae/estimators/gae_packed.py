@@ -1,4 +1,4 @@
-"""GAE of many sequences that lie end to end."""
+"""GAE of many sequences end to end in one array."""
 
 from typing import Any, Never
 
@@ -46,15 +46,16 @@ def gae_packed(
     r"""Compute advantages and value targets of sequences of any lengths, end to end in one-dimensional arrays.
 
     The recursion of ``gae`` runs in every sequence by itself. Sequence i is ``[cu_seqlens[i], cu_seqlens[i + 1])``, as
-    in flash-attention. All sequences are computed as one rollout of one env whose episodes end with them, so the time
-    depends on the total length and not on the lengths of the sequences.
+    in flash-attention. All sequences are computed as one rollout of one env, in which an episode ends at the end of
+    each sequence. So the time depends on the total length and not on the lengths of the sequences.
 
     Parameters
     ----------
     rewards, values : array of shape (total,)
-        Reward of each step, and V before it. Kinds and dtypes as in ``gae``.
+        Reward of each step, and V before it. Libraries and dtypes as in ``gae``.
     cu_seqlens : int32 or int64 array of shape (sequences + 1,)
-        Where each sequence begins, and the total: from 0, never falling. Sequences may be empty.
+        The start of each sequence, and then the total length. The numbers begin with 0 and never fall; sequences may be
+        empty.
     terminated : array of shape (total,), optional; bool, or numbers that are 0 or 1
         The step ended an episode for good, inside a sequence or at its end.
     last_values : array of shape (sequences,), or one number for all sequences, optional
@@ -63,7 +64,8 @@ def gae_packed(
     mask : array of shape (total,), optional
         As in ``gae``: False where the step does not exist.
     gamma, gae_lambda, returns_lambda : float in [0, 1], or arrays of shape (sequences, 1) or (total,)
-        As in ``gae``: one per sequence, as in a batch of padded sequences with time along axis 1; or one per step.
+        As in ``gae``. An array has one number per sequence, as for a batch of padded sequences with time along axis 1,
+        or one per step.
     normalize : str, optional
         "global", as in ``gae``: over all steps that exist.
     out, num_threads, backend
@@ -109,7 +111,7 @@ def gae_packed(
 def _checked(given: Call) -> Call:
     """Check sequences end to end, and return the call of one env whose episodes end with them."""
     if given.normalize == "per_env":
-        raise ValueError('normalize must be "global" or None: packed sequences are no envs')
+        raise ValueError('normalize must be "global" or None: packed sequences are not envs')
     if isinstance(given.rewards, OnDevice):
         return _checked_on_device(given)
     lengths, last_steps, ended, last = _checked_sequences(given)
@@ -135,7 +137,7 @@ def _checked_on_device(given: Call) -> Call:
     starts = as_boundaries("cu_seqlens", given.cu_seqlens)
     sequences = len(starts) - 1
     if len(reward) and len(starts) == 1:
-        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, and has no sequence")
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, but has no sequence")
     (last,) = of_one_dtype((), last_values=given.last_values)
     last = one_for_each("last_values", last, (sequences,), "one per sequence", on_device=True)
     coefficients = {name: getattr(given, name) for name in COEFFICIENTS}
@@ -154,7 +156,7 @@ def _checked_on_device(given: Call) -> Call:
 
 
 def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array | None]:
-    """Check the arguments that differ from those of a rollout of one env.
+    """Check the arguments that a rollout of one env does not have, or has in another form.
 
     Return the length of each sequence, the last step that exists of each sequence that has one, the flags, and the
     values after those last steps.

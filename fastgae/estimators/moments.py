@@ -1,4 +1,4 @@
-"""Exact statistics of advantages that lie in several files, blocks or processes."""
+"""Exact statistics of advantages that are in several files, blocks or processes."""
 
 import math
 import operator
@@ -29,12 +29,12 @@ class Moments:
         variance = sum of x^2 / count - mean^2        (the population's)
         std      = sqrt(variance)
 
-    Each of the three is the float64 nearest to the exact quotient or root. Numbers may be split into parts in any way,
-    and the parts merged in any order: the result is the same, bit for bit. ``Moments()`` belongs to no numbers, so
-    ``sum(parts, Moments())`` merges many.
+    Each of the three is the float64 nearest to the exact quotient or root. You may split numbers into parts in any way,
+    and merge the parts in any order: the result is the same, bit for bit. ``Moments()`` stands for no numbers, so
+    ``sum(parts, Moments())`` merges many parts.
 
     A Moments is immutable, can be pickled, and equals another one if all six fields do. The fields are integers, so
-    ``Moments(**json.loads(json.dumps(dataclasses.asdict(moments))))`` gives an equal one back.
+    ``Moments(**json.loads(json.dumps(dataclasses.asdict(moments))))`` gives an equal object.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Moments:
 
             x = (A - mean) * (1 / (std + eps))
 
-        The advantages may be any part of the numbers that the moments belong to, or others.
+        The advantages may be any part of the numbers from which the moments come, or other numbers.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class Moments:
         )
 
     def _not_finite(self) -> list[float]:
-        """Return the numbers that are not finite, each once, as their sum depends on no more."""
+        """Return NaN, infinity and -infinity, each once if it occurs; their sum is the mean."""
         kinds = ((math.nan, self.nans), (math.inf, self.positive_infinities), (-math.inf, self.negative_infinities))
         return [number for number, count in kinds if count]
 
@@ -153,24 +153,24 @@ class Moments:
 def moments(
     advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: BackendName | None = None, **misnamed: Never
 ) -> Moments:
-    """Return the exact statistics of advantages, which can be merged with those of other arrays.
+    """Return the exact statistics of advantages, which can be merged with the statistics of other arrays.
 
     ::
 
         sum of x  and  sum of x^2     over all steps that exist, without any rounding
 
-    Use it where no process has all advantages at once: compute the moments of each part, merge them by ``+``, and
-    normalize each part by ``Moments.normalize``. ``fastgae.normalize`` is for a single array. Its sums are rounded, so
-    its results may differ in the last bits.
+    Use it if no process has all advantages at once: compute the moments of each part, merge them with ``+``, and
+    normalize each part with ``Moments.normalize``. For a single array, use ``fastgae.normalize``. It rounds its sums,
+    so its results may differ in the last bits.
 
     Parameters
     ----------
     advantages : array of shape (T, N), (T,), or any rank
-        Kinds and dtypes as in ``gae``. Any other array of numbers will do, such as rewards or returns.
+        Libraries and dtypes as in ``gae``. You may pass any other array of numbers, such as rewards or returns.
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist.
     backend : str, optional
-        As in ``gae``. ``cpp`` takes 2 ns a number; the others use NumPy, which takes 20 times as long.
+        As in ``gae``. ``cpp`` takes 2 ns per number; the other backends use NumPy, which takes 20 times as long.
 
     Returns
     -------
@@ -184,8 +184,9 @@ def moments(
 
     Source
     ------
-    Adding up the integers that floats are, in one accumulator for each exponent, follows Neal, "Fast exact summation
-    using small and large superaccumulators", 2015, https://arxiv.org/abs/1505.05571.
+    A finite float is an integer times a power of two. To add these integers up, with one accumulator for each exponent,
+    follows Neal, "Fast exact summation using small and large superaccumulators", 2015,
+    https://arxiv.org/abs/1505.05571.
 
     Examples
     --------

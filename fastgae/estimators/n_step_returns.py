@@ -43,7 +43,7 @@ def n_step_returns(
     rewards, values, terminated, truncated, last_values, next_values, final_values, gamma, time_axis
         As in ``gae``.
     n : int >= 1
-        Rewards in each return; fewer where the episode or the rollout ends before.
+        Number of rewards in each return; fewer if the episode or the rollout ends before.
     out : array, optional
         An array of ``rewards``' shape and the working dtype, which is filled and returned.
 
@@ -97,7 +97,7 @@ def _checked(call: Call) -> Call:
 
 
 def _computed(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
-    """Add one step after the other to all returns; no backend has a kernel for it."""
+    """Compute all returns together, one more step in each pass; no backend has a kernel for it."""
     matrices, layout = in_one_layout(call)
     rollout = canonical_rollout(matrices, layout)
     bootstrap = ~rollout.terminated

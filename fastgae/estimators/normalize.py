@@ -33,32 +33,33 @@ def normalize(
     backend: BackendName | None = None,
     **misnamed: Never,
 ) -> ArrayT:
-    r"""Shift and scale advantages to mean 0 and standard deviation 1, or by a mean and standard deviation of yours.
+    r"""Shift and scale advantages to mean 0 and standard deviation 1, or by a given mean and standard deviation.
 
     ::
 
         x_t  = (A_t - mean) * (1 / (std + eps))
-        mean = sum of A / count                                    over all steps that exist, or those of each env
+        mean = sum of A / count                                    over all steps that exist, or the steps of each env
         std  = sqrt(sum of (A - mean)^2 / (count - ddof))
 
-    Everything is float64 until x is rounded once. Sums are taken in a fixed order, so the result has the same bits on
-    every backend, CPU target, number of threads and memory layout.
+    Everything is computed in float64, and then x is rounded once. Sums are taken in a fixed order, so the result has
+    the same bits on every backend, CPU target, number of threads and memory layout.
 
     Parameters
     ----------
     advantages : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        Kinds and dtypes as in ``gae``.
+        Libraries and dtypes as in ``gae``.
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist. It has no effect on the others, and its result is 0. Trailing axes may be
         missing, as for the flags of ``gae``.
     by : either "global" or "per_env"
-        Take one mean and standard deviation over all steps, or one of each env over its steps.
+        Use one mean and standard deviation over all steps, or one for each env over its steps.
     mean, std : array of ``advantages``' shape without time, or one number for all envs, optional; in their units
-        Use these in place of those of ``advantages``, such as running averages. They are read as float64 and have no
-        effect on the dtype of the result. Pass both or neither, and both without ``by`` and ``ddof``.
+        Use these, such as running averages, instead of the mean and standard deviation of ``advantages``. They are read
+        as float64 and have no effect on the dtype of the result. Pass both or neither; with both, leave out ``by`` and
+        ``ddof``.
     ddof : int >= 0
-        0 gives the population's standard deviation, and 1 the sample's, as ``torch.std`` does. Where no more than
-        ``ddof`` steps exist, the result is NaN.
+        0 gives the population's standard deviation, and 1 the sample's, as ``torch.std`` does. If no more than ``ddof``
+        steps exist, the result is NaN.
     eps : finite float >= 0
         Added to the standard deviation.
     out : array, optional

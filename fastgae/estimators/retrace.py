@@ -38,9 +38,9 @@ def retrace(
         c_t = lambda_t min(ratio_t, 1)
         G_t = (r_t + gamma V'_t) + gamma c_{t+1} (G_{t+1} - Q_{t+1})
 
-    The bootstrap ``gamma V'_t`` is left out where the step terminated, and the second term where the step ends or cuts
-    the episode or is the last of the rollout. The kernel of ``gae`` gets ``c_{t+1}`` as lambda: it
-    computes ``G - Q`` and then adds Q.
+    The bootstrap ``gamma V'_t`` is left out if the step terminated. The second term is left out if the step terminated,
+    was truncated, or is the last of the rollout. The kernel of ``gae`` gets ``c_{t+1}`` as lambda: it computes
+    ``G - Q`` and then adds Q.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def retrace(
     next_values : array like ``rewards``
         V(s_{t+1}) before any reset: the mean of Q(s_{t+1}, a) over the actions of the target policy.
     ratios : array like ``rewards``
-        Importance ratios pi(a_t|s_t) / mu(a_t|s_t) of the target policy over the one that acted.
+        Importance ratios pi(a_t|s_t) / mu(a_t|s_t) of the target policy over the policy that acted.
     lambda_ : float in [0, 1], or an array of them, as for ``gamma``
         Decay of the trace at step t.
     out : array, optional
@@ -69,7 +69,7 @@ def retrace(
     Notes
     -----
     Munos et al., "Safe and Efficient Off-Policy Reinforcement Learning", 2016 (equations 3 and 4). RLax's
-    ``general_off_policy_returns_from_q_and_v`` is the same with ``c_t`` given.
+    ``general_off_policy_returns_from_q_and_v`` computes the same from given ``c_t``.
 
     Examples
     --------

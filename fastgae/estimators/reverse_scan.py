@@ -31,16 +31,16 @@ def reverse_scan(
 
         y_t = x_t + decay_t y_{t+1}     y_T = initial
 
-    The product is always added: a decay of 0 does not keep NaN or infinity out, as a gate of ``gae`` does.
+    The product is always added: unlike a closed gate of ``gae``, a decay of 0 does not keep NaN or infinity out.
 
     Parameters
     ----------
     x : array of shape (T, N), (T,), or any rank with time along ``time_axis``
         Kinds and dtypes as in ``gae``.
-    decay : number, or array with the axes of ``x``, each in full or of length 1
+    decay : number, or array with the axes of ``x``, each of full length or of length 1
         Any numbers.
     initial : array of ``x``'s shape without time or with one step, or one number for all of it, optional
-        y after the last step; None: 0.
+        The y after the last step; None: 0.
     time_axis, num_threads, backend
         As in ``gae``.
     out : array, optional

@@ -44,8 +44,8 @@ def upgo(
         G_t     = r_t + gamma V'_t        elsewhere, and where step t ends an episode or is the last
         A_t     = G_t - V_t
 
-    The kernel of ``gae`` computes A with lambda = 1 and step t cut, as if truncated, where not delta_{t+1} >= 0. Then
-    G = A + V.
+    The kernel of ``gae`` computes A with lambda = 1. Where delta_{t+1} >= 0 does not hold, it treats step t as
+    truncated. Then G = A + V.
 
     Parameters
     ----------

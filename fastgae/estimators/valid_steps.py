@@ -27,17 +27,18 @@ def valid_steps(
 
         valid_t = not (terminated_{t-1} or truncated_{t-1})     valid_0 = not prev_done
 
-    In Gymnasium's NEXT_STEP mode (and EnvPool's) that row ignores the action and has reward 0: keep it out of the
-    loss, the normalisation and the targets.
+    In Gymnasium's NEXT_STEP mode, and in EnvPool, the env ignores the action in that row, and the reward is 0: keep the
+    row out of the loss, the normalisation and the targets.
 
     Parameters
     ----------
     terminated, truncated : array of shape (T, N), (T,), or any rank with time along ``time_axis``
-        Flags as ``env.step`` returned them; bool, or numbers that are 0 or 1. Kinds of arrays as in ``gae``.
+        Flags as ``env.step`` returned them; bool, or numbers that are 0 or 1. Arrays of the same libraries as in
+        ``gae``.
     prev_done : array without time, optional
         The step before row 0 ended an episode. None: none did.
     time_axis : int
-        The axis that is time.
+        The index of the time axis.
 
     Returns
     -------

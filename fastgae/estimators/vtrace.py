@@ -61,7 +61,7 @@ def vtrace(
     rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
         As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``num_threads`` and ``backend``.
     ratios : array like ``rewards``
-        Importance ratios pi(a|s) / mu(a|s) of the policy over the one that acted.
+        Importance ratios pi(a|s) / mu(a|s) of the present policy over the policy that acted.
     lambda_ : float in [0, 1], or an array of them, as for ``gamma``
         Decay of the trace.
     rho_clip, c_clip, advantage_clip : float >= 0, or None

@@ -57,7 +57,7 @@ def test_demo_says_what_rewards_are_not_finite(bad, kind, capsys, tmp_path):
     output = capsys.readouterr().out
     ends = int(output.partition("episode ends")[2].split()[0].rstrip(":"))
     assert f"rewards         {ends} {kind} of 512; " in output
-    assert "0 everywhere, because none can be fitted" in output
+    assert "0 everywhere, because no function can be fitted" in output
     assert demo.verdict(demo.variants(), {}) in output
 
 

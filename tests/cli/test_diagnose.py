@@ -71,7 +71,7 @@ def test_other_arrays_are_not_read(saved, capsys, monkeypatch):
     monkeypatch.setattr(archive, "memory", lambda: 100_000)
     assert main(["diagnose", path]) == 0
     out = capsys.readouterr().out
-    assert out.endswith("\n\nNot used, because they are no arguments: observations, infos, a\\x1b[31mb\n")
+    assert out.endswith("\n\nNot used, because they are not arguments: observations, infos, a\\x1b[31mb\n")
     assert main(["diagnose", path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unused"] == list(others)
 
@@ -141,19 +141,19 @@ def test_files_that_are_no_archive(tmp_path, refused):
     np.savez(cut, rewards=np.ones(3))
     cut.write_bytes(cut.read_bytes()[:-30])
     empty.touch()
-    assert "no .npz archive" in refused(text)
-    assert "no .npz archive" in refused(cut)
+    assert "not an .npz archive" in refused(text)
+    assert "not an .npz archive" in refused(cut)
     assert "it is empty" in refused(empty)
     assert "it holds one array; write several by name with numpy.savez" in refused(one)
-    assert "no regular file" in refused(tmp_path)
+    assert "not a regular file" in refused(tmp_path)
     assert "No such file" in refused(tmp_path / "missing.npz")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, refused):
     os.mkfifo(tmp_path / "pipe")
-    assert "no regular file" in refused(tmp_path / "pipe")
-    assert "no regular file" in refused("/dev/zero")
+    assert "not a regular file" in refused(tmp_path / "pipe")
+    assert "not a regular file" in refused("/dev/zero")
 
 
 def npy(header, data=b"", version=b"\x01\x00"):

@@ -92,7 +92,7 @@ def test_two_devices(torch, monkeypatch):
         TypeError, match=r"dones is on cpu, and rewards is on cuda:0: pass dones\.to\(rewards\.device\)"
     ):
         function(**{**there, "dones": here["dones"]})
-    with pytest.raises(TypeError, match=r"dones is no tensor, .* torch\.as_tensor\(dones, device=rewards\.device\)"):
+    with pytest.raises(TypeError, match=r"dones is not a tensor, .* torch\.as_tensor\(dones, device=rewards\.device\)"):
         function(**{**there, "dones": here["dones"].numpy()})
 
 

@@ -230,7 +230,7 @@ def flipped(content):
 
 
 BROKEN = {
-    "cut": (cut, "a.npz cannot be read: it is no .npz archive, or not all of one"),
+    "cut": (cut, "a.npz cannot be read: it is not an .npz archive, or only a part of one"),
     "empty": (lambda content: b"", "a.npz cannot be read: it is empty"),
     "one array": (lambda content: member(np.zeros(3)), "a.npz cannot be read: it holds one array"),
     "a flipped bit": (flipped, r"a.npz cannot be read: it is damaged \(Bad CRC-32 for file 'rewards.npy'\)"),
@@ -257,8 +257,8 @@ FAULTS = {
     "NaN": ("rewards", put((7, 3), np.nan), r"a.npz: row 7: rewards is NaN in env 3"),
     "flag 2": ("terminated", put((9, 1), 2), r"a.npz: row 9: terminated is 2.0; expected 0 or 1 in env 1"),
     "no V'": ("next_values", None, r"a.npz: row \d+: the episode is truncated, and there is no value .*every episode"),
-    "shape": ("values", lambda array: array[:, :3], r"a row of values has the shape \(3,\), and one of rewards \(7,\)"),
-    "length": ("values", lambda array: array[:50], "there is no column 'values' of values; there are rewards, next"),
+    "shape": ("values", lambda array: array[:, :3], r"a row of values has the shape \(3,\), but a row of rewards has"),
+    "length": ("values", lambda array: array[:50], "there is no column 'values' for values; there are rewards, next"),
     "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),
     "float16": ("rewards", lambda array: array.astype(np.float16), "the column of rewards holds .*; expected float32"),
 }
@@ -287,7 +287,7 @@ def test_text_does_not_fit_into_npz(tmp_path, recorded):
 
     table = recorded.table(episode=pa.array([f"e{number}" for number in recorded.episode]))
     source = write(table, tmp_path / "a.parquet", 100)
-    with pytest.raises(DataError, match=r"out.npz can hold numbers only, and episode is string: write .parquet"):
+    with pytest.raises(DataError, match=r"out.npz can hold only numbers, but episode is string: write .parquet"):
         compute(source, tmp_path / "out.npz", progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 

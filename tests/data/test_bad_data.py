@@ -71,7 +71,7 @@ def test_columns(tmp_path, recorded):
     for arguments, message in (
         ({}, "nothing says which episodes ended for good"),
         ({"columns": {"rewards": "reward"}}, "no column 'reward' for rewards; there are episode, rewards, values"),
-        ({"columns": {"reward": "rewards"}}, "columns names reward; known are env, episode"),
+        ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are env, episode"),
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),
         ({"format": "csv"}, "format must be"),
         ({"normalize": "per_env"}, "normalize must be"),
@@ -102,7 +102,7 @@ def test_files_of_other_columns(tmp_path, recorded, suffix, rows):
     first = write(recorded.table().slice(0, 1000), tmp_path / f"a{suffix}", 100)
     rest = recorded.table().slice(1000)
     second = write(rest.drop_columns("next_values"), tmp_path / f"b{suffix}", 100)
-    with pytest.raises(DataError, match=rf"b{suffix} has no column 'next_values', and .*a{suffix} has one"):
+    with pytest.raises(DataError, match=rf"b{suffix} has no column 'next_values', but .*a{suffix} has one"):
         compute([first, second], memory=limit(rows), progress=False)
     at = rest.schema.get_field_index("rewards")
     write(rest.set_column(at, "rewards", rest["rewards"].cast(pa.float64())), second, 100)
@@ -140,7 +140,7 @@ def test_results_that_could_be_taken_for_data(tmp_path, recorded):
 
     table = recorded.table().rename_columns(["advantages", *recorded.table().column_names[1:]])
     source = write(table, tmp_path / "b.parquet", 1000)
-    with pytest.raises(DataError, match="the column 'advantages' names rows, and a column of results has that name"):
+    with pytest.raises(DataError, match="the column 'advantages' identifies rows, but a column of results has"):
         compute(source, columns={"episode": "advantages"}, progress=False)
     assert not list(tmp_path.glob("b.*.*"))
 

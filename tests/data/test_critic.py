@@ -163,7 +163,7 @@ def test_lists_of_several_lengths(tmp_path, states):
     goal = pa.array([[1.0], *[[1.0, 2.0]] * (ROWS - 1)])
     table = states.set_column(states.schema.get_field_index("goal"), "goal", goal)
     source = write(table, tmp_path / "a.parquet", 100)
-    with pytest.raises(DataError, match=r"step 0, row 0: the critic cannot read goal: its lists have several lengths"):
+    with pytest.raises(DataError, match=r"step 0, row 0: the critic cannot read goal: its lists have different"):
         compute(source, values=lambda batch: batch["observations"][:, 0], progress=False)
 
 

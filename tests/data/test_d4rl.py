@@ -69,18 +69,18 @@ def test_values_may_be_stored_beside_the_rewards(tmp_path, recorded):
 
 
 FAULTS = {
-    "no values": ({}, None, r"no column 'values' of values; there are actions, .* or a critic as values"),
+    "no values": ({}, None, r"no column 'values' for values; there are actions, .* or a critic as values"),
     "no next observations": (
         {"next_observations": None},
         critic,
         r"a.hdf5: row \d+: the episode is truncated, and there is no value of the state after it",
     ),
-    "no rewards": ({"rewards": None}, critic, "there is no column 'rewards' of rewards; there are actions, "),
-    "a number": ({"rewards": 1.0}, critic, r"a.hdf5: rewards is no array with a number for each step"),
+    "no rewards": ({"rewards": None}, critic, "there is no column 'rewards' for rewards; there are actions, "),
+    "a number": ({"rewards": 1.0}, critic, r"a.hdf5: rewards is not an array with one number for each step"),
     "lengths": ({"terminals": np.zeros(5)}, critic, "nothing says which episodes ended for good"),
     "flag 2": ({"timeouts": np.full(3000, 2, np.uint8)}, critic, r"a.hdf5: row 0: truncated is 2; expected 0 or 1"),
     "NaN": ({"rewards": np.where(np.arange(3000) == 77, np.nan, 1)}, critic, r"a.hdf5: row 77: rewards is NaN"),
-    "object": ({"rewards": np.array([b"1"] * 3000, object)}, critic, "there is no column 'rewards' of rewards"),
+    "object": ({"rewards": np.array([b"1"] * 3000, object)}, critic, "there is no column 'rewards' for rewards"),
 }
 
 

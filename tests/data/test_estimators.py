@@ -207,7 +207,7 @@ def test_the_other_estimators_need_values(tmp_path, recorded):
     source = write(table, tmp_path / "a.parquet", 100)
     for choice in CHOICES:
         if choice["estimator"] != "discounted_returns":
-            with pytest.raises(DataError, match="there is no column 'values' of values"):
+            with pytest.raises(DataError, match="there is no column 'values' for values"):
                 compute(source, **choice, **quiet)
     with pytest.raises(DataError, match="there is no column 'v' for values"):
         compute(source, values="v", **RETURNS, **quiet)
@@ -255,7 +255,7 @@ def test_wrong_arguments(tmp_path, recorded, given, message):
 
 def test_nothing_to_normalize(tmp_path, recorded):
     source = write(recorded.table("episode", "rewards"), tmp_path / "a.parquet", 100)
-    with pytest.raises(ValueError, match=r"normalize='global' scales advantages, and discounted_returns has none"):
+    with pytest.raises(ValueError, match=r"normalize='global' scales advantages, and discounted_returns computes"):
         compute(source, ends="terminated", normalize="global", **RETURNS, **quiet)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 

@@ -38,7 +38,7 @@ def test_keys_of_other_types(tmp_path, recorded):
     compute(source, out, values=str(tmp_path / "v.parquet"), progress=False)
     assert_same_bits(read(out), recorded.result)
     write(recorded.table("values", "episode"), tmp_path / "numbers.parquet", 77)
-    with pytest.raises(DataError, match=r"numbers\.parquet: its column episode differs from that of the source"):
+    with pytest.raises(DataError, match=r"numbers\.parquet: its column episode differs from the source's column"):
         compute(source, tmp_path / "b.parquet", values=str(tmp_path / "numbers.parquet"), progress=False)
 
 
@@ -60,15 +60,15 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     np.save(tmp_path / "short.npy", recorded.values[1:])
     refused("short.npy", r"short\.npy has 2,999 values; expected 3,000, one for each row of the source")
     np.save(tmp_path / "objects.npy", np.array([None] * ROWS), allow_pickle=True)
-    refused("objects.npy", r"objects\.npy is no \.npy file of numbers")
+    refused("objects.npy", r"objects\.npy is not an \.npy file of numbers")
     (tmp_path / "text.npy").write_text("values")
     refused(
         "text.npy",
-        r"text\.npy is no \.npy file of numbers: it does not begin as a \.npy file does; write it with numpy\.save$",
+        r"is not an \.npy file of numbers: it does not begin as a \.npy file does; write it with numpy\.save$",
     )
     write(recorded.table("values", step=recorded.step), tmp_path / "ok.parquet", 50)
     write(pa.table({"values": recorded.values, "step": recorded.step + 1}), tmp_path / "shifted.parquet", 50)
-    refused("shifted.parquet", r"shifted\.parquet: its column step differs from that of the source")
+    refused("shifted.parquet", r"shifted\.parquet: its column step differs from the source's column")
     write(pa.table({"v": recorded.values}), tmp_path / "named.parquet", 50)
     refused("named.parquet", r"named\.parquet has no column 'values'; there are v")
     refused("missing.npy", r"missing\.npy")

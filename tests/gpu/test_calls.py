@@ -50,7 +50,7 @@ def test_functions_that_read_the_numbers(function):
         ({"gamma": torch.ones(6)}, ValueError, r"gamma has shape \(6,\); .* \(1, 6\) is one per env"),
         ({"gamma": 1.5}, ValueError, r"gamma must be in \[0, 1\], got 1.5"),
         ({"final_values": None}, ValueError, "pass final_values"),
-        ({"final_values": torch.ones(3)}, ValueError, "counting the True of truncated would wait for the GPU"),
+        ({"final_values": torch.ones(3)}, ValueError, "to count the flags of truncated, the program would have"),
         ({"next_values": torch.ones(17, 6)}, ValueError, "given more than once"),
         ({"normalize": "all"}, ValueError, "normalize must be"),
         ({"time_axis": 2}, ValueError, "time_axis=2 is out of range"),
@@ -88,7 +88,7 @@ def test_outputs_may_not_share_memory():
 
 @pytest.mark.parametrize("values", [ROLLOUT["values"], ROLLOUT["values"].tolist()])
 def test_arrays_of_another_kind(values):
-    refused(TypeError, rf"values is no tensor, and rewards is on {DEVICE}.*torch\.as_tensor\(values", values=values)
+    refused(TypeError, rf"values is not a tensor, and rewards is on {DEVICE}.*torch\.as_tensor\(values", values=values)
 
 
 class Elsewhere(torch.Tensor):
@@ -117,7 +117,7 @@ def test_another_backend_is_refused():
     given = tensors(ROLLOUT)
     with pytest.raises(TypeError, match=r"rewards is on .*, and backend='cpp' computes on the CPU: leave it out"):
         call(fastgae.gae, {**given, "backend": "cpp"})
-    with pytest.raises(TypeError, match="backend='triton': tensors of torch on a GPU go to it by themselves"):
+    with pytest.raises(TypeError, match="backend='triton': this backend computes only torch tensors on a GPU"):
         fastgae.gae(**ROLLOUT, backend="triton")
 
 

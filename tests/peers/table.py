@@ -10,15 +10,15 @@ import numpy as np
 
 PEERS = sorted(path.stem for path in Path(__file__).parent.glob("peer_*.py"))
 TABLE = Path(__file__).parents[2] / "docs" / "peers.md"
-HEAD = """# fastgae.compat beside the libraries themselves
+HEAD = """# fastgae.compat compared with the libraries
 
 Each line compares one call of a library's own function with the one in `fastgae.compat`, on the same random rollouts.
-`python -m peers.table`, in the folder `tests`, writes the table, and `pytest tests/peers` asserts the claims.
-Differences are absolute; a claimed one is relative to the largest number of the result. Unequal bits with a difference
-of 0 are a zero of the other sign.
+`python -m peers.table`, in the folder `tests`, writes the table, and `pytest tests/peers` asserts the claims. The
+largest difference is absolute; the claimed one is relative to the largest number of the result. If the bits differ but
+the difference is 0, a zero has the other sign.
 
-CleanRL, Spinning Up and GAE-Paper2Code are no packages, and PufferLib does not build without its own downloads and
-CUDA's headers. They are compared only with their recursions, which `tests/compat` writes out.
+CleanRL, Spinning Up and GAE-Paper2Code are not packages, and PufferLib does not build without its own downloads and
+CUDA's headers. For these four, `tests/compat` writes out the recursion and compares with that.
 
 | package | function | largest difference | equal bits | claimed |
 |---|---|---|---|---|

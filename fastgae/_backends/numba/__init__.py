@@ -35,11 +35,12 @@ from fastgae._threads import usable_cpus
 
 Function = Callable[..., None]
 
-exact_sums = sums_by_numpy  # a kernel of its own would be compiled for a second at the first call
+exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
 
-# A parallel call costs 0.05 ms, in which Numba looks the kernel up, and the wait for the slower core. Best of many on
-# two shared cores, one thread and two: env-major 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and 32
-# for 16 M; time-major, which memory bounds, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. A core that others hold costs 10 ms.
+# A parallel call costs 0.05 ms, in which Numba looks the kernel up, and has to wait for the slower core. Best of many
+# on two shared cores, one thread and two: env-major 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and
+# 32 for 16 M; time-major, which memory bounds, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. If other programs use a core, the
+# wait is 10 ms.
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
@@ -58,7 +59,7 @@ if hasattr(os, "register_at_fork"):
 
 def _llvm_lock() -> Any:
     """Return the lock that is held whenever LLVM is called, also outside the compiler; it has no public name."""
-    from llvmlite.binding import ffi  # Not at the top: where neither is installed, the error must name Numba.
+    from llvmlite.binding import ffi  # Not at the top: if neither is installed, the error must name Numba.
 
     return getattr(getattr(ffi.lib, "_lock", None), "_lock", None)
 
@@ -76,7 +77,7 @@ def targets() -> tuple[str, ...]:
 
 
 def short_cut(call: tuple[Any, ...], num_threads: int, target: str | None) -> GAEResult | None:
-    """Compute a common call without the checks of _canonical; None: declined, and nothing is written."""
+    """Compute a common call without the checks of _canonical, or return None and write nothing."""
     found = read(call)
     if found is None:
         return None
@@ -86,7 +87,7 @@ def short_cut(call: tuple[Any, ...], num_threads: int, target: str | None) -> GA
 
 
 def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
-    """Compute a plain rollout by the kernels of plain.py, and any other by those of options.py."""
+    """Compute a plain rollout with the kernels of plain.py, and any other with the kernels of options.py."""
     absent = _absent_fields(rollout.rewards.dtype)
     if rollout.is_plain:
         given = zip(rollout[: len(Plain._fields)], absent, strict=False)
@@ -159,13 +160,13 @@ def _pool_is_safe() -> bool:
     """Return whether this thread may use Numba's pool.
 
     GNU OpenMP kills or hangs a forked child. The layer workqueue aborts when two Python threads use it at once, and the
-    other one may run a kernel of the caller's own.
+    other thread may run one of the caller's own kernels.
     """
     if _forked.is_set():
         return False
     try:
         get_num_threads()  # This launches the pool, and threading_layer() raises before that.
-    except (ImportError, ValueError):  # Numba raises these where no layer works.
+    except (ImportError, ValueError):  # Numba raises these if no layer works.
         return False
     return threading_layer() != "workqueue" or threading.current_thread() is threading.main_thread()
 

@@ -22,7 +22,7 @@ if config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and these kernels run only when compiled: unset it to use them")
 
 # A hash of all files that kernels are made from, as they were when they were imported. The names, the order and the
-# numbers that kernels share with the rest of the package stand in _call.py and _canonical.
+# numbers that kernels share with the rest of the package are in _call.py and _canonical.
 _FOLDER = Path(__file__).parent
 _PACKAGE = _FOLDER.parents[1]
 _FILES = sorted([*_FOLDER.glob("*.py"), *_PACKAGE.glob("_canonical/*.py"), _PACKAGE / "_call.py"])
@@ -59,7 +59,7 @@ def compiled(function: Callable[..., None], signature: Any, **options: bool) -> 
     The cache's key does not hold the options, so no function may be compiled with two sets of them.
     """
     kernel = njit(nogil=True, **options)(function)
-    with contextlib.suppress(RuntimeError):  # Numba raises it where there is no directory to cache in.
+    with contextlib.suppress(RuntimeError):  # Numba raises it if there is no directory for the cache.
         kernel._cache = _Cache(function)
     try:
         kernel.compile(signature)

@@ -51,7 +51,7 @@ def same(typing_context, pointer, other):
 
 @intrinsic
 def element(typing_context, numbers, i):
-    """Return the i-th number behind an address, or the number itself where a number is given instead."""
+    """Return the i-th number after an address, or the number itself if a number is given instead."""
 
     def load(context, builder, signature, arguments):
         if isinstance(numbers, types.CPointer):
@@ -121,7 +121,7 @@ def at_view(typing_context, matrix, t, n):
 def keep(*arrays):
     """Do nothing with some arrays, at the end of a kernel that takes addresses in them.
 
-    Numba frees an array after its last use, and what is done at an address is no use of the array.
+    Numba frees an array after its last use, and it does not count access through an address as a use.
     """
 
 

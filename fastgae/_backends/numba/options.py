@@ -116,7 +116,7 @@ def _next_values(given, run, carried, passed):
 
 @njit
 def _scan_lines(envs, size, squares, carried, gates, words, decays, lines):
-    """Compute a recursion from x to y in place; ``carried`` holds the y behind the run, and then the first y."""
+    """Compute a recursion from x to y in place; ``carried`` holds the y after the run, and then the first y."""
     for lane in range(envs):
         lines[lane * LINE + size] = carried[lane]
     if envs > FEW:
@@ -145,7 +145,7 @@ def _copy_to(size, source, target):
 
 @njit(forceinline=True)
 def _run_of(lane, start, size, left, recursion, lines, flags, scratch):
-    """Return the run of one env; its x are computed in the line in which ``recursion`` then turns them into y."""
+    """Return the run of one env; its x are computed in the same line in which ``recursion`` later computes y."""
     deltas, decay = DELTAS * LANES + lane, DECAYS * LANES + lane
     return Run(
         start, left + lane, size, TIME, after(lines, deltas * LINE), after(flags, lane * LINE),

@@ -1,4 +1,4 @@
-"""One long trajectory, cut into LANES pieces that the env-major kernel computes as it computes envs.
+"""One long trajectory, cut into LANES pieces, which the env-major kernel computes as if they were envs.
 
 A piece does not know the advantage that follows its last step. So it begins some steps later, with A = 0, and forgets
 this start by the time it reaches its own steps. ``compute_in_pieces`` checks that: the advantage with which each piece
@@ -25,7 +25,7 @@ MARGIN = 1.6
 
 
 def compute_in_pieces(compute: Callable[[tuple[Any, ...]], None], arguments: tuple[Any, ...]) -> bool:
-    """Compute a plain rollout of one env by ``compute``; False: the results are not there, or they may be wrong."""
+    """Compute a plain rollout of one env by ``compute``; False: there are no results, or they may be wrong."""
     given: Any = Plain(*arguments)
     steps = len(given.rewards)
     warm_up = _warm_up_steps(given.gamma_lambda, given.rewards.dtype)
@@ -38,13 +38,14 @@ def compute_in_pieces(compute: Callable[[tuple[Any, ...]], None], arguments: tup
     begin: Array = given.advantages[length : LANES * length : length]  # A where each piece but the first begins
     compute(_lanes(given, length, length, overlap))
     carried = begin.tobytes()
-    # The pieces go down side by side, so each overwrites what the piece before it left there while that one warmed up.
+    # The pieces run at the same time, so each piece overwrites the warm-up results that the piece before it wrote
+    # there.
     compute(_lanes(given, length, 0, length + overlap))
     return carried == begin.tobytes()
 
 
 def _warm_up_steps(gamma_lambda: float, dtype: np.dtype[Any]) -> int:
-    """Return after how many steps a recursion has forgotten its start; too few cost time, not bits."""
+    """Return the number of steps after which a recursion has forgotten its start; too few cost time, not bits."""
     forgotten = -math.log2(max(gamma_lambda, 0.5))  # bits per step
     return int(MARGIN * (np.finfo(dtype).nmant + 1) / max(forgotten, 1e-9)) + 1
 

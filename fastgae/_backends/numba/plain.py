@@ -109,7 +109,7 @@ def time_major(first, last, arguments):
             if given.final_values.steps:
                 choose(size, at_view(truncated, t, left), at_view(given.final_values, t, left), next_values, final)
                 next_values = final
-            # The row before needs advantages that nobody asked for, too: two rows of scratch take turns.
+            # The row before needs the advantages even if the caller does not want them: two rows of scratch alternate.
             current = at_view(given.advantages, t, left) if given.advantages.steps else at(scratch, t & 1, 0)
             _row(
                 size, gamma, gamma_lambda, at_view(given.rewards, t, left), at_view(given.values, t, left),
@@ -169,7 +169,7 @@ def env_major(first, last, arguments):
                     _chain(size, gamma_lambda, closed, line)
                     carried[n - left] = line[0]
                 else:
-                    # Behind the last step of all, A is 0, and so it stays through steps of nothing.
+                    # After the last step of the rollout, A is 0, and padding steps keep it at 0.
                     for t in range(size, squares * length):
                         line[t] = closed[t] = 0
                     for square in range(squares):

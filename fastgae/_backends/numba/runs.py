@@ -1,6 +1,6 @@
 """Runs: the pieces in which kernels walk a rollout, so that the work on a piece stays in a first-level cache.
 
-A run is what lies side by side in memory: envs of one step, or steps of one env.
+A run is contiguous in memory: envs of one step, or steps of one env.
 """
 
 from numba import njit
@@ -10,7 +10,7 @@ from fastgae._backends.numba.language import element, restrict
 # Elements. From memory, long runs of few pages win: env-major, 1024 x 16384 float32 runs at 0.22, 0.25, 0.35, 0.44 and
 # 0.45 G steps/s with 64, 128, 256, 512 and 1024; in cache they are equal.
 RUN = 512
-LINE = RUN + 16  # a run of steps, and behind it what follows the last one; not a power of two, for the cache's sake
+LINE = RUN + 16  # a run of steps, and the number after the last one; not a power of two, because of cache sets
 # Up to this many envs, one recursion after the other is used instead of squares that are mostly empty. Zen 5, whole
 # calls of 8192 float32 steps per env, recursions and squares: 49 and 27 us for 2 envs with AVX-512, 32 and 35 with
 # AVX2; 69 and 27 us for 3 envs with AVX-512, 42 and 37 with AVX2; with last_advantages, 113 and 77, 72 and 80.

@@ -1,7 +1,7 @@
-"""Read a common call straight from the caller's arrays: matrices in C order, of one dtype, and no options.
+"""Read a common call directly from the caller's arrays: matrices in C order, of one dtype, and no options.
 
-The checks of _canonical take longer than computing a small rollout. This file only ever declines a call; _canonical
-then converts the arguments or says what is wrong with them.
+The checks of _canonical take longer than computing a small rollout. This file never raises an error. It only declines a
+call; _canonical then converts the arguments or raises the error.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], GAEResult] | None:
     result = _result(call.out, dtype, shape, inputs)
     if result is None:
         return None
-    if terminated is None:  # flags of one row stand for all, but a kernel of one env walks along them
+    if terminated is None:  # one row of flags stands for all rows, but a kernel of one env reads a flag for each step
         terminated = np.broadcast_to(np.zeros(shape if envs == 1 else shape[1], bool), shape)
     if env_major:
         rewards, values, terminated, truncated, next_values, advantages, returns = (

@@ -1,6 +1,6 @@
 """The recursion on squares: LANES envs side by side, as many steps at a time as a vector has numbers.
 
-LLVM vectorises no recursion by itself, so the vectors are explicit here, and as wide as the CPU has them.
+LLVM does not vectorise a recursion, so this file uses explicit vectors, as wide as the CPU's.
 """
 
 from llvmlite import binding, ir

@@ -1,4 +1,4 @@
-"""Compute the step with options: what a run needs before, between and after the recursions of its sweep.
+"""Compute the step with options: the work on a run before, between and after the recursions of its sweep.
 
 A call has up to three recursions y_t = x_t + decay_t y_{t+1}, in this order:
 
@@ -8,7 +8,7 @@ A call has up to three recursions y_t = x_t + decay_t y_{t+1}, in this order:
     RETURNS       A' = delta + gl' A'_next            only if the returns have their own lambda
 
 For each recursion that ``is_wanted``, a sweep asks ``recursion_of`` for x and decay, and computes y. ``write_results``
-turns the y into advantages and returns. In this backend, a new argument changes this file alone. An option is looked at
+turns the y into advantages and returns. In this backend, a new argument changes only this file. An option is tested
 once for each run, never for each element.
 """
 
@@ -229,7 +229,7 @@ def write_results(given, run, traced, stride, following):
     if given.returns_gamma_lambda.steps:
         errors = after(traced, RETURNS * stride)
     if given.advantages.steps:
-        if given.carry_over:  # a skipped step has the y that it passed on
+        if given.carry_over:  # a skipped step gets the y that it passed on
             copy(size, advantages, at_view(given.advantages, t, n))
         else:
             _write(size, run.gates, advantages, at_view(given.advantages, t, n))

@@ -1,8 +1,8 @@
-"""Tensors on a GPU, computed where they are: without a copy to the host, and without waiting for the GPU.
+"""Tensors on a GPU, computed on that GPU: without a copy to the host, and without waiting for the GPU.
 
-The numbers of a tensor are never looked at. A mistake that only they show, such as a flag that is neither 0 nor 1, is
-an error on the CPU and has a meaning here: any flag but 0 is True. With TRITON_INTERPRET=1, Triton runs the kernels by
-NumPy, on tensors in the memory of the CPU; so they are tested where no GPU is.
+This backend never looks at the numbers of a tensor. So a wrong number, such as a flag that is neither 0 nor 1, does not
+raise an error as on the CPU, but has a meaning: any flag but 0 is True. With TRITON_INTERPRET=1, Triton runs the
+kernels with NumPy, on tensors in the memory of the CPU, so tests need no GPU.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def takes(array: OnDevice) -> bool:
 
 
 def compute(call: Call, recursion: str) -> GAEResult:
-    """Compute a checked call. ``recursion`` is "gae", or the name of an estimator with a recursion of its own."""
+    """Compute a checked call. ``recursion`` is "gae", or the name of an estimator whose recursion differs."""
     matrices = Matrices.of(call.rewards, call.time_axis)
     inputs = [] if call.out is None else [given for given in call if isinstance(given, OnDevice)]
     outputs = [matrices.output(wanted, inputs) for wanted in call.out or (NEW, NEW)]
@@ -67,7 +67,7 @@ def normalized(
     time_axis: int,
     out: Any,
 ) -> torch.Tensor:
-    """Return checked advantages, shifted and scaled by their moments or given ones; where the mask has no step, 0."""
+    """Return checked advantages, shifted and scaled by their own or by given moments; 0 outside of the mask."""
     matrices = Matrices.of(advantages, time_axis)
     inputs = [each for each in (advantages, mask, *(given or ())) if isinstance(each, OnDevice)]
     output: Any = matrices.output(out, inputs)
@@ -100,7 +100,7 @@ def steps_without_resets(
 def _recursion(
     call: Call, recursion: str, matrices: Matrices, advantages: Output | None, returns: Output | None
 ) -> None:
-    """Run the recursion of ``gae``, and what stands before and after it."""
+    """Run the recursion of ``gae``, and the steps before and after it."""
     steps, envs, boundaries = matrices.steps, matrices.envs, None
     if call.cu_seqlens is not None:
         envs, boundaries = len(call.cu_seqlens.array) - 1, row_of(call.cu_seqlens.array)

@@ -5,7 +5,7 @@ between the sum and the number without the term. That also stands between a prod
 otherwise fuse; the launch forbids fusing too.
 
 A lane loads STEPS steps before it computes them, so that it waits once for the memory and not at every step. In
-env-major memory these steps lie side by side: with TILES, a program loads them as one tile, and the compiler transposes
+env-major memory these steps are contiguous: with TILES, a program loads them as one tile, and the compiler transposes
 the tile in shared memory.
 
 An input that is missing is None when the kernel is compiled, and its code is left out.
@@ -46,7 +46,7 @@ def recursion(
     returns,
     steps,
     envs,
-    gamma: tl.float64,  # where there are no gammas, and so on
+    gamma: tl.float64,  # used if there are no gammas, and so on
     lambda_: tl.float64,
     returns_lambda: tl.float64,
     rho_clip: tl.float64,
@@ -85,7 +85,7 @@ def recursion(
     advantage_most = tl.full((LANES,), advantage_clip, tl.float64).to(REAL)
     leak = tl.full((LANES,), leaky, tl.float64).to(REAL)
 
-    # What a step gets from the next one.
+    # The numbers that a step gets from the next one.
     trace = zero
     returns_trace = zero
     steps_left = zero
@@ -456,7 +456,7 @@ def rescale(
     mask,
     mean,
     variance,
-    std,  # None: the root of the variance, taken here because that of torch is not rounded correctly on every device
+    std,  # None: computed here from the variance, because torch's root is not rounded correctly on every device
     steps,
     envs,
     eps: tl.float64,

@@ -9,7 +9,7 @@ STEPS, TILE_STEPS = 16, 32
 
 
 def blocks_of(count: int, size: int) -> int:
-    """Return how many blocks of a size hold so many items."""
+    """Return how many blocks of ``size`` items are needed for ``count`` items."""
     return -(-count // size)
 
 

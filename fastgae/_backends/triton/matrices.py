@@ -16,14 +16,14 @@ TORCH_DTYPES = {dtype: getattr(torch, dtype.name) for dtype in WORKING_DTYPES}
 
 
 class Matrices(NamedTuple):
-    """How the arrays of a call become matrices. Any strides will do: only envs that do not merge are copied."""
+    """The conversion of a call's arrays to matrices, with any strides: only envs that do not merge are copied."""
 
     rewards: torch.Tensor  # the first argument
     dtype: torch.dtype  # the working dtype
     time_axis: int
     steps: int
     envs: int
-    env_major: bool  # the steps of an env lie side by side in rewards, and the envs do not
+    env_major: bool  # the steps of an env are contiguous in rewards, and the envs are not
 
     @classmethod
     def of(cls, rewards: OnDevice, time_axis: int) -> "Matrices":
@@ -51,7 +51,7 @@ class Matrices(NamedTuple):
         return None if array is None else view_of(self.matrix(_stored(array.array)))
 
     def of_envs(self, array: Any, dtype: torch.dtype | None = None) -> View | None:
-        """Return the view of one number per env, or of one for all. A number of NumPy is not on the device yet."""
+        """Return the view of one number per env, or of one for all. A NumPy number is not on the device yet."""
         if array is None:
             return None
         if not isinstance(array, OnDevice):
@@ -59,7 +59,7 @@ class Matrices(NamedTuple):
         return row_of(_stored(array.array).reshape(-1))
 
     def of_coefficients(self, given: Any) -> tuple[View | None, float]:
-        """Return the view of an array of coefficients, or else its number; of None, 0."""
+        """Return the view of an array of coefficients, or the number if it is one; 0 for None."""
         if isinstance(given, OnDevice):
             array = _stored(given.array)
             if array.ndim > self.rewards.ndim:  # (sequences, 1): one per packed sequence
@@ -107,7 +107,7 @@ def row_of(row: torch.Tensor) -> View:
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor:
-    """Return flags as the bytes that they are, because any byte but 0 is True."""
+    """Return flags as bytes, because any byte but 0 is True."""
     return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
 
 

@@ -72,7 +72,7 @@ def _block_sums(matrix: torch.Tensor, mask: View | None, center: torch.Tensor | 
 
 
 def _mean(sums: torch.Tensor, counts: torch.Tensor, by: str, ddof: int = 0) -> torch.Tensor:
-    """Return (N,): sum / (count - ddof) of each env, or for every env that of all."""
+    """Return (N,): sum / (count - ddof) of each env, or, for every env, the quotient over all envs."""
     per_env = _tree(sums)
     if by == "per_env":
         return per_env / _divisor(counts, ddof)
@@ -80,7 +80,7 @@ def _mean(sums: torch.Tensor, counts: torch.Tensor, by: str, ddof: int = 0) -> t
 
 
 def _divisor(counts: torch.Tensor, ddof: int) -> torch.Tensor:
-    """Return counts - ddof, or NaN where so few steps say nothing."""
+    """Return counts - ddof, or NaN if there are too few steps."""
     return torch.where(counts > ddof, (counts - ddof).double(), math.nan)
 
 

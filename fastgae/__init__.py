@@ -63,11 +63,13 @@ _AT_FIRST_USE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _AT_FIRST_USE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = getattr(import_module(_AT_FIRST_USE[name]), name)
-    return globals()[name]
+if not TYPE_CHECKING:  # otherwise a type checker would accept every name, also a misspelled one
+
+    def __getattr__(name: str) -> Any:
+        if name not in _AT_FIRST_USE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = getattr(import_module(_AT_FIRST_USE[name]), name)
+        return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -16,19 +16,21 @@ NAMES_ELSEWHERE = {
     "rewards": "reward rew rews r r_t mb_rewards token_level_rewards",
     "values": "value vals v v_s v_t v_tm1 state_value vf_preds vpred value_preds baselines mb_values",
     "terminated": "done dones mb_dones fdones end_flag terminal terminals terminateds termination terminations "
-    "is_terminal episode_starts firsts discount_t",
-    "truncated": "truncateds truncation truncations timeout timeouts time_outs is_truncated",
+    "is_terminal end ends is_last episode_starts firsts is_first discount_t nonterminal nonterminals nextnonterminal "
+    "next_non_terminal not_done not_dones",
+    "truncated": "truncateds truncation truncations timeout timeouts time_outs is_truncated time_limit time_limits",
     "last_values": "last_value next_value last_val last_v last_r bootstrap bootstrap_value bootstrap_values "
     "last_extrinsic_values",
     "next_values": "next_state_value next_state_values v_s_ next_v v_next",
     "final_values": "final_value terminal_value terminal_values truncated_values",
     "autoreset": "autoreset_mode auto_reset",
-    "prev_done": "prev_dones last_done",
-    "mask": "masks sample_mask response_mask attention_mask loss_mask action_mask valid valids",
-    "gamma": "discount discounts discount_factor gammas",
+    "prev_done": "prev_dones",
+    "mask": "masks sample_mask response_mask attention_mask loss_mask action_mask valid valids valid_mask",
+    "gamma": "discount discounts discount_factor gammas gae_gamma",
     "gae_lambda": "lambda_ lam lambd lamda lmbda lambda1 gae_lam tau lambda_coefficient td_lambda",
     "lambda_": "gae_lambda lam lambd lamda lmbda lambda1 tau lambda_coefficient td_lambda",
-    "normalize": "normalise normalize_advantage normalize_advantages norm_adv advantage_norm average_gae whiten",
+    "normalize": "normalise standardize standardise "
+    "normalize_advantage normalize_advantages norm_adv advantage_norm average_gae whiten",
     "time_axis": "axis dim time_dim batch_first time_major",
     "cu_seqlens": "seqlens seq_lens lengths sequence_lengths",
     "n": "n_step n_steps num_steps",
@@ -50,6 +52,14 @@ NOTES = {
     "dones": f"{_FLAGS}. In CleanRL {_MOVED}",
     "episode_starts": _MOVED,
     "firsts": _MOVED,
+    "is_first": _MOVED,
+    "is_last": _FLAGS,
+    "nonterminal": "which is 1 - nonterminal",
+    "nonterminals": "which is 1 - nonterminals",
+    "nextnonterminal": "which is 1 - nextnonterminal",
+    "next_non_terminal": "which is 1 - next_non_terminal",
+    "not_done": "which is 1 - not_done",
+    "not_dones": "which is 1 - not_dones",
     "discount_t": "1 where discount_t is 0, together with a single gamma",
     "next_value": "V after the last step. V of the next state of every step is next_values",
     "masks": "True where the step exists. If masks is 1 - done, as in some loops, pass done as terminated",
@@ -67,6 +77,9 @@ ABSENT_HERE = {
     "use_gae": "there is no such switch: GAE with gae_lambda=1.0 gives the discounted return minus V",
     "use_critic": "there is no such switch: without a critic, call discounted_returns",
     "next_done": "the last row of terminated: np.concatenate([dones[1:], next_done[np.newaxis]])",
+    "last_done": "the last row of terminated: np.concatenate([dones[1:], last_done[np.newaxis]])",
+    "next_obs": "pass V of the next observations, as next_values",
+    "next_observations": "pass V of the next observations, as next_values",
     "device": "results are on the device of the first argument",
     "dtype": "results have the dtype of the arguments: float32 where all are, else float64",
 }
@@ -93,5 +106,5 @@ def _advice(function: Callable[..., Any], given: str) -> str:
         return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '')}"
     if given in ABSENT_HERE:
         return ABSENT_HERE[given]
-    alike = difflib.get_close_matches(given, known, n=1)
+    alike = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
     return f"do you mean {alike[0]}?" if alike else f"it takes {', '.join(known)}"

@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -15,6 +17,18 @@ from support.backends import BACKENDS, DTYPES
 from support.cases import make_case
 from support.exactness import Variant, reference
 from support.layouts import LAYOUTS
+
+
+def pytest_configure(config):
+    """Stop where `python -m pytest` imports the source folder in place of a compiled package that is installed."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        installed = importlib.metadata.files("fastgae-rl") or []
+        compiled = any(str(file).startswith("fastgae/_core.") for file in installed)
+        if compiled and importlib.util.find_spec("fastgae._core") is None:
+            raise pytest.UsageError(
+                f"The installed fastgae has the compiled backend, and {Path(fastgae.__file__).parent} has not. "
+                "Install with `pip install -e .`, or run `python -m pytest FOLDER/tests` from another folder."
+            )
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist, where that is installed, reads its options

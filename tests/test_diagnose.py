@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import itertools
 import json
 from itertools import product
 
@@ -158,6 +159,40 @@ def test_merged_dones_with_next_step(env_id):
         assert detectors(call) == []
         merged = {**call, "terminated": call["terminated"] | call["truncated"], "truncated": None}
         assert detectors(merged) == expected
+
+
+@pytest.mark.parametrize(("env_id", "num_steps"), [("Pendulum-v1", 512), ("MountainCar-v0", 640)])
+def test_merged_dones_in_every_rollout_of_a_training(env_id, num_steps):
+    """Rollouts after the first begin inside an episode, which looks shorter than the others."""
+    envs = gymnasium.make_vec(env_id, 8, "sync")
+    envs.action_space.seed(0)
+    with contextlib.closing(envs):
+        rollouts = collect(envs, lambda _: envs.action_space.sample(), num_steps, seed=0)
+        for call in (rollout.arguments(random_value(env_id)) for rollout in itertools.islice(rollouts, 5)):
+            assert detectors(call) == []
+            merged = {**call, "terminated": call["terminated"] | call["truncated"], "truncated": None}
+            assert detectors(merged) == ["truncation_as_termination"]
+
+
+class PaysAtTheEnd(gymnasium.Wrapper):
+    """Pay -100 for the step that ends an episode, as LunarLander does for a crash."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, -100.0 if terminated else reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):
+    """The TD error of an untrained critic is large there, and it is nearly 0 in the row of a reset."""
+    options = {"autoreset_mode": gymnasium.vector.AutoresetMode[mode.upper()]}
+    envs = gymnasium.make_vec("CartPole-v1", 8, "sync", wrappers=[PaysAtTheEnd], vector_kwargs=options)
+    envs.action_space.seed(0)
+    with contextlib.closing(envs):
+        rollout = next(collect(envs, lambda _: envs.action_space.sample(), 256, seed=0))
+    call = rollout.arguments(lambda observations: scale * np.tanh(observations.sum(-1)))
+    assert detectors(call) == []
 
 
 def test_values_that_know_no_end_say_nothing_of_limits():

@@ -11,6 +11,7 @@ from speed.contenders import one_thread
 from speed.gate import ab, choices, command, floors, instructions
 from speed.gate.verdicts import RED, Line, Report
 from speed.measured import Measured, Result
+from support.backends import BACKENDS
 
 
 @pytest.mark.parametrize(("ratio", "floor", "red"), [(0.9, 1.0, True), (1.0, 1.0, False), (0.1, None, False)])
@@ -136,6 +137,10 @@ def test_two_samples_of_a_clock_that_jumped_do_not_count(monkeypatch):
     assert choices.compared("row", {"chosen": Timer("pass"), "other": Timer("pass")}, 1.4).cells[3] == "1.50"
 
 
+needs_cpp = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend streams its results")
+
+
+@needs_cpp
 @pytest.mark.parametrize(("seconds", "red"), [((1.0, 4.0, 1.0), False), ((1.0, 1.5, 1.0), True)])
 def test_results_that_are_in_the_caches_after_a_large_call_are_red(monkeypatch, seconds, red):
     times = list(seconds) * choices.READINGS
@@ -144,6 +149,7 @@ def test_results_that_are_in_the_caches_after_a_large_call_are_red(monkeypatch, 
     assert not times
 
 
+@needs_cpp
 def test_too_little_memory_leaves_streaming_out_and_says_so(monkeypatch):
     monkeypatch.setattr(choices, "targets", list)
     monkeypatch.setattr(choices, "threads", list)

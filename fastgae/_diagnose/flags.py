@@ -173,6 +173,8 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
         return None  # reset rows passed as steps, or steps passed as reset rows, explain the jumps as well
     base = 1 if steps.next_step else 0
     near = steps.done | shifted(steps.done, 1) | shifted(steps.done, -1) | shifted(steps.done, 2)
+    # A surprising reward, such as a bonus for the last step, makes a large TD error too, but V does not jump there.
+    moved = np.abs(steps.next_row - steps.values) > np.abs(steps.rewards - median(steps.rewards[steps.unmasked]))
     floor = max(median(steps.errors[~near]), 10.0 * steps.tolerance)
     for by in (-1, 1):
         usable = _usable(steps, by) & _inside(steps, base + 1) & _inside(steps, base + by)
@@ -182,7 +184,8 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
         )
         comparable = np.isfinite(here) & np.isfinite(there)
         count = number_of(comparable)
-        jumps = number_of(there[comparable] > 4.0 * np.maximum(here[comparable], floor))
+        larger = there[comparable] > 4.0 * np.maximum(here[comparable], floor)
+        jumps = number_of(larger & moved[shifted(usable, base + by)][comparable])
         if jumps >= 5 and jumps >= 0.6 * count:
             reset = ", or the rows after the flags are reset rows and autoreset does not say so" if by == 1 else ""
             return Shift(
@@ -235,11 +238,13 @@ def merged(steps: Steps) -> Iterator[Finding]:
 
 
 def common_length(ends: Array, exists: Array) -> tuple[int, Array, int]:
-    """Return the length that most episodes have and none exceeds (or 0), their last steps, and the number of ends."""
+    """Return the length that most whole episodes have and none exceeds (or 0), their last steps, and their number."""
     lengths = episode_lengths(ends, exists)
-    found = lengths[ends]
     unfinished = np.count_nonzero(exists, 0) - lengths.sum(0)
-    limit = int(max(found.max(initial=0), unfinished.max(initial=0)))
+    limit = int(max(lengths[ends].max(initial=0), unfinished.max(initial=0)))
+    # The first episode of an env may have begun before the rollout, and is as long as the others only by chance.
+    began_before = ends & (np.cumsum(ends, 0) == 1) & (lengths < limit)
+    found = lengths[ends & ~began_before]
     counts = np.bincount(found, minlength=limit + 1)
     shared = int(counts[limit])
     others = int(counts[:limit].max(initial=0))

@@ -1,6 +1,7 @@
 """``fastgae COMMAND``: parse the arguments, run the command, and turn errors into messages and exit statuses."""
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -37,9 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:  # it is None where the caller has closed it
                 sys.stdout.flush()  # so that an error of stdout, after --help too, is raised here and not at exit
-    except BrokenPipeError:  # the reader of stdout has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python reports the closed pipe at exit
-        return 141
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC) or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python reports the error again at exit
+        if error.errno == errno.EPIPE:  # the reader of stdout has closed it, as `head` does
+            return 141
+        print(f"fastgae: cannot write to stdout: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 def _command(argv: Sequence[str] | None) -> int:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,15 @@ def test_a_reader_that_leaves_is_no_error(arguments, unbuffered):
     os.close(writer)
     assert done.stderr == b""
     assert done.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this platform has no /dev/full")
+def test_a_full_disk_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fastgae", "info"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300
+        )
+    assert (done.returncode, done.stderr) == (1, "fastgae: cannot write to stdout: No space left on device\n")
 
 
 def test_a_closed_stdout_is_no_error(python):

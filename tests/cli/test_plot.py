@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import fastgae
+
+pytest.importorskip("matplotlib")
+
 from fastgae.cli import plot, rollout
 from fastgae.cli.main import main
 

@@ -8,6 +8,7 @@ import fastgae
 
 rewards, values = np.ones((3, 2), np.float32), np.ones((3, 2), np.float32)
 
+fastgae.gea(rewards, values, last_values=0.0)  # type: ignore[attr-defined]
 fastgae.gae(rewards, values, last_values=0.0, autoreset="nextstep")  # type: ignore[arg-type]
 fastgae.gae(rewards, values, last_values=0.0, normalize="per-env")  # type: ignore[arg-type]
 fastgae.gae(rewards, values, last_values=0.0, backend="cuda")  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report a
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -85,11 +85,28 @@ ABSENT_HERE = {
 }
 
 
+class _Source(str):
+    """An annotation as it stands in the source. ``help`` shows it without quotes."""
+
+    __repr__ = str.__str__
+
+
 def names_its_arguments(function: Function) -> Function:
-    """Hide ``misnamed`` in the signature of a function, as ``inspect.signature`` and ``help`` show it."""
+    """Hide ``misnamed`` in the signature of a function, as ``inspect.signature`` and ``help`` show it.
+
+    They show annotations as the source has them, because ``ArrayLike`` alone is a type of 350 characters. The module of
+    the function says ``from __future__ import annotations``. For programs, ``__annotations__`` has the types.
+    """
     shown = inspect.signature(function)
-    known = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    function.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
+    known = [
+        each.replace(annotation=_Source(each.annotation))
+        for each in shown.parameters.values()
+        if each.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    function.__signature__ = shown.replace(  # type: ignore[attr-defined]
+        parameters=known, return_annotation=_Source(shown.return_annotation)
+    )
+    function.__annotations__ = get_type_hints(function)
     return function
 
 

@@ -1,6 +1,7 @@
 """Arguments by the names of other libraries: an error that gives the right name."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -38,6 +39,13 @@ def test_the_error_gives_the_right_name(function, misnamed, advice):
     with pytest.raises(TypeError) as error:
         getattr(fastgae, function)(**given, **{misnamed: 1.0})
     assert str(error.value).startswith(f"{function}() got an unexpected keyword argument '{misnamed}': {advice}")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_signatures_are_shown_as_the_source_has_them(function):
+    signature = inspect.signature(getattr(fastgae, function))
+    shown = [each.annotation for each in signature.parameters.values()] + [signature.return_annotation]
+    assert not re.search(r"['\"~]|numpy|typing|fastgae", " ".join(map(inspect.formatannotation, shown)))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -1,5 +1,7 @@
 """Run every detector on the arguments of a call of ``gae``."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Never

@@ -65,9 +65,9 @@ def _filled(out: Any, result: torch.Tensor) -> Any:
 def _registered(name: str, function: Callable[..., Any]) -> Any:
     """Register the operation that stands for a function, and return it."""
     annotations = {
-        parameter.name: parameter.annotation
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.name != "out"
+        parameter: function.__annotations__[parameter]
+        for parameter in inspect.signature(function).parameters
+        if parameter != "out"
     }
     first, *others = annotations
     types = [f"Tensor {first}", *(f"{_type_in_torch(other, annotations[other])} {other}" for other in others)]

@@ -1,5 +1,7 @@
 """Discounted returns."""
 
+from __future__ import annotations
+
 from typing import Never
 
 import numpy as np

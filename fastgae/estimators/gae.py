@@ -1,5 +1,7 @@
 """Generalized Advantage Estimation."""
 
+from __future__ import annotations
+
 from enum import Enum
 from typing import Never
 

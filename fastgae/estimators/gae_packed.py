@@ -1,5 +1,7 @@
 """GAE of many sequences end to end in one array."""
 
+from __future__ import annotations
+
 from typing import Any, Never
 
 import numpy as np

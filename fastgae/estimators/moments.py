@@ -1,5 +1,7 @@
 """Exact statistics of advantages that are in several files, blocks or processes."""
 
+from __future__ import annotations
+
 import math
 import operator
 from dataclasses import astuple, dataclass
@@ -64,7 +66,7 @@ class Moments:
     total: int = 0
     total_of_squares: int = 0
 
-    def __add__(self, other: "Moments") -> "Moments":
+    def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
         return Moments(*map(operator.add, astuple(self), astuple(other)))

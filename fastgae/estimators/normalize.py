@@ -1,5 +1,7 @@
 """Normalisation of advantages."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, Never, cast
 

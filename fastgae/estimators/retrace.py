@@ -1,5 +1,7 @@
 """Retrace targets for action values."""
 
+from __future__ import annotations
+
 from typing import Never
 
 import numpy as np

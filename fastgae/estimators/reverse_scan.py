@@ -1,5 +1,7 @@
 """The recursion that every estimator is built on."""
 
+from __future__ import annotations
+
 from typing import Never
 
 import numpy as np

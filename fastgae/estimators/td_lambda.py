@@ -1,5 +1,7 @@
 """TD(lambda) returns."""
 
+from __future__ import annotations
+
 from enum import Enum
 from functools import partial
 from typing import Never

@@ -1,5 +1,7 @@
 """Which rows of a rollout are real steps."""
 
+from __future__ import annotations
+
 from typing import Any, Never
 
 from numpy import ndarray

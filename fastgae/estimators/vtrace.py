@@ -1,5 +1,7 @@
 """V-trace."""
 
+from __future__ import annotations
+
 import math
 from enum import Enum
 from functools import partial

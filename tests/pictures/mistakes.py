@@ -126,7 +126,7 @@ def draw(name):
         # A gap behind each end, because the next row is of another episode.
         x, y = (np.insert(array.astype(float), ends + 1, np.nan) for array in (rows, numbers))
         panel.plot(x, y, linestyle, color=color, linewidth=width, label=label)
-    panel.set(xlabel="row t of env 0 (dashed: an episode ends)", ylabel=picture.result)
+    panel.set(xlabel="row t of env 0" + (" (dashed: an episode ends)" if len(ends) else ""), ylabel=picture.result)
     panel.set_xlim(rows[0] - 0.5, rows[-1] + 0.5)
     panel.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     panel.yaxis.set_major_locator(MaxNLocator(5))

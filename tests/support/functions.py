@@ -10,8 +10,12 @@ NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
 
 
 def parameters(name):
-    """Return the parameters of a public function, by name."""
-    return inspect.signature(getattr(fastgae, name)).parameters
+    """Return the parameters of a public function by name, each with its type as the annotation."""
+    function = getattr(fastgae, name)
+    return {
+        each.name: each.replace(annotation=function.__annotations__.get(each.name))
+        for each in inspect.signature(function).parameters.values()
+    }
 
 
 # A parameter without a role counts too, so that the test of the record sees it.
@@ -32,4 +36,4 @@ def allows_none(parameter):
 
 def gives_two(name):
     """Whether a function returns advantages and returns, and not one array."""
-    return get_origin(inspect.signature(getattr(fastgae, name)).return_annotation) is fastgae.GAEResult
+    return get_origin(getattr(fastgae, name).__annotations__["return"]) is fastgae.GAEResult

@@ -48,8 +48,7 @@ def test_types_hold_when_the_program_runs(python, library):
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_the_first_argument_decides_on_the_type_of_the_results(function):
-    signature = inspect.signature(function)
-    first, result = next(iter(signature.parameters.values())).annotation, signature.return_annotation
+    first, *_, result = (function.__annotations__[name] for name in [*inspect.signature(function).parameters, "return"])
     (variable,) = (result,) if isinstance(result, TypeVar) else result.__parameters__
     assert variable in first.__parameters__
 

@@ -83,7 +83,9 @@ def shift(steps: Steps) -> Iterator[Finding]:
             if late
             else "each episode ends one step too early, and its last step runs on into the next episode",
             "pass the flag of step t as env.step returned it with the reward of step t: here, terminated[t] is the "
-            "flag of " + ("step t - 1, as in buffers that store episode starts" if late else "step t + 1"),
+            "flag of "
+            + ("step t - 1, as in buffers that store episode starts" if late else "step t + 1")
+            + ". If the flags are right, the rewards may be in the wrong row",
         )
 
 

@@ -9,6 +9,7 @@ from fastgae._call import ROLES, Role
 from fastgae._interop import FUNCTIONS
 
 from .cases import BOOTSTRAPS, make_case
+from .functions import parameters as parameters_of
 from .options import OPTIONS, pick
 
 SIZE = (17, 6)
@@ -89,7 +90,7 @@ def three(case):
 def derived(dtype):
     """Call each registered function with arrays that are made from the roles of its arguments."""
     for function in FUNCTIONS.values():
-        parameters = inspect.signature(function).parameters
+        parameters = parameters_of(function.__name__)
         required = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
         ways = {way: WAYS[way] for way in WAYS if way in parameters} or {"everything": (set(), {})}
         for way, (left_out, settings) in ways.items():

@@ -23,6 +23,7 @@ from support.options import (
     last_advantages,
     mask,
     pick,
+    prev_done,
     row,
     some_mask,
     together,
@@ -191,6 +192,21 @@ def test_next_step_drops_reset_rows_and_bootstraps_from_them(backend, dtype, mod
     assert (got.advantages[~real] == 0).all()
     assert_same_bits(got.returns[~real], case.values[~real])
     assert_same_bits(real, fastgae.valid_steps(case.terminated, case.truncated, before))
+
+
+def test_next_step_with_a_mask_is_as_if_the_masked_rows_had_been_cut_out(backend, dtype):
+    """A masked row between the end of an episode and the reset row has no effect, whatever its flags are."""
+    case = make_case((33, 9), dtype, "random", "next_values")
+    exists, last, before = some_mask(case), case.next_values[-1], prev_done(case)["prev_done"]
+    rollout = case.rewards, case.values, case.terminated, case.truncated
+    how = {"autoreset": "next_step", "last_values": last, "prev_done": before}
+    got = fastgae.gae(*rollout, mask=exists, **how, backend=backend)
+    for env in envs_of(case):
+        real = exists[:, env]
+        of_env = {name: given[env] if isinstance(given, np.ndarray) else given for name, given in how.items()}
+        alone = fastgae.gae(*(array[real, env] for array in rollout), **of_env, backend="numpy")
+        assert_same_bits(got.advantages[real, env], alone.advantages)
+        assert_same_bits(got.returns[real, env], alone.returns)
 
 
 @pytest.mark.parametrize("mode", ["same_step", "disabled", AutoresetMode.SAME_STEP], ids=str)

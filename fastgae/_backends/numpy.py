@@ -32,7 +32,7 @@ def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
         returns = traced + rollout.values
         if rollout.constants is not None:
             _, _, advantage_clip, leaky = rollout.constants
-            following = _following(advantages, rollout.last_advantages)
+            following = _following(advantages)
             advantages = deltas
             np.add(advantages, rollout.gamma_lambda * following, out=advantages, where=trace)
             advantages *= _weights(rollout.ratios, advantage_clip, leaky)
@@ -71,9 +71,9 @@ def _scan(rollout: Rollout, terms: Array, decay: Array | Scalar, trace: Array, f
     return result
 
 
-def _following(array: Array, last: Array | None) -> Array:
-    """Return the rows one step later, and ``last``, or zeros, as the last row."""
-    return np.concatenate([array[1:], np.zeros_like(array[:1]) if last is None else last[np.newaxis]])
+def _following(array: Array) -> Array:
+    """Return the rows one step later, and zeros as the last row."""
+    return np.concatenate([array[1:], np.zeros_like(array[:1])])
 
 
 def _write(rollout: Rollout, output: Array | None, result: Array, skipped: Array | int) -> None:

@@ -23,7 +23,7 @@ def pytest_configure(config):
     """Stop where `python -m pytest` imports the source folder in place of a compiled package that is installed."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         installed = importlib.metadata.files("fastgae-rl") or []
-        compiled = any(str(file).startswith("fastgae/_core.") for file in installed)
+        compiled = any(file.match("fastgae/_core.*") and file.suffix != ".pyi" for file in installed)
         if compiled and importlib.util.find_spec("fastgae._core") is None:
             raise pytest.UsageError(
                 f"The installed fastgae has the compiled backend, and {Path(fastgae.__file__).parent} has not. "

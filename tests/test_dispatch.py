@@ -154,6 +154,7 @@ def test_fastgae_cpu_asks_for_cpp(python, block, cause):
         assert cause[1] in chained[1]
 
 
+@pytest.mark.skipif(not CPP_TARGETS, reason="the compiled module is not there")
 def test_the_compiled_module_is_given_the_target(python):
     """Below the backend module the name reaches the compiled table by all ways, and an unknown one is refused."""
     code = f"""

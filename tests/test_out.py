@@ -87,7 +87,7 @@ def test_large_out_at_any_place_of_a_cache_line(dtype, size, time_axis, large):
     if time_axis == 1:
         case, expected = case.mapped(lambda _, a: a.T.copy()), [a.T for a in expected]
     shape, count = case.rewards.shape, case.rewards.size
-    for starts in ((3, 3), (1, 2), (5, None), (None, 7)):
+    for starts in ((0, 0), (3, 3), (1, 2), (5, None), (None, 7)):
         memories = [None if start is None else poisoned(count + 16, dtype) for start in starts]
         out = tuple(
             None if memory is None else memory[start : start + count].reshape(shape)

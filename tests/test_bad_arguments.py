@@ -136,4 +136,5 @@ def test_every_argument_of_every_function_is_attacked(function):
 
 if __name__ == "__main__":
     calls = [case.values for case in cases()]
-    print(sum(len(list(bad_values(*call))) for call in calls), "values in", len(calls), "calls")
+    values = sum(len(list(bad_values(*call))) for call in calls)
+    print(values, "values in", len(calls), "calls, each on every backend, with and without its short cut")

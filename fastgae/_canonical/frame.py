@@ -60,7 +60,16 @@ class Frame(NamedTuple):
             return array
         if array.shape == self.one_step:
             return array.reshape(self.without_time)
-        return one_for_each(name, array, self.without_time, self._like_envs, self.on_device)
+        advice = self.other_axis(array.shape)
+        return one_for_each(name, array, self.without_time, self._like_envs, self.on_device, advice)
+
+    def other_axis(self, shape: tuple[int, ...]) -> str:
+        """Return the advice to pass another time axis, if this shape of values would then be right."""
+        for axis in range(len(self.shape)):
+            other = Frame(self.name, self.shape, axis, self.shape[:axis] + self.shape[axis + 1 :])
+            if axis != self.axis and shape in (other.without_time, other.one_step, other.one_longer):
+                return f". If the time axis of {self.name} is axis {axis}, pass time_axis={axis}"
+        return ""
 
     def flags(self, name: str, given: object) -> Array:
         """Return flags of every step. They are repeated along axes that are missing or have length 1."""

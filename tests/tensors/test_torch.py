@@ -232,6 +232,14 @@ def test_views_of_negated_numbers():
         fastgae.gae(**tensors(ROLLOUT), out=(values, None))
 
 
+def test_lists_of_tensors_are_refused():
+    """Results would be NumPy arrays, because a list belongs to no library."""
+    rows = list(tensor(ROLLOUT["rewards"]))
+    for name, given in (("rewards", rows), ("values", tuple(rows)), ("rewards", [rows])):
+        with pytest.raises(TypeError, match=rf"{name} is a \w+ of torch arrays: pass one array, torch.stack\({name}\)"):
+            fastgae.gae(**{**ROLLOUT, name: given})
+
+
 def test_errors_name_the_argument():
     with pytest.raises(ValueError, match=r"last_values has shape \(2,\)"):
         fastgae.gae(**tensors({**ROLLOUT, "last_values": np.ones(2, np.float32)}))

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from support.functions import gives_two
-
 from .calls import Call
 
 MOST_STEPS = 3000  # a scalar step takes a microsecond or two
@@ -247,7 +245,7 @@ def _gae(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
             yield "returns", column, np.array([traced[i] + v for i, v in zip(after, values, strict=True)], real)
             continue
         advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
-        if call.arguments.get("normalize") is None and gives_two(call.function):
+        if call.arguments.get("normalize") is None and call.function not in ("td_lambda", "retrace"):
             yield "advantages", column, _scattered(existing, advantages, [real(0)] * steps, real)
         yield "returns", column, _scattered(existing, returns, values, real)
 

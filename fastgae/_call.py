@@ -5,7 +5,8 @@ compiled module (by an enum in the order of ``Call``), and the tests. A test com
 record.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Generic, NamedTuple, get_type_hints
@@ -72,6 +73,7 @@ class Call(NamedTuple):
     out: Setting = None  # (advantages, returns), of which each is an array, None, or NEW
     cu_seqlens: Boundaries = None
     n: Setting = None
+    recursion: Setting = "gae"  # or one that ``RECURSIONS`` lists
     ratios: Steps = None
     rho_clip: Constant = None
     c_clip: Constant = None
@@ -79,14 +81,18 @@ class Call(NamedTuple):
     leaky: Constant = None
 
 
-# In ``Call.out``, this stands for an array to allocate, in calls of estimators that return only one of the two results.
+# In ``Call.out``, this stands for an array to allocate.
 NEW = object()
 
-# In an unchecked ``Call``, this stands for ``values`` or ``terminated`` if an estimator does not have them. None in
-# such a call comes from the caller: for ``values`` it is a mistake, and for ``terminated`` it is right only together
-# with ``last_values``. In a checked call, both are None.
+# This stands for ``values`` or ``terminated`` if an estimator does not have them. None comes from the caller: for
+# ``values`` it is a mistake, and for ``terminated`` it is right only together with ``last_values``.
 ABSENT = object()
 
+# Name -> a function that takes a call with this recursion, as matrices of one layout. It returns a call of ``gae`` that
+# gives the same results, or None if it has filled ``out``. A backend that knows the recursion does not need it.
+RECURSIONS: dict[str, Callable[[Call], Call | None]] = {}
+
+MOST_STEPS = 2**62  # more than an array can have; a larger n or ddof is as good as this one
 EPS = 1e-8  # normalisation adds this to a standard deviation
 
 ROLES: dict[str, Role] = {
@@ -109,6 +115,20 @@ ROLES: dict[str, Role] = {
 def names_of(*roles: Role) -> tuple[str, ...]:
     """Return the names of the arguments that have one of these roles."""
     return tuple(name for name, role in ROLES.items() if role in roles)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
+
+    numbers: tuple[str, ...]  # the fields whose dtypes decide on the dtype of the results
+    required: tuple[str, ...]  # the fields that must be given
+    words: dict[str, str]  # field -> what the function calls it, where the names differ
+    result: str | None  # the field of GAEResult that it returns; None: both
+
+    def word(self, field: str) -> str:
+        """Return what the function calls a field, for messages."""
+        return self.words.get(field, field)
 
 
 CONSTANTS = tuple(name for name in Call._fields if ROLES[name] is Role.CONSTANT)

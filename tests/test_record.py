@@ -31,7 +31,7 @@ def test_every_parameter_has_a_role(function):
 
 
 def test_every_role_is_of_a_parameter():
-    assert set(ROLES) == {name for function in FUNCTIONS for name in parameters(function)}
+    assert set(ROLES) - {"recursion"} == {name for function in FUNCTIONS for name in parameters(function)}
 
 
 def test_gae_has_the_names_the_order_and_the_defaults_of_the_record():
@@ -44,7 +44,9 @@ def test_gae_has_the_names_the_order_and_the_defaults_of_the_record():
 
 def test_gae_puts_every_argument_in_its_place(monkeypatch):
     seen = []
-    monkeypatch.setattr(sys.modules["fastgae.estimators.gae"], "run", lambda call, *how: seen.append((call, how)))
+    monkeypatch.setattr(
+        sys.modules["fastgae.estimators.gae"], "run", lambda estimator, call, *how: seen.append((call, how))
+    )
     given = {name: object() for name in OF_GAE}
     fastgae.gae(**given)
     ((call, how),) = seen

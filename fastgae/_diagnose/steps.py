@@ -149,7 +149,7 @@ class Steps:
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):
-            return _run.compute(given or self.given, _backend(), 1)
+            return _run.compute(given or self.given, _dispatch.choose(_backend(), 1))
 
 
 @functools.cache

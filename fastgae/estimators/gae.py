@@ -9,6 +9,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from fastgae._call import GAEResult
+from fastgae._declared import declared
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._misnamed import no_argument
 from fastgae._run import run
@@ -159,6 +160,7 @@ def gae(
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae, locals())
     return run(
+        GAE,
         (
             rewards,
             values,
@@ -183,3 +185,6 @@ def gae(
         backend,
         num_threads,
     )
+
+
+GAE = declared(gae)

@@ -40,7 +40,7 @@ def checked(
     if values.shape != frame.shape and not longer:
         raise ValueError(
             f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with V "
-            "after the last step"
+            f"after the last step{frame.fits_another_axis(values.shape)}"
         )
     mode = autoreset_mode(given.autoreset)
     if given.terminated is None and "terminated" not in required:

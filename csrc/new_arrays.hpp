@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "arguments.hpp"
 #include "recycled.hpp"
@@ -40,7 +41,11 @@ struct Recycling {
 
 inline Recycling recycling;
 
-inline void* allocate(void*, std::size_t bytes) { return recycling.memory->take(bytes); }
+inline thread_local void* taken = nullptr;  // memory for the next array of this thread
+
+inline void* allocate(void*, std::size_t bytes) {
+    return taken ? std::exchange(taken, nullptr) : recycling.memory->take(bytes);
+}
 inline void* resize(void*, void* data, std::size_t bytes) { return recycling.memory->resize(data, bytes); }
 inline void free(void*, void* data, std::size_t) { recycling.memory->give_back(data); }
 inline void* allocate_zeros(void*, std::size_t count, std::size_t size) {
@@ -60,32 +65,35 @@ inline bool is_recycled(std::size_t bytes) {
     return current == recycling.default_handler;
 }
 
-// While this object lives, NumPy allocates data with our handler if is_recycled says so. No Python code may run
-// meanwhile. To enter an existing context creates no object, so the garbage collector, which may run Python code, does
-// not run.
+// While this object lives, the next array that NumPy allocates uses recycled memory, if is_recycled says so. No Python code
+// may run meanwhile, because another thread could not enter the context. So the memory is taken before: if there is none,
+// NumPy allocates as always, and its MemoryError, which Python code builds, is raised outside of the context. To enter an
+// existing context creates no object, so the garbage collector, which may run Python code, does not run.
 class Recycled {
 public:
-    explicit Recycled(std::size_t bytes) : context_(is_recycled(bytes) ? entered() : nullptr) {}
+    explicit Recycled(std::size_t bytes) {
+        if (!is_recycled(bytes) || !(taken = recycling.memory->take(bytes))) return;
+#if defined(Py_GIL_DISABLED)
+        context_ = PyContext_Copy(recycling.context);  // two threads cannot be in one context
+#else
+        context_ = Py_NewRef(recycling.context);
+#endif
+        if (context_ && PyContext_Enter(context_) == 0) return;
+        give_back();
+        Py_XDECREF(context_);
+        throw py::error_already_set();
+    }
     Recycled(const Recycled&) = delete;
     ~Recycled() {
         if (!context_) return;
+        give_back();
         PyContext_Exit(context_);
         Py_DECREF(context_);
     }
 
 private:
-    static PyObject* entered() {
-#if defined(Py_GIL_DISABLED)
-        PyObject* const context = PyContext_Copy(recycling.context);  // two threads cannot be in one context
-        if (!context) throw py::error_already_set();
-#else
-        PyObject* const context = Py_NewRef(recycling.context);
-#endif
-        if (PyContext_Enter(context) == 0) return context;
-        Py_DECREF(context);
-        throw py::error_already_set();
-    }
-    PyObject* const context_;
+    static void give_back() { recycling.memory->give_back(std::exchange(taken, nullptr)); }
+    PyObject* context_ = nullptr;
 };
 
 // Return numpy.empty(like.shape, dtype, "F" if fortran else "C") without making the shape a Python object. Each number

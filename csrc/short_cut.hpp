@@ -333,7 +333,7 @@ private:
     // Make the mask that leaves out reset rows: the step after the end of an episode does not exist.
     bool find_reset_rows(const Operand& prev_done) {
         View<const std::uint8_t> before;
-        if (prev_done.given && !read_row(prev_done, before)) return false;
+        if (prev_done.given ? !read_row(prev_done, before) : may_begin_with_a_reset()) return false;
         const Index steps = rollout_.steps, envs = rollout_.envs;
         exists_.resize(steps * envs);
         const bool env_major = rollout_.env_major;
@@ -349,6 +349,15 @@ private:
             for (Index t = 1; t < steps; ++t) fill(t, 0, envs);
         rollout_.mask = {exists.data, exists.step, exists.env};
         return true;
+    }
+
+    // Whether row 0 has a reward of 0, as a reset row has, and no flag. Python then looks closer, and may warn.
+    bool may_begin_with_a_reset() const {
+        bool any = is_narrow(rewards_.stored);  // these are not widened yet
+        for (Index n = 0; n < rollout_.envs && !any; ++n)
+            any = *rollout_.rewards.at(0, n) == 0 && !*rollout_.terminated.at(0, n) &&
+                   !(rollout_.truncated && *rollout_.truncated.at(0, n));
+        return any;
     }
 
     bool read_coefficients() {

@@ -4,8 +4,8 @@ The results are right in every convention and have the same bits on every backen
 one pass over its memory.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib
+import typing
 
 from fastgae._backends import BackendUnavailableError
 from fastgae._call import GAEResult
@@ -22,7 +22,10 @@ from fastgae.estimators.upgo import upgo
 from fastgae.estimators.valid_steps import valid_steps
 from fastgae.estimators.vtrace import vtrace
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
+    from fastgae import compat as compat
+    from fastgae import data as data
+    from fastgae import ray as ray
     from fastgae._diagnose.diagnose import diagnose
     from fastgae._diagnose.report import Diagnosis, Finding
     from fastgae.estimators.moments import Moments, moments
@@ -61,16 +64,22 @@ _AT_FIRST_USE = {
     "diagnose": "fastgae._diagnose.diagnose",
     "moments": "fastgae.estimators.moments",
 }
+_SUBMODULES = ("compat", "data", "ray")
 
 
-if not TYPE_CHECKING:  # otherwise a type checker would accept every name, also a misspelled one
+if not typing.TYPE_CHECKING:  # otherwise a type checker would accept every name, also a misspelled one
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> typing.Any:
+        if name in _SUBMODULES:
+            try:
+                return importlib.import_module(f"fastgae.{name}")
+            except ModuleNotFoundError as error:  # help() asks for every name, and skips those with an AttributeError
+                raise AttributeError(str(error)) from error
         if name not in _AT_FIRST_USE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = getattr(import_module(_AT_FIRST_USE[name]), name)
+        globals()[name] = getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
         return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_SUBMODULES})

@@ -109,6 +109,8 @@ def _import(name: str) -> Any:
             module = importlib.import_module(f"fastgae._backends.{name}")
             _fork_waits_for.extend(getattr(module, "FORK_WAITS_FOR", ()))
             return module
+    except MemoryError:  # not a property of the backend: the next call may find memory
+        raise
     except Exception as error:  # a package that does not fit the installed NumPy may raise any exception
         missing = isinstance(error, ModuleNotFoundError) and error.name in NEEDS[name]
         without_gpu = name == ON_DEVICES and isinstance(error, BackendUnavailableError)

@@ -6,7 +6,7 @@ from typing import Any
 from fastgae import _dispatch, _memory, _threads
 from fastgae._backends import Backend
 from fastgae._call import Call, GAEResult
-from fastgae._canonical import Layout, canonical_rollout, checked, has_options, in_one_layout
+from fastgae._canonical import Layout, canonical_rollout, checked, has_options, in_one_layout, warn_of_reset_rows
 from fastgae._interop import OnDevice
 from fastgae._moments import center_and_scale
 
@@ -62,7 +62,9 @@ def run(
         result = chosen.short_cut(given, chosen.threads, chosen.target)
         if result is not None:
             return result
-    return where_it_is(checks(given if type(given) is Call else Call(*given)), backend, num_threads, then, recursion)
+    call = checks(given if type(given) is Call else Call(*given))
+    warn_of_reset_rows(call)
+    return where_it_is(call, backend, num_threads, then, recursion)
 
 
 def where_it_is(

@@ -102,7 +102,7 @@ def collected():
 
 @pytest.fixture(scope="session")
 def large():
-    """(size, dtype) -> a large case and its reference, which is slow to compute. Only the last pair is kept in memory."""
+    """(size, dtype) -> a large case and its slow reference. Only the last pair is kept in memory."""
 
     @functools.lru_cache(maxsize=1)
     def made(size, dtype):

@@ -184,6 +184,20 @@ def test_the_public_names():
         assert hasattr(fastgae, name)
 
 
+def test_submodules_are_found_at_first_use(python):
+    """`import fastgae` is enough for the lines of the documentation, and dir() shows the public names."""
+    peers = sorted(path.stem for path in PACKAGE.joinpath("compat").glob("[!_]*.py"))
+    assert fastgae.compat.__all__ == dir(fastgae.compat) == peers
+    assert python("import fastgae; print(fastgae.compat.tianshou.__name__)") == "fastgae.compat.tianshou"
+    assert dir(fastgae) == sorted([*fastgae.__all__, "compat", "data", "ray"])
+    for owner in (fastgae, fastgae.compat):
+        with pytest.raises(AttributeError, match="no attribute 'qqq'"):
+            owner.qqq  # noqa: B018
+    without = "import sys; sys.modules.update(pyarrow=None, ray=None); import fastgae; help(fastgae); fastgae.data"
+    failed = python(without, check=False)
+    assert failed.stderr.rstrip().endswith("pip install 'fastgae-rl[data]'")
+
+
 @pytest.mark.parametrize("backend", ONE_TARGET)
 def test_denormals_survive(python, backend):
     """A library built with -ffast-math flushes them to zero in the whole process as soon as it is loaded."""

@@ -1,5 +1,9 @@
-"""Every bad value of every argument of every function, on every backend: an error that names it, and nothing else."""
+"""Every bad value of every argument of every function: an error that names it, and nothing else.
 
+Backends, with their short cut and without, give the same answer: the same error, or the same bits.
+"""
+
+import contextlib
 import re
 import warnings
 
@@ -7,8 +11,9 @@ import numpy as np
 import pytest
 
 import fastgae
-from support.backends import BACKENDS
+from support.backends import BACKENDS, ONE_TARGET, no_short_cut
 from support.bad_arguments import CONFLICTS, VALUES, kind_of
+from support.cases import assert_same_bits
 from support.functions import FUNCTIONS, parameters, required
 from support.good_calls import good_calls
 
@@ -28,24 +33,44 @@ def nothing_is_left_behind():
     assert list(each for each in (1, 2)) == [1, 2]  # noqa: C400
 
 
-def failure_of(function, arguments, name, error):
-    """What is wrong with how the call ends; nothing where it ends as it should."""
+def outcome(function, arguments):
+    """What a call returns, or the exception that it raises, after which nothing is written."""
     before = bytes_of(arguments)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            getattr(fastgae, function)(**arguments)
+            result = getattr(fastgae, function)(**arguments)
     except Exception as raised:
         nothing_is_left_behind()
-        if error is None:
-            return f"raised {raised!r}"
-        if type(raised) is not error:
-            return f"raised {raised!r}; expected {error.__name__}"
-        if not re.search(rf"\b{name}\b", str(raised)):
-            return f"does not name it: {raised}"
-        return "wrote to an array" if bytes_of(arguments) != before else None
+        assert bytes_of(arguments) == before, "wrote to an array"
+        return raised
     nothing_is_left_behind()
-    return None if error is None else f"accepted; expected {error.__name__}"
+    return result
+
+
+def failure_of(got, name, error):
+    """What is wrong with how a call ends; nothing where it ends as it should."""
+    if not isinstance(got, Exception):
+        return None if error is None else f"accepted; expected {error.__name__}"
+    if error is None:
+        return f"raised {got!r}"
+    if type(got) is not error:
+        return f"raised {got!r}; expected {error.__name__}"
+    return None if re.search(rf"\b{name}\b", str(got)) else f"does not name it: {got}"
+
+
+def difference(got, expected):
+    """What differs between the answers of two backends; nothing where they are the same."""
+    if got is expected:
+        return None
+    if type(got) is type(expected) and isinstance(got, np.ndarray | fastgae.GAEResult):
+        try:
+            assert_same_bits(got, expected)
+        except AssertionError as error:
+            return str(error)
+        return None
+    got, expected = (re.sub("0x[0-9a-f]+", "", repr(each)) for each in (got, expected))
+    return None if got == expected else f"{got}, and another backend: {expected}"
 
 
 def good_call(arguments):
@@ -57,11 +82,11 @@ def good_call(arguments):
     return {**arguments, "out": fresh}
 
 
-def cases():
-    for function, kind, arguments in good_calls():
-        for backend in BACKENDS if "backend" in parameters(function) else [None]:
-            how = {"backend": backend} if backend else {}
-            yield pytest.param(function, arguments, how, id="-".join([*how.values(), function, kind.replace(" ", "_")]))
+# name: (backend, a context in which it computes)
+WAYS = {
+    **{backend: (backend, contextlib.nullcontext) for backend in BACKENDS},
+    **{f"{name} without its short cut": (name, lambda name=name: no_short_cut(name)) for name in ONE_TARGET[:-1]},
+}
 
 
 OPTIONAL_ARRAYS = ("numbers", "numbers of envs", "moment", "flags")
@@ -78,16 +103,24 @@ def bad_values(function, arguments):
             yield name, value, change, error
 
 
-@pytest.mark.parametrize(("function", "arguments", "how"), list(cases()))
-def test_bad_arguments(function, arguments, how):
+def cases():
+    for function, kind, arguments in good_calls():
+        yield pytest.param(function, arguments, id=f"{function}-{kind.replace(' ', '_')}")
+
+
+@pytest.mark.parametrize(("function", "arguments"), list(cases()))
+def test_bad_arguments(function, arguments):
     inputs = bytes_of({name: given for name, given in arguments.items() if name != "out"})
-    failures = []
-    for name, value, change, error in bad_values(function, arguments):
-        call = {**good_call(arguments), **how}
-        call[name] = change(call.get(name))
-        failure = failure_of(function, call, name, error)
-        if failure:
-            failures.append(f"{name}: {value}: {failure}")
+    failures, seen = [], {}
+    for way, (backend, context) in WAYS.items() if "backend" in parameters(function) else [("", (None, None))]:
+        with (context or contextlib.nullcontext)():
+            for name, value, change, error in bad_values(function, arguments):
+                call = {**good_call(arguments), **({"backend": backend} if backend else {})}
+                call[name] = change(call.get(name))
+                got = outcome(function, call)
+                wrong = failure_of(got, name, error) or difference(got, seen.setdefault((name, value), got))
+                if wrong:
+                    failures.append(f"{name}: {value}: {way}: {wrong}")
     assert not failures, "\n".join([f"{len(failures)} in {function}({', '.join(arguments)}):", *failures])
     assert bytes_of({name: given for name, given in arguments.items() if name != "out"}) == inputs
 
@@ -102,5 +135,6 @@ def test_every_argument_of_every_function_is_attacked(function):
 
 
 if __name__ == "__main__":
-    calls = [case.values[:2] for case in cases()]
-    print(sum(len(list(bad_values(*call))) for call in calls), "values in", len(calls), "calls")
+    calls = [case.values for case in cases()]
+    values = sum(len(list(bad_values(*call))) for call in calls)
+    print(values, "values in", len(calls), "calls, each on every backend, with and without its short cut")

@@ -55,13 +55,34 @@ BAD = {
     ),
     "last_values: rank": ({"values": ONES, "last_values": ROW[:, None]}, ValueError, ["last_values", "(3, 1)", "(3,)"]),
     "last_values: complex": ({"values": ONES, "last_values": ROW * 1j}, TypeError, ["last_values", "complex"]),
+    "last_values: as the fourth argument": (
+        {"values": ONES, "truncated": ROW},
+        ValueError,
+        ["last_values", "truncated", "fourth", "last_values=..."],
+    ),
+    "last_values: a number as the fourth argument": (
+        {"values": ONES, "truncated": 0.5},
+        ValueError,
+        ["last_values", "truncated", "fourth", "last_values=..."],
+    ),
+    "last_values: time is the other axis": (
+        {"values": ONES, "last_values": np.ones(4)},
+        ValueError,
+        ["last_values", "(4,)", "(3,)", "time_axis=1"],
+    ),
+    "values: time is the other axis": ({"values": np.ones((4, 4))}, ValueError, ["values", "time_axis=1"]),
     "next_values: shape": ({"values": ONES, "next_values": LONGER}, ValueError, ["next_values", "(5, 3)", "(4, 3)"]),
     "next_values: text": ({"values": ONES, "next_values": "abcd"}, TypeError, ["next_values", "<U4"]),
-    "terminated: left out": ({"terminated": None}, ValueError, ["terminated and last_values are both missing"]),
+    "terminated: left out": ({"terminated": None}, ValueError, ["pass terminated", "all False"]),
+    "terminated: left out, and the value after the last step": (
+        {"terminated": None, "values": ONES},
+        ValueError,
+        ["terminated and last_values are both missing"],
+    ),
     "terminated: left out beside next_values": (
         {"terminated": None, "values": ONES, "next_values": ONES},
         ValueError,
-        ["terminated and last_values are both missing"],
+        ["pass terminated", "all False"],
     ),
     "terminated: left out beside truncated": (
         {**WITH_FINAL, "terminated": None, "truncated": FLAGS},

@@ -232,6 +232,27 @@ def test_not_finite_numbers_are_counted_in_every_run(backend, dtype):
     assert got == Moments(30_000, 2, 5, 1, (30_000 - 8) << 1074, (30_000 - 8) << 2148)
 
 
+def test_parts_that_all_hold_numbers_that_are_not_finite(backend, dtype):
+    part = fastgae.moments(np.array([np.nan, np.inf, -np.inf, 1.0], dtype), backend=backend)
+    assert part + part == Moments(8, 2, 2, 2, 2 << 1074, 2 << 2148)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"count": 2, "total": 5 << 1074, "total_of_squares": 1}, ValueError, "total_of_squares is too small"),
+        ({"count": -1}, ValueError, "count must not be negative, got -1"),
+        ({"count": 1, "nans": 2}, ValueError, "count is 1, but 2 numbers are not finite"),
+        ({"count": 1, "total_of_squares": -1}, ValueError, "total_of_squares must not be negative"),
+        ({"count": 2.0}, TypeError, "count must be an int, got 2.0"),
+        ({"total": "5"}, TypeError, "total must be an int, got '5'"),
+    ],
+)
+def test_moments_that_no_numbers_have(fields, error, words):
+    with pytest.raises(error, match=words):
+        Moments(**fields)
+
+
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
 def test_no_numbers(backend, dtype, shape):
     got = fastgae.moments(np.empty(shape, dtype), backend=backend)

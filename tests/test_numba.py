@@ -18,8 +18,48 @@ if "numba" not in BACKENDS:
     pytest.skip("numba is not installed", allow_module_level=True)
 
 from fastgae._backends import numba as module
+from fastgae._backends.numba.compiled import compiled, config, signature
 from fastgae._backends.numba.pieces import FEWEST_STEPS
 from fastgae._backends.numba.squares import transposed
+
+
+def touched(first, last, arguments):
+    """A kernel that compiles fast."""
+
+
+SIGNATURE = signature((np.ones(1),))
+
+
+def damaged(content):
+    """Every way in which a file may be damaged: what is left of it."""
+    flipped = bytearray(content)
+    flipped[-len(content) // 3] ^= 4
+    return b"", content[:1], content[: len(content) // 2], bytes(flipped), b"another file"
+
+
+def test_a_damaged_cache_is_compiled_again(monkeypatch, tmp_path):
+    """A file of the cache that was cut off or damaged, by a full disk or a crash, has no effect on results."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    hits = lambda: sum(compiled(touched, SIGNATURE).stats.cache_hits.values())  # noqa: E731
+    assert [hits(), hits()] == [0, 1]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".nbi", ".nbc"}
+    for path in files:
+        for content in damaged(path.read_bytes()):
+            path.write_bytes(content)
+            assert [hits(), hits()] == [0, 1], (path.suffix, content[:20])
+
+
+def test_a_cache_that_cannot_be_mended_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    compiled(touched, SIGNATURE)
+    index = next(tmp_path.rglob("*.nbi"))
+    index.unlink()
+    index.mkdir()
+    with pytest.raises(
+        fastgae.BackendUnavailableError, match=f"empty the folder of its cache, {re.escape(str(index.parent))}"
+    ):
+        compiled(touched, SIGNATURE)
 
 
 @pytest.fixture

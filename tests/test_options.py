@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import warnings
 from itertools import product
 
 import numpy as np
@@ -207,6 +208,35 @@ def test_next_step_with_a_mask_is_as_if_the_masked_rows_had_been_cut_out(backend
         alone = fastgae.gae(*(array[real, env] for array in rollout), **of_env, backend="numpy")
         assert_same_bits(got.advantages[real, env], alone.advantages)
         assert_same_bits(got.returns[real, env], alone.returns)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_next_step_without_prev_done_warns_where_row_0_looks_like_a_reset_row(backend, narrow):
+    case = make_case((33, 9), np.float32, "random", "last_values")
+    case.terminated[0, :2] = True, False
+    rewards = (1 + abs(case.rewards)).astype(np.float16 if narrow else np.float32)
+    rewards[0] = rewards[1:][case.terminated[:-1]] = 0  # reset rows
+
+    def warned(rewards, **how):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            how = {"last_values": case.last_values, "autoreset": "next_step", "backend": backend, **how}
+            fastgae.gae(rewards, case.values[:33], case.terminated, **how)
+        assert all(warning.filename == __file__ for warning in caught)
+        return [str(warning.message) for warning in caught]
+
+    count = np.count_nonzero(~case.terminated[0])
+    (message,) = warned(rewards)
+    for words in (f"reset row in {count} of 9 environments", "Pass prev_done", "all False for the first rollout"):
+        assert words in message
+    assert warned(rewards, prev_done=np.zeros(9)) == warned(rewards, autoreset="same_step") == []
+    assert warned(np.where(np.arange(33)[:, None] == 0, rewards + 1, rewards)) == []  # row 0 has rewards
+    sparse = rewards.copy()
+    sparse[5][~case.terminated[4]] = 0  # so a reward of 0 says nothing
+    assert warned(sparse) == []
+    nonzero = rewards.copy()
+    nonzero[1:][case.terminated[:-1]] = 1  # the rows after a done have rewards
+    assert warned(nonzero) == []
 
 
 @pytest.mark.parametrize("mode", ["same_step", "disabled", AutoresetMode.SAME_STEP], ids=str)

@@ -22,6 +22,7 @@ from fastgae._canonical.checks import (
     has_options,
     next_existing_values,
     steps_without_resets,
+    warn_of_reset_rows,
 )
 from fastgae._canonical.contract import MOMENT_STEPS, Rollout, Scalar
 from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
@@ -54,4 +55,5 @@ __all__ = [
     "one_for_each",
     "shown",
     "steps_without_resets",
+    "warn_of_reset_rows",
 ]

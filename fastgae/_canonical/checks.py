@@ -1,5 +1,7 @@
 """Check a call of ``gae`` as a whole. ``arguments`` and ``frame`` check each argument by itself."""
 
+import warnings
+
 import numpy as np
 
 from fastgae._call import CONSTANTS, Array, Call
@@ -44,11 +46,13 @@ def checked(
         )
     mode = autoreset_mode(given.autoreset)
     if given.terminated is None and "terminated" not in required:
-        check_one_sequence(last_values is not None, given.truncated is not None, mode)
+        check_one_sequence(
+            last_values is not None, longer or next_values is not None, given.truncated is not None, mode
+        )
         terminated = None
     else:
         terminated = frame.flags("terminated", given.terminated)
-    _check_bootstrap(longer, last_values is not None, next_values is not None, frame)
+    _check_bootstrap(longer, last_values is not None, next_values is not None, given.truncated, frame)
     last_values = frame.envs("last_values", last_values)
     frame.check_steps("next_values", next_values)
     last_advantages = frame.envs("last_advantages", last_advantages)
@@ -112,6 +116,22 @@ def _without_reset_rows(call: Call) -> Call:
     return call._replace(mask=steps_without_resets(done, call.prev_done, call.time_axis, call.mask))
 
 
+def warn_of_reset_rows(call: Call) -> None:
+    """Warn if row 0 looks like a reset row: its reward is 0, as in all rows after a done, and in no other row."""
+    if call.autoreset != NEXT_STEP or call.prev_done is not None or isinstance(call.rewards, OnDevice):
+        return
+    ends = call.terminated if call.truncated is None else call.terminated | call.truncated
+    zero, done = (np.moveaxis(array, call.time_axis, 0) for array in (call.rewards == 0, ends))
+    first, after, others = zero[0] & ~done[0], zero[1:][done[:-1]], zero[1:][~done[:-1]]
+    if first.any() and after.size and after.all() and not others.any():
+        warnings.warn(
+            f"prev_done is missing, and row 0 looks like a reset row in {np.count_nonzero(first)} of {first.size} "
+            "environments: its reward is 0, as in the rows after a done, and in no others. Pass prev_done, the flags "
+            "terminated | truncated of the last row of the previous rollout; all False for the first rollout",
+            stacklevel=4,  # the line that calls an estimator
+        )
+
+
 def steps_without_resets(done: Array, prev_done: Array | None, axis: int, mask: Array | None = None) -> Array:
     """Return where a step exists: it is in the mask, and the step before it in the mask ended no episode."""
     exists = np.empty_like(done)
@@ -147,8 +167,11 @@ def next_existing_values(values: Array, last_values: Array | None, mask: Array |
     return following
 
 
-def check_one_sequence(last: bool, truncated: bool, mode: str | None) -> None:
-    """Check a call without ``terminated``: every env is one sequence, and ``last_values`` holds the value after it."""
+def check_one_sequence(last: bool, after_last: bool, truncated: bool, mode: str | None) -> None:
+    """Check a call without ``terminated``: every env is one sequence, and ``last_values`` holds the value after it.
+
+    ``after_last``: another argument has the values after the last step.
+    """
     if truncated:
         raise ValueError(
             "truncated is given without terminated: pass both; terminated is all False if no episode ended for good"
@@ -156,6 +179,10 @@ def check_one_sequence(last: bool, truncated: bool, mode: str | None) -> None:
     if mode == NEXT_STEP:
         raise ValueError(
             'autoreset="next_step" is given without terminated: pass both, because the reset rows follow its flags'
+        )
+    if after_last and not last:
+        raise ValueError(
+            "terminated is missing: pass terminated, the flags of the steps that ended an episode; all False if none"
         )
     if not last:
         raise ValueError(
@@ -206,12 +233,16 @@ def _check_normalize(normalize: object, out: Output | None) -> None:
         raise ValueError("normalize changes only the advantages, and out has no array for them")
 
 
-def _check_bootstrap(longer: bool, last: bool, following: bool, frame: Frame) -> None:
+def _check_bootstrap(longer: bool, last: bool, following: bool, truncated: object, frame: Frame) -> None:
     if longer + last + following == 1:
         return
     names = ["values with one extra row"] * longer + ["last_values"] * last + ["next_values"] * following
     if names:
         raise ValueError(f"the value after the last step is given more than once: {' and '.join(names)}; keep one")
+    if type(truncated) in (int, float) or getattr(truncated, "shape", None) in (frame.without_time, frame.one_step):
+        raise ValueError(
+            "last_values is missing, and truncated, the fourth argument, looks like it: pass last_values=... by name"
+        )
     raise ValueError(
         "the value after the last step is missing: pass last_values, next_values, or values with one more row along "
         f"time than rewards' shape {frame.shape}"

@@ -88,6 +88,13 @@ def kind_of(given: object) -> str | None:
     return None
 
 
+def _kind_in_list(given: object) -> str | None:
+    """Return the library of the arrays in a list."""
+    while isinstance(given, list | tuple) and given:
+        given = given[0]
+    return kind_of(given)
+
+
 def any_traced(given: Iterable[object]) -> bool:
     """Return whether one of these is a JAX tracer, which has no numbers yet."""
     tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
@@ -131,6 +138,9 @@ def as_array(name: str, given: object) -> Array:
         raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
     if kind := kind_of(given):
         return widened(module_of(kind).to_numpy(name, given))
+    if kind := _kind_in_list(given):
+        stack = {"torch": "torch.stack", "jax": "jax.numpy.stack"}[kind]
+        raise TypeError(f"{name} is a {type(given).__name__} of {kind} arrays: pass one array, {stack}({name})")
     try:
         return np.asarray(given)
     except MemoryError:

@@ -32,10 +32,23 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
 
 
 def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a strided tensor of the same memory, without gradients."""
+    """Return a strided tensor of the same memory, without gradients. A view of negated numbers is copied."""
     if tensor.layout is not torch.strided:
         raise TypeError(f"{name} has layout {tensor.layout}: pass {name}.to_dense()")
-    return tensor.detach() if tensor.requires_grad else tensor
+    if tensor.untyped_storage().nbytes() < _bytes_to_the_end(tensor):
+        raise TypeError(
+            f"{name} has no memory, because its storage was freed or made smaller, as FSDP does between two uses of a "
+            "parameter: pass the tensor while its storage is there, or a copy made then"
+        )
+    return tensor.detach().resolve_neg() if tensor.requires_grad or tensor.is_neg() else tensor
+
+
+def _bytes_to_the_end(tensor: torch.Tensor) -> int:
+    """Return how many bytes of its storage a tensor needs."""
+    if tensor.is_contiguous():
+        return tensor.storage_offset() * tensor.element_size() + tensor.nbytes if tensor.nbytes else 0
+    last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.nbytes else 0
 
 
 @functools.cache
@@ -127,6 +140,8 @@ def check_fillable(tensor: torch.Tensor) -> torch.Tensor:
         raise ValueError("out requires grad, but results have no gradient: pass out.detach()")
     if tensor.dtype in NARROW_DTYPES:
         raise TypeError(f"out has dtype {tensor.dtype}, but 16-bit inputs give float32 results")
+    if tensor.is_neg():
+        raise TypeError("out is a view of negated numbers, which only torch can write: pass another tensor")
     return tensor
 
 

@@ -60,7 +60,7 @@ def _taken(name: str, given: Any, first_name: str, first: torch.Tensor) -> Any:
 
 def held(name: str, given: torch.Tensor) -> OnDevice:
     """Return a tensor as the checks see it."""
-    tensor = plain(name, given).resolve_neg()
+    tensor = plain(name, given)
     return OnDevice(tensor, tuple(tensor.shape), numpy_dtype(name, tensor))
 
 

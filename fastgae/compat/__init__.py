@@ -11,3 +11,60 @@ library.
 Where a docstring says "the same bits", two things may still differ, because a gate of fastgae selects and most
 libraries multiply by 0: NaN and infinity behind a closed gate have no effect, and a zero may have the other sign.
 """
+
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from fastgae.compat import brax as brax
+    from fastgae.compat import cleanrl as cleanrl
+    from fastgae.compat import envpool as envpool
+    from fastgae.compat import gymnasium as gymnasium
+    from fastgae.compat import labml as labml
+    from fastgae.compat import paper2code as paper2code
+    from fastgae.compat import pufferlib as pufferlib
+    from fastgae.compat import rl_games as rl_games
+    from fastgae.compat import rlax as rlax
+    from fastgae.compat import rllib as rllib
+    from fastgae.compat import rsl_rl as rsl_rl
+    from fastgae.compat import sample_factory as sample_factory
+    from fastgae.compat import skrl as skrl
+    from fastgae.compat import spinningup as spinningup
+    from fastgae.compat import stable_baselines3 as stable_baselines3
+    from fastgae.compat import tianshou as tianshou
+    from fastgae.compat import torchrl as torchrl
+    from fastgae.compat import trl as trl
+    from fastgae.compat import verl as verl
+
+__all__ = [
+    "brax",
+    "cleanrl",
+    "envpool",
+    "gymnasium",
+    "labml",
+    "paper2code",
+    "pufferlib",
+    "rl_games",
+    "rlax",
+    "rllib",
+    "rsl_rl",
+    "sample_factory",
+    "skrl",
+    "spinningup",
+    "stable_baselines3",
+    "tianshou",
+    "torchrl",
+    "trl",
+    "verl",
+]
+
+if not typing.TYPE_CHECKING:  # otherwise a type checker would accept every name, also a misspelled one
+
+    def __getattr__(name: str) -> typing.Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return __all__

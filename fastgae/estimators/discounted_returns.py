@@ -103,7 +103,7 @@ def _checked(given: Call) -> Call:
     exists = frame.step_flags("mask", given.mask)
     check_final_values(final, cuts, False, None)
     if ends is None:
-        check_one_sequence(last is not None, cuts is not None, None)
+        check_one_sequence(last is not None, False, cuts is not None, None)
     # On a GPU the flags are not read: after an episode that the rollout does not end, the value is 0.
     elif (
         last is None

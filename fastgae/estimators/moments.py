@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from fastgae import _dispatch
 from fastgae._backends import Backend
 from fastgae._call import EPS, Array
-from fastgae._canonical import frame_of, in_place, of_one_dtype
+from fastgae._canonical import frame_of, in_place, of_one_dtype, shown
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
 from fastgae._interop import is_tensor, with_tensors
 from fastgae._misnamed import names_its_arguments, no_argument
@@ -65,6 +65,19 @@ class Moments:
     negative_infinities: int = 0
     total: int = 0
     total_of_squares: int = 0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            number = getattr(self, name)
+            if type(number) is not int:
+                raise TypeError(f"{name} must be an int, got {shown(number)}")
+            if number < 0 and name != "total":
+                raise ValueError(f"{name} must not be negative, got {number}")
+        finite = self.count - self.nans - self.positive_infinities - self.negative_infinities
+        if finite < 0:
+            raise ValueError(f"count is {self.count}, but {self.count - finite} numbers are not finite")
+        if finite * self.total_of_squares < self.total**2:
+            raise ValueError("total_of_squares is too small: no numbers have this count and this total")
 
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):

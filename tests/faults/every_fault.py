@@ -1,11 +1,13 @@
 """Run one call with every fault that it can meet, in a process into which faults.cpp is preloaded.
 
 ``python every_fault.py LIBRARY CALL THREADS`` prints how many faults were met, or fails.
+``python every_fault.py LIBRARY side_by_side THREADS`` does so with as many Python threads, all of which make calls.
 """
 
 import ctypes
 import itertools
 import sys
+import threading
 
 import numpy as np
 
@@ -121,6 +123,43 @@ def meet_every_fault(library, function, given, num_threads):
     return met
 
 
+def meet_faults_side_by_side(library, num_threads, calls=30_000):
+    """Return how many large calls found no memory, in one of several Python threads; the small calls must succeed."""
+    small, large = rollout(64, 512), rollout(1040, 512)
+    expected = fastgae.gae(**small, backend="numpy")
+    assert same(fastgae.gae(**small, backend="cpp"), expected)  # what is imported later is imported now
+    fastgae._core.set_recycled_limit(1)  # results go through the store, which keeps none of them
+    library.refuse_from(large["rewards"].nbytes)
+    sys.setswitchinterval(1e-6)  # the interpreter changes threads whenever it may
+    errors, done = [], threading.Event()
+
+    def make_small_calls():
+        while not done.is_set():
+            try:
+                assert same(fastgae.gae(**small, backend="cpp", num_threads=1), expected)
+            except Exception as error:
+                errors.append(repr(error))
+
+    threads = [threading.Thread(target=make_small_calls) for _ in range(num_threads - 1)]
+    for thread in threads:
+        thread.start()
+    refused = 0
+    for _ in range(calls):
+        try:
+            fastgae.gae(**large, backend="cpp", num_threads=1)
+        except Exception as error:
+            refused += isinstance(error, MemoryError) and "Unable to allocate" in str(error)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not errors, f"{len(errors)} small calls failed: {errors[0]}"
+    return refused
+
+
 if __name__ == "__main__":
     _, path, name, num_threads = sys.argv
-    print(*meet_every_fault(ctypes.CDLL(path), *CALLS[name](), int(num_threads)))
+    library = ctypes.CDLL(path)
+    if name == "side_by_side":
+        print(meet_faults_side_by_side(library, int(num_threads)))
+    else:
+        print(*meet_every_fault(library, *CALLS[name](), int(num_threads)))

@@ -1,6 +1,6 @@
 // Preloaded into a process, makes one allocation, or the creation of one thread, fail: which one is counted from arm()
 // on. Counted are operator new of any size, and the C library's allocations of a page and more, which are those of
-// array data.
+// array data. Of the latter, refuse_from() makes all fail that are large enough.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 std::atomic<long> allocations_left{0}, threads_left{0}, failed{0};
+std::atomic<std::size_t> refused_from{~std::size_t{0}};
 
 // Whether this is the one that fails. Zero left: not armed.
 bool fails(std::atomic<long>& left) {
@@ -53,8 +54,11 @@ long disarm() {
     return failed;
 }
 
+// From now on, no memory of so many bytes and more.
+void refuse_from(std::size_t bytes) { refused_from = bytes; }
+
 void* malloc(std::size_t size) {
-    if (size >= kPage && fails(allocations_left)) return errno = ENOMEM, nullptr;
+    if (size >= refused_from || (size >= kPage && fails(allocations_left))) return errno = ENOMEM, nullptr;
     return __libc_malloc(size);
 }
 

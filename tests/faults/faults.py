@@ -27,8 +27,8 @@ def compiled(folder):
     return library
 
 
-def met(library, name, num_threads):
-    """Run one call with every fault that it can meet, in a process of its own; how many of both kinds those were."""
+def run(library, name, num_threads):
+    """Run a command of every_fault.py in a process of its own; the numbers that it prints."""
     done = subprocess.run(
         [sys.executable, "-P", str(HERE / "every_fault.py"), str(library), name, str(num_threads)],
         env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(Path(fastgae.__file__).parents[1])},
@@ -38,7 +38,12 @@ def met(library, name, num_threads):
         timeout=300,
     )
     assert done.returncode == 0, f"status {done.returncode}: {done.stdout}{done.stderr}"
-    counts = list(map(int, done.stdout.split()))
+    return list(map(int, done.stdout.split()))
+
+
+def met(library, name, num_threads):
+    """Run one call with every fault that it can meet; how many of both kinds those were."""
+    counts = run(library, name, num_threads)
     return sum(counts[:2]), sum(counts[2:])
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.backends import BACKENDS
 
 from .every_fault import CALLS
-from .faults import COMPILER, compiled, met
+from .faults import COMPILER, compiled, met, run
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults are made with the preloading of glibc"),
@@ -27,3 +27,9 @@ def test_every_fault(library, name, num_threads):
     allocations, threads = met(library, name, num_threads)
     assert allocations > 0
     assert (threads > 0) == (num_threads > 1)
+
+
+def test_faults_in_several_threads(library):
+    """A call that finds no memory has no effect on the calls of other threads."""
+    (refused,) = run(library, "side_by_side", 3)
+    assert refused == 30_000

@@ -77,6 +77,8 @@ def place(choose: Choices, ndim: int) -> Place:
     if choose.order is not None or ndim == 0 or not choose.chance(60):
         order = axes[::-1] if choose.order == "F" else axes
         return Place(order, (0,) * ndim, (False,) * ndim, 0, at_end)
+    if choose.chance(25):  # backwards, and nothing else
+        return Place(axes, (0,) * ndim, tuple(choose.chance(60) for _ in axes), 0, at_end)
     shuffled = list(axes)
     if choose.chance(50):
         shuffled.reverse()

@@ -11,6 +11,7 @@ from support.functions import gives_two
 
 from .calls import Alias, Call, Given
 from .choices import Choices
+from .memory import Place
 from .roles import handed_over
 
 
@@ -30,6 +31,9 @@ def outputs(choose: Choices, call: Call, count: int) -> list[Given | Alias | Non
     shape, dtype = call.first.plain.shape, call.working_dtype()
     empty = np.full(shape, np.nan, dtype)
     out: list[Given | Alias | None] = [handed_over(choose, empty, writable=True) for _ in range(count)]
+    if choose.chance(20):
+        axes, in_time = tuple(range(len(shape))), tuple(axis == call.time_axis for axis in range(len(shape)))
+        out = [Given(empty, Place(axes, (0,) * len(axes), in_time), "array") for _ in range(count)]
     fillable = [name for name in call.arguments if ROLES[name] is Role.STEPS and _fillable(call, name)]
     if fillable and choose.chance(25):
         first = choose.below(len(fillable))

@@ -131,6 +131,13 @@ MUTANTS = (
         "Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};",
         "Lane lane = {first / cut.pieces, 0};",
     ),
+    Mutant("a block of memory handed out twice", "csrc/recycled.hpp", "return removed(i);", "return blocks_[i].data;"),
+    Mutant(
+        "outputs whose time runs backwards",
+        "csrc/short_cut.hpp",
+        "!fit(array, rollout_.steps, view)) return false;",
+        "!fit(array, rollout_.steps, view)) return false;\n        view.step = std::abs(view.step);",
+    ),
     Mutant(
         "two threads that compute the same environment",
         "csrc/threads.hpp",

@@ -187,6 +187,24 @@ def _gae_of(env: Env, real: Any, lambdas: list[float]) -> tuple[list[Any], list[
     return [a if exists else zero for a, exists in zip(advantages, env.real, strict=True)], returns
 
 
+def _lambdas(call: Call, rollout: _Rollout, column: tuple[Any, ...]) -> Any:
+    """Return lambda of every step, which is 1 if the function has none."""
+    takes = call.parameters()
+    for name in ("lambda_", "gae_lambda"):
+        if name in takes:
+            return rollout.coefficients(name, takes[name].default, column)
+    return [1.0] * rollout.shape[rollout.axis]
+
+
+def _cut_before_bad_steps(env: Env, real: Any) -> None:
+    """Cut every step whose next step has a TD error below 0, or NaN, or does not exist."""
+    upwards = False
+    for i, delta in reversed([*enumerate(_deltas(env, real))]):
+        if env.real[i]:
+            env.truncated[i] = env.truncated[i] or not upwards
+            upwards = bool(delta >= 0)
+
+
 def _scattered(existing: list[int], results: list[Any], otherwise: list[Any], dtype: Any) -> np.ndarray:
     array = np.array(otherwise, dtype)
     array[existing] = results
@@ -197,17 +215,21 @@ def _gae(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
     rollout = _Rollout(call)
     real, steps = rollout.real, rollout.shape[rollout.axis]
     takes = call.parameters()
-    name = "lambda_" if "lambda_" in takes else "gae_lambda"
     for column in _columns(call):
         existing, env = rollout.env(column)
-        lambdas = rollout.coefficients(name, takes[name].default, column)
         if call.arguments.get("returns_lambda") is not None:
             second = rollout.coefficients("returns_lambda", 0.0, column)
             env.more["returns_lambda"] = [second[t] for t in existing]
         if call.arguments.get("tail_normalized"):
             env.more["tail"] = True
-        if "ratios" in takes:
-            ratios = rollout.column("ratios", column) or []
+        ratios = rollout.column("ratios", column) or []
+        lambdas = _lambdas(call, rollout, column)
+        if call.function == "upgo":
+            _cut_before_bad_steps(env, real)
+        elif call.function == "retrace":
+            traces = [lambdas[t] * float(np.minimum(ratios[t], real(1))) for t in existing]
+            lambdas = dict(zip(existing, [*traces[1:], 0.0], strict=False))
+        elif "ratios" in takes:
             env.more["ratios"] = [ratios[t] for t in existing]
             env.more["clips"] = [
                 call.arguments.get(name, takes[name].default)
@@ -223,7 +245,7 @@ def _gae(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
             yield "returns", column, np.array([traced[i] + v for i, v in zip(after, values, strict=True)], real)
             continue
         advantages, returns = _gae_of(env, real, [lambdas[t] for t in existing])
-        if call.arguments.get("normalize") is None and call.function != "td_lambda":
+        if call.arguments.get("normalize") is None and call.function not in ("td_lambda", "retrace"):
             yield "advantages", column, _scattered(existing, advantages, [real(0)] * steps, real)
         yield "returns", column, _scattered(existing, returns, values, real)
 
@@ -338,6 +360,8 @@ ANSWERS = {
     "gae": _gae,
     "vtrace": _gae,
     "td_lambda": _gae,
+    "upgo": _gae,
+    "retrace": _gae,
     "gae_packed": _gae_packed,
     "discounted_returns": _discounted_returns,
     "reverse_scan": _reverse_scan,

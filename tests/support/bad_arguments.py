@@ -227,7 +227,17 @@ VALUES = {
     "flags": {**FLAGS, **SHAPES},
     "required flags": {**NONE, **FLAGS, **SHAPES},
     # One number for each env, of which one may stand for all.
-    "numbers of envs": {**NUMBERS, **SHAPES, "a number": (always(0.5), None), "no axes": (always(np.array(0.5)), None)},
+    "numbers of envs": {
+        **NUMBERS,
+        **SHAPES,
+        "a number": (always(0.5), None),
+        "no axes": (always(np.array(0.5)), None),
+        "the largest integer": (always((1 << 64) - 1), None),
+        "the smallest integer": (always(-(1 << 63)), None),
+        "an integer of 65 bits": (always(1 << 64), UNREADABLE),
+        "a negative integer of 65 bits": (always(-(1 << 63) - 1), UNREADABLE),
+        "an integer of 71 bits": (always(1 << 70), UNREADABLE),
+    },
     # Numbers as float64, which have no effect on the dtype of the results.
     "moment": {
         **NUMBERS,

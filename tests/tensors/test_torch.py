@@ -177,9 +177,23 @@ class OnAnotherDevice(torch.Tensor):
     device = torch.device("cuda:0")
 
 
+def shrunk(view, nbytes):
+    """Return a function to a view of the numbers of a tensor, in a storage of which only some bytes are left."""
+
+    def place(tensor):
+        cut = view(torch.empty(2, *tensor.shape).copy_(tensor))
+        cut.untyped_storage().resize_(nbytes)
+        return cut
+
+    return place
+
+
 @pytest.mark.parametrize(
     ("place", "what"),
     [
+        (shrunk(lambda t: t[0], 0), "values has no memory, because its storage was freed"),
+        (shrunk(lambda t: t[1], 4 * (17 * 6 + 1)), "values has no memory"),
+        (shrunk(lambda t: t.permute(1, 2, 0)[..., 1], 4 * (2 * 17 * 6 - 1)), "values has no memory"),
         (lambda t: t.as_subclass(OnAnotherDevice), r"values is on cuda:0, .*pass values\.cpu\(\)"),
         (lambda t: t.to("meta"), "values is on meta, where a tensor has no numbers"),
         (lambda t: t.to_sparse(), r"values has layout torch.sparse_coo: pass values\.to_dense\(\)"),
@@ -193,6 +207,37 @@ def test_what_is_refused(place, what):
         fastgae.gae(**given)
     with pytest.raises(TypeError, match=what):
         fastgae.gae(**{**given, "rewards": ROLLOUT["rewards"]})
+
+
+def test_a_freed_out_is_refused():
+    out = torch.empty(17, 6), torch.empty(17, 6)
+    out[1].untyped_storage().resize_(0)  # as FSDP frees it
+    with pytest.raises(TypeError, match="out has no memory"):
+        fastgae.gae(**tensors(ROLLOUT), out=out)
+    assert torch.empty(0, 6).untyped_storage().nbytes() == 0
+    assert fastgae.gae(*torch.empty(3, 0, 6), last_values=torch.zeros(6)).returns.shape == (0, 6)
+
+
+def test_views_of_negated_numbers():
+    """torch negates them when it reads them (https://pytorch.org/docs/stable/generated/torch.Tensor.is_neg.html)."""
+
+    def negated(array):
+        view = torch.complex(tensor(array), -tensor(array)).conj().imag
+        assert view.is_neg()
+        return view
+
+    values = negated(ROLLOUT["values"])
+    assert_answers(fastgae.gae(**{**tensors(ROLLOUT), "values": values}), fastgae.gae(**ROLLOUT))
+    with pytest.raises(TypeError, match="out is a view of negated numbers"):
+        fastgae.gae(**tensors(ROLLOUT), out=(values, None))
+
+
+def test_lists_of_tensors_are_refused():
+    """Results would be NumPy arrays, because a list belongs to no library."""
+    rows = list(tensor(ROLLOUT["rewards"]))
+    for name, given in (("rewards", rows), ("values", tuple(rows)), ("rewards", [rows])):
+        with pytest.raises(TypeError, match=rf"{name} is a \w+ of torch arrays: pass one array, torch.stack\({name}\)"):
+            fastgae.gae(**{**ROLLOUT, name: given})
 
 
 def test_errors_name_the_argument():

@@ -8,13 +8,14 @@ parallel loop takes 0.05 ms with the tuple and 0.12 with the arguments.
 import contextlib
 import functools
 import hashlib
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import config, from_dtype, njit, prange, typeof, types
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from fastgae._backends import BackendUnavailableError
 
@@ -29,11 +30,41 @@ _FILES = sorted([*_FOLDER.glob("*.py"), *_PACKAGE.glob("_canonical/*.py"), _PACK
 _SOURCE = hashlib.sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()
 
 
+class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    """The files of a kernel's cache, which begin anew if one of them is damaged.
+
+    Numba compares no digest, and LLVM aborts the process if it meets damaged machine code.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        pickled = self._dump(data)
+        super().save(key, (hashlib.sha256(pickled).digest(), pickled))
+
+    def load(self, key: Any) -> Any:
+        try:
+            found = super().load(key)
+            if found is None:
+                return None
+            digest, pickled = found
+            if digest == hashlib.sha256(pickled).digest():
+                return pickle.loads(pickled)
+        except Exception:  # pickle may raise any exception for a truncated or damaged file
+            pass
+        self.flush()
+        return None
+
+
 class _Cache(FunctionCache):  # type: ignore[misc]
     """Add the sources to the cache's key.
 
     Numba's own key holds the CPU, its features, Numba's version and the kernel's file, but not the files it imports.
     """
+
+    def __init__(self, function: Callable[..., None]):
+        super().__init__(function)
+        self._cache_file = _Files(
+            self.cache_path, self._impl.filename_base, source_stamp=self._impl.locator.get_source_stamp()
+        )
 
     def _index_key(self, signature: Any, codegen: Any) -> Any:
         return super()._index_key(signature, codegen), _SOURCE
@@ -64,9 +95,11 @@ def compiled(function: Callable[..., None], signature: Any, **options: bool) -> 
     try:
         kernel.compile(signature)
     except Exception as error:
+        cache = getattr(kernel._cache, "cache_path", None)
         raise BackendUnavailableError(
-            f"the numba backend cannot compile its kernels here ({type(error).__name__}: {error}): reinstall numba, or "
-            'choose another backend, such as backend="numpy"'
+            f"the numba backend cannot compile its kernels here ({type(error).__name__}: {error}): "
+            + (f"empty the folder of its cache, {cache}, " if cache else "")
+            + 'reinstall numba, or choose another backend, such as backend="numpy"'
         ) from error
     kernel.disable_compile()
     return kernel

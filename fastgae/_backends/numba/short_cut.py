@@ -98,8 +98,11 @@ def _is_plain(call: Call) -> bool:
 
 
 def _is_number(given: Any) -> bool:
-    """Return whether this is a number of Python, which has no effect on the dtype of the results."""
-    return type(given) in (int, float) and -LARGEST < given < LARGEST
+    """Return whether this is a number of Python, which has no effect on the dtype of the results.
+
+    NumPy reads an integer of more than 64 bits as an object, which is an error.
+    """
+    return (type(given) is float and -LARGEST < given < LARGEST) or (type(given) is int and given.bit_length() < 64)
 
 
 def _is_in_c_order(array: Any, dtype: np.dtype[Any], shape: Shape) -> bool:

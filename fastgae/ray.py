@@ -18,7 +18,7 @@ from fastgae.data.estimators import check_normalize, checked_how
 from fastgae.data.extras import brought_by
 from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_of
 from fastgae.data.pieces import open_files
-from fastgae.data.plan import Source, found_sources
+from fastgae.data.places import Source, found_sources
 
 with brought_by("ray", "fastgae.ray"):
     import ray.data

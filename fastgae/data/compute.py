@@ -18,7 +18,8 @@ from fastgae.data.estimators import How, check_normalize, checked_how
 from fastgae.data.formats import Format, format_of
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
-from fastgae.data.plan import Plan, Source, check_alike, check_out, found_sources, row_bytes
+from fastgae.data.places import Source, found_sources, local
+from fastgae.data.plan import Plan, check_alike, check_out, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
@@ -154,7 +155,7 @@ def compute(
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
     plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture)
     check_alike(pieces, plan.read)
-    to = known.sidecar(sources[0]) if out is None else Path(out)
+    to = known.sidecar(sources[0]) if out is None else local("out", out)
     check_out(to, sources, plan)
     spool = Spool(to, Asked(plan.options, files))
     with spool.held():

@@ -28,7 +28,9 @@ from fastgae._archive import (
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of
 from fastgae.data.errors import DataError
+from fastgae.data.kinds import NPY, by_suffix, kind_of
 from fastgae.data.pieces import scratch_folder
+from fastgae.data.places import HIDDEN
 
 ABOUT = b"fastgae"  # the key, in the metadata of a schema, of what results say about themselves
 COPIED = 2**20  # bytes at a time
@@ -146,6 +148,7 @@ class NpyFolder(dict[str, Mapped]):
 
 def _npy(path: Path) -> Array:
     with _reading(path):
+        kind_of(path)  # raises if it is a pipe or a folder
         check_npy(path)
         array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
         return array
@@ -153,7 +156,8 @@ def _npy(path: Path) -> Array:
 
 def npy_files(path: Path) -> list[Path]:
     """Return the .npy files in the folder of one of them, or in a folder."""
-    return sorted((path if path.is_dir() else path.parent).glob("*.npy"))
+    folder = path if path.is_dir() else path.parent
+    return sorted(each for each in folder.iterdir() if by_suffix(each) == NPY and not each.name.startswith(HIDDEN))
 
 
 class NpzWriter:

@@ -14,10 +14,10 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
+from fastgae.data.kinds import CONTINUATION
 
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
 MOST_OPEN = 2
-CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
 
 
 @dataclass

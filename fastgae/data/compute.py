@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from fastgae._memory import limit_from
 from fastgae._typing import BackendName
-from fastgae.data.asked import Asked
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, naming
@@ -76,9 +75,10 @@ def compute(
     Parameters
     ----------
     source : path, folder, pattern, or a list of them
-        Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL.
+        Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL. Names that begin
+        with "_" or "." are skipped in folders and patterns.
     out : path, optional
-        The file to write, Parquet or Arrow by its suffix. None: the place that the format's convention gives.
+        The file to write, Parquet, Arrow or .npz by its suffix. None: the place that the format's convention gives.
     format : str
         "auto", or the name of a format if the files do not show it.
     columns : mapping, optional
@@ -105,7 +105,7 @@ def compute(
     memory : str or int
         About how many bytes to use in addition to Python and its libraries, such as "256MB".
     resume : bool
-        Continue from the results that a killed run has left.
+        Continue from the results that a killed run has left for the same options and the same contents of the files.
     progress : bool
         Show a bar on a terminal, and print lines elsewhere.
     plot : path, optional
@@ -157,7 +157,7 @@ def compute(
     check_alike(pieces, plan.read)
     to = known.sidecar(sources[0]) if out is None else local("out", out)
     check_out(to, sources, plan)
-    spool = Spool(to, Asked(plan.options, files))
+    spool = Spool(to, plan.options, files)
     with spool.held():
         if resume and (about := spool.finished()):
             if picture is not None and not picture.exists():

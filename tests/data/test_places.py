@@ -116,6 +116,22 @@ def test_hidden_files_are_no_data(tmp_path, few):
         compute(tmp_path / "runs" / "run" / "*_c.parquet")
 
 
+def test_a_folder_that_cannot_be_listed(tmp_path, few, monkeypatch):
+    """Its files would be missing without a word."""
+    (tmp_path / "runs" / "locked").mkdir(parents=True)
+    write(few.table(), tmp_path / "runs" / "a.parquet", 60)
+
+    def refusing(path):
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return kept(path)
+
+    kept = os.scandir
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(DataError, match="locked cannot be read: Permission denied"):
+        compute(tmp_path / "runs")
+
+
 def test_hidden_files_of_other_formats(tmp_path, few):
     folder = tmp_path / "arrays"
     folder.mkdir()

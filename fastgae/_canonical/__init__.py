@@ -11,7 +11,6 @@ from fastgae._canonical.arguments import (
     end_to_end,
     integer_of,
     of_one_dtype,
-    one_for_each,
     shown,
 )
 from fastgae._canonical.checks import NORMALIZE, checked, warn_of_reset_rows
@@ -41,7 +40,6 @@ __all__ = [
     "integer_of",
     "next_existing_values",
     "of_one_dtype",
-    "one_for_each",
     "shown",
     "steps_without_resets",
     "warn_of_reset_rows",

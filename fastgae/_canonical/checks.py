@@ -97,7 +97,7 @@ def _is_longer(frame: Frame, values: Any) -> bool:
         return True
     raise ValueError(
         f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with V after "
-        f"the last step{frame.other_axis(values.shape)}"
+        f"the last step{frame.fits_another_axis(values.shape)}"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae._call import NEW, Array
-from fastgae._canonical.arguments import as_number, check_shape, integer_of, one_for_each, shown
+from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
 from fastgae._interop import OnDevice, as_array, as_numbers, broadcast_to, is_narrow, widened
 from fastgae._typing import Output
 
@@ -61,16 +61,9 @@ class Frame(NamedTuple):
             return array
         if array.shape == self.one_step:
             return array.reshape(self.without_time)
-        advice = self.other_axis(array.shape) if array.ndim else ""
-        return one_for_each(name, array, self.without_time, self._like_envs, self.on_device, advice)
-
-    def other_axis(self, shape: tuple[int, ...]) -> str:
-        """Return the advice to pass another time axis, if this shape of values would then be right."""
-        for axis in range(len(self.shape)):
-            other = Frame(self.name, self.shape, axis, self.shape[:axis] + self.shape[axis + 1 :])
-            if axis != self.axis and shape in (other.without_time, other.one_step, other.one_longer):
-                return f". If the time axis of {self.name} is axis {axis}, pass time_axis={axis}"
-        return ""
+        if array.ndim:
+            raise self._not_per_env(name, array, "one number, or ")
+        return array if self.on_device else np.full(self.without_time, array)
 
     def flags(self, name: str, given: object) -> Array:
         """Return flags of every step. They are repeated along axes that are missing or have length 1."""
@@ -89,9 +82,18 @@ class Frame(NamedTuple):
         """Return a float, or a float64 array that broadcasts to the shape."""
         return as_unit_interval(name, given, self.check_factors)
 
-    @property
-    def _like_envs(self) -> str:
-        return f"{self.like} with one step, {self.one_step}, or without time"
+    def fits_another_axis(self, shape: tuple[int, ...]) -> str:
+        """Return the end of an error message if an array of this shape would fit another axis of time."""
+        shapes = ((*self.shape[:axis], *self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+        others = (self._replace(axis=axis, without_time=without_time) for axis, without_time in enumerate(shapes))
+        found = [str(each.axis) for each in others if shape in (each.without_time, each.one_step, each.one_longer)]
+        return f"; it fits time_axis={' or '.join(found)}" if found else ""
+
+    def _not_per_env(self, name: str, array: Array, or_else: str = "") -> ValueError:
+        return ValueError(
+            f"{name} has shape {array.shape}; expected {or_else}{self.like} with one step, {self.one_step}, or without "
+            f"time, {self.without_time}{self.fits_another_axis(array.shape)}"
+        )
 
     def _repeats(self, shape: tuple[int, ...]) -> bool:
         """Return whether these axes equal the first axes of the shape, each of full length or of length 1."""
@@ -109,7 +111,7 @@ class Frame(NamedTuple):
 
     def _check_env_flags(self, name: str, array: Array) -> None:
         if array.shape not in (self.without_time, self.one_step):
-            check_shape(name, array, self.without_time, self._like_envs)
+            raise self._not_per_env(name, array)
 
     def outputs(self, out: object, like: Array, names: tuple[str, str]) -> Output:
         """Check the pair (advantages, returns)."""

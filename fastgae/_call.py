@@ -6,15 +6,13 @@ record.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Generic, NamedTuple, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastgae._typing import ArrayT
+from fastgae._typing import ArrayT, NDArray
 
 Array = NDArray[Any]
 
@@ -117,8 +115,7 @@ def names_of(*roles: Role) -> tuple[str, ...]:
     return tuple(name for name, role in ROLES.items() if role in roles)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimator:
+class Estimator(NamedTuple):
     """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
 
     numbers: tuple[str, ...]  # the fields whose dtypes decide on the dtype of the results

@@ -85,7 +85,6 @@ def normalize(
     """
     if not isinstance(by, str) or by not in NORMALIZE:
         raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
-    chosen = _dispatch.choose(backend, num_threads)
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.flags_or_none("mask", mask)
@@ -99,6 +98,7 @@ def normalize(
         module = _dispatch.on_devices("advantages", advantages)
         filled: Any = module.normalized(numbers, exists, by, given, kept_out, added, frame.axis, result)
         return filled
+    chosen = _dispatch.choose(backend, num_threads)
     if result is NEW:
         result = _memory.empty_like(numbers)
     if exists is not None and np.may_share_memory(exists, result):

@@ -222,8 +222,9 @@ def _warn_of_fallback() -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=5)  # at the line that calls an estimator
 
 
-def on_devices(name: str, array: Any) -> DeviceBackend:
-    """Return the backend that computes on the device of an argument."""
+def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceBackend:
+    """Return the backend that computes on the device of an argument. A number of threads has no effect there."""
+    resolve_threads(num_threads)
     module = _import(ON_DEVICES)
     if isinstance(module, Exception):
         raise BackendUnavailableError(

@@ -56,6 +56,7 @@ class DeviceBackend(Protocol):
     """The functions of a backend that computes arrays on a GPU."""
 
     __name__: str
+    RECURSIONS: tuple[str, ...]  # those that ``gae`` computes; a call with any other is refused
 
     def version(self) -> str:
         """Return what the backend is built on, for people to read."""
@@ -64,7 +65,7 @@ class DeviceBackend(Protocol):
         """Return whether the backend reaches the memory of an array."""
 
     def gae(self, call: Call) -> GAEResult:
-        """Compute a checked call whose arrays are ``OnDevice``."""
+        """Compute a checked call whose arrays are ``OnDevice``. None stands for ABSENT."""
 
     def normalized(
         self,

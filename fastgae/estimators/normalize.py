@@ -95,7 +95,7 @@ def normalize(
         raise ValueError(f"{name} says how mean and std are computed, and both are given: leave {name} out")
     result: Any = frame.output(NEW if out is None else out, numbers)
     if isinstance(numbers, OnDevice):
-        module = _dispatch.on_devices("advantages", advantages)
+        module = _dispatch.on_devices("advantages", advantages, num_threads)
         filled: Any = module.normalized(numbers, exists, by, given, kept_out, added, frame.axis, result)
         return filled
     chosen = _dispatch.choose(backend, num_threads)

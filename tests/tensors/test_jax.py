@@ -69,7 +69,8 @@ def test_memory_is_shared(monkeypatch):
     given = jnp.ones((4, 6))
     assert to_numpy("rewards", given).ctypes.data == given.unsafe_buffer_pointer()
     filled = []
-    monkeypatch.setattr("fastgae._interop.jax_calls.from_numpy", lambda array: filled.append(array) or from_numpy(array))
+    kept = "fastgae._interop.jax_calls.from_numpy"
+    monkeypatch.setattr(kept, lambda array: filled.append(array) or from_numpy(array))
     for function, arguments in (CALLS["gae-last_values"], CALLS["reverse_scan"]):
         filled.clear()
         results = arrays_of(function(**jax_arrays(arguments)))

@@ -6,11 +6,12 @@ child could never take them if another thread held them.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from fastgae._call import Array, Call, GAEResult
+from fastgae._typing import BackendName
 
-CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, in order of preference
+CPU_TARGETS = tuple(name.removeprefix("cpp:") for name in get_args(BackendName) if name.startswith("cpp:"))
 
 # ``short_cut(call, num_threads, target)`` computes a call, a tuple in the order of ``Call``, directly from the caller's
 # arguments. If anything is unusual, it writes nothing and returns None. num_threads 0: usable_cpus().

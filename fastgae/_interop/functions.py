@@ -27,6 +27,12 @@ def gives_two(function: Callable[..., Any]) -> bool:
     return get_origin(get_type_hints(function)["return"]) is GAEResult
 
 
+@functools.cache
+def takes_out(function: Callable[..., Any]) -> bool:
+    """Return whether a function can fill the caller's arrays."""
+    return "out" in inspect.signature(function).parameters
+
+
 def dtype_of_results(function: Callable[..., Any], arguments: dict[str, Any]) -> np.dtype[Any]:
     """Return the dtype of the results of a call, on which the shapes and contents of arrays have no effect."""
     optional = _optional(function)

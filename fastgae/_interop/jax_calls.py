@@ -9,6 +9,7 @@ import numpy as np
 
 from fastgae import _threads
 from fastgae._call import Array, GAEResult
+from fastgae._interop import jax_xla
 from fastgae._interop.arrays import of_call
 from fastgae._interop.batches import Batch
 from fastgae._interop.conversion import as_array, given_back, taken
@@ -45,8 +46,11 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         name: np.empty(0, given.dtype) if isinstance(given, jax.Array) else given for name, given in arguments.items()
     }
     dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, dtypes_alone))
-    first = next(name for name, given in arguments.items() if isinstance(given, jax.Array))
-    results = callback(function, arguments, first, dtype, 1 + gives_two(function), Batch.results)
+    first = next(iter(arguments))
+    if jax_xla.takes(arguments):
+        results = jax_xla.call(function, arguments, dtype)
+    else:
+        results = callback(function, arguments, first, dtype, 1 + gives_two(function), Batch.results)
     return GAEResult(*results) if gives_two(function) else results[0]
 
 

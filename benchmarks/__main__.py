@@ -1,11 +1,10 @@
 """Measure the speed of the fastgae that is installed. ``python benchmarks COMMAND --help`` says more.
 
-  gate       did anything become slower? Exit status 1 if it did
-  ab         two commits, built and timed in turn
-  plants     plant mistakes that cost time, and see that the gate finds each
-  figures    every chart and table about speed in README.md and docs/
-  data       recorded data: steps per second and peak memory from Parquet to Parquet
-  gpu        tensors on a GPU
+gate       did anything become slower? Exit status 1 if it did
+ab         two commits, built and timed in turn
+figures    every chart and table about speed in README.md and docs/
+data       recorded data: steps per second and peak memory from Parquet to Parquet
+gpu        tensors on a GPU
 """
 
 import argparse
@@ -15,7 +14,6 @@ import sys
 COMMANDS = {
     "gate": "speed.gate.command",
     "ab": "speed.gate.ab",
-    "plants": "speed.gate.plants",
     "figures": "speed.figures.command",
     "data": "speed.data.command",
     "gpu": "speed.gpu.command",

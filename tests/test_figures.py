@@ -24,7 +24,7 @@ def results():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_tables_are_those_of_the_results(page, results):
     text = page.read_text(encoding="utf-8")
-    assert filled(text, results) == text, "run: python benchmarks/figures.py --redraw"
+    assert filled(text, results) == text, "run: python benchmarks figures --redraw"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -59,7 +59,9 @@ class Prepared:
     def _statement(self, contender: Contender) -> str:
         """Write the call out as a user would, because a call through ``partial`` costs more."""
         passed = [name if name in POSITIONAL else f"{name}={name}" for name in self._names() if name != "function"]
-        return f"function({', '.join([*passed, f'num_threads={contender.num_threads}'])}, backend={contender.backend!r})"
+        return (
+            f"function({', '.join([*passed, f'num_threads={contender.num_threads}'])}, backend={contender.backend!r})"
+        )
 
 
 prepared = functools.lru_cache(maxsize=1)(Prepared)  # rows are measured one after the other

@@ -94,7 +94,9 @@ LIMITS = [
     ),
     *(
         # Rows that lie a multiple of a page apart meet in the same sets of the cache.
-        Limit(Row("env-major, in cache, advantages only", *size, **ONE_OUTPUT), 3.2 if size[0] % 1024 == 0 else 2.6, ADD)
+        Limit(
+            Row("env-major, in cache, advantages only", *size, **ONE_OUTPUT), 3.2 if size[0] % 1024 == 0 else 2.6, ADD
+        )
         for size in [CACHED, DEEP, (1024, 128), (64, 2048), (1008, 128), (256, 512), (2000, 64)]
     ),
     *(Limit(Row("one trajectory, no episode ends", steps, 1, ends=0), 3.3, ADD) for steps in (65536, 1048576)),

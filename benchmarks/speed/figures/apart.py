@@ -51,6 +51,4 @@ def table_of_hooks(found: dict[str, Any]) -> str:
 def table_of_suites(found: dict[str, Any]) -> str:
     """Write how many tests passed, and how many calls of fastgae they made, as Markdown."""
     rows = [[row["library"], *(f"{row[name]:,}" for name in ("before", "after", "calls"))] for row in found["rows"]]
-    return markdown(
-        ("library", "tests that pass without fastgae", "of these, with fastgae", "calls of fastgae"), rows
-    )
+    return markdown(("library", "tests that pass without fastgae", "of these, with fastgae", "calls of fastgae"), rows)

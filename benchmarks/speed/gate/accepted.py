@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,17 @@ class Line(NamedTuple):
 def left_out(what: str, why: object) -> Line:
     """Return the line of something that cannot be measured here, which is red where nobody would read it."""
     return Line(what, f"not measured: {why}", red=bool(os.environ.get("CI")))
+
+
+def judged(lines: Iterable[Line]) -> int:
+    """Print every line, and the red ones again at the end; return the exit status."""
+    every = []
+    for line in lines:
+        print(line, flush=True)
+        every.append(line)
+    red = [line for line in every if line.red]
+    print("", *red, f"{len(red)} of {len(every)} red", sep="\n")
+    return int(bool(red))
 
 
 def read(name: str) -> dict[str, Any]:

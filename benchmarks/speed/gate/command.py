@@ -10,10 +10,10 @@ valgrind, is red where the environment variable CI is set, and elsewhere left ou
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from . import choices, counts, floors, instructions
-from .accepted import Line
+from .accepted import judged
 
 CHECKS = {"floors": floors, "choices": choices, "counts": counts, "instructions": instructions}
 ACCEPTED = {"floors": floors, "counts": counts, "instructions": instructions}  # compared with numbers in a file
@@ -39,14 +39,3 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if args.accept and not (args.checks and set(args.checks) <= set(ACCEPTED)):
         parser.error(f"--accept needs the names of checks, of {', '.join(ACCEPTED)}")
     return args
-
-
-def judged(lines: Iterable[Line]) -> int:
-    """Print every line, and the red ones again at the end; return the exit status."""
-    every = []
-    for line in lines:
-        print(line, flush=True)
-        every.append(line)
-    red = [line for line in every if line.red]
-    print("", *red, f"{len(red)} of {len(every)} red", sep="\n")
-    return int(bool(red))

@@ -1,17 +1,14 @@
 """Numbers that are the same in every run, and on every machine: what a call takes beside its time, at most.
 
-  memory         bytes per step beside arguments and results at the peak of a call, and of a function of fastgae.compat
-  page faults    of a call whose results the caller drops, so that their memory is used again
-  reads          bytes that fastgae.data.compute reads, in sizes of the source
-  compilations   of Numba's kernels in a process that finds them in the cache
-  waiting        long calls in one thread that keep all calls in another one waiting
-  launches       of the kernels for a GPU, by Triton's interpreter
+memory         bytes per step beside arguments and results at the peak of a call, and of a function of fastgae.compat
+page faults    of a call whose results the caller drops, so that their memory is used again
+reads          bytes that fastgae.data.compute reads, in sizes of the source
+compilations   of Numba's kernels in a process that finds them in the cache
+waiting        long calls in one thread that keep all calls in another one waiting
+launches       of the kernels for a GPU, by Triton's interpreter
 """
 
-import json
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import threading
@@ -30,10 +27,16 @@ from speed.table import PEAK_MEMORY
 
 from . import accepted
 from .accepted import Line, left_out
+from .alone import of_process
 
-MORE = {"bytes": 0.8, "faults": 0.5, "reads": 0.1}  # than accepted: the process grows by whole pages and threads' stacks
+MORE = {
+    "bytes": 0.8,
+    "faults": 0.5,
+    "reads": 0.1,
+}  # than accepted: the process grows by whole pages and threads' stacks
 STEPS, ENVS = 4096, 16  # of the arrays for fastgae.compat
 LONG_CALLS, SHORT_CALLS = 5, 3
+PLACE = Path(fastgae.__file__).parents[1]
 Found = Iterator[tuple[str, float]]
 
 
@@ -112,7 +115,12 @@ def reads() -> Found:
         for source in (parquet, write_scattered(Path(folder, "scattered.parquet"), parquet), arrays):
             before = characters_read()
             fastgae.data.compute(
-                source, Path(folder, f"{source.stem}-out.parquet"), ends="terminated", memory="64MB", progress=False, num_threads=1
+                source,
+                Path(folder, f"{source.stem}-out.parquet"),
+                ends="terminated",
+                memory="64MB",
+                progress=False,
+                num_threads=1,
             )
             yield f"reads, {source.stem}", (characters_read() - before) / source.stat().st_size
 
@@ -126,7 +134,7 @@ def compilations() -> Found:
     if "numba" not in runs_here():
         raise ImportError("Numba cannot run here")
     with tempfile.TemporaryDirectory() as folder:
-        found = [of_process("compilations", NUMBA_CACHE_DIR=folder) for _ in range(2)]
+        found = [of_process("compilations", place=PLACE, NUMBA_CACHE_DIR=folder) for _ in range(2)]
     yield "compilations of Numba, with a cache", found[1]["compilations"]
 
 
@@ -156,20 +164,8 @@ def kept_waiting(long: Callable[[], object], short: Callable[[], object]) -> boo
 
 
 def launches() -> Found:
-    for call, number in of_process("launches", TRITON_INTERPRET="1").items():
+    for call, number in of_process("launches", place=PLACE, TRITON_INTERPRET="1").items():
         yield f"launches, {call}", number
-
-
-def of_process(what: str, **variables: str) -> dict[str, float]:
-    """Return what a process of its own counts, or raise ImportError if it lacks a library."""
-    place = Path(fastgae.__file__).parents[1]
-    environment = places.importing(place, environment={**places.clean(), **variables})
-    command = [sys.executable, "-m", "speed.gate.alone", what]
-    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(run.stdout)
-    if missing := found.pop("missing", None):
-        raise ImportError(missing)
-    return found
 
 
 COUNTS = (peaks, peaks_of_compat, page_faults, reads, compilations, waiting, launches)

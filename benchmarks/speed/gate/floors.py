@@ -25,7 +25,9 @@ MARGIN, MARGIN_OF_ADD = 0.5, {True: 0.7, False: 0.4}  # of short rows, and of lo
 def check() -> Iterator[Line]:
     known = accepted.read("floors")
     backends = {*runs_here(), ADD}
-    yield from (left_out(f"floors of {name}", "it cannot run here") for name in ("cpp", "numba") if name not in backends)
+    yield from (
+        left_out(f"floors of {name}", "it cannot run here") for name in ("cpp", "numba") if name not in backends
+    )
     for row in [*SHORT, *LONGER]:
         floors = {pair: known[row.name][" over ".join(pair)] for pair in PAIRS if backends.issuperset(pair)}
         yield from compared(row.name, timers(row), floors)

@@ -35,7 +35,9 @@ def check() -> Iterator[Line]:
         return
     known = accepted.read("instructions").get(key())
     if known is None:
-        yield Line(f"instructions for {key()}", "no accepted counts: python benchmarks gate instructions --accept", True)
+        yield Line(
+            f"instructions for {key()}", "no accepted counts: python benchmarks gate instructions --accept", True
+        )
     yield from compared(known or {}, count())
 
 

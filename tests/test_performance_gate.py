@@ -158,6 +158,13 @@ def test_every_case_can_be_called(name):
     assert ready.expected is not None
 
 
+@pytest.mark.parametrize(("own", "share"), [(1.0, 0.0), (0.5, 0.5)])
+def test_the_work_of_other_threads_is_a_share_of_the_process(monkeypatch, own, share):
+    monkeypatch.setattr(choices, "process_time", iter((10.0, 12.0)).__next__)
+    monkeypatch.setattr(choices, "thread_time", iter((5.0, 5.0 + 2 * own)).__next__)
+    assert choices.share_of_others(lambda: None) == share
+
+
 needs_cpp = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend streams its results")
 
 

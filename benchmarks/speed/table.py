@@ -49,8 +49,8 @@ ORDER = [
 ]
 # Wide vectors count most in the caches and with one output, so on this row the target of a CPU must beat the baseline.
 WIDE = case("plain", 128, 256, env_major=True, outputs=ADVANTAGES)
-# Long calls that compute more than they move, so that a second thread halves the work of the first on every machine.
-THREADED = [case(name, 512, 2048, env_major=True) for name in ("mask", "V-trace")]
+# Long calls that compute more than they move, so that every backend shares them between two threads.
+THREADED = [case(name, 1024, 2048, env_major=True) for name in ("mask", "V-trace")]
 # Instructions are counted of these calls on the default target, and of the others on each.
 COUNTED_BY_DEFAULT = [
     *(case(name, *SMALL, outputs=FRESH) for name in CASES),

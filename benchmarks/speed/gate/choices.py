@@ -1,15 +1,15 @@
 """What fastgae chooses by itself, each against the other choice in the same run; the floors need no accepted numbers.
 
-  threads            how long a caller computes with two threads, and with as many as fastgae picks, against one
+  threads            the share of CPU time of other threads than the caller's, of two and of as many as fastgae picks
   streaming stores   results of a rollout well beyond the last-level cache, read right after the call and once again
   CPU targets        the target that runs by itself against every other one
 
-A choice that is never made gives 1.
+A choice that is never made gives 1, and a thread that is never started 0.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time, thread_time
 
 import numpy as np
 
@@ -25,8 +25,11 @@ from speed.table import ORDER, THREADED, WIDE
 from .accepted import Line, left_out
 from .ratios import compared, timer
 
-THREADS_GAIN = 1.3  # 1.8 to 2.0 beside busy neighbours
-TARGETS_GAIN = 0.8  # equal calls differed by up to 14 per cent beside seven busy neighbours, best over best
+SHARE_OF_OTHERS, CALLS = (
+    0.25,
+    5,
+)  # 0.5 of two threads, also beside busy neighbours, who take no CPU time of this process
+TARGETS_GAIN = 0.7  # 0.79 was measured of the default on an Intel Xeon beside eight busy neighbours, and 0.97 alone
 WIDE_GAIN = 1.1  # of the best target over the baseline
 STREAMED = 2.2  # 4.1 on a Zen 5, and 1.4 with ordinary stores
 READINGS = 40  # of the results that were written last
@@ -86,11 +89,22 @@ def threads() -> Iterator[Line]:
         prepared = Prepared(row)
         for backend in runs_here():
             if backend != "numpy":
-                counts = {f"{backend}, {count} threads": count for count in (1, 2, None)}
-                one, *more = counts
-                timers = {name: timer(prepared, backend, count) for name, count in counts.items()}
-                assert prepared.right(Contender(backend, backend))
-                yield from compared(row.name, timers, {(name, one): THREADS_GAIN for name in more})
+                assert prepared.right(Contender(backend, backend))  # which starts the threads
+                for count in (2, None):
+                    share = share_of_others(prepared.call(Contender(backend, backend, count)))
+                    what = f"{row.name}, {backend} with {count or 'its own number of'} threads"
+                    said = f"{share:.2f} by other threads, floor {SHARE_OF_OTHERS}"
+                    yield Line(what, said, share < SHARE_OF_OTHERS)
+
+
+def share_of_others(call: Callable[[], object]) -> float:
+    """Return the share of the CPU time of the process that other threads than this one take, after one call."""
+    call()
+    everyone, own = process_time(), thread_time()
+    for _ in range(CALLS):
+        call()
+    everyone, own = process_time() - everyone, thread_time() - own
+    return 1 - own / everyone
 
 
 def streaming(steps: int) -> Line:

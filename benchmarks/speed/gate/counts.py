@@ -4,7 +4,7 @@ memory         bytes per step beside arguments and results at the peak of a call
 page faults    of a call whose results the caller drops, so that their memory is used again
 reads          bytes that fastgae.data.compute reads, in sizes of the source
 compilations   of Numba's kernels in a process that finds them in the cache
-waiting        long calls in one thread that keep all calls in another one waiting
+waiting        1 if long calls in one thread keep the calls in another one waiting
 launches       of the kernels for a GPU, by Triton's interpreter
 """
 
@@ -12,9 +12,10 @@ import resource
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from .alone import of_process
 # More than accepted that is allowed: the process grows by whole pages and threads' stacks.
 MORE = {"bytes": 0.8, "faults": 0.5, "reads": 0.5}
 STEPS, ENVS = 4096, 16  # of the arrays for fastgae.compat
-LONG_CALLS, SHORT_CALLS = 5, 3
+LONG_CALLS = 8
 PLACE = Path(fastgae.__file__).parents[1]
 Found = Iterator[tuple[str, float]]
 
@@ -137,27 +138,34 @@ def compilations() -> Found:
 
 def waiting() -> Found:
     for backend in without_reference(runs_here()):
-        long, short = (Prepared(case("V-trace", steps, 2048, env_major=True)) for steps in (2048, 128))
+        long, short = (Prepared(case("V-trace", steps, 2048, env_major=True)) for steps in (8192, 128))
         assert all(each.right(Contender(backend, backend)) for each in (long, short))
         yield f"waiting, {backend}", float(kept_waiting(*(each.call(Contender("", backend)) for each in (long, short))))
 
 
 def kept_waiting(long: Callable[[], object], short: Callable[[], object]) -> bool:
-    """Return whether no long call in another thread had short calls within it."""
-    times: list[tuple[float, float]] = []
-    inside: list[tuple[float, float]] = []
+    """Return whether short calls pause for as long as each long call in another thread computes."""
+    calls: list[tuple[float, float, float]] = []
+    ends: list[float] = []
 
-    def timed(call: Callable[[], object], kept: list[tuple[float, float]]) -> None:
-        begin = perf_counter()
-        call()
-        kept.append((begin, perf_counter()))
+    def call_often() -> None:
+        for _ in range(LONG_CALLS):
+            begin, own = perf_counter(), thread_time()
+            long()
+            calls.append((begin, perf_counter(), thread_time() - own))
 
-    thread = threading.Thread(target=lambda: [timed(long, times) for _ in range(LONG_CALLS)])
+    thread = threading.Thread(target=call_often)
     thread.start()
     while thread.is_alive():
-        timed(short, inside)
+        short()
+        ends.append(perf_counter())
     thread.join()
-    return all(sum(begin < start and stop < end for start, stop in inside) < SHORT_CALLS for begin, end in times)
+    return all(longest_pause(begin, end, ends) >= seconds for begin, end, seconds in calls)
+
+
+def longest_pause(begin: float, end: float, ends: Sequence[float]) -> float:
+    """Return the longest time between two of the ends from the beginning to the end."""
+    return max(later - former for former, later in pairwise([begin, *(at for at in ends if begin < at < end), end]))
 
 
 def launches() -> Found:

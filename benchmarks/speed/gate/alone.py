@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 from speed import places
@@ -24,7 +25,7 @@ def of_process(what: str, *arguments: str, place: Path, **variables: str) -> dic
 
 
 def times(*names: str) -> dict[str, float]:
-    """Return the best seconds of these rows, or of all, without those that this revision of fastgae does not know."""
+    """Return the best seconds of this thread for these rows, or for all, without those that this revision of fastgae does not know."""
     from speed.calls import Prepared
     from speed.contenders import Contender
     from speed.table import AB
@@ -38,7 +39,7 @@ def times(*names: str) -> dict[str, float]:
                 ready = Prepared(row)
                 if row.size <= CHECKED and row.envs > 1:
                     assert ready.right(contender), f"{row.name}: wrong"
-                found[row.name] = best({"cpp": ready.timer(contender)}, SECONDS)["cpp"]
+                found[row.name] = best({"cpp": ready.timer(contender, thread_time)}, SECONDS)["cpp"]
             except (AttributeError, TypeError):
                 continue
     return found

@@ -25,7 +25,7 @@ def of_process(what: str, *arguments: str, place: Path, **variables: str) -> dic
 
 
 def times(*names: str) -> dict[str, float]:
-    """Return the best seconds of this thread for the rows, or for all, but for those that this fastgae does not know."""
+    """Return the best seconds of this thread for the rows, or for all, but those that this fastgae does not know."""
     from speed.calls import Prepared
     from speed.contenders import Contender
     from speed.table import AB

@@ -2,7 +2,7 @@
 
 A kernel is compiled for a layout, a dtype and the options that a call has: no options; skipped steps, coefficients in
 arrays and A_T; and with those, a second lambda, tail-normalized advantages, or importance ratios. The first call of a
-kernel takes 1 to 2 seconds of a CPU's time, with options 2 to 3. Normalisation and the parallel loop take 1 each. Later
+kernel takes 1 to 2 seconds of a CPU's time, with options 2 to 4. Normalisation and the parallel loop take 1 each. Later
 processes load a kernel in 0.02 seconds.
 """
 

@@ -21,7 +21,7 @@ def host_features():
 def test_narrower_vectors_give_the_same_bits(python, features, vector_bytes):
     code = """
 import numpy as np, fastgae
-from fastgae._backends.numba.squares import VECTOR_BYTES
+from fastgae._backends.numba.language import VECTOR_BYTES
 rng = np.random.default_rng(0)
 for envs, steps in [(16, 33), (37, 530)]:
     rewards, values = rng.normal(size=(2, envs, steps)).astype(np.float32)

@@ -1,15 +1,12 @@
-"""The recursion in Numba: one vectorised kernel for each layout and dtype, which large rollouts run on spans of envs.
+"""The recursion in Numba: vectorised kernels (kernel.py), which large rollouts run on spans of envs.
 
-    delta = (r + gamma V') - V     V' left out where terminated
-    A     = delta + gl A_next      A_next left out where terminated or truncated
-    R     = A + V
-
-The first plain call of a layout and dtype compiles for 1 to 2 seconds of a CPU's time, the first with options for 4 to
-7, and normalisation and the parallel loop for 1 each. Later processes load a kernel in 0.02 seconds.
+A kernel is compiled for a layout, a dtype and the options that a call has: no options; skipped steps, coefficients in
+arrays and A_T; and with those, a second lambda, tail-normalized advantages, or importance ratios. The first call of a
+kernel takes 1 to 2 seconds of a CPU's time, with options 2 to 4. Normalisation and the parallel loop take 1 each. Later
+processes load a kernel in 0.02 seconds.
 """
 
 import contextlib
-import functools
 import multiprocessing
 import os
 import threading
@@ -22,13 +19,13 @@ from numba import __version__ as numba_version
 from numba import config, get_num_threads, set_num_threads, threading_layer, types
 from numba.core.compiler_lock import global_compiler_lock
 
-from fastgae._backends.numba import moments, options, plain
+from fastgae._backends.numba import moments
 from fastgae._backends.numba.compiled import compiled, parallel, signature
+from fastgae._backends.numba.kernel import env_major, time_major
 from fastgae._backends.numba.moments import Moments
-from fastgae._backends.numba.pieces import compute_in_pieces
-from fastgae._backends.numba.plain import Plain
-from fastgae._backends.numba.short_cut import BOOL, EMPTY, read
-from fastgae._call import Array, Call, GAEResult, Role, names_of
+from fastgae._backends.numba.pieces import cut
+from fastgae._backends.numba.short_cut import BOOL, EMPTY, recognised
+from fastgae._call import Array, Call, GAEResult
 from fastgae._canonical import MOMENT_STEPS, Rollout, canonical_rollout
 from fastgae._exact_sums import sums_by_numpy
 from fastgae._threads import usable_cpus
@@ -45,7 +42,10 @@ exact_sums = sums_by_numpy  # because the first call would compile a separate ke
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
-_kernels: dict[tuple[Function, np.dtype[Any]], Any] = {}  # compiled
+COEFFICIENTS = ("gamma", "gamma_lambda", "returns_gamma_lambda", "tail_lambda")
+OPTIONS = slice(len(Rollout._fields) - len(Rollout._field_defaults), None)  # a kernel is compiled for those of a call
+
+_kernels: dict[tuple[Any, ...], Any] = {}  # compiled
 
 # Only one Python thread at a time uses Numba's pool: two teams of threads would fight for the same CPUs, and not every
 # threading layer survives that. Ctrl-C can come between any two instructions, so it can leave this lock held. It is an
@@ -79,27 +79,61 @@ def targets() -> tuple[str, ...]:
 
 def short_cut(call: tuple[Any, ...], num_threads: int, target: str | None) -> GAEResult | None:
     """Compute a common call without the checks of _canonical, or return None and write nothing."""
-    found = read(call)
+    found = recognised(call)
     if found is None:
         return None
     arguments, result = found
-    _run_plain(arguments, num_threads)
+    _compute(arguments, num_threads)
     return result
 
 
 def gae(call: Call, num_threads: int, target: str | None) -> None:
-    """Compute a plain rollout with the kernels of plain.py, and any other with the kernels of options.py."""
-    rollout = canonical_rollout(call)
-    absent = _absent_fields(rollout.rewards.dtype)
+    """Compute a call."""
+    _compute(_arguments(canonical_rollout(call)), num_threads)
+
+
+def _arguments(rollout: Rollout) -> Rollout:
+    """Return the arguments of a kernel: arrays in place of what every kernel takes, or every kernel with options."""
+    dtype, shape = rollout.rewards.dtype, rollout.rewards.shape
+    given: dict[str, Any] = {
+        name: EMPTY[BOOL if name == "truncated" else dtype]
+        for name in ("final_values", "truncated", "advantages", "returns")
+        if getattr(rollout, name) is None
+    }
     if rollout.is_plain:
-        given = zip(rollout[: len(Plain._fields)], absent, strict=False)
-        # The plain kernels take coefficients as Python numbers, because NumPy takes a microsecond to make its own.
-        arguments = tuple([nothing if field is None else _as_number(field) for field, nothing in given])
-        _run_plain(arguments, num_threads)
-    else:
-        given = zip(rollout, absent, strict=True)
-        arguments = tuple([nothing if field is None else _as_matrix(field) for field, nothing in given])
-        _run(options.time_major, options.env_major, rollout.rewards, arguments, num_threads)
+        return rollout._replace(**given)
+    for name in COEFFICIENTS:
+        numbers = getattr(rollout, name)
+        given[name] = None if numbers is None else _as_matrix(numbers, shape)
+    if rollout.constants is not None:
+        given["constants"] = np.array(rollout.constants)
+    return rollout._replace(
+        mask=_as_matrix(np.True_, shape) if rollout.mask is None else rollout.mask,
+        last_advantages=np.zeros(shape[1], dtype) if rollout.last_advantages is None else rollout.last_advantages,
+        **given,
+    )
+
+
+def _as_matrix(field: Any, shape: tuple[int, ...]) -> Array:
+    """Return a number as a matrix without strides."""
+    return field if isinstance(field, np.ndarray) else np.ndarray(shape, field.dtype, np.array([field]), 0, (0, 0))
+
+
+def _compute(arguments: Rollout, num_threads: int) -> None:
+    """Run the kernel, on a long trajectory without options in pieces."""
+    if arguments.mask is None and arguments.rewards.shape[1] == 1:
+        pieces = cut(arguments)
+        if pieces is not None:
+            _run_sweep(pieces.warm_up, num_threads)
+            carried = pieces.begin.tobytes()
+            _run_sweep(pieces.own, num_threads)
+            if pieces.begin.tobytes() == carried:
+                return
+    _run_sweep(arguments, num_threads)
+
+
+def _run_sweep(arguments: Rollout, num_threads: int) -> None:
+    _run(env_major if _is_env_major(arguments.rewards) else time_major, arguments.rewards, arguments, num_threads)
 
 
 def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:
@@ -108,7 +142,8 @@ def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_thre
     sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
     row = np.zeros(envs) if center is None else center
     arguments = Moments(matrix, EMPTY[BOOL] if mask is None else mask, row, row, center is not None, sums)
-    _run(moments.block_sums_time_major, moments.block_sums_env_major, matrix, tuple(arguments), num_threads)
+    function = moments.block_sums_env_major if _is_env_major(matrix) else moments.block_sums_time_major
+    _run(function, matrix, arguments, num_threads)
     return sums
 
 
@@ -118,33 +153,8 @@ def rescale(
     """Compute x = (x - center) scale in float64 and in place, for the steps that exist."""
     exists = EMPTY[BOOL] if mask is None else mask
     arguments = Moments(matrix, exists, center, scale, False, EMPTY[np.dtype(np.float64)])
-    _run(moments.rescale_time_major, moments.rescale_env_major, matrix, tuple(arguments), num_threads)
-
-
-@functools.cache
-def _absent_fields(dtype: np.dtype[Any]) -> tuple[Array, ...]:
-    """Return the empty matrix that stands for each field of a rollout that is not given."""
-    flags = names_of(Role.STEP_FLAGS)
-    return tuple(EMPTY[BOOL if name in flags else dtype] for name in Rollout._fields)
-
-
-def _as_number(field: Any) -> Any:
-    return float(field) if isinstance(field, np.floating) else field
-
-
-def _as_matrix(field: Any) -> Any:
-    """Return a number as a matrix of one element, and numbers or a row as a matrix of one row."""
-    return field if isinstance(field, bool) or getattr(field, "ndim", 0) == 2 else np.atleast_2d(field)
-
-
-def _run_plain(arguments: tuple[Any, ...], num_threads: int) -> None:
-    """Run the plain kernel for the layout: in pieces where that is possible."""
-
-    def run(arguments: tuple[Any, ...]) -> None:
-        _run(plain.time_major, plain.env_major, arguments[0], arguments, num_threads)
-
-    if arguments[0].shape[1] != 1 or not compute_in_pieces(run, arguments):
-        run(arguments)
+    function = moments.rescale_env_major if _is_env_major(matrix) else moments.rescale_time_major
+    _run(function, matrix, arguments, num_threads)
 
 
 def _bounds(size: int, envs: int, num_threads: int) -> list[int]:
@@ -173,15 +183,17 @@ def _pool_is_safe() -> bool:
     return threading_layer() != "workqueue" or threading.current_thread() is threading.main_thread()
 
 
-def _run(
-    time_major: Function, env_major: Function, matrix: Array, arguments: tuple[Any, ...], num_threads: int
-) -> None:
-    """Run the kernel for the layout of ``matrix``: on spans of envs in parallel if that is faster and possible."""
-    envs, dtype = matrix.shape[1], matrix.dtype
-    function = env_major if envs == 1 or matrix.strides[1] != dtype.itemsize else time_major
-    kernel = _kernels.get((function, dtype))
+def _is_env_major(matrix: Array) -> bool:
+    return matrix.shape[1] == 1 or matrix.strides[1] != matrix.itemsize
+
+
+def _run(function: Function, matrix: Array, arguments: tuple[Any, ...], num_threads: int) -> None:
+    """Run a kernel: on spans of envs in parallel if that is faster and possible."""
+    key = (function, matrix.dtype, *map(type, arguments[OPTIONS]))
+    kernel = _kernels.get(key)
     if kernel is None:
-        kernel = _kernels[function, dtype] = compiled(function, signature(arguments))
+        kernel = _kernels[key] = compiled(function, signature(arguments))
+    envs, arguments = matrix.shape[1], tuple(arguments)
     bounds = _bounds(matrix.size, envs, num_threads)
     if len(bounds) < 3 or not _pool_is_safe() or not _run_in_parallel(kernel, bounds, arguments):
         kernel(0, envs, arguments)

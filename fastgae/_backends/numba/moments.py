@@ -6,11 +6,9 @@ A step that does not exist adds 0. That changes no bit, because a sum that begin
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from fastgae._backends.numba.language import at, at_view, at_view_or, keep, restrict, views
-from fastgae._backends.numba.runs import RUN
-from fastgae._backends.numba.squares import LANES
+from fastgae._backends.numba.kernel import LANES, STEPS
+from fastgae._backends.numba.language import at, at_or, inner, keep, restrict, views
 from fastgae._canonical import MOMENT_STEPS
 
 
@@ -25,21 +23,21 @@ class Moments(NamedTuple):
     sums: Any  # float64, (blocks, N); only to add up
 
 
-@njit
+@inner()
 def _term(number, exists, center, squared):
     term = number - center
     term = term * term if squared else term
     return term if exists != 0 else 0.0
 
 
-@njit
+@inner()
 def _add_row(size, numbers, exists, center, squared, sums):
     restrict()
     for n in range(size):
         sums[n] += _term(numbers[n], exists[n], center[n], squared)
 
 
-@njit
+@inner()
 def _rescale_row(size, exists, center, scale, numbers):
     restrict()
     for n in range(size):
@@ -51,12 +49,12 @@ def _rescale_row(size, exists, center, scale, numbers):
 def block_sums_time_major(first, last, arguments):
     """Add up MOMENT_STEPS steps of each env, row by row."""
     given = views(Moments, arguments)
-    all_exist = np.ones(RUN, np.uint8)
+    all_exist = np.ones((1, STEPS), np.uint8)
     for t in range(given.matrix.steps):
-        for n in range(first, last, RUN):
+        for n in range(first, last, STEPS):
             _add_row(
-                min(RUN, last - n), at_view(given.matrix, t, n), at_view_or(given.mask, t, n, at(all_exist, 0)),
-                at_view(given.center, 0, n), given.squared, at_view(given.sums, t // MOMENT_STEPS, n),
+                min(STEPS, last - n), at(given.matrix, t, n), at_or(given.mask, t, n, at(all_exist, 0, 0)),
+                at(given.center, 0, n), given.squared, at(given.sums, t // MOMENT_STEPS, n),
             )  # fmt: skip
     keep(all_exist)
 
@@ -64,24 +62,24 @@ def block_sums_time_major(first, last, arguments):
 def rescale_time_major(first, last, arguments):
     """Rescale row by row."""
     given = views(Moments, arguments)
-    all_exist = np.ones(RUN, np.uint8)
+    all_exist = np.ones((1, STEPS), np.uint8)
     for t in range(given.matrix.steps):
-        for n in range(first, last, RUN):
+        for n in range(first, last, STEPS):
             _rescale_row(
-                min(RUN, last - n), at_view_or(given.mask, t, n, at(all_exist, 0)), at_view(given.center, 0, n),
-                at_view(given.scale, 0, n), at_view(given.matrix, t, n),
+                min(STEPS, last - n), at_or(given.mask, t, n, at(all_exist, 0, 0)), at(given.center, 0, n),
+                at(given.scale, 0, n), at(given.matrix, t, n),
             )  # fmt: skip
     keep(all_exist)
 
 
-@njit
+@inner()
 def _terms(size, numbers, exists, center, squared, terms):
     restrict()
     for t in range(size):
         terms[t] = _term(numbers[t], exists[t], center, squared)
 
 
-@njit
+@inner()
 def _add_lines(size, lines, totals):
     """Add up LANES lines side by side, because in a single sum each addition waits for the one before."""
     restrict()
@@ -92,7 +90,7 @@ def _add_lines(size, lines, totals):
             totals[lane] += lines[lane * MOMENT_STEPS + t]
 
 
-@njit
+@inner()
 def _rescale_line(size, exists, center, scale, numbers):
     restrict()
     for t in range(size):
@@ -104,8 +102,8 @@ def _rescale_line(size, exists, center, scale, numbers):
 def block_sums_env_major(first, last, arguments):
     """Add up MOMENT_STEPS steps of each env, for LANES envs at a time."""
     given = views(Moments, arguments)
-    steps, all_exist = given.matrix.steps, np.ones(MOMENT_STEPS, np.uint8)
-    lines, totals = np.zeros((LANES, MOMENT_STEPS)), np.empty(LANES)
+    steps, all_exist = given.matrix.steps, np.ones((1, MOMENT_STEPS), np.uint8)
+    lines, totals = np.zeros((LANES, MOMENT_STEPS)), np.empty((1, LANES))
     for left in range(first, last, LANES):
         envs = min(LANES, last - left)
         for start in range(0, steps, MOMENT_STEPS):
@@ -113,23 +111,23 @@ def block_sums_env_major(first, last, arguments):
             for lane in range(envs):
                 n = left + lane
                 _terms(
-                    size, at_view(given.matrix, start, n), at_view_or(given.mask, start, n, at(all_exist, 0)),
-                    at_view(given.center, 0, n)[0], given.squared, at(lines, lane, 0),
+                    size, at(given.matrix, start, n), at_or(given.mask, start, n, at(all_exist, 0, 0)),
+                    at(given.center, 0, n)[0], given.squared, at(lines, lane, 0),
                 )  # fmt: skip
-            _add_lines(size, at(lines, 0, 0), at(totals, 0))
+            _add_lines(size, at(lines, 0, 0), at(totals, 0, 0))
             for lane in range(envs):
-                at_view(given.sums, start // MOMENT_STEPS, left + lane)[0] = totals[lane]
+                at(given.sums, start // MOMENT_STEPS, left + lane)[0] = totals[0, lane]
     keep(all_exist, lines, totals)
 
 
 def rescale_env_major(first, last, arguments):
     """Rescale one env after the other."""
     given = views(Moments, arguments)
-    steps, all_exist = given.matrix.steps, np.ones(RUN, np.uint8)
+    steps, all_exist = given.matrix.steps, np.ones((1, STEPS), np.uint8)
     for n in range(first, last):
-        for t in range(0, steps, RUN):
+        for t in range(0, steps, STEPS):
             _rescale_line(
-                min(RUN, steps - t), at_view_or(given.mask, t, n, at(all_exist, 0)), at_view(given.center, 0, n)[0],
-                at_view(given.scale, 0, n)[0], at_view(given.matrix, t, n),
+                min(STEPS, steps - t), at_or(given.mask, t, n, at(all_exist, 0, 0)), at(given.center, 0, n)[0],
+                at(given.scale, 0, n)[0], at(given.matrix, t, n),
             )  # fmt: skip
     keep(all_exist)

@@ -24,8 +24,8 @@ NUMBERS = tuple(field for field in names_of(Role.STEPS, Role.ENVS) if field in P
 OUT = PLACES["out"]
 MISSING = object()  # stands for an argument that must be given
 
-# Name of an estimator -> the function that may change or refuse the arguments of its unchecked calls. It always runs.
-PREPARATIONS: dict[str, "Preparation"] = {}
+# Name of an estimator -> the place and name of an argument, and the function that converts or refuses it.
+READERS: dict[str, list[tuple[int, str, "Reader"]]] = {}
 
 
 def public(function: Function) -> Function:
@@ -87,6 +87,7 @@ def estimator(
         for place, parameter in zip(places, parameters, strict=True):
             blank[place] = MISSING if parameter.default is parameter.empty else parameter.default
         required = [place for place in places if blank[place] is MISSING]
+        readers = READERS.setdefault(name, [])
 
         @functools.wraps(shows_its_source(function))
         def called(*positional: Any, **named: Any) -> Any:
@@ -112,8 +113,9 @@ def estimator(
             if result is not None:
                 out = NEW if given[OUT] is None else given[OUT]
                 given[OUT] = (out, None) if result == "advantages" else (None, out)
-            prepare = PREPARATIONS.get(name)
-            call = tuple(given) if prepare is None else prepare(Call._make(given))
+            for place, word, read in readers:
+                given[place] = read(word, given[place])
+            call = tuple(given)
             if not complete:
                 checked(declaration, Call._make(call))  # raises an error, also where a short cut would see another call
             results = run(declaration, call, backend, num_threads)
@@ -125,13 +127,19 @@ def estimator(
     return decorated
 
 
-Preparation = Callable[[Call], Call]
+Reader = Callable[[str, Any], Any]
+ReaderT = TypeVar("ReaderT", bound=Reader)
 Reduction = TypeVar("Reduction", bound=Callable[[Call], Call | None])
 
 
-def prepares(name: str) -> Callable[[Preparation], Preparation]:
-    """Return the decorator of the function that may change or refuse the arguments of an estimator's calls."""
-    return lambda function: PREPARATIONS.setdefault(name, function)
+def reads(estimator: str, *arguments: str) -> Callable[[ReaderT], ReaderT]:
+    """Return the decorator of the function that converts or refuses some arguments of an estimator, in every call."""
+
+    def registered(function: ReaderT) -> ReaderT:
+        READERS.setdefault(estimator, []).extend((PLACES[each], each, function) for each in arguments)
+        return function
+
+    return registered
 
 
 def recursion(name: str) -> Callable[[Reduction], Reduction]:

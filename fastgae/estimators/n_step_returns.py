@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fastgae._call import MOST_STEPS, Call
 from fastgae._canonical import canonical_rollout, integer_of, shown
-from fastgae._declared import estimator, prepares, recursion
+from fastgae._declared import estimator, reads, recursion
 from fastgae._typing import ArrayLike, ArrayT, Numbers
 
 
@@ -66,12 +68,12 @@ def n_step_returns(
     """
 
 
-@prepares("n_step_returns")
-def _with_int(call: Call) -> Call:
-    n = integer_of(call.n)
+@reads("n_step_returns", "n")
+def _as_count(name: str, given: Any) -> int:
+    n = given if type(given) is int else integer_of(given)
     if n is None or n < 1:
-        raise ValueError(f"n must be a positive integer, got {shown(call.n)}")
-    return call._replace(n=min(n, MOST_STEPS))
+        raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
+    return min(n, MOST_STEPS)
 
 
 @recursion("n_step_returns")

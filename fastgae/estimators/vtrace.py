@@ -6,9 +6,9 @@ import math
 from enum import Enum
 from typing import Any
 
-from fastgae._call import Call, GAEResult
+from fastgae._call import GAEResult
 from fastgae._canonical import as_number
-from fastgae._declared import estimator, prepares
+from fastgae._declared import estimator, reads
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
@@ -90,13 +90,7 @@ def vtrace(
     """
 
 
-@prepares("vtrace")
-def _with_floats(call: Call) -> Call:
-    """Return the call with its constants as floats."""
-    clips = {name: _as_clip(name, getattr(call, name)) for name in ("rho_clip", "c_clip", "advantage_clip")}
-    return call._replace(leaky=_as_share("leaky", call.leaky), **clips)
-
-
+@reads("vtrace", "rho_clip", "c_clip", "advantage_clip")
 def _as_clip(name: str, given: Any) -> float:
     """Return the number at which ratios are clipped: infinity for None."""
     if type(given) is float and given >= 0.0:
@@ -110,6 +104,7 @@ def _as_clip(name: str, given: Any) -> float:
     return clip
 
 
+@reads("vtrace", "leaky")
 def _as_share(name: str, given: Any) -> float:
     if type(given) is float and 0.0 <= given <= 1.0:
         return given

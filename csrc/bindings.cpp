@@ -154,30 +154,11 @@ Operand canonical_array(const py::handle& object) {
     return result;
 }
 
-// Return whether no option is given; if so, set the numbers for the kernels without options.
-template <class Real, template <class> class Converted>
-bool made_plain(Converted<Real>& converted) {
-    if (!converted.is_plain()) return false;
-    RolloutWithOptions<Real>& rollout = converted.rollout();
-    rollout.gamma = *rollout.gammas.data;
-    rollout.gamma_lambda = *rollout.gamma_lambdas.data;
-    return true;
-}
-
-// Run the kernels without options if no option is given.
-template <class Real, template <class> class Converted>
-Index run(const Target& target, Converted<Real>& converted, Index num_threads) {
-    const bool plain = made_plain(converted);
-    const RolloutWithOptions<Real>& rollout = converted.rollout();
-    return plain ? gae<Real>(target, static_cast<const Rollout<Real>&>(rollout), num_threads)
-                 : gae(target, rollout, num_threads);
-}
-
 template <class Real>
 Index gae_of(const typename CanonicalRollout<Real>::Fields& fields, Index num_threads, const Target& target) {
     CanonicalRollout<Real> canonical(fields);
     const WithoutGil released;
-    return run(target, canonical, num_threads);
+    return gae(target, canonical.rollout(), num_threads);
 }
 
 Index gae_of_fields(const py::tuple& rollout, Index num_threads, const py::str& target) {
@@ -329,10 +310,10 @@ void run_kernels(const Call& call, const Target& target, ShortCut<Real>& short_c
     RolloutWithOptions<Real>& rollout = short_cut.rollout();
     if constexpr (std::is_same_v<Real, float>) {
         const NarrowInputs& narrow = short_cut.narrow();
-        if (narrow && !widened) return gae_in_pieces(target, narrow, rollout, made_plain(short_cut), num_threads);
+        if (narrow && !widened) return gae_in_pieces(target, narrow, rollout, num_threads);
         if (narrow) narrow.widen(target, {0, rollout.steps, 0, rollout.envs}, widened->data(), rollout);
     }
-    call.n ? n_step_returns(rollout, call.n) : void(run(target, short_cut, num_threads));
+    call.n ? n_step_returns(rollout, call.n) : void(gae(target, rollout, num_threads));
 }
 
 // Operands point into arrays, so from reading them to the results nothing may run that could change an array: no Python

@@ -106,12 +106,6 @@ public:
 
     RolloutWithOptions<Real>& rollout() { return rollout_; }
 
-    // An array is an option even if it holds one number: reverse_scan has any numbers in it, and the kernels without
-    // options expect numbers in [0, 1].
-    bool is_plain() const {
-        return fields_[kFieldGamma].is_number() && fields_[kFieldGammaLambda].is_number() && rollout_.is_plain();
-    }
-
 private:
     template <class Element>
     void read(View<Element>& view, Field field, Index rows) const {

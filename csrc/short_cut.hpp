@@ -32,7 +32,7 @@ public:
         if (!(read_rewards() && read_values() && read_flags() && read_mask() && read_coefficients() &&
               read_last_advantages() && read_ratios()))
             return false;
-        if (rollout_.sparse_finals && (call_.n || !is_plain())) make_finals_dense();
+        if (rollout_.sparse_finals && call_.n) make_finals_dense();
         return true;
     }
 
@@ -46,8 +46,6 @@ public:
     RolloutWithOptions<Real>& rollout() { return rollout_; }
     // The 16-bit inputs. Until they are widened, their views in the rollout point at memory that does not hold Reals.
     const NarrowInputs& narrow() const { return narrow_; }
-    // An array of decays is an option even if it holds one number, because kernels without options expect it in [0, 1].
-    bool is_plain() const { return rollout_.is_plain() && !(has_decays() && !call_[kGaeLambda].is_number()); }
 
     // Return whether rewards are repeated along an axis.
     bool is_broadcast() const {
@@ -270,7 +268,7 @@ private:
         return true;
     }
 
-    // Write the sparse final values to a matrix, because only the kernels without options can read sparse final values.
+    // Write the sparse final values to a matrix, because n-step returns cannot read sparse ones.
     void make_finals_dense() {
         const Index rows = rollout_.env_major ? rollout_.envs : rollout_.steps;
         const Index width = rollout_.env_major ? rollout_.steps : rollout_.envs;

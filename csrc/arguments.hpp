@@ -1,4 +1,4 @@
-// The two records that cross the border, a call and a rollout, as the border has read them. Nothing here uses Python.
+// The record that crosses the border, a call, as the border has read it. Nothing here uses Python.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +34,7 @@ enum Argument {
     kOut,
     kCuSeqlens,
     kN,
+    kRecursion,
     kRatios,
     kFirstConstant,
     kArguments = kFirstConstant + kConstants
@@ -42,46 +43,19 @@ constexpr const char* kArgumentNames[] = {
     "rewards",   "values",          "terminated", "truncated", "last_values", "next_values", "final_values",
     "autoreset", "last_advantages", "prev_done",  "mask",      "gamma",       "gae_lambda",  "returns_lambda",
     "normalize", "tail_normalized", "carry_over", "time_axis", "out",         "cu_seqlens",  "n",
-    "ratios",
+    "recursion", "ratios",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 
 // Return whether an argument is a setting, which says how to compute the result, and not an operand.
 constexpr bool is_setting(Argument place) {
     return place == kAutoreset || place == kNormalize || place == kTailNormalized || place == kCarryOver ||
-           place == kTimeAxis || place == kOut || place == kN;
+           place == kTimeAxis || place == kOut || place == kN || place == kRecursion;
 }
 
-// The fields of a rollout, in the order of fastgae._canonical.Rollout. The last field is a tuple of all constants.
-enum Field {
-    kFieldRewards,
-    kFieldValues,
-    kFieldNextValues,
-    kFieldLastValues,
-    kFieldFinalValues,
-    kFieldTerminated,
-    kFieldTruncated,
-    kFieldGamma,
-    kFieldGammaLambda,
-    kFieldAdvantages,
-    kFieldReturns,
-    kFieldReturnsGammaLambda,
-    kFieldTailLambda,
-    kFieldMask,
-    kFieldMaskPassesValues,
-    kFieldCarryOver,
-    kFieldLastAdvantages,
-    kFieldRatios,
-    kFieldConstants,
-    kFields
-};
-constexpr const char* kFieldNames[] = {
-    "rewards",     "values", "next_values",        "last_values", "final_values",    "terminated",
-    "truncated",   "gamma",  "gamma_lambda",       "advantages",  "returns",         "returns_gamma_lambda",
-    "tail_lambda", "mask",   "mask_passes_values", "carry_over",  "last_advantages", "ratios",
-    "constants",
-};
-static_assert(sizeof kFieldNames / sizeof *kFieldNames == kFields, "one name for each field");
+// The recursions that the compiled module computes, by the names in fastgae._call.RECURSIONS.
+enum class Recursion { gae, n_step_returns, retrace, upgo };
+constexpr const char* kRecursionNames[] = {"gae", "n_step_returns", "retrace", "upgo"};
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -91,7 +65,7 @@ struct Bytes {
     bool overlap(const Bytes& other) const { return first < other.last && other.first < last; }
 };
 
-// One argument or field: a number, an array, or something else, which has neither a number nor a type.
+// One argument: a number, an array, or something else, which has neither a number nor a type.
 struct Operand {
     double number = kNaN;
     char* data = nullptr;
@@ -128,7 +102,9 @@ struct Call {
     double time_axis = kNaN;  // NaN if it is not an integer
     bool next_step = false;   // autoreset="next_step"
     bool tail_normalized = false, carry_over = false;
-    Index n = 0;  // of n_step_returns; 0: not given
+    Index n = 0;  // of n_step_returns
+    Recursion recursion = Recursion::gae;
+    bool checked = false;  // it comes from in_one_layout of Python's _canonical, which has checked it
     Normalize normalize = Normalize::nothing;
     const Index* truncated_steps = nullptr;  // where the truncated steps are, ascending, if the caller knows it
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "arguments.hpp"
-#include "canonical.hpp"
+#include "call_reader.hpp"
 #include "compiler.hpp"
 #include "exact_sums.hpp"
 #include "kernels.hpp"
@@ -27,7 +27,6 @@
 #include "normalize.hpp"
 #include "packed.hpp"
 #include "parallel.hpp"
-#include "short_cut.hpp"
 
 namespace py = pybind11;
 
@@ -146,7 +145,10 @@ Operand array_operand(PyObject* object) {
     return result;
 }
 
-// Read an array that _canonical has made. It may be of a subclass.
+// How many steps of long trajectories the last call of this thread computed again.
+thread_local Index redone = 0;
+
+// A matrix of a call of moments: an array that _canonical has made, which may be of a subclass.
 Operand canonical_array(const py::handle& object) {
     if (py::isinstance<py::array>(object)) return array_operand(object.ptr());
     Operand result;
@@ -154,34 +156,47 @@ Operand canonical_array(const py::handle& object) {
     return result;
 }
 
-template <class Real>
-Index gae_of(const typename CanonicalRollout<Real>::Fields& fields, Index num_threads, const Target& target) {
-    CanonicalRollout<Real> canonical(fields);
-    const WithoutGil released;
-    return gae(target, canonical.rollout(), num_threads);
+// Throw unless an array that _canonical has made is as promised, because a broken promise would be memory corruption.
+void require(bool right, const char* name) {
+    if (!right) throw std::invalid_argument(std::string(name) + " is read-only, or has another dtype, shape or layout");
 }
 
-Index gae_of_fields(const py::tuple& rollout, Index num_threads, const py::str& target) {
-    if (rollout.size() != kFields) throw std::invalid_argument("rollout has another number of fields than a Rollout");
-    PyObject* given[kFields + kConstants];
-    std::fill(std::copy_n(&PyTuple_GET_ITEM(rollout.ptr(), 0), kFields, given), std::end(given), Py_None);
-    PyObject* const constants = std::exchange(given[kFieldConstants], Py_None);
-    if (PyTuple_Check(constants) && PyTuple_GET_SIZE(constants) == kConstants)
-        std::copy_n(&PyTuple_GET_ITEM(constants, 0), kConstants, given + kFields);
-    else if (constants != Py_None || given[kFieldRatios] != Py_None)
-        throw std::invalid_argument("constants must be a tuple with a number for each, or None where ratios is None");
+// Return a stride in elements, and 1 for an axis of one element, whose stride no kernel uses.
+Index stride_of(const Operand& array, Index axis) {
+    return array.shape[axis] == 1 ? 1 : array.strides[axis] / bytes_of(array.type);
+}
 
-    // Conversions to numbers may run Python code, so they come before anything that points into arrays.
-    Operand fields[kFields + kConstants];
-    for (Index i = 0; i < kFields + kConstants; ++i)
-        if (given[i] != Py_None && !py::isinstance<py::array>(given[i])) {
-            fields[i].number = or_raise(PyFloat_AsDouble(given[i]));
-            fields[i].given = true;
-        }
-    for (Index i = 0; i < kFields + kConstants; ++i)
-        if (py::isinstance<py::array>(given[i])) fields[i] = canonical_array(given[i]);
-    const auto run = fields[kFieldRewards].type == Type::f32 ? gae_of<float> : gae_of<double>;
-    return run(fields, num_threads, choose(target));
+// Return the view of a matrix, which must lie as `like` does.
+template <class Element, class Like>
+View<Element> matrix_of(const Operand& array, const Moments<Like>& like, const char* name) {
+    require(array.rank == 2 && array.type == type_of<std::remove_const_t<Element>> && array.shape[0] == like.steps &&
+                array.shape[1] == like.envs && (std::is_const_v<Element> || array.writeable),
+            name);
+    const View<Element> view = {reinterpret_cast<Element*>(array.data), stride_of(array, 0), stride_of(array, 1)};
+    require((like.env_major ? view.step : view.env) == 1 || (like.env_major ? like.steps : like.envs) < 2, name);
+    return view;
+}
+
+// Return one number per env; null if there are none.
+const double* row_of(const Operand& array, Index envs, const char* name) {
+    if (!array.given) return nullptr;
+    require(array.rank == 1 && array.type == Type::f64 && array.shape[0] == envs && stride_of(array, 0) == 1, name);
+    return reinterpret_cast<const double*>(array.data);
+}
+
+// Return the views of a matrix to add up or to rescale, of its mask, and of its centers and scales per env.
+template <class Element>
+Moments<Element> moments_of(const Operand& matrix, const Operand& mask, const Operand& center, const Operand& scale) {
+    require(matrix.rank == 2, "matrix");
+    Moments<Element> moments;
+    moments.steps = matrix.shape[0];
+    moments.envs = matrix.shape[1];
+    moments.env_major = moments.envs == 1 || stride_of(matrix, 1) != 1;
+    moments.matrix = matrix_of<Element>(matrix, moments, "matrix");
+    if (mask.given) moments.mask = matrix_of<const std::uint8_t>(mask, moments, "mask");
+    moments.center = row_of(center, moments.envs, "center");
+    moments.scale = row_of(scale, moments.envs, "scale");
+    return moments;
 }
 
 py::array block_sums_of(const py::object& matrix, const py::object& mask, const py::object& center, Index num_threads,
@@ -195,8 +210,8 @@ py::array block_sums_of(const py::object& matrix, const py::object& mask, const 
         return sums;
     };
     const Operand numbers = canonical_array(matrix), exists = canonical_array(mask), centers = canonical_array(center);
-    if (numbers.type == Type::f32) return sums_of(canonical_moments<const float>(numbers, exists, centers, {}));
-    return sums_of(canonical_moments<const double>(numbers, exists, centers, {}));
+    if (numbers.type == Type::f32) return sums_of(moments_of<const float>(numbers, exists, centers, {}));
+    return sums_of(moments_of<const double>(numbers, exists, centers, {}));
 }
 
 void rescale_of(const py::object& matrix, const py::object& mask, const py::object& center, const py::object& scale,
@@ -209,14 +224,14 @@ void rescale_of(const py::object& matrix, const py::object& mask, const py::obje
     const Operand numbers = canonical_array(matrix), exists = canonical_array(mask);
     const Operand centers = canonical_array(center), scales = canonical_array(scale);
     if (numbers.type == Type::f32)
-        run(canonical_moments<float>(numbers, exists, centers, scales));
+        run(moments_of<float>(numbers, exists, centers, scales));
     else
-        run(canonical_moments<double>(numbers, exists, centers, scales));
+        run(moments_of<double>(numbers, exists, centers, scales));
 }
 
 template <class Real>
 py::tuple exact_sums_of_type(const Operand& matrix, const Operand& mask) {
-    const auto numbers = canonical_moments<const Real>(matrix, mask, {}, {});
+    const auto numbers = moments_of<const Real>(matrix, mask, {}, {});
     ExactSums<Real> sums;
     py::array_t<std::int64_t> bins({ExactSums<Real>::exponents, Index(ExactFormat<Real>::digits)});
     std::int64_t* const to = bins.mutable_data();
@@ -247,9 +262,11 @@ double integer_of(PyObject* object) {
     return overflow ? kNaN : static_cast<double>(number);
 }
 
-// Read an argument. Arrays of other types than NumPy's own are declined, because they do not hold numbers.
-Operand operand_of(PyObject* object) {
+// Read an argument. Arrays of other types than NumPy's own are declined, because they may not hold numbers, unless
+// _canonical has checked them.
+Operand operand_of(PyObject* object, bool checked = false) {
     if (Py_TYPE(object) == registered.array_type) return array_operand(object);
+    if (checked && py::isinstance<py::array>(object)) return array_operand(object);
     Operand result;
     if (object == Py_None) return result;
     result.given = true;
@@ -266,12 +283,23 @@ struct Arguments {
     PyObject* operator[](Argument place) const { return place < count ? PyTuple_GET_ITEM(tuple, place) : Py_None; }
 };
 
+// Read the name of a recursion; false: declined.
+bool read_recursion(PyObject* name, Recursion& recursion) {
+    if (name == Py_None) return true;  // the call of gae is a shorter tuple
+    for (std::size_t i = 0; i < std::size(kRecursionNames); ++i)
+        if (is_text(name, kRecursionNames[i])) {
+            recursion = static_cast<Recursion>(i);
+            return true;
+        }
+    return false;
+}
+
 // Read the settings; false: declined.
 bool read_settings(const Arguments& given, Call& call) {
     PyObject *const autoreset = given[kAutoreset], *const normalize = given[kNormalize];
     PyObject *const tail_normalized = given[kTailNormalized], *const carry_over = given[kCarryOver];
     call.time_axis = integer_of(given[kTimeAxis]);
-    const double n = given[kN] == Py_None ? 0 : integer_of(given[kN]);
+    const double n = given[kN] == Py_None ? 1 : integer_of(given[kN]);
     call.n = n >= 1 ? static_cast<Index>(std::min(n, 1e15)) : 0;
     call.next_step = is_text(autoreset, "next_step");
     call.tail_normalized = tail_normalized == Py_True;
@@ -280,7 +308,8 @@ bool read_settings(const Arguments& given, Call& call) {
     if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
     const bool known_mode =
         autoreset == Py_None || call.next_step || is_text(autoreset, "same_step") || is_text(autoreset, "disabled");
-    return known_mode && (n == 0 || call.n) && (normalize == Py_None || call.normalize != Normalize::nothing) &&
+    return known_mode && call.n && read_recursion(given[kRecursion], call.recursion) &&
+           (normalize == Py_None || call.normalize != Normalize::nothing) &&
            (tail_normalized == Py_False || tail_normalized == Py_True) &&
            (carry_over == Py_False || carry_over == Py_True);
 }
@@ -305,41 +334,46 @@ Index threads_for(PyObject* rewards, Index num_threads) {
 
 // Run the kernels. Inputs of 16 bits are widened piece by piece if there is no memory to widen them as a whole.
 template <class Real>
-void run_kernels(const Call& call, const Target& target, ShortCut<Real>& short_cut,
+void run_kernels(const Call& call, const Target& target, CallReader<Real>& reader,
                  const std::optional<RecycledBlock>& widened, Index num_threads) {
-    RolloutWithOptions<Real>& rollout = short_cut.rollout();
+    Rollout<Real>& rollout = reader.rollout();
+    reader.reduce();
     if constexpr (std::is_same_v<Real, float>) {
-        const NarrowInputs& narrow = short_cut.narrow();
+        const NarrowInputs& narrow = reader.narrow();
         if (narrow && !widened) return gae_in_pieces(target, narrow, rollout, num_threads);
         if (narrow) narrow.widen(target, {0, rollout.steps, 0, rollout.envs}, widened->data(), rollout);
     }
-    call.n ? n_step_returns(rollout, call.n) : void(gae(target, rollout, num_threads));
+    if (call.recursion == Recursion::n_step_returns) return n_step_returns(rollout, call.n);
+    redone = gae(target, rollout, num_threads);
 }
 
 // Operands point into arrays, so from reading them to the results nothing may run that could change an array: no Python
 // code, and no garbage collector.
 template <class Real>
 py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threads, const Target& target) {
-    ShortCut<Real> short_cut(call);
-    if (!short_cut.read()) return py::none();
-    // For one result Python calls numpy.empty_like, which has an order of its own for broadcast rewards.
-    if ((out[0] == Py_None || out[1] == Py_None) && short_cut.is_broadcast()) return py::none();
+    CallReader<Real> reader(call);
+    if (!reader.read()) return py::none();
+    // New results lie as numpy.empty_like puts them, which has an order of its own for broadcast rewards.
+    const bool any_new = out[0] == registered.new_output || out[1] == registered.new_output;
+    if (any_new && reader.is_broadcast()) return py::none();
     py::object results[2];
     for (int i = 0; i < 2; ++i)
         results[i] = out[i] == registered.new_output
                          ? new_array(call[kRewards], sizeof(Real) == sizeof(float) ? registered.f32 : registered.f64,
-                                     sizeof(Real), short_cut.fortran_ordered())
+                                     sizeof(Real), reader.fortran_ordered())
                          : py::reinterpret_borrow<py::object>(out[i]);
-    if (!short_cut.read_outputs(operand_of(results[0].ptr()), operand_of(results[1].ptr()))) return py::none();
+    const Operand advantages = operand_of(results[0].ptr(), call.checked);
+    const Operand returns = operand_of(results[1].ptr(), call.checked);
+    if (!reader.read_outputs(advantages, returns)) return py::none();
     std::optional<RecycledBlock> widened;
-    if (const NarrowInputs& narrow = short_cut.narrow(); narrow && !in_pieces(target, call, short_cut.rollout()))
-        widened.emplace(*recycling.memory, narrow.bytes(short_cut.rollout()));
+    if (const NarrowInputs& narrow = reader.narrow(); narrow && !in_pieces(target, call, reader.rollout()))
+        widened.emplace(*recycling.memory, narrow.bytes(reader.rollout()));
     {
         const WithoutGil released;
         std::optional<Normalization<Real>> normalization;
         if (call.normalize != Normalize::nothing)
-            normalization.emplace(short_cut.rollout(), call.normalize == Normalize::per_env);
-        run_kernels(call, target, short_cut, widened, num_threads);
+            normalization.emplace(reader.rollout(), call.normalize == Normalize::per_env);
+        run_kernels(call, target, reader, widened, num_threads);
         if (normalization) normalization->run(target, registered.eps, num_threads);
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
@@ -349,7 +383,8 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
     return py::reinterpret_steal<py::object>(pair);
 }
 
-py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* target) {
+// Compute a call, or return None where it must be checked and converted first.
+py::object gae_of_call(PyObject* arguments, PyObject* num_threads, PyObject* target, bool checked) {
     if (!registered.result_type) throw std::logic_error("connect was not called");
     if (!PyTuple_Check(arguments)) throw py::type_error("call must be a tuple");
     const Target& chosen = choose(target);
@@ -358,11 +393,12 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
     const Index threads = threads_for(given[kRewards], index_from(num_threads));
 
     Call call;
+    call.checked = checked;
     PyObject* out[2];
     if (!read_settings(given, call) || !read_out(given[kOut], out)) return py::none();
     for (Index i = 0; i < given.count; ++i)
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None && !is_setting(Argument(i)))
-            call.operands[i] = operand_of(object);
+            call.operands[i] = operand_of(object, checked);
     std::optional<Packed> packed;
     if (call[kCuSeqlens].given && !packed.emplace(call, *recycling.memory).unpack()) return py::none();
     const Type type = working_type(call);
@@ -372,10 +408,15 @@ py::object short_cut(PyObject* arguments, PyObject* num_threads, PyObject* targe
 
 // A function that Python calls directly, because pybind11's dispatcher would cost as much as the kernel on a small
 // rollout.
-PyObject* short_cut_called(PyObject*, PyObject* const* given, Py_ssize_t count) {
+template <bool checked>
+PyObject* gae_called(PyObject*, PyObject* const* given, Py_ssize_t count) {
     try {
-        if (count == 3) return short_cut(given[0], given[1], given[2]).release().ptr();
-        PyErr_Format(PyExc_TypeError, "short_cut takes 3 arguments, got %zd", count);
+        if (count == 3) {
+            py::object result = gae_of_call(given[0], given[1], given[2], checked);
+            if (checked && result.is_none()) throw std::logic_error("this call does not come from in_one_layout");
+            return result.release().ptr();
+        }
+        PyErr_Format(PyExc_TypeError, "expected 3 arguments, got %zd", count);
     } catch (py::error_already_set& error) {
         error.restore();
     } catch (const py::builtin_exception& error) {
@@ -388,10 +429,18 @@ PyObject* short_cut_called(PyObject*, PyObject* const* given, Py_ssize_t count) 
     return nullptr;
 }
 
+template <bool checked>
+PyCFunction as_method() {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(gae_called<checked>));
+}
+
 PyMethodDef raw_functions[] = {
-    {"short_cut", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(short_cut_called)), METH_FASTCALL,
+    {"short_cut", as_method<false>(), METH_FASTCALL,
      "short_cut($module, call, num_threads, target, /)\n--\n\n"
      "Return the result of a call, or None where the call must be checked and converted first."},
+    {"gae", as_method<true>(), METH_FASTCALL,
+     "gae($module, call, num_threads, target, /)\n--\n\n"
+     "Return the result of a call that in_one_layout has made."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -409,7 +458,7 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     for (const Target* const* target = targets; *target; ++target) compiled_targets.push_back((*target)->name);
     module.attr("compiler") = kCompiler;
     module.attr("arguments") = py::tuple(py::cast(arguments));
-    module.attr("rollout_fields") = py::tuple(py::cast(Names(std::begin(kFieldNames), std::end(kFieldNames))));
+    module.attr("recursions") = py::tuple(py::cast(Names(std::begin(kRecursionNames), std::end(kRecursionNames))));
     module.attr("compiled_targets") = py::tuple(py::cast(compiled_targets));
     module.attr("moment_steps") = kMomentSteps;
     module.def("connect", connect, "Say what results are made of and how CPUs are counted, before the first call.",
@@ -421,9 +470,9 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
     module.def(
         "cache_sizes", [] { return py::make_tuple(cache_sizes.l1d, cache_sizes.l2, cache_sizes.l3); },
         "Return the bytes of L1d, L2 and L3; 0 where the CPU does not say.");
-    module.def("gae", gae_of_fields,
-               "Fill advantages and returns of a Rollout. Return how many steps of long trajectories were redone.",
-               py::arg("rollout"), py::arg("num_threads"), py::arg("target"));
+    module.def(
+        "redone", [] { return redone; },
+        "Return how many steps of long trajectories the last call of this thread computed again.");
     module.def("block_sums", block_sums_of, "Return float64 sums, (blocks, N), of existing steps or of (x - center)^2.",
                py::arg("matrix"), py::arg("mask"), py::arg("center"), py::arg("num_threads"), py::arg("target"));
     module.def("rescale", rescale_of, "Set x = (x - center) scale, in place.", py::arg("matrix"), py::arg("mask"),

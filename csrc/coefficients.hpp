@@ -42,10 +42,11 @@ inline bool broadcasts(const Operand& given, const Operand& rewards) {
     return true;
 }
 
-// Return whether all numbers are in [0, 1], and broadcast to rewards.
-inline bool is_coefficient(const Operand& given, const Operand& rewards) {
+// Return whether all numbers are in [0, 1], or checked before, and broadcast to rewards.
+inline bool is_coefficient(const Operand& given, const Operand& rewards, bool checked) {
     if (given.type != Type::f32 && given.type != Type::f64) return in_unit_interval(given.number);
     if (!broadcasts(given, rewards)) return false;
+    if (checked) return true;
     const Coefficient numbers(given);
     const Axis outer = numbers.axis(0), inner = given.rank == 2 ? numbers.axis(1) : Axis{};
     bool inside = true;
@@ -55,16 +56,16 @@ inline bool is_coefficient(const Operand& given, const Operand& rewards) {
     return inside;
 }
 
+// The axes of rewards that are time and envs; one axis stands for both where rewards has only one.
+struct Axes {
+    Index rank, time;
+    bool env_major;
+};
+
 // The product of two coefficients as a view for the kernels, and its memory.
 template <class Real>
 class Product {
 public:
-    // The axes of rewards that are time and envs; one axis stands for both where rewards has only one.
-    struct Axes {
-        Index rank, time;
-        bool env_major;
-    };
-
     // Multiply in float64 and round once.
     View<const Real> operator()(const Operand& a, const Operand& b, const Axes& axes) {
         if (a.is_number() && b.is_number()) {

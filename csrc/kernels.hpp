@@ -108,9 +108,6 @@ struct Rollout {
     bool is_plain() const { return has_numbers() && !(mask || ratios || returns_gamma_lambdas || tail_lambdas); }
 };
 
-template <class Real>
-using RolloutWithOptions = Rollout<Real>;
-
 // Return how many elements lie between a step and the next one, in a rollout whose rows are contiguous.
 template <class Real>
 Index flat_distance(const Rollout<Real>& rollout) {

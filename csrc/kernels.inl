@@ -17,10 +17,10 @@ void finish(Store store) {
 
 template <class Real>
 constexpr Kernels<Real> kernels = {
-    Vector<Real>::width,                       // vector
-    Tile<Real>::lanes,                         // width
-    Tile<Real>::scratch(1),                    // lanes_scratch
-    Tile<Real>::scratch(Tile<Real>::arrays),   // options_scratch
+    Vector<Real>::width,                      // vector
+    Tile<Real>::lanes,                        // width
+    Tile<Real>::scratch(1),                   // lanes_scratch
+    Tile<Real>::scratch(Tile<Real>::arrays),  // options_scratch
     rows<Real>,
     lanes<Real>,
     FlatBlock<Real>::lanes,  // flat_lanes

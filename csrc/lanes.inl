@@ -159,8 +159,10 @@ void fill_tile(const Tile<Real> tile, bool passed) {
             if (rollout.sparse_finals) rollout.sparse_finals.scatter(env, t, t + tile.steps, tile.finals);
         const Pointers<Real> at = pointers_in_lane<In>(tile, i, passed);
         const auto gamma = [&] {
-            if constexpr (gamma_varies) return Run<Real>{in_env(rollout.gammas, t, env)};
-            else return Constant<Real>{*in_env(rollout.gammas, 0, env)};
+            if constexpr (gamma_varies)
+                return Run<Real>{in_env(rollout.gammas, t, env)};
+            else
+                return Constant<Real>{*in_env(rollout.gammas, 0, env)};
         }();
         const bool ends = last_elsewhere && t + tile.steps == rollout.steps;
         const Real* const last_value = in_env(rollout.last_values, 0, env);
@@ -174,8 +176,7 @@ void fill_tile(const Tile<Real> tile, bool passed) {
             k += V::width;
         }
         for (; k < whole; k += V::width)
-            gates[k * Tile<Real>::chains] =
-                fill_vector<In>(at, gamma, k, numbers + k, [](auto next) { return next; });
+            gates[k * Tile<Real>::chains] = fill_vector<In>(at, gamma, k, numbers + k, [](auto next) { return next; });
         if (k == tile.steps) continue;
         if (env >= followed)
             fill_copied();
@@ -322,8 +323,7 @@ FASTGAE_INLINE Carry<V> chain(const Known& options, const Numbers<typename V::Re
         const StepResults<V> results =
             step<V>(options, numbers.constants, x[s], V::bit(open, s), V::bit(skipped, s), factor, carry);
         x[s] = results.advantages;
-        if (options.separate())
-            V::store(returns_at + s * T::pitch, results.returns_minus_values);
+        if (options.separate()) V::store(returns_at + s * T::pitch, results.returns_minus_values);
     });
     V::transpose(x);
     unrolled<V::width>([&](auto i) { V::store(at + i * T::pitch, x[i]); });
@@ -331,8 +331,8 @@ FASTGAE_INLINE Carry<V> chain(const Known& options, const Numbers<typename V::Re
     return carry;
 }
 
-// Write the results of `count` vectors of one lane, from element k on. If it blanks, A = 0 and R = V where the step does
-// not exist.
+// Write the results of `count` vectors of one lane, from element k on. If it blanks, A = 0 and R = V where the step
+// does not exist.
 template <class V, class Out, bool blanks, int count, class Real>
 FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, const std::uint8_t* mask, Real* advantages,
                                   Real* returns, Index k) {
@@ -350,7 +350,8 @@ FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, const
     store<V, Out>(advantages, returns, k, a, r);
 }
 
-// Write results of a tile: the advantages in an array, and those plus V as returns. If `in_tile`, write them to the tile.
+// Write results of a tile: the advantages in an array, and those plus V as returns. If `in_tile`, write them to the
+// tile.
 template <class Out, bool blanks, class Real>
 void write_tile(const Tile<Real> tile, Index which, bool in_tile) {
     using V = Vector<Real>;
@@ -510,8 +511,7 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
         const auto write = [&](auto out, Index which) {
             write_results<decltype(out)>(tile, which, options.blanks(), streamed);
         };
-        if (!options.separate())
-            with_outputs(rollout, [&](auto out) { write(out, T::kAdvantages); });
+        if (!options.separate()) with_outputs(rollout, [&](auto out) { write(out, T::kAdvantages); });
         if (options.separate() && rollout.returns) write(Outputs<false, true>(), T::kReturns);
         if (options.separate() && rollout.advantages) write(Outputs<true, false>(), T::kAdvantages);
     }

@@ -115,7 +115,8 @@ private:
 // cut along time by kernels that need the whole rollout, and n-step returns need it too.
 template <class Real>
 bool in_pieces(const Target& target, const Call& call, const Rollout<Real>& rollout) {
-    return !call.n && rollout.steps * rollout.envs >= kNarrowSteps && rollout.envs >= target.f32.width;
+    return call.recursion != Recursion::n_step_returns && rollout.steps * rollout.envs >= kNarrowSteps &&
+           rollout.envs >= target.f32.width;
 }
 
 // Env-major: some lanes, from their last steps to their first.

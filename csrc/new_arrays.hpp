@@ -65,10 +65,10 @@ inline bool is_recycled(std::size_t bytes) {
     return current == recycling.default_handler;
 }
 
-// While this object lives, the next array that NumPy allocates uses recycled memory, if is_recycled says so. No Python code
-// may run meanwhile, because another thread could not enter the context. So the memory is taken before: if there is none,
-// NumPy allocates as always, and its MemoryError, which Python code builds, is raised outside of the context. To enter an
-// existing context creates no object, so the garbage collector, which may run Python code, does not run.
+// While this object lives, the next array that NumPy allocates uses recycled memory, if is_recycled says so. No Python
+// code may run meanwhile, because another thread could not enter the context. So the memory is taken before: if there
+// is none, NumPy allocates as always, and its MemoryError, which Python code builds, is raised outside of the context.
+// To enter an existing context creates no object, so the garbage collector, which may run Python code, does not run.
 class Recycled {
 public:
     explicit Recycled(std::size_t bytes) {

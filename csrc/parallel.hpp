@@ -40,7 +40,8 @@ const Kernels<Real>& kernels_of_rows(const Target& target, const Suits& suits) {
 }
 
 // The memory of the threads of a time-major sweep. All sweeps of a thread use the same states, so that they stay in a
-// cache. Streaming may write whole cache lines of the results from there, so they get the results' offset within a line.
+// cache. Streaming may write whole cache lines of the results from there, so they get the results' offset within a
+// line.
 template <class Real>
 class SweepMemory {
 public:

@@ -42,7 +42,8 @@ Real largest(const View<const Real>& decays, Index steps, Index envs) {
     return *std::max_element(most, most + count);
 }
 
-// Return the warm-up steps of a rollout. An estimate is enough, because a warm-up that is too short costs time, not bits.
+// Return the warm-up steps of a rollout. An estimate is enough, because a warm-up that is too short costs time, not
+// bits.
 template <class Real>
 Index warm_up_steps(const Rollout<Real>& rollout) {
     const auto of = [&](const View<const Real>& decays, Real clip) {

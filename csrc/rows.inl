@@ -106,8 +106,8 @@ struct RowCoefficients {
 };
 
 // Call body(t, row, results) for the rows [bottom, T), from the last to the first. The pointers begin at env `first`.
-// Sparse final values are written to `finals`, each to its place in the row. Pointers move by strides, because computing
-// them anew takes as long as a dozen envs.
+// Sparse final values are written to `finals`, each to its place in the row. Pointers move by strides, because
+// computing them anew takes as long as a dozen envs.
 template <class In, class Known, class Real, class Body>
 FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, const Known& options, Index bottom, Index first,
                                  Index last, Real* finals, const Body& body) {

@@ -5,15 +5,14 @@ compiled module (by an enum in the order of ``Call``), and the tests. A test com
 record.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Generic, NamedTuple, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastgae._typing import ArrayT
+from fastgae._typing import ArrayT, NDArray
 
 Array = NDArray[Any]
 
@@ -35,7 +34,7 @@ class Role(Enum):
     SETTING = "how to compute the result; never an array of numbers"
 
 
-Steps = Annotated[Any, Role.STEPS]
+PerStep = Annotated[Any, Role.STEPS]
 StepFlags = Annotated[Any, Role.STEP_FLAGS]
 Envs = Annotated[Any, Role.ENVS]
 EnvFlags = Annotated[Any, Role.ENV_FLAGS]
@@ -51,13 +50,13 @@ class Call(NamedTuple):
     The same record holds a call as the caller made it, then after the checks, and then as matrices of one layout.
     """
 
-    rewards: Steps
-    values: Steps  # or one longer along time; ABSENT for a recursion of rewards alone
+    rewards: PerStep
+    values: PerStep  # or one longer along time; ABSENT for a recursion of rewards alone
     terminated: StepFlags = None  # None: no step ends an episode; ABSENT for a recursion without gates
     truncated: StepFlags = None
     last_values: Envs = None
-    next_values: Steps = None
-    final_values: Steps = None  # or one per True of truncated
+    next_values: PerStep = None
+    final_values: PerStep = None  # or one per True of truncated
     autoreset: Setting = None
     last_advantages: Envs = None
     prev_done: EnvFlags = None
@@ -72,21 +71,26 @@ class Call(NamedTuple):
     out: Setting = None  # (advantages, returns), of which each is an array, None, or NEW
     cu_seqlens: Boundaries = None
     n: Setting = None
-    ratios: Steps = None
+    recursion: Setting = "gae"  # or one that ``RECURSIONS`` lists
+    ratios: PerStep = None
     rho_clip: Constant = None
     c_clip: Constant = None
     advantage_clip: Constant = None
     leaky: Constant = None
 
 
-# In ``Call.out``, this stands for an array to allocate, in calls of estimators that return only one of the two results.
+# In ``Call.out``, this stands for an array to allocate.
 NEW = object()
 
-# In an unchecked ``Call``, this stands for ``values`` or ``terminated`` if an estimator does not have them. None in
-# such a call comes from the caller: for ``values`` it is a mistake, and for ``terminated`` it is right only together
-# with ``last_values``. In a checked call, both are None.
+# This stands for ``values`` or ``terminated`` if an estimator does not have them. None comes from the caller: for
+# ``values`` it is a mistake, and for ``terminated`` it is right only together with ``last_values``.
 ABSENT = object()
 
+# Name -> a function that takes a call with this recursion, as matrices of one layout. It returns a call of ``gae`` that
+# gives the same results, or None if it has filled ``out``. A backend that knows the recursion does not need it.
+RECURSIONS: dict[str, Callable[[Call], Call | None]] = {}
+
+MOST_STEPS = 2**62  # more than an array can have; a larger n or ddof is as good as this one
 EPS = 1e-8  # normalisation adds this to a standard deviation
 
 ROLES: dict[str, Role] = {
@@ -109,6 +113,19 @@ ROLES: dict[str, Role] = {
 def names_of(*roles: Role) -> tuple[str, ...]:
     """Return the names of the arguments that have one of these roles."""
     return tuple(name for name, role in ROLES.items() if role in roles)
+
+
+class Estimator(NamedTuple):
+    """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
+
+    numbers: tuple[str, ...]  # the fields whose dtypes decide on the dtype of the results
+    required: tuple[str, ...]  # the fields that must be given
+    words: dict[str, str]  # field -> what the function calls it, where the names differ
+    result: str | None  # the field of GAEResult that it returns; None: both
+
+    def word(self, field: str) -> str:
+        """Return what the function calls a field, for messages."""
+        return self.words.get(field, field)
 
 
 CONSTANTS = tuple(name for name in Call._fields if ROLES[name] is Role.CONSTANT)

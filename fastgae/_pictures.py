@@ -2,6 +2,7 @@
 
 import io
 import os
+import secrets
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,6 +38,8 @@ def picture_path(given: str | os.PathLike[str]) -> Path:
         raise ValueError(f"expected a file name that ends in {', '.join(SUFFIXES)}, got {str(path)!r}")
     if not path.parent.is_dir():
         raise ValueError(f"there is no directory {str(path.parent)!r}")
+    if path.is_symlink() or path.is_fifo():
+        raise ValueError(f"{str(path)!r} is a link or a pipe")  # the picture would take its place
     try:
         with path.open("ab") if path.exists() else tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -74,10 +77,10 @@ def save(figure: "Figure", path: Path) -> None:
     import matplotlib
 
     suffix = path.suffix.lower()
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")  # a name that nobody else has
     try:
-        with matplotlib.rc_context(SVG):
-            figure.savefig(partial, format=suffix.removeprefix("."), metadata=TIMES[suffix])
+        with matplotlib.rc_context(SVG), partial.open("xb") as file:
+            figure.savefig(file, format=suffix.removeprefix("."), metadata=TIMES[suffix])
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

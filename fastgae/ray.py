@@ -11,14 +11,15 @@ import pyarrow as pa
 
 import fastgae
 from fastgae._typing import BackendName
-from fastgae.data import DataError, on_table
+from fastgae.data import DataError
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.compute import NORMALIZE
 from fastgae.data.estimators import check_normalize, checked_how
 from fastgae.data.extras import brought_by
 from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_of
+from fastgae.data.on_table import with_results
 from fastgae.data.pieces import open_files
-from fastgae.data.plan import Source, found_sources
+from fastgae.data.places import Source, found_sources
 
 with brought_by("ray", "fastgae.ray"):
     import ray.data
@@ -63,8 +64,9 @@ def compute(
         One row per step. Paths are read where the tasks run, one file at a time, so every machine must be able to read
         them. Read object stores with ``ray.data.read_parquet`` and pass the dataset.
     whole_episodes : bool
-        Every block of the dataset, or every file, has all rows of its episodes. This is not checked. Ray cuts large
-        files into several blocks, so pass the paths of files rather than a dataset that was read from them.
+        Every block of the dataset, or every file, has all rows of its episodes. An episode whose last row has no flag
+        is an error, because the rest of it may be in another block; with ``ends="terminated"`` this is not checked. Ray
+        cuts large files into several blocks, so pass the paths of files rather than a dataset that was read from them.
     format : str
         As in ``fastgae.data.compute``. "auto" means "table" for a dataset.
     columns, ends, estimator, gamma, gae_lambda, n, backend
@@ -115,16 +117,7 @@ def compute(
     chosen = chosen_columns(columns, source.format, source.schema, values, how)
     check_normalize(normalize, how, "values" in chosen.of_role)
     computed = partial(
-        on_table,
-        format=source.format.name,
-        columns=chosen.of_role,
-        ends=ends,
-        estimator=estimator,
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-        n=n,
-        backend=backend,
-        num_threads=num_threads,
+        with_results, format=source.format.name, columns=chosen.of_role, how=how, may_be_cut=whole_episodes
     )
     if whole_episodes:
         results = source.through(computed, num_threads)

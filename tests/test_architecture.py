@@ -22,6 +22,7 @@ LAYERS = [
     "compat",
     "_diagnose",
     "estimators",
+    "_declared",
     "_run",
     "_moments",
     "_dispatch",

@@ -195,6 +195,14 @@ def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):
     assert detectors(call) == []
 
 
+@pytest.mark.parametrize("rollout", ENDS[:2])
+def test_flags_that_are_not_given_at_all(rollout):
+    """A call without ``terminated`` says that each env is one sequence, but V begins anew in it again and again."""
+    env_id, num_envs, num_steps = rollout
+    call = record(env_id, "same_step", num_envs, num_steps, 0).arguments(fitted_value(env_id))
+    assert detectors({name: call[name] for name in ("rewards", "values", "last_values")}) == ["flags_missing"]
+
+
 def test_values_that_know_no_end_say_nothing_of_limits():
     recorded = record("CartPole-v1", "next_step", 8, 512, 0)
     untrained = random_value("CartPole-v1")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from support.backends import BACKENDS, ONE_TARGET, WITH_KERNELS
+from support.backends import ONE_TARGET, WITH_KERNELS
 from support.cases import FEW_SIZES, LARGE_SIZES, SIZES, assert_same_bits, cases_of, make_case, numbers
 from support.exactness import Variant, reference, unwritten, variants
 from support.layouts import IN_PLACE, SOME, named
@@ -74,7 +74,10 @@ def test_denormal_and_huge_numbers(backend, dtype):
 def test_backends_are_given_what_a_rollout_promises(dtype, layout, monkeypatch):
     """Views of one dtype, aligned, native, and with a unit stride along the same axis; also where no CPU would mind."""
     rollouts = []
-    monkeypatch.setattr(fastgae._backends.numpy, "gae", lambda rollout, *_: rollouts.append(rollout))
+    made = fastgae._backends.numpy.canonical_rollout
+    monkeypatch.setattr(
+        fastgae._backends.numpy, "canonical_rollout", lambda call: rollouts.append(made(call)) or rollouts[-1]
+    )
     for size in FEW_SIZES:
         for case in cases_of(layout.size(size), dtype):
             arguments, _ = layout.arguments(case)
@@ -90,18 +93,6 @@ def test_backends_are_given_what_a_rollout_promises(dtype, layout, monkeypatch):
                 unit_axes &= {i for i in (0, 1) if array.shape[i] <= 1 or array.strides[i] == array.itemsize}
         assert unit_axes
         assert unit_axes == {0} or rollout.last_values.flags.c_contiguous
-
-
-@pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")
-def test_what_was_converted_takes_the_short_cut(dtype, layout, monkeypatch):
-    """What is not plain costs its conversion and little more."""
-    monkeypatch.delattr(fastgae._backends.cpp, "gae")
-    for case in cases_of(layout.size((17, 9)), dtype):
-        arguments, plain = layout.arguments(case)
-        arguments["terminated"] = arguments["terminated"].astype(np.int8)
-        got = fastgae.gae(**arguments, backend="cpp")
-        for array, right in zip(got, reference(plain), strict=True):
-            assert_same_bits(layout.plain("advantages", array), right)
 
 
 @pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.99, 0.95), (0.997, 0.93), (0.98, 0.97), (0.1, 0.3)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae._canonical import Rollout
+from fastgae._call import Call
 from support.cases import assert_same_bits
 from support.exactness import answer
 
@@ -20,9 +20,9 @@ def redone(rewards, terminated, gamma_lambda, backend):
     """Advantages with V = 0, checked against the reference, and how many steps were redone for them."""
     rewards, terminated = rewards.reshape(len(rewards), -1), terminated.reshape(len(rewards), -1)
     zeros = np.zeros_like(rewards)
-    advantages, returns = np.full((2, *rewards.shape), np.nan, rewards.dtype)
-    given = (rewards, zeros, zeros[1:], zeros[0], None, terminated, None, 1.0, gamma_lambda, advantages, returns)
-    count = _core.gae(Rollout(*given), 1, backend)
+    given = Call(rewards, zeros, terminated, last_values=zeros[0], gamma=1.0, gae_lambda=gamma_lambda)
+    advantages, returns = _core.gae(given, 1, backend)
+    count = _core.redone()
     named = {"rewards": rewards, "values": zeros, "terminated": terminated, "last_values": zeros[0]}
     right = answer(fastgae.gae, **named, gamma=1.0, gae_lambda=gamma_lambda)
     assert_same_bits(advantages, right.advantages)

@@ -66,6 +66,11 @@ def calls(dtype):
     yield fastgae.n_step_returns, {**sequences, "last_values": 0.25, "n": 3}
     yield fastgae.discounted_returns, {"rewards": case.rewards, "last_values": 0.25, **mask}
     yield fastgae.vtrace, {**rollout, **last, "ratios": np.abs(case.values)}
+    yield fastgae.upgo, {**rollout, **last}
+    yield fastgae.upgo, {**rollout, **following, **mask}
+    yield fastgae.upgo, {**rollout, **last, **finals}
+    yield fastgae.retrace, {**rollout, **following, "ratios": np.abs(case.values)}
+    yield fastgae.retrace, {**rollout, **following, **mask, "ratios": np.abs(case.values), "lambda_": 0.25}
     yield fastgae.n_step_returns, {**rollout, **following, "n": 3}
     yield fastgae.n_step_returns, {**rollout, **last, **finals, "n": 40}
     yield fastgae.discounted_returns, {**own, **last, **mask}
@@ -87,8 +92,7 @@ def long_way(function, arguments):
 
 def assert_equal(function, arguments, monkeypatch):
     expected = long_way(function, arguments)
-    monkeypatch.setattr(fastgae._run, "compute", None)  # what declines would call it
-    monkeypatch.setattr("fastgae.estimators.n_step_returns.checked", None)
+    monkeypatch.setattr(fastgae._run, "without_short_cut", None)  # what declines would call it
     got = function(**arguments)
     for array, right in zip(np.atleast_2d(got), np.atleast_2d(expected), strict=True):
         assert_same_bits(array, right)

@@ -1,5 +1,6 @@
 """Sequences of tokens: terminated left out, and one number in last_values. The explicit form gives the same bits."""
 
+import itertools
 from itertools import product
 
 import numpy as np
@@ -193,6 +194,114 @@ def test_discounted_returns_need_one_of_them():
         fastgae.discounted_returns(np.ones(4), truncated=np.ones(4, bool), final_values=np.ones(4), last_values=0.0)
 
 
+def answers(mask, seed=0, steps=64, envs=32):
+    """Return the call of some answers, with scores at their ends and values that guess them ever better."""
+    rng = np.random.default_rng(seed)
+    exists = np.arange(steps)[:, np.newaxis] < rng.integers(0, steps + 1, envs)
+    exists = {
+        "none": np.ones_like(exists),
+        "right padding": exists,
+        "full-length answers": exists | (np.arange(envs) % 2 == 0),
+        "left padding": exists[::-1],
+        "prompts": exists & (np.arange(steps)[:, np.newaxis] >= rng.integers(0, steps // 2, envs)),
+        "tool spans": exists & np.repeat(rng.random((steps // 8, envs)) < 0.8, 8, axis=0),
+        "random": rng.random(exists.shape) < rng.random(),
+    }[mask]
+    remaining = np.cumsum(exists[::-1], axis=0)[::-1]
+    score = rng.normal(size=envs)
+    rewards = np.where(exists & (remaining == 1), score, 0.0)
+    values = score * np.exp(-remaining / steps) + rng.normal(0.0, 0.1, exists.shape)
+    call = {"rewards": rewards, "values": values, "last_values": 0.0, "gamma": 1.0}
+    return call if mask == "none" else {**call, "mask": exists}
+
+
+ANSWERS = ("none", "right padding", "full-length answers", "left padding", "prompts", "tool spans", "random")
+
+
+@pytest.mark.parametrize("mask", ANSWERS)
+def test_diagnose_finds_nothing_in_correct_calls(mask):
+    for seed in range(20):
+        call = answers(mask, seed)
+        explicit = {**call, "terminated": np.zeros(call["rewards"].shape, bool), "last_values": np.zeros(32)}
+        token_axis_last = {name: np.transpose(a) if np.ndim(a) else a for name, a in call.items()} | {"time_axis": 1}
+        for given in (call, token_axis_last, *([explicit] * (mask != "none"))):
+            found = fastgae.diagnose(**given)
+            assert not found, str(found)
+            assert f"{found.overview.tokens:,} tokens of 32 sequences" in str(found)
+            assert "\n  sequences  32; " in str(found)
+    assert found.overview.tokens == call.get("mask", call["rewards"] < np.inf).sum()
+
+
+@pytest.mark.parametrize("mask", ["right padding", "full-length answers", "left padding", "prompts", "tool spans"])
+def test_diagnose_sees_tokens_along_another_axis(mask):
+    for seed in range(20):
+        call = {name: np.transpose(a) if np.ndim(a) else a for name, a in answers(mask, seed).items()}
+        (finding,) = fastgae.diagnose(**call)
+        assert finding.detector == "axes_swapped"
+        assert "axes of time and sequences" in finding.what
+        assert finding.change == "pass time_axis=1"
+
+
+def scored(exists, values, scores):
+    """Return a call whose rewards are the scores, at the last token of each answer."""
+    last = exists & (np.cumsum(exists[::-1], axis=0)[::-1] == 1)
+    return {"rewards": np.where(last, scores, 0.0), "values": values, "mask": exists, "last_values": 0.0, "gamma": 1.0}
+
+
+def odd_answers(seed):
+    """Yield correct calls that look like mistakes in the rollout of an environment."""
+    rng = np.random.default_rng(seed)
+    t, noise = np.arange(128)[:, np.newaxis], rng.normal(0.0, 0.01, (128, 64))
+    lengths = np.sort(rng.integers(40, 129, 64))
+    whole, exists = np.ones((128, 64), bool), t < rng.permutation(lengths)
+    yield (
+        "each answer gets to a solution once",
+        {
+            **scored(whole, np.where(t < rng.integers(20, 100, 64), 0.3, 1.0) + noise, np.ones(64)),
+            "mask": None,
+        },
+    )
+    yield (
+        "each answer gets to a solution again and again",
+        scored(exists, 1.0 - t % rng.integers(8, 20, 64) / 30 + noise, np.ones(64)),
+    )
+    yield (
+        "a tool at the same tokens of all answers, which are sorted by length",
+        scored((t < lengths) & (t % 3 > 0), noise, np.ones(64)),
+    )
+    scores = rng.normal(size=64)
+    foreseen = np.exp(-np.cumsum(exists[::-1], axis=0)[::-1] / 20)
+    yield "values that do not foresee the score yet", scored(exists, scores * foreseen + noise, scores)
+    few = scored(exists, scores + noise, scores)
+    yield "few answers", {name: a[:, :3] if np.ndim(a) else a for name, a in few.items()} | {"gamma": 0.99}
+    short = np.arange(64) % 2 == 0
+    yield "exact values, which are 0 for full-length answers", scored(whole & (~short | (t < 20)), whole * short, short)
+
+
+def test_diagnose_finds_nothing_in_odd_answers():
+    for what, call in itertools.chain.from_iterable(map(odd_answers, range(10))):
+        found = fastgae.diagnose(**call)
+        assert not found, f"{what}: {found}"
+
+
+def test_diagnose_finds_mistakes_in_sequences():
+    call = answers("full-length answers")
+    (finding,) = fastgae.diagnose(**{**call, "last_values": call["values"][-1]})
+    assert "equals values[-1] in all 16 environments" in finding.what
+    call = answers("right padding", steps=512, envs=128)
+    (finding,) = fastgae.diagnose(**{**call, "values": call["rewards"].sum(0) + 0 * call["values"], "gamma": 0.99})
+    assert "values of another gamma than 0.99: with 1 " in finding.what
+
+
+def test_diagnose_of_sequences_that_are_all_the_same():
+    """Equal values in all sequences do not say which axis is time, and V without an error in most steps is no fault."""
+    values = np.repeat(np.random.default_rng(0).normal(size=(64, 1)), 8, axis=1)
+    assert not fastgae.diagnose(0 * values, values, last_values=0.0)
+    values = np.repeat(np.arange(8.0), 32)[:, np.newaxis] * np.ones(8)
+    (finding,) = fastgae.diagnose(0 * values, values, np.zeros(values.shape), last_values=values[-1] + 1, gamma=1.0)
+    assert "the TD error is 1 there and 0 at the other steps" in finding.what
+
+
 def test_diagnose_takes_the_same_call():
-    short, explicit = forms((64, 4), np.float64, "no mask", 0.0)
+    short, explicit = forms((64, 4), np.float64, "right padding", 0.0)
     assert fastgae.diagnose(**short).as_dict() == fastgae.diagnose(**explicit).as_dict()

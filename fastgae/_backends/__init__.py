@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from fastgae._call import Array, Call, GAEResult
-from fastgae._canonical import Rollout
 
 CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, in order of preference
 
@@ -22,6 +21,7 @@ class Backend(Protocol):
     """The functions of every backend. ``short_cut`` is optional and therefore not listed."""
 
     __name__: str
+    RECURSIONS: tuple[str, ...]  # those that ``gae`` computes, "gae" among them
 
     def version(self) -> str:
         """Return what the backend is built on, for people to read."""
@@ -29,8 +29,8 @@ class Backend(Protocol):
     def targets(self) -> tuple[str, ...]:
         """Return the CPU targets that this machine can run, best first; empty if the backend has none."""
 
-    def gae(self, rollout: Rollout, num_threads: int, target: str | None) -> object:
-        """Fill ``rollout.advantages`` and ``rollout.returns``; ``target`` is one of ``targets()``, None if empty."""
+    def gae(self, call: Call, num_threads: int, target: str | None) -> object:
+        """Fill ``out`` of a call as ``in_one_layout`` makes it; ``target`` is one of ``targets()``, None if empty."""
 
     def block_sums(
         self, matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None
@@ -63,11 +63,8 @@ class DeviceBackend(Protocol):
     def takes(self, array: Any) -> bool:
         """Return whether the backend reaches the memory of an array."""
 
-    def compute(self, call: Call, recursion: str) -> GAEResult:
-        """Compute a checked call whose arrays are ``OnDevice``.
-
-        ``recursion`` is "gae", or the name of an estimator whose recursion differs.
-        """
+    def gae(self, call: Call) -> GAEResult:
+        """Compute a checked call whose arrays are ``OnDevice``."""
 
     def normalized(
         self,

@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
 
 _core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
 
+RECURSIONS = _core.recursions
 gae = _core.gae
 short_cut = _core.short_cut
 block_sums = _core.block_sums

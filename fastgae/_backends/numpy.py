@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from fastgae._call import Array
-from fastgae._canonical import MOMENT_STEPS, Rollout, Scalar
+from fastgae._call import Array, Call
+from fastgae._canonical import MOMENT_STEPS, Rollout, Scalar, canonical_rollout
 from fastgae._exact_sums import sums_by_numpy
 
+RECURSIONS = ("gae",)
 exact_sums = sums_by_numpy
 
 
@@ -17,8 +18,9 @@ def targets() -> tuple[str, ...]:
     return ()
 
 
-def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
+def gae(call: Call, num_threads: int, target: str | None) -> None:
     """delta = (r + gamma V') - V;  A = delta + gamma lambda A_next;  R = A + V; a closed gate leaves its term out."""
+    rollout = canonical_rollout(call)
     bootstrap = ~rollout.terminated
     trace = bootstrap if rollout.truncated is None else bootstrap & ~rollout.truncated
     # NaN and infinity are data here, and values behind a closed gate must not even cause a warning.

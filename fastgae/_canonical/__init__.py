@@ -11,20 +11,11 @@ from fastgae._canonical.arguments import (
     end_to_end,
     integer_of,
     of_one_dtype,
-    one_for_each,
     shown,
 )
-from fastgae._canonical.checks import (
-    NORMALIZE,
-    check_final_values,
-    check_one_sequence,
-    checked,
-    has_options,
-    next_existing_values,
-    steps_without_resets,
-    warn_of_reset_rows,
-)
+from fastgae._canonical.checks import NORMALIZE, checked, warn_of_reset_rows
 from fastgae._canonical.contract import MOMENT_STEPS, Rollout, Scalar
+from fastgae._canonical.existing import next_existing_values, steps_without_resets
 from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
 
@@ -41,18 +32,14 @@ __all__ = [
     "as_number",
     "as_unit_interval",
     "canonical_rollout",
-    "check_final_values",
-    "check_one_sequence",
     "checked",
     "end_to_end",
     "frame_of",
-    "has_options",
     "in_one_layout",
     "in_place",
     "integer_of",
     "next_existing_values",
     "of_one_dtype",
-    "one_for_each",
     "shown",
     "steps_without_resets",
     "warn_of_reset_rows",

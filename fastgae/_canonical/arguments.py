@@ -122,16 +122,14 @@ def autoreset_mode(given: object) -> str | None:
     return mode
 
 
-def one_for_each(
-    name: str, array: Array | None, shape: tuple[int, ...], what: str, on_device: bool = False, advice: str = ""
-) -> Array | None:
+def one_for_each(name: str, array: Array, shape: tuple[int, ...], what: str, on_device: bool = False) -> Array:
     """Return numbers of this shape. One number alone stands for all of them; on a GPU, it stays one number."""
-    if array is not None and array.ndim == 0:
+    if array.ndim == 0:
         return array if on_device else np.full(shape, array)
-    check_shape(name, array, shape, f"one number, or {what}", advice)
+    check_shape(name, array, shape, f"one number, or {what}")
     return array
 
 
-def check_shape(name: str, array: Array | None, shape: tuple[int, ...], what: str, advice: str = "") -> None:
-    if array is not None and array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}; expected {what}, {shape}{advice}")
+def check_shape(name: str, array: Array, shape: tuple[int, ...], what: str) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; expected {what}, {shape}")

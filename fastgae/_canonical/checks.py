@@ -1,119 +1,111 @@
-"""Check a call of ``gae`` as a whole. ``arguments`` and ``frame`` check each argument by itself."""
+"""Check a call as a whole. ``arguments`` and ``frame`` check each argument by itself, ``packed`` packed sequences."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 
-from fastgae._call import CONSTANTS, Array, Call
+from fastgae._call import ABSENT, NEW, ROLES, Array, Call, Estimator, Role
 from fastgae._canonical.arguments import NEXT_STEP, as_switch, autoreset_mode, of_one_dtype, shown
+from fastgae._canonical.existing import without_reset_rows
 from fastgae._canonical.frame import Frame, frame_of
+from fastgae._canonical.packed import as_one_env
 from fastgae._interop import OnDevice
-from fastgae._typing import Output
 
 NORMALIZE = ("global", "per_env")
-FIRST_CONSTANT = Call._fields.index(CONSTANTS[0])
+
+# How an argument is checked that must fit the first one.
+FITTED = {
+    Role.STEPS: Frame.steps,
+    Role.ENVS: Frame.envs,
+    Role.STEP_FLAGS: Frame.flags,
+    Role.ENV_FLAGS: Frame.env_flags,
+    Role.COEFFICIENT: Frame.coefficient,
+    Role.FACTORS: Frame.factors,
+}
+# Sparse final values have a shape of their own.
+ELSEWHERE = ("rewards", "values", "final_values")
+PLACES = [
+    (place, field, field in Call._field_defaults and Call._field_defaults[field] is None)
+    for place, field in enumerate(Call._fields)
+    if ROLES.get(field) in FITTED and field not in ELSEWHERE
+]
 
 
-def checked(
-    given: Call,
-    *,
-    required: tuple[str, ...] = (),
-    lambda_name: str = "gae_lambda",
-    out_names: tuple[str, str] = ("out[0]", "out[1]"),
-) -> Call:
+def checked(estimator: Estimator, given: Call) -> Call:
     """Return the call with numbers of one dtype, flags as bool, and coefficients as floats or float64 arrays.
 
-    Besides rewards and values, the arguments in ``required`` must be given. ``terminated`` stays None where it is left
-    out. ``mask`` then holds all steps that exist: with ``autoreset="next_step"``, reset rows are left out of it. Error
-    messages call the arguments ``lambda_name`` and ``out_names``, as the caller's function does.
+    ``terminated`` stays None where it is left out. ``mask`` then holds all steps that exist: with
+    ``autoreset="next_step"``, reset rows are left out of it. Packed sequences become one env.
     """
-    rewards, values, last_values, next_values, final_values, last_advantages, ratios = of_one_dtype(
-        ("rewards", "values", *required),
-        rewards=given.rewards,
-        values=given.values,
-        last_values=given.last_values,
-        next_values=given.next_values,
-        final_values=given.final_values,
-        last_advantages=given.last_advantages,
-        ratios=given.ratios,
-    )
-    frame = frame_of("rewards", rewards, given.time_axis)
-    longer = values.shape == frame.one_longer
-    if values.shape != frame.shape and not longer:
-        raise ValueError(
-            f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with V "
-            f"after the last step{frame.other_axis(values.shape)}"
-        )
-    mode = autoreset_mode(given.autoreset)
-    if given.terminated is None and "terminated" not in required:
-        check_one_sequence(
-            last_values is not None, longer or next_values is not None, given.truncated is not None, mode
-        )
-        terminated = None
-    else:
-        terminated = frame.flags("terminated", given.terminated)
-    _check_bootstrap(longer, last_values is not None, next_values is not None, given.truncated, frame)
-    last_values = frame.envs("last_values", last_values)
-    frame.check_steps("next_values", next_values)
-    last_advantages = frame.envs("last_advantages", last_advantages)
-    frame.check_steps("ratios", ratios)
-    truncated = frame.step_flags("truncated", given.truncated)
-    mask = frame.step_flags("mask", given.mask)
-    if given.prev_done is not None and mode != NEXT_STEP:
+    packed: dict[str, Any] = {}
+    if "cu_seqlens" in estimator.required:
+        given, packed = as_one_env(given)
+    word = estimator.word
+    call = given._replace(**_of_one_dtype(estimator, given))
+    frame = frame_of(word("rewards"), call.rewards, call.time_axis)
+    longer = _is_longer(frame, call.values)
+    mode = autoreset_mode(call.autoreset)
+    if call.terminated is None and "terminated" not in estimator.required:
+        _check_one_sequence(call, longer, mode)
+    if call.values is not ABSENT:
+        _check_bootstrap(longer, call, frame)
+    fields: list[Any] = [*call]
+    for place, field, optional in PLACES:
+        argument = fields[place]
+        if argument is ABSENT or (argument is None and optional and field not in estimator.required):
+            continue
+        name = word(field)
+        fields[place] = FITTED[ROLES[name]](frame, name, argument)
+    call = Call._make(fields)
+    if call.prev_done is not None and mode != NEXT_STEP:
         raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
-    prev_done = frame.env_flags("prev_done", given.prev_done)
-    check_final_values(final_values, truncated, next_values is not None, mode)
-    gamma = frame.coefficient("gamma", given.gamma)
-    gae_lambda = frame.coefficient(lambda_name, given.gae_lambda)
-    returns_lambda = given.returns_lambda
-    if returns_lambda is not None:
-        returns_lambda = frame.coefficient("returns_lambda", returns_lambda)
-    tail_normalized = as_switch("tail_normalized", given.tail_normalized)
-    carry_over = as_switch("carry_over", given.carry_over)
-    _check_combination(
-        returns_lambda is not None,
-        tail_normalized,
-        last_advantages is not None,
-        carry_over,
-        given.normalize is not None,
+    _check_final_values(call, mode)
+    call = call._replace(
+        autoreset=mode,
+        tail_normalized=as_switch("tail_normalized", call.tail_normalized),
+        carry_over=as_switch("carry_over", call.carry_over),
+        time_axis=frame.axis,
+        out=_checked_out(estimator, frame, call),
+        **packed,
     )
-    out = None if given.out is None else frame.outputs(given.out, rewards, out_names)
-    _check_normalize(given.normalize, out)
-    call = Call(  # by position, because keyword arguments take a microsecond longer
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values,
-        next_values,
-        final_values,
-        mode,
-        last_advantages,
-        prev_done,
-        mask,
-        gamma,
-        gae_lambda,
-        returns_lambda,
-        given.normalize,
-        tail_normalized,
-        carry_over,
-        frame.axis,
-        out,
-        None,
-        None,
-        ratios,
-        *given[FIRST_CONSTANT:],
-    )
+    _check_combination(call)
+    _check_normalize(call.normalize, call.out)
+    if call.values is ABSENT and call.terminated is not ABSENT:
+        _check_ends(call)
     # The backend of a GPU finds the reset rows itself, because to find them here would mean to wait for the GPU.
-    return _without_reset_rows(call) if mode == NEXT_STEP and not isinstance(rewards, OnDevice) else call
+    return without_reset_rows(call) if mode == NEXT_STEP and not isinstance(call.rewards, OnDevice) else call
 
 
-def _without_reset_rows(call: Call) -> Call:
-    """Return the call with a mask that leaves out the rows in which ``autoreset="next_step"`` resets an env."""
-    if call.mask is not None and call.next_values is None:
-        call = call._replace(next_values=next_existing_values(call.values, call.last_values, call.mask, call.time_axis))
-    done = call.terminated if call.truncated is None else call.terminated | call.truncated
-    return call._replace(mask=steps_without_resets(done, call.prev_done, call.time_axis, call.mask))
+def _of_one_dtype(estimator: Estimator, given: Call) -> dict[str, Any]:
+    """Return the fields that hold numbers, in the working dtype."""
+    fields = [
+        field
+        for field in estimator.numbers
+        if field in estimator.required or not (getattr(given, field) is None or getattr(given, field) is ABSENT)
+    ]
+    named = {estimator.word(field): getattr(given, field) for field in fields}
+    numbers = of_one_dtype(tuple(named), **named)
+    return dict(zip(fields, numbers, strict=True))
+
+
+def _is_longer(frame: Frame, values: Any) -> bool:
+    """Return whether values have a row more than rewards, for the state after the last step."""
+    if values is ABSENT or values.shape == frame.shape:
+        return False
+    if values.shape == frame.one_longer:
+        return True
+    raise ValueError(
+        f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with V after "
+        f"the last step{frame.fits_another_axis(values.shape)}"
+    )
+
+
+def _checked_out(estimator: Estimator, frame: Frame, call: Call) -> tuple[Any, Any]:
+    """Return the pair (advantages, returns) to fill; NEW stands for an array to allocate."""
+    if call.out is None:
+        return NEW, NEW
+    return frame.outputs(call.out, call.rewards, ("out", "out") if estimator.result else ("out[0]", "out[1]"))
 
 
 def warn_of_reset_rows(call: Call) -> None:
@@ -132,47 +124,10 @@ def warn_of_reset_rows(call: Call) -> None:
         )
 
 
-def steps_without_resets(done: Array, prev_done: Array | None, axis: int, mask: Array | None = None) -> Array:
-    """Return where a step exists: it is in the mask, and the step before it in the mask ended no episode."""
-    exists = np.empty_like(done)
-    rows, ends = np.moveaxis(exists, axis, 0), np.moveaxis(done, axis, 0)
-    before = np.zeros(ends.shape[1:], bool) if prev_done is None else prev_done
-    if mask is None:
-        rows[:1], rows[1:] = ~before, ~ends[:-1]
-        return exists
-    for t, unmasked in enumerate(np.moveaxis(mask, axis, 0)):
-        rows[t] = unmasked & ~before
-        before = np.where(unmasked, ends[t], before)
-    return exists
-
-
-def next_existing_values(values: Array, last_values: Array | None, mask: Array | None, axis: int) -> Array:
-    """Return for every step the value of the next step in the mask, or ``last_values`` if there is none.
-
-    Without ``last_values``, ``values`` is one longer along time and ends with them.
-    """
-    steps = np.moveaxis(values, axis, 0)
-    if last_values is None:
-        steps, last_values = steps[:-1], steps[-1]
-    following = np.empty_like(np.moveaxis(steps, 0, axis))
-    rows = np.moveaxis(following, axis, 0)
-    if mask is None:
-        rows[:-1], rows[-1:] = steps[1:], last_values
-        return following
-    exists = np.moveaxis(mask, axis, 0)
-    upcoming = last_values
-    for t in reversed(range(len(rows))):
-        rows[t] = upcoming
-        upcoming = np.where(exists[t], steps[t], upcoming)
-    return following
-
-
-def check_one_sequence(last: bool, after_last: bool, truncated: bool, mode: str | None) -> None:
-    """Check a call without ``terminated``: every env is one sequence, and ``last_values`` holds the value after it.
-
-    ``after_last``: another argument has the values after the last step.
-    """
-    if truncated:
+def _check_one_sequence(call: Call, longer: bool, mode: str | None) -> None:
+    """Check a call without ``terminated``: every env is one sequence, and ``last_values`` holds the value after it."""
+    last = call.last_advantages if call.values is ABSENT else call.last_values
+    if call.truncated is not None:
         raise ValueError(
             "truncated is given without terminated: pass both; terminated is all False if no episode ended for good"
         )
@@ -180,11 +135,11 @@ def check_one_sequence(last: bool, after_last: bool, truncated: bool, mode: str 
         raise ValueError(
             'autoreset="next_step" is given without terminated: pass both, because the reset rows follow its flags'
         )
-    if after_last and not last:
+    if last is None and (longer or call.next_values is not None):
         raise ValueError(
             "terminated is missing: pass terminated, the flags of the steps that ended an episode; all False if none"
         )
-    if not last:
+    if last is None:
         raise ValueError(
             "terminated and last_values are both missing: pass terminated, the flags of the steps that ended an "
             "episode; or, if each env is one sequence, pass last_values, V of the state after its last step: 0 if it "
@@ -192,8 +147,28 @@ def check_one_sequence(last: bool, after_last: bool, truncated: bool, mode: str 
         )
 
 
-def check_final_values(final: Array | None, truncated: Array | None, following: bool, mode: str | None) -> None:
-    """Check that V' after a truncated step is given exactly once; ``following``: next_values are given."""
+def _check_bootstrap(longer: bool, call: Call, frame: Frame) -> None:
+    """Check that V after the last step is given exactly once."""
+    names = ["values with one extra row"] * longer
+    names += [name for name in ("last_values", "next_values") if getattr(call, name) is not None]
+    if len(names) == 1:
+        return
+    if names:
+        raise ValueError(f"the value after the last step is given more than once: {' and '.join(names)}; keep one")
+    truncated = call.truncated
+    if type(truncated) in (int, float) or getattr(truncated, "shape", None) in (frame.without_time, frame.one_step):
+        raise ValueError(
+            "last_values is missing, and truncated, the fourth argument, looks like it: pass last_values=... by name"
+        )
+    raise ValueError(
+        "the value after the last step is missing: pass last_values, next_values, or values with one more row along "
+        f"time than rewards' shape {frame.shape}"
+    )
+
+
+def _check_final_values(call: Call, mode: str | None) -> None:
+    """Check that V' after a truncated step is given exactly once."""
+    final, truncated, following = call.final_values, call.truncated, call.next_values is not None
     if truncated is None:
         if final is None:
             return
@@ -224,50 +199,47 @@ def check_final_values(final: Array | None, truncated: Array | None, following: 
         )
 
 
-def _check_normalize(normalize: object, out: Output | None) -> None:
+def _check_ends(call: Call) -> None:
+    """Check that a recursion of rewards alone has a value after the last step wherever it needs one."""
+    if call.terminated is None or call.last_advantages is not None or isinstance(call.rewards, OnDevice):
+        return  # On a GPU the flags are not read: after an episode that the rollout does not end, the value is 0.
+    done = call.terminated if call.truncated is None else call.terminated | call.truncated
+    if not _end_with(done, call.mask, call.time_axis):
+        raise ValueError("the last step does not end every episode: pass last_values, V of the state after it")
+
+
+def _end_with(done: Array, exists: Array | None, axis: int) -> bool:
+    """Return whether the last existing step of every env, if it has any, ends an episode."""
+    if not done.size:
+        return True
+    if exists is None:
+        return bool(done.take(-1, axis).all())
+    last = done.shape[axis] - 1 - np.flip(exists, axis).argmax(axis, keepdims=True)
+    return bool((np.take_along_axis(done, last, axis) | ~exists.any(axis, keepdims=True)).all())
+
+
+def _check_normalize(normalize: object, out: tuple[Any, Any]) -> None:
     if normalize is None:
         return
     if not isinstance(normalize, str) or normalize not in NORMALIZE:
         raise ValueError(f"normalize must be {' or '.join(map(repr, NORMALIZE))}, or None, got {shown(normalize)}")
-    if out is not None and out[0] is None:
+    if out[0] is None:
         raise ValueError("normalize changes only the advantages, and out has no array for them")
 
 
-def _check_bootstrap(longer: bool, last: bool, following: bool, truncated: object, frame: Frame) -> None:
-    if longer + last + following == 1:
-        return
-    names = ["values with one extra row"] * longer + ["last_values"] * last + ["next_values"] * following
-    if names:
-        raise ValueError(f"the value after the last step is given more than once: {' and '.join(names)}; keep one")
-    if type(truncated) in (int, float) or getattr(truncated, "shape", None) in (frame.without_time, frame.one_step):
-        raise ValueError(
-            "last_values is missing, and truncated, the fourth argument, looks like it: pass last_values=... by name"
-        )
-    raise ValueError(
-        "the value after the last step is missing: pass last_values, next_values, or values with one more row along "
-        f"time than rewards' shape {frame.shape}"
-    )
-
-
-def _check_combination(
-    returns_lambda: bool, tail_normalized: bool, last_advantages: bool, carry_over: bool, normalize: bool
-) -> None:
+def _check_combination(call: Call) -> None:
+    returns_lambda, last_advantages = call.returns_lambda is not None, call.last_advantages is not None
     each, after = "call once for each", "call fastgae.normalize afterwards"
     for one, other, why in (
         (returns_lambda, last_advantages, f"last_advantages are of one lambda, and returns_lambda is another: {each}"),
-        (returns_lambda, tail_normalized, f"returns_lambda has no tail-normalized form: {each}"),
-        (tail_normalized, last_advantages, f"tail_normalized needs the steps that last_advantages stand for: {each}"),
-        (carry_over, tail_normalized, f"carry_over has no tail-normalized form: {each}"),
-        (carry_over, normalize, f"carry_over fills the steps that normalize leaves out: {after}"),
+        (returns_lambda, call.tail_normalized, f"returns_lambda has no tail-normalized form: {each}"),
+        (
+            call.tail_normalized,
+            last_advantages,
+            f"tail_normalized needs the steps that last_advantages stand for: {each}",
+        ),
+        (call.carry_over, call.tail_normalized, f"carry_over has no tail-normalized form: {each}"),
+        (call.carry_over, call.normalize is not None, f"carry_over fills the steps that normalize leaves out: {after}"),
     ):
         if one and other:
             raise ValueError(why)
-
-
-def has_options(call: Call) -> bool:
-    """Return whether a checked call has an option, such as a mask or an array of coefficients."""
-    return not (
-        call.last_advantages is call.mask is call.returns_lambda is call.ratios is None
-        and not call.tail_normalized
-        and type(call.gamma) is type(call.gae_lambda) is float
-    )

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae import _memory
 from fastgae._call import NEW, Array
-from fastgae._canonical.arguments import as_number, check_shape, integer_of, one_for_each, shown
+from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
 from fastgae._interop import OnDevice, as_array, as_numbers, broadcast_to, is_narrow, widened
 from fastgae._typing import Output
 
@@ -35,9 +34,11 @@ class Frame(NamedTuple):
         """Return the words for this shape in a message."""
         return f"{self.name}'{'' if self.name.endswith('s') else 's'} shape"
 
-    def check_steps(self, name: str, array: Array | None) -> None:
-        if array is not None and array.shape != self.shape:  # compared here first, because `like` takes longer
+    def steps(self, name: str, array: Array) -> Array:
+        """Check one number per step."""
+        if array.shape != self.shape:  # compared here first, because `like` takes longer
             check_shape(name, array, self.shape, self.like)
+        return array
 
     def check_factors(self, name: str, array: Array) -> None:
         """Check numbers that are the same along some axes. A missing axis is refused, because it could be any axis."""
@@ -54,22 +55,15 @@ class Frame(NamedTuple):
         self.check_factors(name, array)
         return array if array.ndim or isinstance(array, OnDevice) else array.reshape((1,) * len(self.shape))
 
-    def envs(self, name: str, array: Array | None) -> Array | None:
+    def envs(self, name: str, array: Array) -> Array:
         """Return one number per env. One number alone stands for all envs."""
-        if array is None or array.shape == self.without_time:
+        if array.shape == self.without_time:
             return array
         if array.shape == self.one_step:
             return array.reshape(self.without_time)
-        advice = self.other_axis(array.shape)
-        return one_for_each(name, array, self.without_time, self._like_envs, self.on_device, advice)
-
-    def other_axis(self, shape: tuple[int, ...]) -> str:
-        """Return the advice to pass another time axis, if this shape of values would then be right."""
-        for axis in range(len(self.shape)):
-            other = Frame(self.name, self.shape, axis, self.shape[:axis] + self.shape[axis + 1 :])
-            if axis != self.axis and shape in (other.without_time, other.one_step, other.one_longer):
-                return f". If the time axis of {self.name} is axis {axis}, pass time_axis={axis}"
-        return ""
+        if array.ndim:
+            raise self._not_per_env(name, array, "one number, or ")
+        return array if self.on_device else np.full(self.without_time, array)
 
     def flags(self, name: str, given: object) -> Array:
         """Return flags of every step. They are repeated along axes that are missing or have length 1."""
@@ -78,19 +72,28 @@ class Frame(NamedTuple):
             return flags
         return broadcast_to(flags.reshape((*flags.shape, *(1,) * (len(self.shape) - flags.ndim))), self.shape)
 
-    def step_flags(self, name: str, given: object) -> Array | None:
+    def flags_or_none(self, name: str, given: object) -> Array | None:
         return None if given is None else self.flags(name, given)
 
-    def env_flags(self, name: str, given: object) -> Array | None:
-        return None if given is None else as_flags(name, given, self._check_env_flags).reshape(self.without_time)
+    def env_flags(self, name: str, given: object) -> Array:
+        return as_flags(name, given, self._check_env_flags).reshape(self.without_time)
 
     def coefficient(self, name: str, given: Any) -> Any:
         """Return a float, or a float64 array that broadcasts to the shape."""
         return as_unit_interval(name, given, self.check_factors)
 
-    @property
-    def _like_envs(self) -> str:
-        return f"{self.like} with one step, {self.one_step}, or without time"
+    def fits_another_axis(self, shape: tuple[int, ...]) -> str:
+        """Return the end of an error message if an array of this shape would fit another axis of time."""
+        shapes = ((*self.shape[:axis], *self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+        others = (self._replace(axis=axis, without_time=without_time) for axis, without_time in enumerate(shapes))
+        found = [str(each.axis) for each in others if shape in (each.without_time, each.one_step, each.one_longer)]
+        return f"; it fits time_axis={' or '.join(found)}" if found else ""
+
+    def _not_per_env(self, name: str, array: Array, or_else: str = "") -> ValueError:
+        return ValueError(
+            f"{name} has shape {array.shape}; expected {or_else}{self.like} with one step, {self.one_step}, or without "
+            f"time, {self.without_time}{self.fits_another_axis(array.shape)}"
+        )
 
     def _repeats(self, shape: tuple[int, ...]) -> bool:
         """Return whether these axes equal the first axes of the shape, each of full length or of length 1."""
@@ -108,10 +111,10 @@ class Frame(NamedTuple):
 
     def _check_env_flags(self, name: str, array: Array) -> None:
         if array.shape not in (self.without_time, self.one_step):
-            check_shape(name, array, self.without_time, self._like_envs)
+            raise self._not_per_env(name, array)
 
     def outputs(self, out: object, like: Array, names: tuple[str, str]) -> Output:
-        """Check the pair (advantages, returns), and allocate each array that is NEW."""
+        """Check the pair (advantages, returns)."""
         if not isinstance(out, tuple | list) or len(out) != 2:
             raise TypeError(
                 f"out must be a pair (advantages, returns), of which either may be None, got {type(out).__name__}"
@@ -121,27 +124,21 @@ class Frame(NamedTuple):
         advantages, returns = (
             None if array is None else self.output(array, like, name) for array, name in zip(out, names, strict=True)
         )
-        if advantages is not None and returns is not None and _share_memory(advantages, returns):
+        given = [array for array in (advantages, returns) if array is not None and array is not NEW]
+        if len(given) == 2 and _share_memory(*given):
             raise ValueError("out[0] and out[1] share memory")
         return advantages, returns
 
-    def output(self, out: Any, like: Array, name: str = "out") -> Array:
-        """Return the array to fill: ``out``, or a new one for NEW, which is left to the backend of a GPU."""
-        if isinstance(like, OnDevice):
-            if out is not NEW:
-                self._check_output_on_device(name, out, like.dtype)
-            new: Any = out
-            return new
-        if out is NEW:
-            return _memory.empty_like(like)
-        self._check_output(name, out, like.dtype)
-        array: Array = out
-        return array
+    def output(self, out: Any, like: Array, name: str = "out") -> Any:
+        """Check the array to fill. NEW stands for an array to allocate."""
+        if out is not NEW:
+            (self._check_output_on_device if self.on_device else self._check_output)(name, out, like.dtype)
+        return out
 
     def _check_output(self, name: str, array: object, dtype: np.dtype[Any]) -> None:
         if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
             raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}")
-        self.check_steps(name, array)
+        self.steps(name, array)
         if array.dtype != dtype:
             raise TypeError(f"{name} has dtype {array.dtype}; expected the working dtype {dtype}")
         if not array.flags.writeable:
@@ -153,7 +150,7 @@ class Frame(NamedTuple):
         if not isinstance(array, OnDevice):
             raise TypeError(f"{name} must be a tensor on the device of {self.name}, got {type(array).__name__}")
         addresses = array.addresses()
-        self.check_steps(name, addresses)
+        self.steps(name, addresses)
         if array.dtype != dtype:
             raise TypeError(f"{name} has dtype {array.dtype}; expected the working dtype {dtype}")
         if _overlaps_itself(addresses):

@@ -9,17 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae import _memory
-from fastgae._call import CONSTANTS, ROLES, Array, Call, GAEResult, Role
+from fastgae._call import ABSENT, CONSTANTS, NEW, ROLES, Array, Call, GAEResult, Role
 from fastgae._canonical.arguments import NEXT_STEP
 from fastgae._canonical.contract import Rollout
+from fastgae._canonical.existing import with_next_values
 
-TERMINATED, TIME_AXIS, OUT = map(Call._fields.index, ("terminated", "time_axis", "out"))
 
+def in_one_layout(call: Call) -> tuple[Call, "Layout", GAEResult[Any]]:
+    """Return a checked call with (T, N) matrices in the layout of rewards, and the arrays for its results.
 
-def in_one_layout(call: Call) -> tuple[Call, "Layout"]:
-    """Return a checked call with (T, N) matrices in the layout of rewards; ``Layout.restored`` takes the results back.
-
-    Coefficients keep their shapes, because their products are cheapest before they are broadcast.
+    ``out`` of the new call holds the matrices to fill. ``Layout.restored`` takes them back to the arrays.
     """
     rewards, final = call.rewards, call.final_values
     layout = _layout_of(rewards.shape, rewards.strides, rewards.itemsize, call.time_axis)
@@ -27,17 +26,17 @@ def in_one_layout(call: Call) -> tuple[Call, "Layout"]:
         final = _memory.empty_like(rewards)
         final[call.truncated] = call.final_values
         call = call._replace(final_values=final)
+    if call.autoreset == NEXT_STEP:
+        call = with_next_values(call)
     fields = list(call)
     for place, convert in CONVERSIONS:
-        if (given := fields[place]) is not None:
+        given = fields[place]
+        if not (given is None or given is ABSENT or type(given) is float):
             fields[place] = convert(layout, given)
-    if call.terminated is None:
-        fields[TERMINATED] = layout.constant(np.False_)
-    fields[TIME_AXIS] = 0
-    if call.out is not None:
-        inputs = [array for array in fields if type(array) is np.ndarray]
-        fields[OUT] = (layout.output(call.out[0], inputs), layout.output(call.out[1], inputs))
-    return Call._make(fields), layout
+    inputs = [array for array in fields if type(array) is np.ndarray]
+    results = GAEResult(*(_memory.empty_like(rewards) if array is NEW else array for array in call.out))
+    matrices = tuple(layout.output(array, inputs) for array in results)
+    return Call._make(fields)._replace(time_axis=0, out=matrices), layout, results
 
 
 def in_place(array: Array, mask: Array | None, time_axis: int) -> tuple[Array, Array | None, "Layout"]:
@@ -46,43 +45,48 @@ def in_place(array: Array, mask: Array | None, time_axis: int) -> tuple[Array, A
     return layout.matrix(array), None if mask is None else layout.matrix(mask), layout
 
 
-def canonical_rollout(call: Call, layout: "Layout") -> Rollout:
-    """Return the Rollout of a call whose arrays are matrices of this layout."""
-    values, following, last, steps = call.values, call.next_values, call.last_values, layout.steps
-    dtype = call.rewards.dtype
-    if values is None:  # r - 0.0 and r + gamma (-0.0) are r, bit for bit
-        values, following = layout.constant(dtype.type(0.0)), layout.constant(dtype.type(-0.0))
-        last = np.full(layout.envs, -0.0, dtype)
+def canonical_rollout(call: Call) -> Rollout:
+    """Return the Rollout of a call from ``in_one_layout``."""
+    values, following, last = call.values, call.next_values, call.last_values
+    (steps, envs), dtype = call.rewards.shape, call.rewards.dtype
+    env_major = envs == 1 or call.rewards.strides[1] != dtype.itemsize
+
+    def constant(number: Any) -> Array:
+        """Return a (T, N) matrix of one number, which takes the memory of one row or column."""
+        return np.broadcast_to(np.full((steps, 1) if env_major else (1, envs), number), (steps, envs))
+
+    def coefficient(given: Any) -> Any:
+        """Round float64 once, to the working dtype, and broadcast it."""
+        if not isinstance(given, np.ndarray):
+            return dtype.type(given)
+        matrix = np.broadcast_to(given.astype(dtype, copy=False), (steps, envs))
+        fits = matrix.strides[0 if env_major else 1] in (0, matrix.itemsize) and matrix.flags.aligned
+        return matrix if fits else np.array(matrix, order="F" if env_major else "C")
+
+    if values is ABSENT:  # r - 0.0 and r + gamma (-0.0) are r, bit for bit
+        values, following = constant(dtype.type(0.0)), constant(dtype.type(-0.0))
     if following is None:
         following = values[1:]
     if last is None:
-        last = following[steps - 1] if steps else np.empty(layout.envs, dtype)
-
-    def coefficient(given: Any) -> Any:
-        """Round float64 once, to the working dtype."""
-        if isinstance(given, np.ndarray):
-            return layout.coefficients(given.astype(dtype, copy=False))
-        return dtype.type(given)
-
-    advantages, returns = call.out or (layout.empty(dtype), layout.empty(dtype))
+        last = following[steps - 1] if steps else np.empty(envs, dtype)
     return Rollout(
         call.rewards,
         values[:steps],
         following[: max(steps - 1, 0)],
         last,
         call.final_values,
-        call.terminated,
+        call.terminated if isinstance(call.terminated, np.ndarray) else constant(np.False_),
         call.truncated,
         coefficient(call.gamma),
         coefficient(_discounted(call, call.gae_lambda)),
-        advantages,
-        returns,
+        call.out[0],
+        call.out[1],
         returns_gamma_lambda=None
         if call.returns_lambda is None
         else coefficient(_discounted(call, call.returns_lambda)),
         tail_lambda=coefficient(call.gae_lambda) if call.tail_normalized else None,
         mask=call.mask,
-        mask_passes_values=call.mask is not None and call.next_values is None and call.autoreset != NEXT_STEP,
+        mask_passes_values=call.mask is not None and call.next_values is None,
         carry_over=call.carry_over and call.mask is not None,
         last_advantages=call.last_advantages,
         ratios=call.ratios,
@@ -92,7 +96,10 @@ def canonical_rollout(call: Call, layout: "Layout") -> Rollout:
 
 def _discounted(call: Call, decay: Any) -> Any:
     """Return gamma times a decay. A gamma of 1 changes no number, so the decays of ``reverse_scan`` are not copied."""
-    return decay if type(call.gamma) is float and call.gamma == 1.0 else call.gamma * decay
+    if type(call.gamma) is float and call.gamma == 1.0:
+        return decay
+    with np.errstate(all="ignore"):  # the decays of other estimators may be NaN or infinite
+        return call.gamma * decay
 
 
 def _constants(call: Call, dtype: np.dtype[Any]) -> tuple[Any, ...]:
@@ -123,17 +130,16 @@ class Layout(NamedTuple):
         matrix = self.merged(array)
         return matrix if self.fits(matrix) else np.array(matrix, order="F" if self.env_major else "C")
 
-    def constant(self, number: Any) -> Array:
-        """Return a (T, N) matrix of one number, which takes the memory of one row or column."""
-        shape = (self.steps, 1) if self.env_major else (1, self.envs)
-        return np.broadcast_to(np.full(shape, number), (self.steps, self.envs))
-
-    def coefficients(self, array: Array) -> Array:
-        """Return an array that broadcasts to rewards as (T, N), with stride 0 where it is broadcast."""
-        matrix = self.merged(np.broadcast_to(array, self.shape))
-        stride = matrix.strides[0 if self.env_major else 1]
-        fits = stride in (0, matrix.itemsize) and matrix.flags.aligned
-        return matrix if fits else np.array(matrix, order="F" if self.env_major else "C")
+    def factors(self, array: Array) -> Array:
+        """Return an array whose axes are those of rewards, or of length 1, as (T, N), (1, N), (T, 1) or (1, 1)."""
+        if not array.flags.aligned:
+            array = array.copy()
+        steps, *others = array.transpose(self.axes).shape
+        if all(length == 1 for length in others):
+            return array.reshape(steps, 1)
+        if len(others) == 1:
+            return array.transpose(self.axes)
+        return np.broadcast_to(array.transpose(self.axes), (steps, *self.lengths[1:])).reshape(steps, self.envs)
 
     def row(self, array: Array) -> Array:
         """Return an array without time as (N,), contiguous."""
@@ -162,22 +168,12 @@ class Layout(NamedTuple):
                 return self.empty(array.dtype)
         return matrix
 
-    def restored(self, filled: GAEResult, call: Call) -> GAEResult:
-        """Return filled matrices as the results of a call: in the caller's outputs, or in new arrays like rewards."""
-        if call.out is None:
-            return filled if self.axes == (0, 1) else GAEResult(*(self.like(call.rewards, matrix) for matrix in filled))
-        for array, matrix in zip(call.out, filled, strict=True):
-            if array is not None and array is not matrix and not np.may_share_memory(array, matrix):
+    def restored(self, matrices: Sequence[Array | None], results: GAEResult[Any]) -> GAEResult[Any]:
+        """Return the results, which get the numbers of filled matrices that are not their own memory."""
+        for array, matrix in zip(results, matrices, strict=True):
+            if matrix is not None and array is not matrix and not np.may_share_memory(array, matrix):
                 array[...] = self.split(matrix)
-        return GAEResult(*call.out)
-
-    def like(self, rewards: Array, matrix: Array) -> Array:
-        """Return a matrix in the shape and memory order of rewards."""
-        array, split = _memory.empty_like(rewards), self.split(matrix)
-        if array.strides == split.strides:
-            return split
-        array[...] = split
-        return array
+        return results
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
         return _memory.empty((self.steps, self.envs), dtype, "F" if self.env_major else "C")
@@ -220,6 +216,13 @@ def _merge(shape: tuple[int, ...], strides: tuple[int, ...], axes: Sequence[int]
     return all(strides[outer] == strides[inner] * shape[inner] for outer, inner in itertools.pairwise(long))
 
 
-_OF_ROLES = {Role.STEPS: Layout.matrix, Role.STEP_FLAGS: Layout.matrix, Role.ENVS: Layout.row}
+_OF_ROLES = {
+    Role.STEPS: Layout.matrix,
+    Role.STEP_FLAGS: Layout.matrix,
+    Role.ENVS: Layout.row,
+    Role.COEFFICIENT: Layout.factors,
+}
 # The arguments that are converted to the layout: the place in a Call, and the method that converts it.
-CONVERSIONS = [(place, _OF_ROLES[ROLES[name]]) for place, name in enumerate(Call._fields) if ROLES[name] in _OF_ROLES]
+CONVERSIONS = [
+    (place, _OF_ROLES[role]) for place, name in enumerate(Call._fields) if (role := ROLES.get(name)) in _OF_ROLES
+]

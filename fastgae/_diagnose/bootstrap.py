@@ -17,7 +17,7 @@ def last_row(steps: Steps) -> Iterator[Finding]:
     last, values = steps.last_values[going_on], steps.values[steps.exists]
     if not count or values.size < 16:
         return
-    if (last == 0.0).all() and np.mean(values == 0.0) < 0.01:
+    if (last == 0.0).all() and np.mean(values == 0.0) < 0.01 and not steps.sequences:  # 0: the sequences ended
         yield Finding(
             f"V after the last row is 0 in all {count:,} environments whose episode goes on, and in "
             f"{number_of(values == 0.0):,} of {values.size:,} steps",
@@ -28,7 +28,7 @@ def last_row(steps: Steps) -> Iterator[Finding]:
             "pass last_values = V of the observation after the last step",
         )
     elif (last == steps.values[-1][going_on]).all() and np.ptp(values):
-        unchanged = (steps.next_row == steps.values)[:-1]
+        unchanged = (steps.next_row == steps.values)[np.isfinite(steps.next_row)]
         if by_chance(unchanged, count) < 1e-3:
             yield Finding(
                 f"V after the last row equals values[-1] in all {count:,} environments whose episode goes on, and "

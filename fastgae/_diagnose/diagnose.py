@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Never
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Call
 from fastgae._canonical import checked, frame_of
+from fastgae._declared import public
 from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.overview import overview
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
-from fastgae._interop import is_tensor, with_tensors
-from fastgae._misnamed import names_its_arguments, no_argument
-from fastgae._typing import Autoreset, Normalize
+from fastgae._typing import ArrayLike, Autoreset, Normalize
+from fastgae.estimators.gae import GAE
 
 # Mistakes that affect the whole call are reported before those that affect some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
@@ -48,7 +46,7 @@ OF_FIT: dict[str, Callable[[Steps], Iterator[Finding]]] = {
 DECISIVE = ("flags_inverted", "axes_swapped", "envs_shuffled")
 
 
-@names_its_arguments
+@public
 def diagnose(
     rewards: ArrayLike,
     values: ArrayLike,
@@ -65,7 +63,6 @@ def diagnose(
     gae_lambda: float | ArrayLike = 0.95,
     normalize: Normalize | None = None,
     time_axis: int = 0,
-    **misnamed: Never,
 ) -> Diagnosis:
     r"""Look for traces of mistakes in the arguments of a call of ``gae``.
 
@@ -110,10 +107,6 @@ def diagnose(
     >>> [finding.detector for finding in found]
     ['last_row_bootstrap']
     """
-    if misnamed:
-        raise no_argument(diagnose, misnamed)
-    if type(rewards) is not np.ndarray and is_tensor(rewards):
-        return with_tensors(diagnose, locals())
     given = Call(
         rewards,
         values,
@@ -130,10 +123,10 @@ def diagnose(
         normalize=normalize,
         time_axis=time_axis,
     )
-    call = checked(given)
+    call = checked(GAE, given)
     steps = Steps(
         call._replace(normalize=None),
-        frame_of("rewards", call.rewards, call.time_axis).step_flags("mask", mask),
+        frame_of("rewards", call.rewards, call.time_axis).flags_or_none("mask", mask),
         call.autoreset == "next_step",
         None if prev_done is None else np.asarray(prev_done),
         gamma,

@@ -83,7 +83,9 @@ def fit(steps: Steps, **changed: object) -> Fit:
 
 def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
     """Find a gamma, or a scale of the rewards, under which the values would fit far better."""
-    if np.ndim(steps.gamma) or number_of(steps.exists) < FEWEST or not _finite(steps):
+    # The tokens of a sequence are one piece of evidence, because nearly all of its reward is the score at its end.
+    evidence = steps.shape[1] if steps.sequences else number_of(steps.exists)
+    if np.ndim(steps.gamma) or evidence < FEWEST or not _finite(steps):
         return
     gamma, given = float(steps.gamma), fit(steps)
     if given.agrees():
@@ -94,7 +96,10 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
 
 
 def _by_gamma(steps: Steps, gamma: float, given: Fit) -> tuple[float, Finding] | None:
-    fits = {other: fit(steps, gamma=other) for other in GAMMAS}
+    # Values that do not yet foresee the score at the end of a sequence look as if they discounted it more.
+    fits = {other: fit(steps, gamma=other) for other in GAMMAS if other > gamma or not steps.sequences}
+    if not fits:
+        return None
     other = min(fits, key=lambda each: fits[each].error())
     found, error = fits[other], fits[other].error()
     longer = (1.0 - min(gamma, other) + 1e-3) / (1.0 - max(gamma, other) + 1e-3)

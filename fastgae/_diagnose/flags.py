@@ -28,7 +28,7 @@ def axes(steps: Steps) -> Iterator[Finding]:
     seen = _axes_look_swapped(steps)
     if seen:
         yield Finding(
-            f"looks like the axes of time and environments are swapped: {seen}",
+            f"looks like the axes of time and {'sequences' if steps.sequences else 'environments'} are swapped: {seen}",
             Places(),
             "the recursion runs across environments, and every advantage is wrong",
             f"pass time_axis={1 - steps.given.time_axis}"
@@ -38,9 +38,14 @@ def axes(steps: Steps) -> Iterator[Finding]:
 
 
 def _axes_look_swapped(steps: Steps) -> str:
-    """Return the evidence for swapped axes, or "": values fit their neighbours along the axis that really is time."""
-    if min(steps.shape) < 2 or steps.rewards.size < 64 or steps.mask is not None:
+    """Return the evidence for swapped axes, or "": values fit their neighbours along the axis that really is time.
+
+    So does the mask of sequences: each begins and ends once or a few times along time, and by chance across.
+    """
+    if min(steps.shape) < 2 or steps.rewards.size < 64:
         return ""
+    if not steps.unmasked.all():
+        return _mask_of_other_axis(steps.unmasked) if steps.sequences else ""
     across = np.full(steps.shape, np.nan)
     across[:, :-1] = steps.values[:, 1:]
     along, inside = steps.next_row, ~steps.done
@@ -54,13 +59,33 @@ def _axes_look_swapped(steps: Steps) -> str:
                 f"next_values equal the values of the next env at {same[1]:.0%} of the steps, and the values of the "
                 f"next row at {same[0]:.0%}"
             )
-    here, there = median(steps.errors[inside]), median(steps.errors_along(across)[inside])
+    differs = np.abs(across - steps.values) > steps.tolerance  # because envs that do the same are no evidence
+    here, there = median(steps.errors[inside]), median(steps.errors_along(across)[inside & differs])
     if here > 3.0 * there and here > 10.0 * steps.tolerance:
         return (
             f"the median TD error from row to row is {here:.3g}, but {there:.3g} from env to env, over "
             f"{number_of(inside):,} steps"
         )
     return ""
+
+
+def _mask_of_other_axis(exists: Array) -> str:
+    """Return the evidence that a mask has spans from env to env, and none from row to row, or ""."""
+    exists = exists[exists.any(1)][:, exists.any(0)]  # a gap at the same tokens of all sequences tells nothing
+    (here, by_chance_here), (there, by_chance_there) = _gaps(exists), _gaps(exists.T)
+    if here < 0.5 * by_chance_here or there > 0.2 * by_chance_there or min(here, by_chance_there) < 8:
+        return ""
+    return (
+        f"from row to row the mask has {here:,} gaps, and {by_chance_here:,.0f} if its order were random; from one "
+        f"sequence to the next it has {there:,}, instead of {by_chance_there:,.0f}"
+    )
+
+
+def _gaps(exists: Array) -> tuple[int, float]:
+    """Return how many gaps a mask has between the steps of each column, and how many in random order on average."""
+    counts, length = np.count_nonzero(exists, 0), len(exists)
+    spans = number_of(exists[0]) + number_of(exists[1:] & ~exists[:-1])
+    return spans - number_of(counts), float((np.maximum(counts - 1, 0) * (length - counts)).sum()) / length
 
 
 class Shift(NamedTuple):
@@ -277,13 +302,14 @@ def missing(steps: Steps) -> Iterator[Finding]:
             yield _missing(
                 steps, parts, "next_values differ from values[t + 1] there, and not at the other steps without a flag"
             )
-    elif not steps.done.any():
+    elif not steps.done.any() and steps.mask is None:
         jumps = _jumps(steps)
-        if jumps.any():
+        # In one sequence V may jump once, for example at the token that gives the answer.
+        if number_of(jumps) > (1.5 * steps.shape[1] if steps.sequences else 0):
             yield _missing(
                 steps,
                 jumps,
-                f"the TD error is {median(steps.errors[jumps]) / median(steps.errors[~jumps]):.0f} times the median of "
+                f"the TD error is {median(steps.errors[jumps]):.3g} there and {median(steps.errors[~jumps]):.3g} at "
                 "the other steps, and no step of the rollout is flagged",
             )
 

@@ -11,12 +11,13 @@ from fastgae._diagnose.steps import Steps, episode_lengths, number_of
 def overview(steps: Steps) -> Overview:
     """Return the size of a rollout, its episodes, and how far its values are from its returns."""
     ends = steps.done & steps.exists
-    lengths = episode_lengths(ends, steps.exists)[ends]
+    lengths = np.count_nonzero(steps.exists, 0) if steps.sequences else episode_lengths(ends, steps.exists)[ends]
     advantages, errors = steps.advantages()[steps.exists], steps.td_errors[steps.exists]
     rewards, values = steps.rewards[steps.exists], steps.values[steps.exists]
     variance = _finite(np.var(advantages + values)) if advantages.size else None
     return Overview(
         *steps.shape,
+        tokens=number_of(steps.exists) if steps.sequences else None,
         episodes=number_of(ends),
         truncated=number_of(ends & ~steps.terminated),
         lengths=(int(lengths.min()), int(np.median(lengths)), int(lengths.max())) if lengths.size else None,

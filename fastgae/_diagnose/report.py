@@ -61,28 +61,39 @@ class Overview(NamedTuple):
 
     steps: int
     envs: int
+    tokens: int | None  # steps that exist, if each env is one sequence
     episodes: int  # that end in the rollout
     truncated: int  # of them, and not terminated
-    lengths: tuple[int, int, int] | None  # of episodes, in this rollout: the shortest, the median and the longest
+    lengths: tuple[int, int, int] | None  # of episodes or sequences: the shortest, the median and the longest
     explained_variance: float | None  # 1 - Var(returns - values) / Var(returns); None if the returns do not vary
     mean_reward: float | None
     mean_value: float | None
     mean_td_error: float | None
     std_td_error: float | None
 
+    @property
+    def size(self) -> str:
+        """Return the size of the rollout in words."""
+        if self.tokens is None:
+            return f"{self.steps:,} steps of {self.envs:,} environment{'s' * (self.envs != 1)}"
+        return f"{self.tokens:,} tokens of {self.envs:,} sequence{'s' * (self.envs != 1)}"
+
     def __str__(self) -> str:
-        episodes = f"{self.episodes:,} ended"
+        name, unit, parts = "episodes", "steps", [f"{self.episodes:,} ended"]
+        if self.episodes:
+            parts[0] += f", {self.truncated / self.episodes:.0%} of them truncated"
+        if self.tokens is not None:
+            name, unit, parts = "sequences", "tokens", [f"{self.envs:,}"]
         if self.lengths is not None:
             shortest, typical, longest = self.lengths
-            episodes += f", {self.truncated / self.episodes:.0%} of them truncated; "
-            episodes += (
-                f"each of {longest:,} steps"
+            parts.append(
+                f"each of {longest:,} {unit}"
                 if shortest == longest
-                else f"of {shortest:,} to {longest:,} steps, median {typical:,}"
+                else f"of {shortest:,} to {longest:,} {unit}, median {typical:,}"
             )
         explained = _shown(self.explained_variance)
         lines = (
-            ("episodes", episodes),
+            (name, "; ".join(parts)),
             ("rewards", f"mean {_shown(self.mean_reward)}"),
             ("values", f"mean {_shown(self.mean_value)}; explained variance of the returns: {explained}"),
             ("TD errors", f"mean {_shown(self.mean_td_error)}, standard deviation {_shown(self.std_td_error)}"),
@@ -96,8 +107,9 @@ class Diagnosis(Sequence[Finding]):
     Attributes
     ----------
     overview : Overview
-        The numbers with which the report begins: ``steps``, ``envs``, ``episodes``, ``truncated``, ``lengths``,
-        ``explained_variance``, ``mean_reward``, ``mean_value``, ``mean_td_error`` and ``std_td_error``.
+        The numbers with which the report begins: ``steps``, ``envs``, ``tokens`` (None if the envs have episodes),
+        ``episodes``, ``truncated``, ``lengths``, ``explained_variance``, ``mean_reward``, ``mean_value``,
+        ``mean_td_error`` and ``std_td_error``.
     """
 
     def __init__(self, findings: Sequence[Finding], overview: Overview) -> None:
@@ -118,11 +130,10 @@ class Diagnosis(Sequence[Finding]):
         return f"<Diagnosis: {', '.join(finding.detector for finding in self) or 'nothing found'}>"
 
     def __str__(self) -> str:
-        steps, envs, *_ = self.overview
-        rollout = f"{steps:,} steps of {envs:,} environment{'s' * (envs != 1)}"
-        heading = f"{len(self)} finding{'s' * (len(self) > 1)} in {rollout}"
+        size = self.overview.size
+        heading = f"{len(self)} finding{'s' * (len(self) > 1)} in {size}"
         if not self:
-            heading = f"Nothing found in {rollout}. Only mistakes that leave traces in the arrays can be found."
+            heading = f"Nothing found in {size}. Only mistakes that leave traces in the arrays can be found."
         return "\n\n".join([f"{heading}\n\n{self.overview}", *map(str, self)])
 
     def as_dict(self) -> dict[str, Any]:

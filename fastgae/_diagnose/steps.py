@@ -61,6 +61,11 @@ class Steps:
         return np.ones(self.shape, bool) if self.mask is None else self.matrix(self.mask, bool)
 
     @functools.cached_property
+    def sequences(self) -> bool:
+        """Return whether each env is one sequence, such as the tokens of an answer: the call says so by its flags."""
+        return not self.done.any() and (self.given.terminated is None or self.mask is not None)
+
+    @functools.cached_property
     def last_values(self) -> Array:
         """Return V of the state after the last row."""
         values, last, following = self.given.values, self.given.last_values, self.given.next_values
@@ -149,7 +154,7 @@ class Steps:
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):
-            return _run.compute(given or self.given, _backend(), 1)
+            return _run.without_short_cut(given or self.given, _dispatch.choose(_backend(), 1))
 
 
 @functools.cache

@@ -1,7 +1,6 @@
 """``fastgae compute``: advantages and value targets of recorded data, in a file beside it."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastgae.cli.options import CommandError, Formatter, plot_file, positive, unit_interval
@@ -52,7 +51,7 @@ def add_parser(commands: "Commands") -> None:
     )
     add = parser.add_argument
     add("source", nargs="+", metavar="SOURCE", help="files, folders or patterns")
-    add("-o", "--out", type=Path, metavar="FILE", help="the file to write (default: beside the data)")
+    add("-o", "--out", metavar="FILE", help="the file to write (default: beside the data)")
     add("--format", default="auto", metavar="NAME", help="the format of the data (default: found from the files)")
     add(
         "--column",

@@ -2,19 +2,20 @@
 
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.estimators.gae import gae
 
 
-@anywhere(like="rewards")
+@anywhere("rewards: T ...", bootstrap_value="...")
 def compute_gae(
-    truncation: Any,
-    termination: Any,
+    truncation: Flags,
+    termination: Flags,
     rewards: Numbers,
     values: Numbers,
     bootstrap_value: Numbers,
-    lambda_: float = 1.0,
-    discount: float = 0.99,
+    lambda_: Coefficient = 1.0,
+    discount: Coefficient = 0.99,
 ) -> tuple[Any, Any]:
     r"""Compute value targets, and advantages by one more temporal-difference step on the targets.
 

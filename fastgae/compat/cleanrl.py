@@ -2,19 +2,20 @@
 
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.estimators.gae import gae
 
 
-@anywhere(like="rewards")
+@anywhere("rewards: T ...", next_value="... | 1 ...", next_done="... | 1 ...")
 def compute_gae(
     rewards: Numbers,
     values: Numbers,
-    dones: Any,
+    dones: Flags,
     next_value: Numbers,
-    next_done: Any,
-    gamma: float = 0.99,
-    gae_lambda: float = 0.95,
+    next_done: Flags,
+    gamma: Coefficient = 0.99,
+    gae_lambda: Coefficient = 0.95,
 ) -> tuple[Any, Any]:
     r"""Compute the advantages and returns of the loop under "bootstrap value if not done", with the script's variables.
 

@@ -1,19 +1,21 @@
 """EnvPool: ``compute_gae`` of its PPO example, for async mode, where a batch holds the steps of any envs."""
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Array
+from fastgae.compat._anywhere import in_numpy
+from fastgae.compat._arguments import Coefficient, Flags, Integers, Numbers
 from fastgae.estimators.gae_packed import gae_packed
 
 
+@in_numpy("reward: T B")
 def compute_gae(
-    gamma: float,
-    gae_lambda: float,
-    value: ArrayLike,
-    reward: ArrayLike,
-    done: ArrayLike,
-    env_id: ArrayLike,
+    gamma: Coefficient,
+    gae_lambda: Coefficient,
+    value: Numbers,
+    reward: Numbers,
+    done: Flags,
+    env_id: Integers,
     numenv: int,
 ) -> tuple[Array, Array, Array]:
     r"""Compute returns and advantages like EnvPool's PPO example, from batches that hold the steps of any envs.
@@ -56,12 +58,11 @@ def compute_gae(
     -----
     ``examples/ppo_atari/gae.py`` in EnvPool's repository.
     """
-    envs = np.asarray(env_id)
-    if envs.dtype.kind not in "iu" or (envs.size and not 0 <= envs.min() <= envs.max() < numenv):
+    if env_id.size and not 0 <= env_id.min() <= env_id.max() < numenv:
         raise ValueError(f"env_id must be integers from 0 to numenv - 1 = {numenv - 1}, got {env_id!r}")
-    order = np.argsort(envs, axis=None, kind="stable")  # sorts by env, and keeps each env in the order of time
-    cu_seqlens = np.append(0, np.cumsum(np.bincount(envs.ravel(), minlength=numenv)))
-    ends = np.asarray(done, bool).ravel()[order]
+    order = np.argsort(env_id, axis=None, kind="stable")  # sorts by env, and keeps each env in the order of time
+    cu_seqlens = np.append(0, np.cumsum(np.bincount(env_id.ravel(), minlength=numenv)))
+    ends = done.ravel()[order]
     packed = gae_packed(
         np.asarray(reward, np.float64).ravel()[order],
         np.asarray(value, np.float64).ravel()[order],
@@ -72,7 +73,7 @@ def compute_gae(
     )
     has_next = np.ones(len(order), bool)
     has_next[cu_seqlens[1:][np.diff(cu_seqlens) > 0] - 1] = False
-    results = np.empty((3, *envs.shape))
+    results = np.empty((3, *env_id.shape))
     results.reshape(3, -1)[:, order] = packed.returns, packed.advantages, ends | has_next
     returns, advantages, mask = results
     return returns, advantages, mask

@@ -12,12 +12,14 @@ where the mode hides them, and whether the previous rollout stopped at the end o
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from fastgae._call import Array
 from fastgae._interop import as_floats, on_the_cpu
+from fastgae.compat._anywhere import in_numpy
+from fastgae.compat._arguments import Copied, Having
 from fastgae.estimators.valid_steps import valid_steps
 
 if TYPE_CHECKING:
@@ -100,7 +102,8 @@ class Rollout:
             return valid_steps(self.terminated, self.truncated, self.prev_done)
         return np.ones_like(self.terminated)
 
-    def arguments(self, value_function: Callable[[Batch], Any], values: Any = None) -> dict[str, Any]:
+    @in_numpy()
+    def arguments(self, value_function: Callable[[Batch], Any], values: Copied | None = None) -> dict[str, Any]:
         """Evaluate the observations, and return the arguments for ``fastgae.gae``, ``td_lambda`` or ``diagnose``.
 
         Parameters
@@ -147,8 +150,9 @@ class Rollout:
         return arguments | {"final_values": finals}
 
 
+@in_numpy()
 def collect(
-    envs: "VectorEnv[Any, Any, Any]",
+    envs: Annotated["VectorEnv[Any, Any, Any]", Having("metadata num_envs reset step")],
     policy: Callable[[Batch], Batch | Acted],
     num_steps: int,
     *,

@@ -1,9 +1,13 @@
 """labml: ``GAE`` of its annotated PPO."""
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Array
+from fastgae._canonical import as_flags
+from fastgae.compat._anywhere import in_numpy
+from fastgae.compat._arguments import Coefficient
 from fastgae.estimators.gae import gae
 
 
@@ -26,13 +30,15 @@ class GAE:
     array([[1.5, 1. , 1. ]], dtype=float32)
     """
 
-    def __init__(self, n_workers: int, worker_steps: int, gamma: float, lambda_: float) -> None:
+    @in_numpy()
+    def __init__(self, n_workers: int, worker_steps: int, gamma: Coefficient, lambda_: Coefficient) -> None:
         self.n_workers = n_workers
         self.worker_steps = worker_steps
         self.gamma = gamma
         self.lambda_ = lambda_
 
-    def __call__(self, done: ArrayLike, rewards: ArrayLike, values: ArrayLike) -> Array:
+    @in_numpy("rewards: W S", done="W S", values="W S+1")
+    def __call__(self, done: Any, rewards: Any, values: Any) -> Array:
         """Return advantages of shape (n_workers, worker_steps) in float32.
 
         They are the same bits as labml's. As in labml, NumPy's promotion of ``1.0 - done`` decides the dtype of the
@@ -50,16 +56,15 @@ class GAE:
         ValueError, TypeError
             As in ``fastgae.gae``, and ValueError if ``rewards`` does not have the shape that the constructor got.
         """
-        flags, reward, value = np.asarray(done), np.asarray(rewards), np.asarray(values)
-        if reward.shape != (self.n_workers, self.worker_steps):
-            raise ValueError(f"rewards has shape {reward.shape}; expected {(self.n_workers, self.worker_steps)}")
-        working = np.result_type(reward, value, np.float32 if flags.dtype == np.float32 else np.float64)
-        result = gae(
-            reward.astype(working, copy=False),
-            value.astype(working, copy=False),
-            flags,
+        if rewards.shape != (self.n_workers, self.worker_steps):
+            raise ValueError(f"rewards has shape {rewards.shape}; expected {(self.n_workers, self.worker_steps)}")
+        working = np.result_type(rewards, values, np.float32 if done.dtype == np.float32 else np.float64)
+        advantages: Array = gae(
+            rewards.astype(working, copy=False),
+            values.astype(working, copy=False),
+            as_flags("done", done),
             gamma=self.gamma,
             gae_lambda=self.lambda_,
             time_axis=1,
-        )
-        return result.advantages.astype(np.float32, copy=False)
+        ).advantages
+        return advantages.astype(np.float32, copy=False)

@@ -2,7 +2,8 @@
 
 from typing import Any, Literal
 
-from fastgae.compat._anywhere import Numbers, anywhere
+from fastgae.compat._anywhere import anywhere
+from fastgae.compat._arguments import Coefficient, Numbers
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
@@ -52,22 +53,21 @@ def compute_gae(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    if advantage_norm not in ("none", "global", "per_env"):
+    if not isinstance(advantage_norm, str) or advantage_norm not in ("none", "global", "per_env"):
         raise ValueError(f'advantage_norm must be "none", "global" or "per_env", got {advantage_norm!r}')
-    if rewards.ndim == 1:
-        rewards, values, terminateds = rewards[:, None], values[:, None], terminateds[:, None]
-        truncateds = None if truncateds is None else truncateds[:, None]
-    return _compute_gae(rewards, values, terminateds, truncateds, gamma, lam, advantage_norm, eps)
+    results = _compute_gae(rewards, values, terminateds, truncateds, gamma, lam, advantage_norm, eps)
+    one_env = results[0].ndim == 1
+    return (results[0][:, None], results[1][:, None]) if one_env else results
 
 
-@anywhere(like="rewards")
+@anywhere("rewards: T ...", values="T+1 ...", terminateds="T ...", truncateds="T ...")
 def _compute_gae(
     rewards: Numbers,
     values: Numbers,
     terminateds: Any,
-    truncateds: Any,
-    gamma: float,
-    lam: float,
+    truncateds: Any | None,
+    gamma: Coefficient,
+    lam: Coefficient,
     advantage_norm: Literal["none", "global", "per_env"],
     eps: float,
 ) -> tuple[Any, Any]:

@@ -8,7 +8,8 @@ Add one line before you create ``PuffeRL``::
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
 
@@ -52,30 +53,31 @@ def compute_puff_advantage(
     ValueError, TypeError
         As in ``fastgae.reverse_scan``.
     """
-    if "float" not in str(advantages.dtype):
-        raise TypeError(f"advantages has dtype {advantages.dtype}; expected float32, to be filled with fractions")
-    advantages[:, :-1] = _advantages(
+    computed = _advantages(
         values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip
     )
+    if "float" not in str(advantages.dtype):
+        raise TypeError(f"advantages has dtype {advantages.dtype}; expected float32, to be filled with fractions")
+    advantages[:, :-1] = computed
     return advantages
 
 
-@anywhere(like="advantages")
+@anywhere("advantages: S H")
 def _advantages(
     values: Numbers,
     rewards: Numbers,
-    terminals: Any,
+    terminals: Flags,
     ratio: Numbers,
     advantages: Numbers,
-    gamma: float,
-    gae_lambda: float,
-    rho_clip: float,
-    c_clip: float,
+    gamma: Coefficient,
+    gae_lambda: Coefficient,
+    vtrace_rho_clip: float,
+    vtrace_c_clip: float,
 ) -> Any:
     xp = namespace_of(advantages)
     # PufferLib's kernel computes everything in float32, also the product of gamma and lambda.
     discount, trace, highest_rho, highest_c = (
-        xp.asarray(number, dtype=xp.float32) for number in (gamma, gae_lambda, rho_clip, c_clip)
+        xp.asarray(number, dtype=xp.float32) for number in (gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip)
     )
     ratios, going_on = ratio[:, :-1], 1 - xp.asarray(terminals[:, 1:], dtype=values.dtype)
     # fastgae.vtrace does not fit: it returns the policy's advantages, but PufferLib's are the value targets minus V.

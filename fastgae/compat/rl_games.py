@@ -8,7 +8,8 @@ Add one line before ``Runner.run``::
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae
 
@@ -16,16 +17,16 @@ LIBRARY = Library("rl_games", "1.6.5", "1.6.5")
 A2C = "rl_games.common.a2c_common:A2CBase"
 
 
-@anywhere(like="mb_rewards")
+@anywhere("mb_rewards: T N V", fdones="N", last_extrinsic_values="N V", mb_fdones="T N")
 def discount_values(
-    fdones: Any,
+    fdones: Flags,
     last_extrinsic_values: Numbers,
-    mb_fdones: Any,
+    mb_fdones: Flags,
     mb_extrinsic_values: Numbers,
     mb_rewards: Numbers,
     *,
-    gamma: float,
-    tau: float,
+    gamma: Coefficient,
+    tau: Coefficient,
 ) -> Any:
     r"""Compute advantages like rl_games, the same bits in float32.
 
@@ -73,17 +74,17 @@ def discount_values(
     ).advantages
 
 
-@anywhere(like="mb_rewards")
+@anywhere("mb_rewards: T N V", fdones="N", last_extrinsic_values="N V", mb_fdones="T N", mb_masks="T N")
 def discount_values_masks(
-    fdones: Any,
+    fdones: Flags,
     last_extrinsic_values: Numbers,
-    mb_fdones: Any,
+    mb_fdones: Flags,
     mb_extrinsic_values: Numbers,
     mb_rewards: Numbers,
-    mb_masks: Any,
+    mb_masks: Flags,
     *,
-    gamma: float,
-    tau: float,
+    gamma: Coefficient,
+    tau: Coefficient,
 ) -> Any:
     r"""Compute advantages of padded sequences (recurrent policies) like rl_games, the same bits in float32.
 

@@ -14,7 +14,8 @@ multiplies gamma and lambda in float32.
 
 from typing import Any, NamedTuple
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficient, Coefficients, Discounts, Flags, Integers, Numbers
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
 
@@ -27,9 +28,9 @@ class VTraceOutput(NamedTuple):
     q_estimate: Any
 
 
-@anywhere(like="r_t")
+@anywhere("r_t: T", lambda_="| T", values="T+1")
 def truncated_generalized_advantage_estimation(
-    r_t: Numbers, discount_t: Numbers, lambda_: Any, values: Numbers, stop_target_gradients: bool = False
+    r_t: Numbers, discount_t: Discounts, lambda_: Coefficients, values: Numbers, stop_target_gradients: bool = False
 ) -> Any:
     r"""Compute advantages; ``values`` has T + 1 numbers, ``lambda_`` one or T.
 
@@ -41,9 +42,9 @@ def truncated_generalized_advantage_estimation(
     return gae(r_t, values[:-1], last_values=values[-1], gamma=discount_t, gae_lambda=lambda_).advantages
 
 
-@anywhere(like="r_t")
+@anywhere("r_t: T", lambda_="| T")
 def lambda_returns(
-    r_t: Numbers, discount_t: Numbers, v_t: Numbers, lambda_: Any = 1.0, stop_target_gradients: bool = False
+    r_t: Numbers, discount_t: Discounts, v_t: Numbers, lambda_: Coefficients = 1.0, stop_target_gradients: bool = False
 ) -> Any:
     r"""Compute TD(lambda) returns; ``lambda_`` is one number or T numbers.
 
@@ -55,8 +56,8 @@ def lambda_returns(
     return reverse_scan(r_t + discount_t * ((1 - mix) * v_t), discount_t * mix, initial=v_t[-1])
 
 
-@anywhere(like="r_t")
-def discounted_returns(r_t: Numbers, discount_t: Numbers, v_t: Numbers, stop_target_gradients: bool = False) -> Any:
+@anywhere("r_t: T", v_t="| T")
+def discounted_returns(r_t: Numbers, discount_t: Discounts, v_t: Numbers, stop_target_gradients: bool = False) -> Any:
     r"""Sum the discounted rewards, and bootstrap from the last of ``v_t``, which may also be one number.
 
     ::
@@ -92,18 +93,18 @@ def vtrace(
     )
 
 
-@anywhere(like="r_t")
+@anywhere("r_t: T", lambda_="| T")
 def leaky_vtrace(
     v_tm1: Numbers,
     v_t: Numbers,
     r_t: Numbers,
-    discount_t: Numbers,
+    discount_t: Discounts,
     rho_tm1: Numbers,
-    alpha_: float = 1.0,
-    lambda_: Any = 1.0,
+    alpha_: Coefficient = 1.0,
+    lambda_: Coefficients = 1.0,
     clip_rho_threshold: float = 1.0,
     stop_target_gradients: bool = True,
-    sample_mask: Any = None,
+    sample_mask: Flags | None = None,
 ) -> Any:
     r"""Compute leaky V-trace's errors, which mix clipped and unclipped ratios.
 
@@ -154,19 +155,19 @@ def vtrace_td_error_and_advantage(
     )
 
 
-@anywhere(like="r_t")
+@anywhere("r_t: T", lambda_="| T")
 def leaky_vtrace_td_error_and_advantage(
     v_tm1: Numbers,
     v_t: Numbers,
     r_t: Numbers,
-    discount_t: Numbers,
+    discount_t: Discounts,
     rho_tm1: Numbers,
-    alpha: float = 1.0,
-    lambda_: Any = 1.0,
+    alpha: Coefficient = 1.0,
+    lambda_: Coefficients = 1.0,
     clip_rho_threshold: float = 1.0,
     clip_pg_rho_threshold: float = 1.0,
     stop_target_gradients: bool = True,
-    sample_mask: Any = None,
+    sample_mask: Flags | None = None,
 ) -> VTraceOutput:
     r"""Compute leaky V-trace's errors E, the policy's advantages P, and the action values Q from which P follows.
 
@@ -187,9 +188,9 @@ def leaky_vtrace_td_error_and_advantage(
     return VTraceOutput(errors, _weights(rho_tm1, clip_pg_rho_threshold, alpha) * (estimates - v_tm1), estimates)
 
 
-@anywhere(like="r_t")
+@anywhere("r_t: T", q_t="T-1", c_t="T-1")
 def general_off_policy_returns_from_q_and_v(
-    q_t: Numbers, v_t: Numbers, r_t: Numbers, discount_t: Numbers, c_t: Numbers, stop_target_gradients: bool = False
+    q_t: Numbers, v_t: Numbers, r_t: Numbers, discount_t: Discounts, c_t: Numbers, stop_target_gradients: bool = False
 ) -> Any:
     r"""Compute off-policy returns from the values of actions and states; ``q_t`` and ``c_t`` have T - 1 numbers.
 
@@ -203,12 +204,12 @@ def general_off_policy_returns_from_q_and_v(
     return _off_policy(q_t, v_t, r_t, discount_t, c_t)
 
 
-@anywhere(like="r_t")
+@anywhere("r_t: T", q_t="T A", pi_t="T A")
 def general_off_policy_returns_from_action_values(
     q_t: Numbers,
-    a_t: Any,
+    a_t: Integers,
     r_t: Numbers,
-    discount_t: Numbers,
+    discount_t: Discounts,
     c_t: Numbers,
     pi_t: Numbers,
     stop_target_gradients: bool = False,
@@ -226,17 +227,17 @@ def general_off_policy_returns_from_action_values(
     return _off_policy(_at(q_t[:-1], a_t[:-1]), (pi_t * q_t).sum(axis=-1), r_t, discount_t, c_t[:-1])
 
 
-@anywhere(like="r_t")
+@anywhere("r_t: T", q_tm1="T A", q_t="T A", pi_t="T A", lambda_="| T")
 def retrace(
     q_tm1: Numbers,
     q_t: Numbers,
-    a_tm1: Any,
-    a_t: Any,
+    a_tm1: Integers,
+    a_t: Integers,
     r_t: Numbers,
-    discount_t: Numbers,
+    discount_t: Discounts,
     pi_t: Numbers,
     mu_t: Numbers,
-    lambda_: Any,
+    lambda_: Coefficients,
     eps: float = 1e-8,
     stop_target_gradients: bool = True,
 ) -> Any:
@@ -257,15 +258,15 @@ def retrace(
     return returns - _at(q_tm1, a_tm1)
 
 
-@anywhere(like="r_t")
+@anywhere("r_t: T", q_t="T-1", log_rhos="T-1", lambda_="| T-1")
 def retrace_continuous(
     q_tm1: Numbers,
     q_t: Numbers,
     v_t: Numbers,
     r_t: Numbers,
-    discount_t: Numbers,
+    discount_t: Discounts,
     log_rhos: Numbers,
-    lambda_: Any,
+    lambda_: Coefficients,
     stop_target_gradients: bool = True,
 ) -> Any:
     r"""Compute Retrace's errors from the values of the taken actions, which may be continuous.

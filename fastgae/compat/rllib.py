@@ -14,9 +14,10 @@ import importlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Array
+from fastgae.compat._anywhere import in_numpy
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.gae import gae
 
@@ -24,13 +25,14 @@ LIBRARY = Library("ray", "2.56.1", "2.60.0")
 CONNECTOR = "ray.rllib.connectors.learner.general_advantage_estimation"
 
 
+@in_numpy("values: T")
 def compute_value_targets(
-    values: ArrayLike,
-    rewards: ArrayLike,
-    terminateds: ArrayLike,
-    truncateds: ArrayLike,
-    gamma: float,
-    lambda_: float,
+    values: Numbers,
+    rewards: Numbers,
+    terminateds: Flags,
+    truncateds: Flags,
+    gamma: Coefficient,
+    lambda_: Coefficient,
 ) -> Array:
     r"""Compute value targets of episodes that are stored end to end, the same bits as RLlib's.
 
@@ -68,17 +70,16 @@ def compute_value_targets(
     -----
     ``ray/rllib/utils/postprocessing/value_predictions.py``, version 2.60.
     """
-    value = np.asarray(values)
     advantages = gae(
         np.asarray(rewards, np.float64),
-        value,
+        values,
         terminateds,
         truncateds,
-        next_values=np.append(value[1:], np.zeros_like(value[:1])),
+        next_values=np.append(values[1:], np.zeros_like(values[:1])),
         gamma=gamma,
         gae_lambda=lambda_,
     ).advantages
-    targets: Array = (advantages.astype(np.float32) + value).astype(np.float32)
+    targets: Array = (advantages.astype(np.float32) + values).astype(np.float32)
     return targets
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library, made_once
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
@@ -26,14 +27,14 @@ from fastgae.estimators.normalize import normalize
 LIBRARY = Library("rsl-rl-lib", "5.0.0", "5.5.1")
 
 
-@anywhere(like="rewards")
+@anywhere("rewards: T ...", last_values="...")
 def compute_returns(
     rewards: Numbers,
     values: Numbers,
-    dones: Any,
+    dones: Flags,
     last_values: Numbers,
-    gamma: float,
-    lam: float,
+    gamma: Coefficient,
+    lam: Coefficient,
     normalize_advantage: bool = True,
 ) -> tuple[Any, Any]:
     r"""Compute returns and advantages like rsl_rl, from the arrays of its storage.

@@ -8,15 +8,18 @@ Add one line before you train, in the process of the learner (``--serial_mode=Tr
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
 
 LIBRARY = Library("sample-factory", "2.0.3", "2.1.1")
 
 
-@anywhere(like="rewards")
-def gae_advantages(rewards: Numbers, dones: Any, values: Numbers, valids: Any, γ: float, λ: float) -> Any:
+@anywhere("rewards: E T", values="E T+1", valids="E T+1")
+def gae_advantages(
+    rewards: Numbers, dones: Flags, values: Numbers, valids: Flags, γ: Coefficient, λ: Coefficient
+) -> Any:
     r"""Compute advantages like sample-factory, the same bits in float32.
 
     ::

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library, found_at
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
@@ -40,16 +41,16 @@ AMP = "skrl.agents.torch.amp.amp"
 LOOKING_AHEAD = tuple(f"skrl.agents.torch.{name}.{name}:{name.upper()}" for name in ("a2c", "ppo", "rpo", "trpo"))
 
 
-@anywhere(like="rewards")
+@anywhere("rewards: T ...", last_values="...")
 def compute_gae(
     *,
     rewards: Numbers,
-    terminated: Any,
-    truncated: Any,
+    terminated: Flags,
+    truncated: Flags,
     values: Numbers,
     last_values: Numbers,
-    discount_factor: float = 0.99,
-    lambda_coefficient: float = 0.95,
+    discount_factor: Coefficient = 0.99,
+    lambda_coefficient: Coefficient = 0.95,
     time_limit_bootstrap: bool = False,
 ) -> tuple[Any, Any]:
     r"""Compute returns and normalised advantages like skrl.
@@ -257,15 +258,15 @@ def _with_next_values(
     )
 
 
-@anywhere(like="rewards")
+@anywhere("rewards: T ...")
 def _amp_of_2_0(
     *,
     rewards: Numbers,
-    terminated: Any,
+    terminated: Flags,
     values: Numbers,
     next_values: Numbers,
-    discount_factor: float = 0.99,
-    lambda_coefficient: float = 0.95,
+    discount_factor: Coefficient = 0.99,
+    lambda_coefficient: Coefficient = 0.95,
 ) -> tuple[Any, Any]:
     """Compute the advantages of AMP in version 2.0: V' of every step is given, and termination cuts only the trace."""
     ends = terminated != 0

@@ -1,25 +1,31 @@
 """Spinning Up: ``PPOBuffer.finish_path``, and ``core.discount_cumsum``, which it calls."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Array
+from fastgae.compat._anywhere import in_numpy
+from fastgae.compat._arguments import Having, Number, Numbers
 from fastgae.estimators.reverse_scan import reverse_scan
 
 
-def discount_cumsum(x: ArrayLike, discount: float) -> Array:
+@in_numpy("x: T ...")
+def discount_cumsum(x: Numbers, discount: float) -> Array:
     r"""Compute discounted sums like ``core.discount_cumsum``, in float64; the same bits as SciPy's filter there.
 
     ::
 
         y_t = x_t + discount y_{t+1}     y_T = 0
     """
-    return reverse_scan(np.asarray(x, np.float64), float(discount))
+    return reverse_scan(np.asarray(x, np.float64), discount)
 
 
-def finish_path(ppo_buffer: Any, last_val: ArrayLike = 0) -> None:
+@in_numpy(last_val="| 1 | 1 1")
+def finish_path(
+    ppo_buffer: Annotated[Any, Having("rew_buf val_buf adv_buf ret_buf path_start_idx ptr gamma lam")],
+    last_val: Number = 0,
+) -> None:
     r"""Fill the buffer like ``PPOBuffer.finish_path``, with its ``self`` as the first argument.
 
     ::

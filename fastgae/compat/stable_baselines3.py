@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from fastgae.compat._anywhere import in_numpy
+from fastgae.compat._arguments import Copied, Flags, Numbers
 from fastgae.compat._hooks import Library, made_once
 from fastgae.estimators.gae import gae
 
@@ -58,19 +60,28 @@ def compute_returns_and_advantage(self: Any, last_values: Any, dones: Any) -> No
     starts = self.episode_starts
     ends = np.empty_like(starts)
     ends[:-1] = starts[1:]
-    ends[-1] = dones
     returns = np.empty_like(self.advantages)
-    last = last_values if isinstance(last_values, np.ndarray) else last_values.numpy(force=True)
-    gae(
-        self.rewards,
-        self.values,
-        ends,
-        last_values=last.ravel(),
-        gamma=self.gamma,
-        gae_lambda=self.gae_lambda,
-        out=(self.advantages, returns),
-    )
+    try:
+        ends[-1] = dones
+        last = last_values if isinstance(last_values, np.ndarray) else last_values.numpy(force=True)
+        gae(
+            self.rewards,
+            self.values,
+            ends,
+            last_values=last.ravel(),
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            out=(self.advantages, returns),
+        )
+    except Exception:
+        _check(self.rewards, last_values, dones)  # only here, because it takes longer than all of the above
+        raise
     self.returns = returns
+
+
+@in_numpy("rewards: T N", last_values="N | N 1 | 1 N", dones="N")
+def _check(rewards: Numbers, last_values: Copied, dones: Flags) -> None:
+    """Raise the error that names the argument if one of them is wrong."""
 
 
 def install() -> ExitStack:

@@ -6,21 +6,22 @@ Add one line before you train the algorithm::
 """
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Array
-from fastgae._interop import on_the_cpu
+from fastgae.compat._anywhere import in_numpy
+from fastgae.compat._arguments import Coefficient, Copied, Flags, Having, Integers, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae
 
 LIBRARY = Library("tianshou", "2.0.0", "2.0.1")
 
 
+@in_numpy("v_s: T ...")
 def _gae(
-    v_s: ArrayLike, v_s_: ArrayLike, rew: ArrayLike, end_flag: ArrayLike, gamma: float, gae_lambda: float
+    v_s: Numbers, v_s_: Numbers, rew: Numbers, end_flag: Flags, gamma: Coefficient, gae_lambda: Coefficient
 ) -> Array:
     r"""Compute advantages like ``tianshou.algorithm.algorithm_base._gae``, in float64; the same bits.
 
@@ -43,26 +44,27 @@ def _gae(
     ValueError, TypeError
         As in ``fastgae.gae``.
     """
-    flags = np.asarray(end_flag)
-    return gae(
+    advantages: Array = gae(
         np.asarray(rew, np.float64),
         np.asarray(v_s, np.float64),
-        np.zeros_like(flags),
-        flags,
+        np.zeros_like(end_flag),
+        end_flag,
         next_values=np.asarray(v_s_, np.float64),
         gamma=gamma,
         gae_lambda=gae_lambda,
     ).advantages
+    return advantages
 
 
+@in_numpy("indices: T", v_s_="T | T 1", v_s="T | T 1")
 def compute_episodic_return(
-    batch: Any,
-    buffer: Any,
-    indices: Array,
-    v_s_: Any = None,
-    v_s: Any = None,
-    gamma: float = 0.99,
-    gae_lambda: float = 0.95,
+    batch: Annotated[Any, Having("rew terminated truncated")],
+    buffer: Annotated[Any, Having("terminated unfinished_index")],
+    indices: Integers,
+    v_s_: Copied | None = None,
+    v_s: Copied | None = None,
+    gamma: Coefficient = 0.99,
+    gae_lambda: Coefficient = 0.95,
 ) -> tuple[Array, Array]:
     """Compute (returns, advantages) like ``Algorithm.compute_episodic_return``, in float64; the same bits.
 
@@ -86,8 +88,8 @@ def compute_episodic_return(
             raise ValueError(f"gae_lambda must be 1 if v_s_ is not given, got {gae_lambda}")
         following = np.zeros_like(batch.rew)
     else:
-        following = on_the_cpu(v_s_).ravel() * ~buffer.terminated[indices]
-    values = np.roll(following, 1) if v_s is None else on_the_cpu(v_s).ravel()
+        following = v_s_.ravel() * ~buffer.terminated[indices]
+    values = np.roll(following, 1) if v_s is None else v_s.ravel()
     ends = np.logical_or(batch.terminated, batch.truncated)
     ends[np.isin(indices, buffer.unfinished_index())] = True
     advantages = _gae(values, following, batch.rew, ends, gamma, gae_lambda)

@@ -25,7 +25,10 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere, namespace_of
+import numpy as np
+
+from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae.compat._arguments import Coefficients, Flags, Numbers
 from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -35,15 +38,15 @@ from fastgae.estimators.vtrace import vtrace
 LIBRARY = Library("torchrl", "0.14.1", "0.14.1")
 
 
-@anywhere(like="state_value")
+@anywhere("state_value: T ...", gamma="~ T ...", lmbda="~ T ...")
 def generalized_advantage_estimate(
-    gamma: Any,
-    lmbda: Any,
+    gamma: Coefficients,
+    lmbda: Coefficients,
     state_value: Numbers,
     next_state_value: Numbers,
     reward: Numbers,
-    done: Any,
-    terminated: Any = None,
+    done: Flags,
+    terminated: Flags | None = None,
     *,
     time_dim: int = -2,
 ) -> tuple[Any, Any]:
@@ -106,14 +109,14 @@ def vec_generalized_advantage_estimate(
     )
 
 
-@anywhere(like="next_state_value")
+@anywhere("next_state_value: T ...", gamma="~ T ...", lmbda="~ T ...")
 def td_lambda_return_estimate(
-    gamma: Any,
-    lmbda: Any,
+    gamma: Coefficients,
+    lmbda: Coefficients,
     next_state_value: Numbers,
     reward: Numbers,
-    done: Any,
-    terminated: Any = None,
+    done: Flags,
+    terminated: Flags | None = None,
     rolling_gamma: bool | None = None,
     *,
     time_dim: int = -2,
@@ -130,15 +133,15 @@ def td_lambda_return_estimate(
     return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim)
 
 
-@anywhere(like="state_value")
+@anywhere("state_value: T ...", gamma="~ T ...", lmbda="~ T ...")
 def td_lambda_advantage_estimate(
-    gamma: Any,
-    lmbda: Any,
+    gamma: Coefficients,
+    lmbda: Coefficients,
     state_value: Numbers,
     next_state_value: Numbers,
     reward: Numbers,
-    done: Any,
-    terminated: Any = None,
+    done: Flags,
+    terminated: Flags | None = None,
     rolling_gamma: bool | None = None,
     time_dim: int = -2,
 ) -> Any:
@@ -146,17 +149,18 @@ def td_lambda_advantage_estimate(
     return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim) - state_value
 
 
+@anywhere("state_value: T ...", gamma="~ T ...")
 def vtrace_advantage_estimate(
-    gamma: Any,
-    log_pi: Any,
-    log_mu: Any,
-    state_value: Any,
-    next_state_value: Any,
-    reward: Any,
-    done: Any,
-    terminated: Any = None,
-    rho_thresh: Any = 1.0,
-    c_thresh: Any = 1.0,
+    gamma: Coefficients,
+    log_pi: Numbers,
+    log_mu: Numbers,
+    state_value: Numbers,
+    next_state_value: Numbers,
+    reward: Numbers,
+    done: Flags,
+    terminated: Flags | None = None,
+    rho_thresh: float = 1.0,
+    c_thresh: float = 1.0,
     time_dim: int = -2,
 ) -> tuple[Any, Any]:
     r"""Compute V-trace's advantages and value targets; the same bits.
@@ -178,53 +182,41 @@ def vtrace_advantage_estimate(
     -------
     (advantages, vs)
     """
-    ended = done if terminated is None else terminated
-    # torch computes the ratios, because its exponential has other bits than NumPy's.
-    ratios = (log_pi - log_mu).exp()
-    thresholds = float(rho_thresh), float(c_thresh)
-    return _vtrace(gamma, ratios, state_value, next_state_value, reward, done, ended, *thresholds, time_dim)
+    import torch  # a statement, because torch.compile follows it
 
-
-@anywhere(like="state_value")
-def _vtrace(
-    gamma: Any,
-    ratios: Numbers,
-    state_value: Numbers,
-    next_state_value: Numbers,
-    reward: Numbers,
-    done: Any,
-    terminated: Any,
-    rho_clip: float,
-    c_clip: float,
-    time_axis: int,
-) -> tuple[Any, Any]:
     xp, cut, gamma = namespace_of(reward), done != 0, _with_all_axes(gamma, reward)
+    ended = cut if terminated is None else terminated
+    # torch computes the ratios, because its exponential has other bits than NumPy's.
+    ratios = torch.asarray(log_pi - log_mu).exp()
+    if xp is np:
+        ratios = ratios.numpy()
+    rho_clip, c_clip = float(rho_thresh), float(c_thresh)
     targets = vtrace(
         reward,
         state_value,
-        terminated,
+        ended,
         cut,
         ratios=ratios,
         next_values=next_state_value,
         gamma=gamma,
         rho_clip=rho_clip,
         c_clip=c_clip,
-        time_axis=time_axis,
+        time_axis=time_dim,
     ).returns
     one_step = gae(
         reward,
         state_value,
-        terminated,
+        ended,
         xp.ones_like(cut),
-        next_values=xp.where(cut, next_state_value, _one_later(targets, next_state_value, time_axis)),
+        next_values=xp.where(cut, next_state_value, _one_later(targets, next_state_value, time_dim)),
         gamma=gamma,
-        time_axis=time_axis,
+        time_axis=time_dim,
     ).advantages
     return xp.minimum(ratios, xp.asarray(rho_clip, dtype=ratios.dtype)) * one_step, targets
 
 
-@anywhere(like="reward")
-def reward2go(reward: Numbers, done: Any, gamma: Any, *, time_dim: int = -2) -> Any:
+@anywhere("reward: T ...", gamma="~ T ...")
+def reward2go(reward: Numbers, done: Flags, gamma: Coefficients, *, time_dim: int = -2) -> Any:
     r"""Sum discounted rewards to the end of each trajectory; to 1e-5, because torchrl's function is a convolution.
 
     ::

@@ -3,14 +3,21 @@
 from typing import Any
 
 from fastgae._call import GAEResult
-from fastgae.compat._anywhere import Numbers, anywhere
+from fastgae.compat._anywhere import anywhere
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 
 
-@anywhere(like="values")
+@anywhere("values: B L")
 def compute_advantages(
-    values: Numbers, rewards: Numbers, mask: Any, *, gamma: float = 1.0, lam: float = 0.95, whiten_rewards: bool = False
+    values: Numbers,
+    rewards: Numbers,
+    mask: Flags,
+    *,
+    gamma: Coefficient = 1.0,
+    lam: Coefficient = 0.95,
+    whiten_rewards: bool = False,
 ) -> tuple[Any, Any, Any]:
     r"""Compute values, whitened advantages and returns of responses like TRL.
 
@@ -57,9 +64,9 @@ def compute_advantages(
     return value, whitened(advantages, exists), returns
 
 
-@anywhere(like="values")
+@anywhere("values: B L")
 def get_advantages_and_returns(
-    values: Numbers, rewards: Numbers, action_mask: Any, gamma: float, lambd: float
+    values: Numbers, rewards: Numbers, action_mask: Flags | None, gamma: Coefficient, lambd: Coefficient
 ) -> tuple[Any, Any]:
     r"""Compute advantages and returns of responses like OpenRLHF, the same bits in float32.
 

@@ -9,7 +9,8 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae.compat._anywhere import Numbers, anywhere
+from fastgae.compat._anywhere import anywhere
+from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
@@ -18,9 +19,9 @@ LIBRARY = Library("verl", "0.7.1", "0.9.1")
 CORE_ALGOS = "verl.trainer.ppo.core_algos"
 
 
-@anywhere(like="token_level_rewards")
+@anywhere("token_level_rewards: B L")
 def compute_gae_advantage_return(
-    token_level_rewards: Numbers, values: Numbers, response_mask: Any, gamma: float, lam: float
+    token_level_rewards: Numbers, values: Numbers, response_mask: Flags, gamma: Coefficient, lam: Coefficient
 ) -> tuple[Any, Any]:
     r"""Compute whitened advantages and returns of responses like verl.
 
@@ -93,9 +94,9 @@ def _whitened_by_verl(
     return whiten(advantages, response_mask), returns
 
 
-@anywhere(like="token_level_rewards")
+@anywhere("token_level_rewards: B L")
 def _not_whitened(
-    token_level_rewards: Numbers, values: Numbers, response_mask: Any, gamma: float, lam: float
+    token_level_rewards: Numbers, values: Numbers, response_mask: Flags, gamma: Coefficient, lam: Coefficient
 ) -> tuple[Any, Any]:
     return _carried(token_level_rewards, values, response_mask != 0, gamma, lam)
 

@@ -2,54 +2,62 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastgae.data.errors import reading
 
-BLOCKS, BLOCK = 16, 4096  # how many blocks of a large file are read, and the bytes of each block
+COMPARED = 2**26  # bytes of all files together that the digests read
+BLOCKS, BLOCK = 16, 4096  # how many blocks are read of a file that is too large, and the least bytes of each block
 
 
 class Asked(NamedTuple):
-    """Everything that affects the results."""
+    """Everything that affects the results.
+
+    It has neither folders nor times, so that the same data give the same sidecar everywhere.
+    """
 
     options: Mapping[str, Any]
-    files: Sequence[Path]
+    files: Mapping[str, str]  # the digest of each file
 
-    def here_and_now(self) -> dict[str, Any]:
-        """Return the options, and place, size and time of every file."""
-        stats = {file: _stat(file) for file in self.files}
-        files = {f"file {file.resolve()}": [stat.st_size, stat.st_mtime_ns] for file, stat in stats.items()}
-        found: dict[str, Any] = json.loads(json.dumps({**files, **self.options}))  # as read from a file
-        return found
+    @classmethod
+    def of(cls, options: Mapping[str, Any], paths: Sequence[Path]) -> "Asked":
+        small = sum(_stat(path).st_size for path in paths) <= COMPARED
+        most = COMPARED if small else COMPARED // len(paths)
+        digests = {f"file {number} ({path.name})": _digest(path, most) for number, path in enumerate(paths, 1)}
+        return cls(json.loads(json.dumps(options)), digests)  # the options as they are read from a file
 
     def digest(self) -> str:
-        """Return a digest of the options and of samples of the files.
+        """Return one digest of the options and of the files, whatever their names."""
+        return sha256(json.dumps([self.options, *self.files.values()], sort_keys=True).encode()).hexdigest()
 
-        It has neither paths nor times, so that the same data give the same sidecar everywhere.
-        """
-        found = sha256(json.dumps(self.options, sort_keys=True).encode())
-        for file in self.files:
-            size = _stat(file).st_size
-            found.update(str(size).encode())
-            with reading(file), file.open("rb") as content:
-                for block in range(BLOCKS):
-                    content.seek(max(size - BLOCK, 0) * block // (BLOCKS - 1))
-                    found.update(content.read(BLOCK))
-        return found.hexdigest()
-
-    def changed(self) -> int:
-        """Return the time at which a file last changed or replaced another, in nanoseconds."""
-        return max(max(stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(_stat, self.files))
+    def differing(self, other: "Asked") -> list[str]:
+        """Return the names of the options and files that differ."""
+        ours, theirs = ({**asked.files, **asked.options} for asked in (self, other))
+        return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
 
 
-def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of the items that differ."""
-    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+def times_of(paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """Return size and time of every file, by which a change during a run is noticed."""
+    stats = {path: _stat(path) for path in paths}
+    return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()}
 
 
-def _stat(file: Path) -> os.stat_result:
-    with reading(file):
-        return file.stat()
+def _digest(path: Path, most: int) -> str:
+    """Return a digest of a file: of its size and all of its bytes, or of about ``most`` bytes in some blocks."""
+    size, block = _stat(path).st_size, max(BLOCK, most // BLOCKS)
+    last = max(size - block, 0)
+    firsts = range(0, size, block) if size <= BLOCKS * block else (last * n // (BLOCKS - 1) for n in range(BLOCKS))
+    found = sha256(str(size).encode())
+    with reading(path), path.open("rb") as content:
+        for first in firsts:
+            content.seek(first)
+            found.update(content.read(block))
+    return found.hexdigest()
+
+
+def _stat(path: Path) -> os.stat_result:
+    with reading(path):
+        return path.stat()

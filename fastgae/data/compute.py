@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from fastgae._memory import limit_from
 from fastgae._typing import BackendName
-from fastgae.data.asked import Asked
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, naming
@@ -18,7 +17,8 @@ from fastgae.data.estimators import How, check_normalize, checked_how
 from fastgae.data.formats import Format, format_of
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
-from fastgae.data.plan import Plan, Source, check_alike, check_out, found_sources, row_bytes
+from fastgae.data.places import Source, found_sources, local
+from fastgae.data.plan import Plan, check_alike, check_out, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
@@ -75,9 +75,10 @@ def compute(
     Parameters
     ----------
     source : path, folder, pattern, or a list of them
-        Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL.
+        Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL. Names that begin
+        with "_" or "." are skipped in folders and patterns.
     out : path, optional
-        The file to write, Parquet or Arrow by its suffix. None: the place that the format's convention gives.
+        The file to write, Parquet, Arrow or .npz by its suffix. None: the place that the format's convention gives.
     format : str
         "auto", or the name of a format if the files do not show it.
     columns : mapping, optional
@@ -104,7 +105,7 @@ def compute(
     memory : str or int
         About how many bytes to use in addition to Python and its libraries, such as "256MB".
     resume : bool
-        Continue from the results that a killed run has left.
+        Continue from the results that a killed run has left for the same options and the same contents of the files.
     progress : bool
         Show a bar on a terminal, and print lines elsewhere.
     plot : path, optional
@@ -154,9 +155,9 @@ def compute(
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
     plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture)
     check_alike(pieces, plan.read)
-    to = known.sidecar(sources[0]) if out is None else Path(out)
+    to = known.sidecar(sources[0]) if out is None else local("out", out)
     check_out(to, sources, plan)
-    spool = Spool(to, Asked(plan.options, files))
+    spool = Spool(to, plan.options, files)
     with spool.held():
         if resume and (about := spool.finished()):
             if picture is not None and not picture.exists():

@@ -15,7 +15,7 @@ NAMED = 10  # at most this many missing episodes in a message
 def description(path: Path) -> Mapping[str, Any]:
     """Return the object in a JSON file; an empty one if the file is missing or holds no JSON object."""
     try:
-        said = json.loads(path.read_bytes())
+        said = json.loads(path.read_bytes() if path.is_file() else b"{}")
     except (OSError, ValueError):
         return {}
     return said if isinstance(said, dict) else {}

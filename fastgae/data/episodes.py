@@ -1,6 +1,7 @@
-"""Find episodes whose rows are not adjacent."""
+"""Find episodes whose rows are not adjacent, and rows of one name in several files that may be several episodes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pyarrow as pa
 from fastgae._call import Array
 from fastgae.data.arrays import whole
 from fastgae.data.columns import changes
-from fastgae.data.steps import Following, ScatteredError
+from fastgae.data.pieces import Piece
+from fastgae.data.steps import Following, RowError, ScatteredError, Steps, last_rows
 
 ODD = np.int64(-7046029254386353131)  # 2^64 / golden ratio: multiples of it differ in their high bits
 
@@ -37,6 +39,37 @@ class Episodes:
         if (every[1:] == every[:-1]).any():
             raise ScatteredError(0, "the rows of an episode do not follow each other")
         self._met = every
+
+
+class Files:
+    """The files of all rows of a source. Its episodes have names, but no steps.
+
+    Then nothing says whether an episode goes on in the next file, or whether every file counts its episodes from 0.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._begins: list[int] = []  # the first row of every file
+        self._paths: list[Path] = []
+        row = 0
+        for piece in pieces:
+            if piece.first == 0:
+                self._begins.append(row)
+                self._paths.append(piece.path)
+            row += piece.rows
+
+    def check(self, rows: Array, steps: Steps, following: Following | None) -> int:
+        """Raise if an episode goes on in another file. Return the number of the first row's file."""
+        file: Array = np.searchsorted(self._begins, rows, side="right") - 1
+        after = np.append(file[1:], file[-1] if following is None else following.file)
+        wrong = np.flatnonzero((file != after) & ~last_rows(steps, following))
+        if len(wrong):
+            raise RowError(
+                int(wrong[0]),
+                f"{self._paths[after[wrong[0]]]} goes on with the same episode, or with another one of the same name: "
+                "name a column of step; or, if every file counts its episodes from 0, compute each file by itself, or "
+                "name a column of env that differs from file to file",
+            )
+        return int(file[0])
 
 
 def _hashes(names: Sequence[pa.Array]) -> Array:

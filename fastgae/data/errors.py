@@ -14,10 +14,9 @@ class DataError(ValueError):
 class WriteError(OSError):
     """Results that cannot be written, for example because the disk is full. ``resume`` keeps the finished part."""
 
-    def __init__(self, path: Path, reason: object) -> None:
-        super().__init__(
-            f"cannot write {path}: {reason}; the finished part is kept: make room, and continue with resume"
-        )
+    def __init__(self, path: Path, reason: object, *, kept: bool = True) -> None:
+        advice = "; the finished part is kept: make room, and continue with resume" if kept else ""
+        super().__init__(f"cannot write {path}: {reason}{advice}")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, reading
+from fastgae.data.kinds import ARROW, CONVERT, HDF5, KINDS, NPY, NPZ, PARQUET, by_suffix, is_data, kind_of
 from fastgae.data.minari import (
     check_whole,
     hdf5_pieces,
@@ -21,7 +22,8 @@ from fastgae.data.minari import (
 )
 from fastgae.data.npz import npy_files
 from fastgae.data.pieces import Piece, arrow_file, arrow_pieces, parquet_pieces
-from fastgae.data.stored import HDF5, flat, npy_pieces
+from fastgae.data.places import listed
+from fastgae.data.stored import flat, npy_pieces
 
 # The roles of columns. "done" is terminated or truncated.
 ROLES = ("env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
@@ -41,15 +43,15 @@ def arrow_schema(path: Path) -> pa.Schema:
 
 
 TABLES = {
-    ".parquet": Reader(parquet_pieces, pq.read_schema),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), Reader(arrow_pieces, arrow_schema)),
+    PARQUET: Reader(parquet_pieces, pq.read_schema),
+    ARROW: Reader(arrow_pieces, arrow_schema),
 }
 ARRAYS = {
-    **dict.fromkeys((*HDF5, ".npz"), Reader(lambda path: flat(path).pieces(), lambda path: flat(path).schema())),
-    ".npy": Reader(npy_pieces, lambda path: flat(path).schema()),
+    **dict.fromkeys((HDF5, NPZ), Reader(lambda path: flat(path).pieces(), lambda path: flat(path).schema())),
+    NPY: Reader(npy_pieces, lambda path: flat(path).schema()),
 }
 READERS = {**TABLES, **ARRAYS}
-NUMPY = (".npz", ".npy")
+NUMPY = (NPZ, NPY)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Format:
     sidecar: Callable[[Path], Path]
     results: Mapping[str, str] = field(default_factory=lambda: {"advantages": "advantages", "returns": "returns"})
     files: Callable[[Path], list[Path]] = lambda source: table_files(source)
-    reader: Callable[[Path], Reader] = lambda path: READERS[path.suffix]
+    reader: Callable[[Path], Reader] = lambda path: READERS[kind_of(path)]
     # The columns of the state, which a critic reads unless it names others. None: all columns without a role.
     state: tuple[str, ...] | None = None
     # The columns of the state after a row, by the names of the columns of the state in the row.
@@ -89,18 +91,17 @@ class Format:
 
 def beside(source: Path) -> Path:
     """Return ``name.advantages.parquet`` next to a file or folder, or ``.npz`` next to NumPy files."""
-    stem = source.stem if source.suffix in READERS else source.name
-    suffix = ".npz" if table_files(source)[0].suffix in NUMPY else ".parquet"
+    stem = source.stem if by_suffix(source) else source.name
+    suffix = ".npz" if kind_of(table_files(source)[0]) in NUMPY else ".parquet"
     return source.with_name(f"{stem}.advantages{suffix}")
 
 
 def table_files(source: Path) -> list[Path]:
     """Return the file, or the files of tables and arrays in the folder in the order of their names."""
-    if source.is_file():
-        return npy_files(source) if source.suffix == ".npy" else [source]
-    named = (path for path in source.rglob("*") if path.suffix in READERS)
+    if not source.is_dir():
+        return npy_files(source) if by_suffix(source) == NPY else [source]
     # Spark names folders of files like files. An empty one, or a link to nothing, is an error where it is read.
-    return sorted(path for path in named if not (path.is_dir() and any(path.iterdir())))
+    return [path for path in listed(source) if is_data(path) and not (path.is_dir() and any(path.iterdir()))]
 
 
 PLAIN = Format(
@@ -155,9 +156,10 @@ D4RL = Format(
 
 def minari_reader(path: Path) -> Reader:
     """Return the reader for one file of a Minari dataset."""
-    if path.suffix in HDF5:
+    kind = kind_of(path)
+    if kind == HDF5:
         return Reader(hdf5_pieces, hdf5_schema)
-    pieces, schema = READERS[path.suffix]
+    pieces, schema = READERS[kind]
     return Reader(lambda path: table_pieces(path, pieces(path)), lambda path: table_schema(schema(path)))
 
 
@@ -193,7 +195,7 @@ def format_of(name: str, source: Path) -> Format:
     files = table_files(source)
     if not files:
         raise DataError(
-            f"{source} holds no file of a known format: {', '.join(READERS)}, or a LeRobot or Minari dataset"
+            f"{source} holds no file of a known format: {', '.join(KINDS)}, or a LeRobot or Minari dataset; {CONVERT}"
         )
     names = set(PLAIN.schema(files[0]).names)
     for known, marks in ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"})):

@@ -1,19 +1,28 @@
-"""One run at a time in a folder: a lock that ends with its process, however the process ends."""
+"""A folder of our own, for one run at a time: a lock that ends with its process, however the process ends.
+
+The lock is a file that says that the folder is ours. It is the first thing in the folder and the last.
+"""
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from fastgae.data.errors import DataError
+
 LOCK = "lock"
+MARK = b"fastgae keeps the unfinished results of a computation in this folder, and removes them at its end.\n"
 
 if sys.platform == "win32":
     import msvcrt
 
     def _take(file: IO[bytes]) -> None:
+        file.seek(2**30)  # other bytes of the file can still be read
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        file.seek(0)
 
     def _drop(file: IO[bytes], path: Path) -> None:
         file.close()  # Windows removes no open file
@@ -32,31 +41,70 @@ else:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder and keep other runs out of it. Remove it at the end if it holds nothing; raise BlockingIOError."""
-    path = folder / LOCK
-    file = _locked(path)
+    """Make a folder and keep other runs out of it, and remove it at the end if it holds nothing.
+
+    Raise BlockingIOError if another run has it, and DataError if it is not ours.
+    """
+    file, ours = _locked(folder)
     try:
         yield
     finally:
-        if [each.name for each in folder.iterdir()] == [LOCK]:
-            with suppress(OSError):  # another run may have come in between
-                _drop(file, path)
-                folder.rmdir()
-        file.close()
+        with file, suppress(OSError):  # another run may have come in between
+            if _names(folder) == [LOCK]:
+                _drop(file, folder / LOCK)
+                if ours:
+                    folder.rmdir()
 
 
-def _locked(path: Path) -> IO[bytes]:
+def foreign(path: Path) -> DataError:
+    return DataError(f"{path} is not from fastgae: move it elsewhere, or pass another path as out")
+
+
+def _locked(folder: Path) -> tuple[IO[bytes], bool]:
+    """Return the locked file, and whether a run has made the folder: an empty one may be somebody else's."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    path, ours = folder / LOCK, False
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # another run ends, and removes the folder
-            file = path.open("ab")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            ours = True
+        # Another run may begin or end meanwhile, which makes or removes the folder and the lock.
+        with suppress(FileExistsError, FileNotFoundError), ExitStack() as stack:
+            file = stack.enter_context(_opened(path))
             try:
                 _take(file)
             except (BlockingIOError, PermissionError) as error:
-                file.close()
                 raise BlockingIOError(f"{path} is locked") from error
             except OSError:  # a file system that knows no locks: better without one than not at all
-                return file
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-            file.close()
+                pass
+            if os.path.samestat(os.fstat(file.fileno()), path.lstat()):
+                ours |= _is_marked(file, folder)
+                stack.pop_all()
+                return file, ours
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Open the lock of a folder, or make it in an empty one."""
+    folder = path.parent
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise foreign(folder)
+    if not (names := _names(folder)):
+        return path.open("xb+", 0)
+    if LOCK not in names or not stat.S_ISREG(path.lstat().st_mode):
+        raise foreign(folder)
+    return path.open("rb+", 0)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def _is_marked(file: IO[bytes], folder: Path) -> bool:
+    """Return whether the lock says that the folder is ours, and let it say so if nothing else is in the folder."""
+    content = file.read(len(MARK) + 1)
+    if content == MARK:
+        return True
+    if content or _names(folder) != [LOCK]:
+        raise foreign(folder)
+    file.write(MARK)
+    return False

@@ -18,8 +18,10 @@ from fastgae._call import Array
 from fastgae.data.arrays import Arrays, column_of
 from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, reading
+from fastgae.data.kinds import HDF5, kind_of
 from fastgae.data.pieces import Piece, slices
-from fastgae.data.stored import HDF5, Stored, file_of, table_of
+from fastgae.data.places import HIDDEN
+from fastgae.data.stored import Stored, file_of, table_of
 
 GROUP = re.compile(r"episode_(\d+)")
 KEYS = ("episode_id", "step")  # what the name of a group or folder, and the place of a row, stand for
@@ -34,13 +36,14 @@ def minari_files(source: Path) -> list[Path]:
     if (main := data / "main_data.hdf5").is_file():
         return [main]
     found = (path for suffix in ("arrow", "parquet") for path in data.glob(f"[0-9]*/*.{suffix}"))
-    return sorted(found, key=lambda path: (_episode(path), path.name))
+    visible = (path for path in found if not path.name.startswith(HIDDEN))
+    return sorted(visible, key=lambda path: (_episode(path), path.name))
 
 
 def is_minari(source: Path) -> bool:
     """Return whether a path is a Minari dataset."""
     if source.is_file():
-        return source.suffix in HDF5 and bool(_groups(source))
+        return kind_of(source) == HDF5 and bool(_groups(source))
     return any(map(_is_described, (source, source / "data")))
 
 
@@ -53,7 +56,7 @@ def _is_described(folder: Path) -> bool:
 def check_whole(source: Path, files: Sequence[Path], pieces: Sequence[Piece]) -> None:
     """Check that there are as many episodes as the dataset says."""
     steps = sum(piece.rows for piece in pieces)
-    if len(files) == 1 and files[0].suffix in HDF5:
+    if len(files) == 1 and kind_of(files[0]) == HDF5:
         (main,) = files
         episodes = set(_groups(main))
         for path, said in (

@@ -1,7 +1,6 @@
 """Read .npz and .npy files, which may be larger than memory, broken or malicious; and write .npz files."""
 
 import shutil
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +27,9 @@ from fastgae._archive import (
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of
 from fastgae.data.errors import DataError
-from fastgae.data.pieces import scratch_folder
+from fastgae.data.kinds import NPY, by_suffix, kind_of
+from fastgae.data.pieces import scratch_file
+from fastgae.data.places import HIDDEN
 
 ABOUT = b"fastgae"  # the key, in the metadata of a schema, of what results say about themselves
 COPIED = 2**20  # bytes at a time
@@ -79,7 +80,7 @@ class Member(Mapped):
     def _scratch(self) -> IO[bytes]:
         # The file has no name, so that it vanishes with the array, however this process ends.
         with ExitStack() as stack:
-            scratch = stack.enter_context(tempfile.TemporaryFile(dir=scratch_folder()))
+            scratch = stack.enter_context(scratch_file())
             self._copy(scratch)
             stack.pop_all()  # it stays open until close()
         return scratch
@@ -146,6 +147,7 @@ class NpyFolder(dict[str, Mapped]):
 
 def _npy(path: Path) -> Array:
     with _reading(path):
+        kind_of(path)  # raises if it is a pipe or a folder
         check_npy(path)
         array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
         return array
@@ -153,19 +155,22 @@ def _npy(path: Path) -> Array:
 
 def npy_files(path: Path) -> list[Path]:
     """Return the .npy files in the folder of one of them, or in a folder."""
-    return sorted((path if path.is_dir() else path.parent).glob("*.npy"))
+    folder = path if path.is_dir() else path.parent
+    return sorted(each for each in folder.iterdir() if by_suffix(each) == NPY and not each.name.startswith(HIDDEN))
 
 
 class NpzWriter:
     """Write tables, one after the other, into an .npz file with an array for each column.
 
-    The numbers wait in a file for each column, because a member of the archive begins with its shape.
+    The numbers wait beside it in a file for each column, because a member of the archive begins with its shape.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path, self._rows = path, 0
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._file, self._rows = file, 0
         self._about = (schema.metadata or {}).get(ABOUT, b"")
-        self._first: dict[str, Array] = {}  # no rows of each column: its dtype and the shape of a row
+        # For each column a file with its numbers, and no rows of it: its dtype and the shape of a row.
+        self._columns: dict[str, tuple[IO[bytes], Array]] = {}
+        self._open = ExitStack()
 
     def __enter__(self) -> "NpzWriter":
         return self
@@ -174,28 +179,29 @@ class NpzWriter:
         for name, column in zip(table.column_names, table.columns, strict=True):
             array = arrays_of(column)
             if not isinstance(array, np.ndarray) or array.dtype.kind not in NUMBERS:
-                raise DataError(f"{self._path.name} can hold only numbers, but {name} is {column.type}: write .parquet")
-            with self._waiting(name).open("ab" if name in self._first else "wb") as file:
-                file.write(np.ascontiguousarray(array).data)
-            self._first.setdefault(name, array[:0])
+                raise DataError(
+                    f"an .npz file holds only numbers, but {name} is {column.type}: let out end in .parquet"
+                )
+            if name not in self._columns:
+                self._columns[name] = self._open.enter_context(scratch_file()), array[:0]
+            self._columns[name][0].write(np.ascontiguousarray(array).data)
         self._rows += len(table)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            return
-        with zipfile.ZipFile(self._path, "w") as archive:
+        with self._open:
+            if kind is None:
+                self._write_archive()
+
+    def _write_archive(self) -> None:
+        with zipfile.ZipFile(self._file, "w") as archive:
             archive.comment = self._about
-            for name, first in self._first.items():
+            for name, (numbers, first) in self._columns.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy", BEGAN), "w", force_zip64=True) as member:
                     shape = (self._rows, *first.shape[1:])
                     header = {"descr": npy.dtype_to_descr(first.dtype), "fortran_order": False, "shape": shape}
                     npy.write_array_header_1_0(member, header)
-                    with self._waiting(name).open("rb") as file:
-                        shutil.copyfileobj(file, member, COPIED)
-                self._waiting(name).unlink()
-
-    def _waiting(self, name: str) -> Path:
-        return self._path.with_name(f"{self._path.name}.{name}.numbers")
+                    numbers.seek(0)
+                    shutil.copyfileobj(numbers, member, COPIED)
 
 
 def npz_about(path: Path) -> bytes:

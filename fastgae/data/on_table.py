@@ -31,6 +31,9 @@ def on_table(
 ) -> pa.Table:
     """Append advantages and returns to a table of whole episodes, whose rows may be in any order.
 
+    Unless ``ends`` is "terminated", the last row of every episode must have a flag, because the rest of an episode
+    without one may be in another table.
+
     It is a pure function of one table in memory. So any engine, such as Ray Data, Dask, Spark, Daft, duckdb or Polars,
     can call it on its partitions, if each episode is in one partition. The results are the same bits as from
     ``fastgae.data.compute``.
@@ -61,20 +64,31 @@ def on_table(
     >>> fastgae.data.on_table(table, ends="terminated", gamma=0.5, gae_lambda=1.0)["advantages"].to_pylist()
     [1.5, 1.0]
     """
+    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
+    return with_results(table, format, columns, how, may_be_cut=True)
+
+
+def with_results(
+    table: pa.Table,
+    format: str,  # noqa: A002
+    columns: Mapping[str, str] | None,
+    how: How,
+    may_be_cut: bool,
+) -> pa.Table:
+    """Return the table with its results; ``may_be_cut``: an episode without a flag at its end is an error."""
     if format not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS)}, got {format!r}")
     known = FORMATS[format]
-    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     chosen = chosen_columns(columns, known, table.schema, "values", how)
     rows = table.select(list(dict.fromkeys(chosen.of_role.values())))
     order = np.arange(len(rows))
     try:
-        computed = _in_order(rows, chosen, how)
+        computed = _in_order(rows, chosen, how, may_be_cut)
     except ScatteredError:
         keys = [(name, "ascending") for name in (*chosen.keys, ROW)]
         order = pc.sort_indices(rows.append_column(ROW, pa.array(order)), keys).to_numpy()
         try:
-            computed = _in_order(rows.take(order), chosen, how)
+            computed = _in_order(rows.take(order), chosen, how, may_be_cut)
         except RowError as error:
             raise _named(error, rows, int(order[error.row]), chosen) from error
     except RowError as error:
@@ -87,9 +101,9 @@ def on_table(
     return table
 
 
-def _in_order(rows: pa.Table, columns: Columns, how: How) -> Results:
+def _in_order(rows: pa.Table, columns: Columns, how: How, may_be_cut: bool) -> Results:
     """Compute rows in which the rows of each episode are adjacent."""
-    steps = steps_of(rows, columns)
+    steps = steps_of(rows, columns)._replace(may_be_cut=may_be_cut)
     if not len(rows):
         empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))
         return Results(None if steps.values is None else empty, empty)

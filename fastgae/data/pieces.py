@@ -1,5 +1,6 @@
 """Read files from their last row to their first, in runs of limited size."""
 
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -7,17 +8,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
+from fastgae.data.kinds import CONTINUATION
+from fastgae.data.written import complete
 
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
 MOST_OPEN = 2
-CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
+LARGE = "large.arrow"  # the copy of a row group that does not fit into memory
+SCRATCH = "scratch-"  # how the names of files begin on systems that know no files without names
 
 
 @dataclass
@@ -117,7 +121,7 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
             waiting.append(piece)
             rows += piece.rows
             continue
-        copy = scratch / "large.arrow"
+        copy = scratch / LARGE
         yield from (Run((part,)) for part in reversed(copied(piece, columns, most, copy)))
         copy.unlink()
     if waiting:
@@ -128,7 +132,7 @@ def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Pi
     """Copy a piece to an Arrow file whose batches have at most this many rows, and return these batches."""
     batches = piece.batches(columns, most)
     first = next(batches)
-    with pa.OSFile(str(to), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+    with complete(to) as file, pa.ipc.new_file(file, first.schema) as writer:
         writer.write_batch(first)
         for batch in batches:
             writer.write_batch(batch)
@@ -259,10 +263,10 @@ def open_files() -> Iterator[None]:
             file.close()
 
 
-def scratch_folder() -> Path | None:
-    """Return where to put copies of what cannot be mapped; None: where the system has its temporary files."""
+def scratch_file() -> IO[bytes]:
+    """Return a file without a name, in the scratch folder or, without one, where the system has temporary files."""
     open_now = _open_now.get()
-    return None if open_now is None else open_now.scratch
+    return tempfile.TemporaryFile(prefix=SCRATCH, dir=None if open_now is None else open_now.scratch)
 
 
 def put_scratch_into(folder: Path) -> None:

@@ -1,10 +1,8 @@
 """What to read, how to compute it, and where a row of it comes from."""
 
-import glob
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -15,8 +13,6 @@ from fastgae.data.estimators import How
 from fastgae.data.formats import Format, beside
 from fastgae.data.pieces import Piece, Run
 from fastgae.data.steps import RowError
-
-Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
 
@@ -105,19 +101,3 @@ def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation |
         return numbers
     row: pa.RecordBatch = next(pieces[0].batches(values.read, 1))
     return numbers + 2 * int(row.nbytes)
-
-
-def found_sources(source: Source) -> list[Path]:
-    """Return the paths that a path, a pattern or a list of them names."""
-    given = [source] if isinstance(source, str | os.PathLike) else list(source)
-    return [path for each in given for path in _matches(os.fspath(each))]
-
-
-def _matches(name: str) -> Iterator[Path]:
-    if Path(name).exists():
-        yield Path(name)
-        return
-    matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 (a pattern may be absolute)
-    if not matches:
-        raise DataError(f"source {name!r} does not exist")
-    yield from map(Path, matches)

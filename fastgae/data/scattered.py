@@ -16,8 +16,9 @@ from fastgae.data.formats import NAMING
 from fastgae.data.pieces import SLICE, Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance
+from fastgae.data.written import complete
 
-COPY = "sorted.parquet"
+COPY, SORTING = "sorted.parquet", "sorting"
 SHARE = 3 / 4  # of memory for duckdb: it takes somewhat more, and its inputs and outputs take the rest
 # With less memory, duckdb fails if there are many rows: 100 million need some 190 MB for each thread.
 LEAST_MB, MB_PER_THREAD = 96, 192
@@ -32,19 +33,15 @@ def sorted_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
     """Return the plan over a copy of the rows in which the rows of each episode are adjacent."""
     copy = folder / COPY
     if not is_sorted(folder):
-        partial = folder / "sorted.partial"
         order = [*plan.columns.named(*NAMING, "step"), ROW]
-        try:
-            with (
-                _sorted(_numbered(plan, advance), f"* FROM rows ORDER BY {_listed(order)}", plan, folder) as batches,
-                pq.ParquetWriter(partial, batches.schema) as writer,
-            ):
-                for batch in batches:
-                    writer.write_batch(batch)
-                    advance(batch.num_rows - batch.num_rows // 2)
-            partial.replace(copy)
-        finally:
-            partial.unlink(missing_ok=True)
+        with (
+            _sorted(_numbered(plan, advance), f"* FROM rows ORDER BY {_listed(order)}", plan, folder) as batches,
+            complete(copy) as file,
+            pq.ParquetWriter(file, batches.schema) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+                advance(batch.num_rows - batch.num_rows // 2)
     return plan._replace(pieces=parquet_pieces(copy), source=Run(tuple(plan.pieces)))
 
 
@@ -77,7 +74,7 @@ def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: P
     limit = max(LEAST_MB, int(plan.most * BYTES_PER_ROW * SHARE) // 2**20)
     settings: dict[str, str | bool | int] = {
         "memory_limit": f"{limit}MB",
-        "temp_directory": str(folder / "sorting"),
+        "temp_directory": str(folder / SORTING),
         "preserve_insertion_order": False,  # the query names an order
         "threads": max(1, min(plan.how.num_threads or usable_cpus(), limit // MB_PER_THREAD)),
     }
@@ -95,6 +92,8 @@ def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: P
         with duckdb.connect(config=settings) as database:
             database.register("rows", pa.RecordBatchReader.from_batches(first.schema, chain([first], every)))
             yield database.sql(f"SELECT {selected}").to_arrow_reader(min(plan.most, SLICE))
+    except WriteError:
+        raise
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:  # from the batches, those of pyarrow
         if raised:
             raise raised[0] from error

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +15,7 @@ from fastgae.data.pieces import arrow_file
 class Sidecar(NamedTuple):
     """One format of results."""
 
-    writer: Callable[[Path, pa.Schema, list[str]], Any]  # a context manager that writes tables one after the other
+    writer: Callable[[IO[bytes], pa.Schema, list[str]], Any]  # a context manager that writes tables one after the other
     about: Callable[[Path], bytes | None]  # the value of ABOUT in the metadata of the schema
 
 
@@ -29,14 +29,14 @@ def _about(schema: pa.Schema) -> bytes | None:
     return about
 
 
-ARROW = Sidecar(lambda path, schema, keys: pa.ipc.new_file(str(path), schema), arrow_about)
+ARROW = Sidecar(lambda file, schema, keys: pa.ipc.new_file(file, schema), arrow_about)
 SIDECARS = {
     ".parquet": Sidecar(
-        lambda path, schema, keys: pq.ParquetWriter(path, schema, use_dictionary=keys),  # keys repeat, results hardly
+        lambda file, schema, keys: pq.ParquetWriter(file, schema, use_dictionary=keys),  # keys repeat, results hardly
         lambda path: _about(pq.read_schema(path)),
     ),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), ARROW),
-    ".npz": Sidecar(lambda path, schema, keys: NpzWriter(path, schema), npz_about),
+    ".npz": Sidecar(lambda file, schema, keys: NpzWriter(file, schema), npz_about),
 }
 
 

@@ -42,6 +42,7 @@ class Steps(NamedTuple):
     next_values: Array | None = None  # V' of every row
     final_values: Array | None = None  # V' of the last row of an episode, read only there; NaN where there is none
     restarts: bool = True  # the steps of one name may begin again after a flag, as the steps of an env do
+    may_be_cut: bool = False  # there may be more rows elsewhere, so that a flag must tell the end of an episode
 
 
 class Following(NamedTuple):
@@ -50,6 +51,7 @@ class Following(NamedTuple):
     name: Name
     step: int | None
     carried: Carried
+    file: int = 0  # its number in the source, where ``Files`` checks it
 
 
 class Computed(NamedTuple):
@@ -84,6 +86,12 @@ def checked_rows(steps: Steps, following: Following | None, how: How) -> tuple[R
         check_finite("values", steps.values)
     terminated = steps.terminated | last if how.ends == "terminated" else steps.terminated
     truncated = (last | steps.truncated) & ~terminated
+    if steps.may_be_cut and how.ends is None:
+        check_none(
+            last & ~(steps.terminated | steps.truncated),
+            "the episode ends without a flag, so the rest of it may be in another table: bring all its rows into one. "
+            'If this is its last row, set truncated here, or say ends="terminated" if every episode ends for good',
+        )
     if steps.next_values is None:
         final = _final_values(steps, truncated)
     else:

@@ -13,6 +13,7 @@ from fastgae._call import Array
 from fastgae.data.arrays import Arrays, check_numbers, column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.extras import brought_by
+from fastgae.data.kinds import HDF5, NPY, NPZ, kind_of
 from fastgae.data.npz import NpyFolder, NpzFile, npy_files
 from fastgae.data.pieces import Piece, checked_time, opened, slices
 
@@ -31,14 +32,17 @@ def hdf5_file(path: Path) -> Any:
     return Hdf5File(path)
 
 
-HDF5 = (".hdf5", ".h5")
-OPENERS: dict[str, Callable[[Path], Any]] = {**dict.fromkeys(HDF5, hdf5_file), ".npz": NpzFile, ".npy": NpyFolder}
+OPENERS: dict[str, Callable[[Path], Any]] = {HDF5: hdf5_file, NPZ: NpzFile, NPY: NpyFolder}
 
 
 def file_of(path: Path, since: int | None = None) -> Any:
     """Return the open file; raise if it has changed since then."""
     since = path.stat().st_mtime_ns if since is None else checked_time(path, since)
-    return opened(OPENERS[path.suffix], path, since)
+    return opened(_opened, path, since)
+
+
+def _opened(path: Path) -> Any:
+    return OPENERS[kind_of(path)](path)
 
 
 class Stored(NamedTuple):

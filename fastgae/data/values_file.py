@@ -17,7 +17,9 @@ from fastgae._archive import check_npy
 from fastgae.data.arrays import column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.formats import TABLES
+from fastgae.data.kinds import NPY, is_data, kind_of
 from fastgae.data.pieces import Piece
+from fastgae.data.places import local
 
 COLUMN = "__values__"
 NAME = "values"  # of the column in a table
@@ -28,13 +30,13 @@ Rows: TypeAlias = Callable[[int, int], pa.Table]
 
 def is_values_file(values: str, columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
-    return values not in columns and Path(values).suffix in (".npy", *TABLES)
+    return values not in columns and is_data(local("values", values))
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
     """Return the pieces with the values of a file as one more column. If that file has keys too, they must agree."""
     with reading(path):
-        count, rows = _npy(path) if path.suffix == ".npy" else _table(path, keys)
+        count, rows = _npy(path) if kind_of(path) == NPY else _table(path, keys)
     counts = [piece.rows for piece in pieces]
     states = [piece.rows + (piece.final is not None) for piece in pieces]
     expected = {sum(states): states, sum(counts): counts}
@@ -90,7 +92,9 @@ def _npy(path: Path) -> tuple[int, Rows]:
 
 
 def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
-    reader = TABLES[path.suffix]
+    if (kind := kind_of(path)) not in TABLES:
+        raise DataError(f"values are read from an .npy file, or a table of Parquet or Arrow; {path} is of {kind}")
+    reader = TABLES[kind]
     names = reader.schema(path).names
     if NAME not in names:
         raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import steps_of, values_in
-from fastgae.data.episodes import Episodes
+from fastgae.data.episodes import Episodes, Files
 from fastgae.data.errors import naming
 from fastgae.data.formats import NAMING
 from fastgae.data.packed import packed
 from fastgae.data.picture import draw
 from fastgae.data.pieces import Run, runs_backwards
-from fastgae.data.plan import Plan
+from fastgae.data.plan import ROW, Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
 from fastgae.data.scattered import in_source_order, is_sorted, sorted_plan
@@ -55,8 +55,9 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
     """
     sums, following, number = Sums(), None, -1
     findings: list[str] = []
-    episodes = Episodes(plan.columns.named(*NAMING))
+    episodes, files, end = Episodes(plan.columns.named(*NAMING)), _files(plan), plan.rows
     for number, run in enumerate(runs_backwards(plan.pieces, plan.read, plan.most, spool.folder)):
+        end -= run.rows
         state = spool.state(number)
         if state is None:
             table = run.read(plan.read)
@@ -64,6 +65,9 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
                 with naming((plan.source or run).pieces[0].path):
                     steps = valued_steps(table, run, plan)
                 computed, before = compute(steps, following, plan.how)
+                if files is not None:
+                    rows = np.arange(end, end + run.rows) if plan.source is None else table[ROW].to_numpy()
+                    before = before._replace(file=files.check(rows, steps, following))
                 episodes.add(table, following)
                 found = findings_in(steps, plan.how) if number == 0 else []
             except RowError as error:
@@ -79,6 +83,13 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         findings = findings or state["findings"]
         advance(run.rows)
     return sums, number + 1, findings
+
+
+def _files(plan: Plan) -> Files | None:
+    """Return the files of the source, if there are several and nothing but names says which rows are one episode."""
+    roles, pieces = plan.columns.of_role, plan.source.pieces if plan.source else plan.pieces
+    several = sum(piece.first == 0 for piece in pieces) > 1
+    return Files(pieces) if several and "episode" in roles and "step" not in roles else None
 
 
 def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import astuple, dataclass
-from typing import Never
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
 from fastgae._backends import Backend
 from fastgae._call import EPS, Array
 from fastgae._canonical import frame_of, in_place, of_one_dtype, shown
+from fastgae._declared import public
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
-from fastgae._interop import is_tensor, with_tensors
-from fastgae._misnamed import names_its_arguments, no_argument
-from fastgae._typing import ArrayT, BackendName, Numbers
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 from fastgae.estimators.normalize import normalize
 
 
@@ -164,10 +161,8 @@ class Moments:
         return self.count * self.total_of_squares - self.total**2, self.count**2 << -2 * SUM_UNIT
 
 
-@names_its_arguments
-def moments(
-    advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: BackendName | None = None, **misnamed: Never
-) -> Moments:
+@public
+def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: BackendName | None = None) -> Moments:
     """Return the exact statistics of advantages, which can be merged with the statistics of other arrays.
 
     ::
@@ -212,14 +207,10 @@ def moments(
     >>> fastgae.moments(np.concatenate(parts)).mean
     0.75
     """
-    if misnamed:
-        raise no_argument(moments, misnamed)
-    if type(advantages) is not np.ndarray and is_tensor(advantages):
-        return with_tensors(moments, locals())
     module = _dispatch.choose(backend, None).module
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, 0)
-    return _moments_of(numbers, frame.step_flags("mask", mask), module)
+    return _moments_of(numbers, frame.flags_or_none("mask", mask), module)
 
 
 def _moments_of(numbers: Array, exists: Array | None, module: Backend) -> Moments:

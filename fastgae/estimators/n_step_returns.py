@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Never
-
 import numpy as np
-from numpy.typing import ArrayLike
 
-from fastgae._call import NEW, Call, GAEResult
-from fastgae._canonical import canonical_rollout, checked, in_one_layout, integer_of, shown
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
-from fastgae._run import run
-from fastgae._typing import ArrayT, Numbers
+from fastgae._call import MOST_STEPS, Call
+from fastgae._canonical import canonical_rollout, integer_of, shown
+from fastgae._declared import estimator, prepares, recursion
+from fastgae._typing import ArrayLike, ArrayT, Numbers
 
 
-@takes_tensors
+@estimator(result="returns", fixed={"recursion": "n_step_returns", "gae_lambda": 0.0})
 def n_step_returns(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
@@ -29,7 +24,6 @@ def n_step_returns(
     gamma: float | ArrayLike = 0.99,
     time_axis: int = 0,
     out: ArrayT | None = None,
-    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute n-step returns, n rewards and a bootstrap: the target of n-step temporal-difference learning.
 
@@ -70,44 +64,25 @@ def n_step_returns(
     >>> fastgae.n_step_returns(rewards, values, np.array([0, 0, 1, 0]), n=2, gamma=0.5)
     array([1.75, 1.5 , 1.  , 1.5 ], dtype=float32)
     """
-    if misnamed:
-        raise no_argument(n_step_returns, misnamed)
-    if type(rewards) is not np.ndarray and is_tensor(rewards):
-        return with_tensors(n_step_returns, locals())
-    steps = integer_of(n)
-    if steps is None or steps < 1:
-        raise ValueError(f"n must be a positive integer, got {shown(n)}")
-    call = Call(
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values=last_values,
-        next_values=next_values,
-        final_values=final_values,
-        gamma=gamma,
-        gae_lambda=0.0,
-        time_axis=time_axis,
-        out=(None, NEW if out is None else out),
-        n=steps,
-    )
-    return run(call, None, None, _checked, _computed, "n_step_returns").returns
 
 
-def _checked(call: Call) -> Call:
-    return checked(call, out_names=("out", "out"))._replace(n=call.n)
+@prepares("n_step_returns")
+def _with_int(call: Call) -> Call:
+    n = integer_of(call.n)
+    if n is None or n < 1:
+        raise ValueError(f"n must be a positive integer, got {shown(call.n)}")
+    return call._replace(n=min(n, MOST_STEPS))
 
 
-def _computed(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
-    """Compute all returns together, one more step in each pass; no backend has a kernel for it."""
-    matrices, layout = in_one_layout(call)
-    rollout = canonical_rollout(matrices, layout)
+@recursion("n_step_returns")
+def _fill(call: Call) -> None:
+    """Compute all returns together, one more step in each pass."""
+    rollout = canonical_rollout(call)
     bootstrap = ~rollout.terminated
     goes_on = bootstrap[:-1] if rollout.truncated is None else bootstrap[:-1] & ~rollout.truncated[:-1]
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         gamma_here = np.broadcast_to(rollout.gamma, bootstrap.shape)[:-1]
         rollout.returns[...] = rollout.one_step_returns(rollout.all_next_values(), bootstrap)
-        for _ in range(min(call.n, layout.steps) - 1):
+        for _ in range(min(call.n, len(rollout.rewards)) - 1):
             longer = rollout.rewards[:-1] + gamma_here * rollout.returns[1:]
             np.copyto(rollout.returns[:-1], longer, where=goes_on)
-    return layout.restored(GAEResult(rollout.advantages, rollout.returns), call)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Never, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from fastgae import _dispatch, _threads
-from fastgae._call import EPS, NEW, Array
+from fastgae import _dispatch, _memory, _threads
+from fastgae._call import EPS, MOST_STEPS, NEW, Array
 from fastgae._canonical import NORMALIZE, Frame, as_number, frame_of, in_place, integer_of, of_one_dtype, shown
-from fastgae._interop import OnDevice, as_floats, is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
+from fastgae._declared import public
+from fastgae._interop import OnDevice, as_floats, takes_tensors
 from fastgae._moments import center_and_scale, scale_of
-from fastgae._typing import ArrayT, BackendName, Normalize, Numbers
-
-MOST_STEPS = 2**62  # more than an array can have; a larger ddof is as good as this one
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers
 
 
 @takes_tensors
+@public
 def normalize(
     advantages: ArrayT | Numbers,
     mask: ArrayLike | None = None,
@@ -33,7 +31,6 @@ def normalize(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
-    **misnamed: Never,
 ) -> ArrayT:
     r"""Shift and scale advantages to mean 0 and standard deviation 1, or by a given mean and standard deviation.
 
@@ -86,16 +83,12 @@ def normalize(
     >>> fastgae.normalize(np.array([1.0, 2.0, 3.0, 4.0]), mean=2.0, std=0.5, eps=0.0)
     array([-2.,  0.,  2.,  4.])
     """
-    if misnamed:
-        raise no_argument(normalize, misnamed)
-    if type(advantages) is not np.ndarray and is_tensor(advantages):
-        return with_tensors(normalize, locals())
     if not isinstance(by, str) or by not in NORMALIZE:
         raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
     chosen = _dispatch.choose(backend, num_threads)
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
-    exists = frame.step_flags("mask", mask)
+    exists = frame.flags_or_none("mask", mask)
     given = _as_moments(frame, mean, std)
     kept_out, added = _as_ddof(ddof), _as_eps(eps)
     if given is not None and (by != "global" or kept_out):
@@ -106,6 +99,8 @@ def normalize(
         module = _dispatch.on_devices("advantages", advantages)
         filled: Any = module.normalized(numbers, exists, by, given, kept_out, added, frame.axis, result)
         return filled
+    if result is NEW:
+        result = _memory.empty_like(numbers)
     if exists is not None and np.may_share_memory(exists, result):
         exists = exists.copy()
     if not numbers.size:
@@ -136,7 +131,7 @@ def _as_moments(frame: Frame, mean: Any, std: Any) -> tuple[Array, Array] | None
         given, missing = ("std", "mean") if mean is None else ("mean", "std")
         raise ValueError(f"{given} is given without {missing}: pass both, or neither")
     moments = {name: as_floats(name, given).astype(np.float64) for name, given in (("mean", mean), ("std", std))}
-    center, deviation = (cast(Array, frame.envs(name, array)) for name, array in moments.items())
+    center, deviation = (frame.envs(name, array) for name, array in moments.items())
     if not isinstance(deviation, OnDevice) and (deviation < 0).any():
         raise ValueError(f"std must not be negative, got {deviation[deviation < 0][0]}")
     return center, deviation

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Never
-
 import numpy as np
-from numpy.typing import ArrayLike
 
-from fastgae._call import NEW, Call, GAEResult
-from fastgae._canonical import checked, next_existing_values
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
-from fastgae._run import compute, where_it_is
-from fastgae._typing import ArrayT, BackendName, Numbers
+from fastgae._call import Call
+from fastgae._canonical import next_existing_values
+from fastgae._declared import estimator, recursion
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 
 
-@takes_tensors
+@estimator(result="returns", words={"gae_lambda": "lambda_"}, fixed={"recursion": "retrace"})
 def retrace(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
@@ -31,7 +26,6 @@ def retrace(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
-    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute off-policy targets for action values by Retrace.
 
@@ -80,30 +74,12 @@ def retrace(
     >>> fastgae.retrace(rewards, values, np.array([0, 0, 1]), next_values=values, ratios=ratios, gamma=0.5)
     array([1.375, 1.5  , 1.   ], dtype=float32)
     """
-    if misnamed:
-        raise no_argument(retrace, misnamed)
-    if type(rewards) is not np.ndarray and is_tensor(rewards):
-        return with_tensors(retrace, locals())
-    given = Call(
-        rewards,
-        values,
-        terminated,
-        truncated,
-        next_values=next_values,
-        mask=mask,
-        gamma=gamma,
-        gae_lambda=lambda_,
-        time_axis=time_axis,
-        out=(None, NEW if out is None else out),
-        ratios=ratios,
-    )
-    required = ("terminated", "next_values", "ratios")
-    call = checked(given, required=required, lambda_name="lambda_", out_names=("out", "out"))
-    return where_it_is(call, backend, num_threads, _computed, "retrace").returns
 
 
-def _computed(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
+@recursion("retrace")
+def _as_gae(call: Call) -> Call:
+    """Return the call of ``gae`` whose lambda is c_{t+1}."""
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         traces = call.gae_lambda * np.minimum(call.ratios, 1.0, dtype=np.float64)
-        decay = next_existing_values(traces, np.zeros(()), call.mask, call.time_axis)
-        return compute(call._replace(gae_lambda=decay, ratios=None), backend, num_threads)
+        decay = next_existing_values(traces, np.zeros(()), call.mask, 0)
+    return call._replace(gae_lambda=decay, ratios=None)

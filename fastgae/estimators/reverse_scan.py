@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Never
-
-import numpy as np
-from numpy.typing import ArrayLike
-
-from fastgae._call import ABSENT, NEW, Call
-from fastgae._canonical import frame_of, of_one_dtype
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
-from fastgae._run import run
-from fastgae._typing import ArrayT, BackendName, Numbers
+from fastgae._call import ABSENT
+from fastgae._declared import estimator
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 
 
-@takes_tensors
+@estimator(
+    result="advantages",
+    words={"rewards": "x", "gae_lambda": "decay", "last_advantages": "initial"},
+    fixed={"values": ABSENT, "terminated": ABSENT, "gamma": 1.0},
+)
 def reverse_scan(
     x: ArrayT | Numbers,
     decay: ArrayLike,
@@ -25,7 +21,6 @@ def reverse_scan(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
-    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute a linear recursion along time, from the last step to the first.
 
@@ -67,36 +62,3 @@ def reverse_scan(
     >>> fastgae.reverse_scan(np.ones(4, np.float32), 0.5)
     array([1.875, 1.75 , 1.5  , 1.   ], dtype=float32)
     """
-    if misnamed:
-        raise no_argument(reverse_scan, misnamed)
-    if type(x) is not np.ndarray and is_tensor(x):
-        return with_tensors(reverse_scan, locals())
-    call = Call(
-        x,
-        ABSENT,
-        ABSENT,
-        last_advantages=initial,
-        gamma=1.0,
-        gae_lambda=decay,
-        time_axis=time_axis,
-        out=(NEW if out is None else out, None),
-    )
-    return run(call, backend, num_threads, _checked).advantages
-
-
-def _checked(given: Call) -> Call:
-    """Check a recursion without values and gates, whose lambda is ``decay``."""
-    terms, factors, first = of_one_dtype(
-        ("x", "decay"), x=given.rewards, decay=given.gae_lambda, initial=given.last_advantages
-    )
-    frame = frame_of("x", terms, given.time_axis)
-    return Call(
-        terms,
-        None,
-        None,
-        last_advantages=frame.envs("initial", first),
-        gamma=1.0,
-        gae_lambda=frame.factors("decay", factors),
-        time_axis=frame.axis,
-        out=(frame.output(given.out[0], terms), None),
-    )

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import partial
-from typing import Never
 
-from numpy import ndarray
-from numpy.typing import ArrayLike
-
-from fastgae._call import NEW, Call
-from fastgae._canonical import checked
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
-from fastgae._run import run
-from fastgae._typing import ArrayT, Autoreset, BackendName, Numbers
+from fastgae._declared import estimator
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Numbers
 
 
-@takes_tensors
+@estimator(result="returns", words={"gae_lambda": "lambda_"})
 def td_lambda(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
@@ -36,7 +27,6 @@ def td_lambda(
     out: ArrayT | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
-    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute the lambda-return of every step: the value target that belongs to the advantages of ``gae``.
 
@@ -75,27 +65,3 @@ def td_lambda(
     >>> fastgae.td_lambda(rewards, values, np.array([0, 0, 1]), gamma=0.5, lambda_=0.0)
     array([1., 1., 1.], dtype=float32)
     """
-    if misnamed:
-        raise no_argument(td_lambda, misnamed)
-    if type(rewards) is not ndarray and is_tensor(rewards):
-        return with_tensors(td_lambda, locals())
-    call = Call(
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values=last_values,
-        next_values=next_values,
-        final_values=final_values,
-        autoreset=autoreset,
-        prev_done=prev_done,
-        mask=mask,
-        gamma=gamma,
-        gae_lambda=lambda_,
-        time_axis=time_axis,
-        out=(None, NEW if out is None else out),
-    )
-    return run(call, backend, num_threads, _checked).returns
-
-
-_checked = partial(checked, lambda_name="lambda_", out_names=("out", "out"))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Never
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Call, GAEResult
-from fastgae._canonical import canonical_rollout, checked, in_one_layout, next_existing_values
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
-from fastgae._run import compute, where_it_is
-from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
+from fastgae._canonical import canonical_rollout, next_existing_values
+from fastgae._declared import estimator, recursion
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
-@takes_tensors
+@estimator(fixed={"recursion": "upgo", "gae_lambda": 1.0})
 def upgo(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
@@ -35,7 +31,6 @@ def upgo(
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
-    **misnamed: Never,
 ) -> GAEResult[ArrayT]:
     r"""Compute upgoing returns: follow the rollout as long as it goes better than the values expect.
 
@@ -77,45 +72,23 @@ def upgo(
     >>> fastgae.upgo(rewards, values, np.array([0, 0, 0, 1]), last_values=0.0, gamma=1.0).returns
     array([2.5, 1.5, 0. , 1. ], dtype=float32)
     """
-    if misnamed:
-        raise no_argument(upgo, misnamed)
-    if type(rewards) is not np.ndarray and is_tensor(rewards):
-        return with_tensors(upgo, locals())
-    given = Call(
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values=last_values,
-        next_values=next_values,
-        final_values=final_values,
-        autoreset=autoreset,
-        prev_done=prev_done,
-        mask=mask,
-        gamma=gamma,
-        gae_lambda=1.0,
-        normalize=normalize,
-        time_axis=time_axis,
-        out=out,
-    )
-    return where_it_is(checked(given), backend, num_threads, _computed, "upgo")
 
 
-def _computed(call: Call, backend: str | None, num_threads: int | None) -> GAEResult:
-    matrices, layout = in_one_layout(call._replace(out=None))
-    rollout = canonical_rollout(matrices, layout)
+@recursion("upgo")
+def _as_gae(call: Call) -> Call:
+    """Return the call of ``gae`` with steps cut where delta_{t+1} < 0, so that nothing after them is read."""
+    rollout = canonical_rollout(call)
     with np.errstate(all="ignore"):  # NaN and infinity are data here
         next_values = rollout.all_next_values()
         deltas = rollout.one_step_returns(next_values, ~rollout.terminated) - rollout.values
-    # Where delta_{t+1} < 0 the step is cut as if it were truncated, so that nothing after it is read.
     stops = next_existing_values(~(deltas >= 0.0), np.ones((), bool), rollout.mask, 0)
     if rollout.truncated is not None:
         stops |= rollout.truncated
-    call = call._replace(
-        values=layout.split(rollout.values),
-        truncated=layout.split(stops),
+    return call._replace(
+        values=rollout.values,
+        terminated=rollout.terminated,
+        truncated=stops,
         last_values=None,
-        next_values=layout.split(next_values),
+        next_values=next_values,
         final_values=None,
     )
-    return compute(call, backend, num_threads)

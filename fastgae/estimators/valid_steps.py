@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Never
-
-from numpy import ndarray
-from numpy.typing import ArrayLike
+from typing import Any
 
 from fastgae import _dispatch
 from fastgae._canonical import as_flags, frame_of, steps_without_resets
-from fastgae._interop import OnDevice, is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
-from fastgae._typing import Flags, FlagsT
+from fastgae._declared import public
+from fastgae._interop import OnDevice, takes_tensors
+from fastgae._typing import ArrayLike, Flags, FlagsT
 
 
 @takes_tensors
+@public
 def valid_steps(
     terminated: FlagsT | Flags,
     truncated: ArrayLike | None = None,
     prev_done: ArrayLike | None = None,
     *,
     time_axis: int = 0,
-    **misnamed: Never,
 ) -> FlagsT:
     r"""Return the mask that ``autoreset="next_step"`` implies: False at the row after a done, where the env was reset.
 
@@ -57,14 +54,10 @@ def valid_steps(
     >>> fastgae.valid_steps([0, 1, 0, 0])
     array([ True,  True, False,  True])
     """
-    if misnamed:
-        raise no_argument(valid_steps, misnamed)
-    if type(terminated) is not ndarray and is_tensor(terminated):
-        return with_tensors(valid_steps, locals())
     ends = as_flags("terminated", terminated)
     frame = frame_of("terminated", ends, time_axis)
-    cuts = frame.step_flags("truncated", truncated)
-    started = frame.env_flags("prev_done", prev_done)
+    cuts = frame.flags_or_none("truncated", truncated)
+    started = None if prev_done is None else frame.env_flags("prev_done", prev_done)
     if isinstance(ends, OnDevice):
         return _dispatch.on_devices("terminated", ends).steps_without_resets(ends, cuts, started, frame.axis)
     steps: Any = steps_without_resets(ends if cuts is None else ends | cuts, started, frame.axis)

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from functools import partial
-from typing import Any, Never
-
-from numpy import ndarray
-from numpy.typing import ArrayLike
+from typing import Any
 
 from fastgae._call import Call, GAEResult
-from fastgae._canonical import as_number, checked
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
-from fastgae._run import run
-from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
+from fastgae._canonical import as_number
+from fastgae._declared import estimator, prepares
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
-@takes_tensors
+@estimator(words={"gae_lambda": "lambda_"})
 def vtrace(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
@@ -43,7 +37,6 @@ def vtrace(
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
-    **misnamed: Never,
 ) -> GAEResult[ArrayT]:
     r"""Compute off-policy advantages and value targets by V-trace.
 
@@ -95,36 +88,13 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
-    if misnamed:
-        raise no_argument(vtrace, misnamed)
-    if type(rewards) is not ndarray and is_tensor(rewards):
-        return with_tensors(vtrace, locals())
-    call = Call(
-        rewards,
-        values,
-        terminated,
-        truncated,
-        last_values=last_values,
-        next_values=next_values,
-        final_values=final_values,
-        autoreset=autoreset,
-        prev_done=prev_done,
-        mask=mask,
-        gamma=gamma,
-        gae_lambda=lambda_,
-        normalize=normalize,
-        time_axis=time_axis,
-        out=out,
-        ratios=ratios,
-        rho_clip=_as_clip("rho_clip", rho_clip),
-        c_clip=_as_clip("c_clip", c_clip),
-        advantage_clip=_as_clip("advantage_clip", advantage_clip),
-        leaky=_as_share("leaky", leaky),
-    )
-    return run(call, backend, num_threads, _checked)
 
 
-_checked = partial(checked, required=("ratios",), lambda_name="lambda_")
+@prepares("vtrace")
+def _with_floats(call: Call) -> Call:
+    """Return the call with its constants as floats."""
+    clips = {name: _as_clip(name, getattr(call, name)) for name in ("rho_clip", "c_clip", "advantage_clip")}
+    return call._replace(leaky=_as_share("leaky", call.leaky), **clips)
 
 
 def _as_clip(name: str, given: Any) -> float:

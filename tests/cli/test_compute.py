@@ -180,6 +180,28 @@ def test_what_cannot_be_used(recorded, capsys, options, message):
     assert list(source.parent.iterdir()) == [source]
 
 
+def test_sources_and_results_that_cannot_be_used(recorded, capsys):
+    source, *_ = recorded
+    csv = source.with_name("a.csv")
+    csv.write_text("run,reward\n")
+    unfinished = source.with_name("out.parquet.unfinished")
+    unfinished.mkdir()
+    (unfinished / "asked.json").write_text("the user's")
+    for given, out, message in (
+        (csv, "out.parquet", "a.csv is of no known format: Parquet, Arrow, HDF5, .npz, .npy; duckdb converts CSV"),
+        ("s3://bucket/a.parquet", "out.parquet", "source 's3://bucket/a.parquet' is a URL"),
+        (source, "s3://bucket/out.parquet", "out 's3://bucket/out.parquet' is a URL"),
+        (source, source.with_name("out.parquet"), "out.parquet.unfinished is not from fastgae: move it elsewhere"),
+    ):
+        assert compute(given, "--ends", "terminated", "-o", str(out)) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith("fastgae compute: error: ")
+        assert message in captured.err
+        assert captured.err.count("\n") == 1
+    assert sorted(path.name for path in source.parent.iterdir()) == ["a.csv", source.name, unfinished.name]
+    assert (unfinished / "asked.json").read_text() == "the user's"
+
+
 def test_a_column_without_a_role(recorded, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["compute", str(recorded[0]), "--column", "reward"])

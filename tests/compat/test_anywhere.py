@@ -105,13 +105,15 @@ def test_arguments_that_do_not_fit_the_signature():
         function(*given, rewards=given[0])
     with pytest.raises(TypeError, match="unexpected keyword argument 'lam'"):
         function(*given, lam=0.8)
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'next_done'"):
+    with pytest.raises(TypeError, match="missing a required argument: 'next_done'"):
         function(*given[:-1])
 
 
 def test_what_is_no_array():
     function, arguments, _ = CALLS["brax"]
-    with pytest.raises(TypeError, match="values must be an array, got None"):
+    with pytest.raises(
+        TypeError, match=r"values must have shape \(7, 4\), because rewards has shape \(7, 4\); got None"
+    ):
         function(**{**arguments, "values": None})
     with pytest.raises(TypeError, match="values has dtype complex128"):
         function(**{**arguments, "values": arguments["values"] * 1j})

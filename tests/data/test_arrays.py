@@ -287,7 +287,9 @@ def test_text_does_not_fit_into_npz(tmp_path, recorded):
 
     table = recorded.table(episode=pa.array([f"e{number}" for number in recorded.episode]))
     source = write(table, tmp_path / "a.parquet", 100)
-    with pytest.raises(DataError, match=r"out.npz can hold only numbers, but episode is string: write .parquet"):
+    with pytest.raises(
+        DataError, match=r"an .npz file holds only numbers, but episode is string: let out end in .parquet"
+    ):
         compute(source, tmp_path / "out.npz", progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 

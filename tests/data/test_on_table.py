@@ -53,3 +53,38 @@ def test_bad_rows(recorded):
         on_table(recorded.table().take(np.delete(np.arange(3000), 77)))
     with pytest.raises(ValueError, match=r"format must be table, rllib, .*, got 'csv'"):
         on_table(recorded.table(), format="csv")
+
+
+def test_an_episode_that_is_cut(recorded):
+    """The rest of it may be in another batch, so a flag must tell its end; V' would hide that rows are missing."""
+    cut = int(recorded.first[3]) - 2
+    assert not recorded.last[cut - 1]
+    names = ("rewards", "values", "next_values", "terminated", "truncated")
+    tables = {
+        "in order": recorded.table().slice(0, cut),
+        "scattered": recorded.table().slice(0, cut).take(np.random.default_rng(0).permutation(cut)),
+        "no steps": recorded.table("episode", *names).slice(0, cut),
+        "no names": recorded.table(*names).slice(0, cut),
+        "no truncated": recorded.table("episode", *names[:4]).slice(0, cut),
+        "no next values": recorded.table("episode", *names[:2], *names[3:]).slice(int(recorded.first[2]), 5),
+    }
+    for kind, table in tables.items():
+        with pytest.raises(DataError, match=r"row \d+: the episode ends without a flag, .*bring all its rows into one"):
+            on_table(table)
+        assert len(on_table(table, ends="terminated")) == len(table), kind
+    flags = recorded.truncated[:cut].copy()
+    flags[-1] = True  # as the error says: the episode was recorded only so far
+    table = tables["in order"].set_column(6, "truncated", pa.array(flags))
+    assert on_table(table)["returns"][-1].as_py() == pytest.approx(
+        recorded.rewards[cut - 1] + 0.99 * recorded.next_values[cut - 1]
+    )
+
+
+def test_batches_of_huggingface(recorded):
+    """``Dataset.map(batched=True)`` cuts episodes; a batch of whole episodes is right."""
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset(recorded.table()).with_format("arrow")
+    with pytest.raises(DataError, match="the episode ends without a flag"):
+        rows.map(on_table, batched=True, batch_size=1000)
+    got = rows.map(on_table, batched=True, batch_size=None)
+    assert np.array_equal(got.with_format("numpy")["advantages"][:], recorded.result.advantages)

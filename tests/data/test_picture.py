@@ -244,8 +244,8 @@ def test_written_whole_or_not_at_all(tmp_path, recorded, monkeypatch):
     plot = tmp_path / "a.png"
     plot.write_bytes(b"old")
 
-    def full(self, path, **options):
-        path.write_bytes(b"half")
+    def full(self, file, **options):
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:

@@ -83,6 +83,49 @@ def test_interleaved_episodes_without_steps(tmp_path, recorded):
     assert np.array_equal(read(tmp_path / "out.parquet")["advantages"], recorded.result.advantages[order])
 
 
+@pytest.mark.parametrize("rows", [2, 10**6])
+def test_names_that_begin_again_in_every_file(tmp_path, rows):
+    """Only flags or steps tell whether the same name in two files is the same episode."""
+    names = {"adjacent": [0] * 5, "scattered": [0, 0, 1, 1, 2], "interleaved": [0, 1, 0, 1, 0]}
+    for kind, episode in names.items():
+        table = pa.table({"episode": episode, "rewards": [1.0] * 5, "values": [0.0] * 5})
+        ends = [name not in episode[row + 1 :] for row, name in enumerate(episode)]
+        flagged = table.append_column("terminated", pa.array(ends))
+        for given, refused in (
+            (table, True),
+            (table.append_column("env", pa.array(["x"] * 5)), True),
+            (table.append_column("terminated", pa.array([False] * 5)), True),
+            (flagged, False),
+            ({number: table.append_column("env", pa.array([number] * 5)) for number in range(3)}, False),
+        ):
+            files = [tmp_path / f"{number}.parquet" for number in range(3)]
+            for number, file in enumerate(files):
+                write(given[number] if isinstance(given, dict) else given, file, 3)
+            out = tmp_path / "out.parquet"
+            arguments = {"ends": "terminated", "gamma": 1.0, "gae_lambda": 1.0, "memory": limit(rows), **quiet}
+            if refused:
+                message = r"(\d)\.parquet: .*episode \d, row \d: .*(?!\1)\d\.parquet goes on with the same episode, or"
+                with pytest.raises(DataError, match=message):
+                    compute(files, out, **arguments)
+                with pytest.raises(
+                    DataError, match=r"1\.parquet goes on .*: name a column of step; or, .* of env that"
+                ):
+                    compute(files[:2], out, **arguments)
+            else:
+                compute(files, out, **arguments)
+                left = [episode[row:].count(name) for row, name in enumerate(episode)]
+                assert read(out)["advantages"].to_pylist() == 3 * left, kind
+                out.unlink()
+        assert sorted(tmp_path.iterdir()) == files
+
+
+def test_a_source_that_is_named_twice(tmp_path, recorded):
+    table = recorded.table("episode", "rewards", "values")
+    source = write(table, tmp_path / "a.parquet", 1000)
+    with pytest.raises(DataError, match=r"a\.parquet goes on with the same episode"):
+        compute([source, source], tmp_path / "out.parquet", ends="terminated", **quiet)
+
+
 def test_flags_alone_end_episodes(tmp_path, recorded):
     source = write(
         recorded.table("rewards", "values", "next_values", "terminated", "truncated"), tmp_path / "a.arrow", 50

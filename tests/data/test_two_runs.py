@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fastgae.data import DataError, compute
+from fastgae.data.asked import Asked
 
 from .recorded import ROWS, assert_same_bits, limit, read, write
 from .test_arrays import arrays
@@ -92,18 +93,78 @@ def test_a_finished_run_is_known_again(tmp_path, recorded):
     assert out.stat() == before
 
 
-def test_an_older_file_in_place_of_the_source(tmp_path, recorded, monkeypatch):
-    """It has the same size, and the same bytes where the digest looks. But it was put there later than the results."""
-    monkeypatch.setattr("fastgae.data.asked.BLOCK", 1)
+LATER = (2e9, 2e9)
+
+
+def stopped(*arguments):
+    raise KeyboardInterrupt
+
+
+def test_times_and_folders_do_not_matter(tmp_path, recorded, monkeypatch):
+    """Touched, or copied elsewhere with rsync: the same data, whether the run has finished or not."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    source, out = write(recorded.table(), here / "a.parquet", 100), here / "out.parquet"
+    options = {"memory": limit(500), "progress": False}
+    whole = tmp_path / "whole.parquet"
+    compute(source, whole, **options)
+    with monkeypatch.context() as patched:
+        patched.setattr("fastgae.data.spool.Spool.finish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            compute(source, out, **options)
+    os.utime(source, LATER)
+    shutil.copytree(here, there)
+    for folder in (here, there):
+        with monkeypatch.context() as patched:  # everything has been computed
+            patched.setattr("fastgae.data.walk.compute", stopped)
+            compute(folder / "a.parquet", folder / "out.parquet", resume=True, **options)
+        assert (folder / "out.parquet").read_bytes() == whole.read_bytes()
+        os.utime(folder / "a.parquet", LATER)
+        before = (folder / "out.parquet").stat()
+        assert compute(folder / "a.parquet", folder / "out.parquet", resume=True, **options).steps == ROWS
+        assert (folder / "out.parquet").stat() == before
+
+
+def test_data_that_change_without_a_trace(tmp_path, recorded, monkeypatch):
+    """A file of the same size and the same time: only its content differs."""
     (tmp_path / "a").mkdir()
     for name, array in arrays(recorded).items():
         np.save(tmp_path / "a" / f"{name}.npy", array)
-    np.save(tmp_path / "older.npy", np.where(np.arange(ROWS) == ROWS // 2, np.float32(9), recorded.rewards))
-    os.utime(tmp_path / "older.npy", (1e9, 1e9))
-    compute(tmp_path / "a", progress=False)
-    (tmp_path / "older.npy").replace(tmp_path / "a" / "rewards.npy")
-    with pytest.raises(DataError, match=r"a.advantages.npz exists already"):
-        compute(tmp_path / "a", resume=True, progress=False)
+    rewards = tmp_path / "a" / "rewards.npy"
+    options = {"memory": limit(500), "progress": False}
+
+    def change(row):
+        before = rewards.stat()
+        np.lib.format.open_memmap(rewards, "r+")[row] += 1
+        os.utime(rewards, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    compute(tmp_path / "a", **options)
+    change(ROWS // 2)
+    with pytest.raises(DataError, match=r"a\.advantages\.npz exists already"):
+        compute(tmp_path / "a", resume=True, **options)
+    with monkeypatch.context() as patched:
+        patched.setattr("fastgae.data.spool.Spool.finish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            compute(tmp_path / "a", tmp_path / "b.npz", **options)
+    change(0)
+    with pytest.raises(DataError, match=r"cannot resume: file 2 \(rewards\.npy\) changed since"):
+        compute(tmp_path / "a", tmp_path / "b.npz", resume=True, **options)
+
+
+def test_digests_read_samples_of_large_files(tmp_path, monkeypatch):
+    """They read all bytes of files that are not large, and the ends and some blocks of those that are."""
+
+    def differing(size, places):
+        digests = set()
+        for place in places:
+            (tmp_path / "a").write_bytes(bytes(place) + b"1" + bytes(size - place - 1))
+            digests.add(Asked.of({}, [tmp_path / "a"]).digest())
+        return len(digests)
+
+    monkeypatch.setattr("fastgae.data.asked.COMPARED", 2**16)
+    for size in (3, 4096, 2**16):
+        assert differing(size, (0, size // 2, size - 1)) == 3
+    assert differing(10**6, (0, 5000, 5001, 10**6 - 1)) == 3
 
 
 def test_a_source_that_changes_after_it_was_read(tmp_path, recorded, monkeypatch):

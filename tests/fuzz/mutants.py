@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant("V' not passed on over two skipped steps", "csrc/rows_options.inl", "V::store(next_value + i, next);", ""),
     Mutant(
         "sparse final values in the wrong order",
-        "csrc/short_cut.hpp",
+        "csrc/call_reader.hpp",
         "rollout_.env_major == (time_axis_ == 1)",
         "rollout_.env_major != (time_axis_ == 1)",
     ),
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant("a block of memory handed out twice", "csrc/recycled.hpp", "return removed(i);", "return blocks_[i].data;"),
     Mutant(
         "outputs whose time runs backwards",
-        "csrc/short_cut.hpp",
+        "csrc/call_reader.hpp",
         "!fit(array, rollout_.steps, view)) return false;",
         "!fit(array, rollout_.steps, view)) return false;\n        view.step = std::abs(view.step);",
     ),

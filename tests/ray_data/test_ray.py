@@ -110,13 +110,13 @@ def test_returns_without_values(recorded):
 @pytest.mark.parametrize("whole_episodes", [False, True])
 def test_one_call_for_each_block(recorded, whole_episodes, tmp_path, monkeypatch):
     """Not one for each episode, and no second one to normalize: Ray computes a lazy dataset whenever it is used."""
-    on_table = fastgae.ray.on_table
+    with_results = fastgae.ray.with_results
 
     def counted(block, **options):
         (tmp_path / f"{os.getpid()} {time.time_ns()}").touch()
-        return on_table(block, **options)
+        return with_results(block, **options)
 
-    monkeypatch.setattr(fastgae.ray, "on_table", counted)
+    monkeypatch.setattr(fastgae.ray, "with_results", counted)
     blocks = blocks_of(recorded.table(), recorded.first[[2, 5]])
     fastgae.ray.compute(blocks, whole_episodes=whole_episodes, normalize="global").materialize()
     assert len(list(tmp_path.iterdir())) == 3
@@ -164,6 +164,21 @@ def test_errors_in_tasks(recorded, folder):
     file = write(table, folder / "0.parquet", 100)
     with pytest.raises(RayTaskError, match=f"DataError: {file}: {place}"):
         fastgae.ray.compute(folder, whole_episodes=True).materialize()
+
+
+def test_episodes_that_are_cut(recorded, tmp_path):
+    """With whole_episodes, a flag must tell every end. A shuffle sees all rows, so that an end may lack one."""
+    rows = recorded.table().slice(0, int(recorded.first[4]) + 1)  # the last episode was recorded only so far
+    cut = int(recorded.first[3]) + 2
+    for number, (begin, end) in enumerate(pairwise([0, cut, len(rows)])):
+        write(rows.slice(begin, end - begin), tmp_path / f"{number}.parquet", 100)
+    place = f"episode 3, step 1, row {cut - 1}: the episode ends without a flag"
+    with pytest.raises(RayTaskError, match=place):
+        fastgae.ray.compute(blocks_of(rows, [cut]), whole_episodes=True).materialize()
+    with pytest.raises(RayTaskError, match=rf"0\.parquet: {place}"):
+        fastgae.ray.compute(tmp_path, whole_episodes=True).materialize()
+    expected = fastgae.data.compute(tmp_path, tmp_path.with_suffix(".parquet"), progress=False)
+    assert table_of(fastgae.ray.compute(tmp_path))["returns"] == pq.read_table(expected.file)["returns"]
 
 
 @pytest.mark.parametrize(

@@ -258,14 +258,20 @@ CALLS = {
 }
 
 
-def puff(advantages, **given):
-    return pufferlib.compute_puff_advantage(
-        advantages=advantages, gamma=0.9, gae_lambda=0.8, vtrace_rho_clip=1.5, vtrace_c_clip=1.0, **given
-    )
+PUFFERLIB = {
+    **TOKENS,
+    "terminals": flags(*BATCH),
+    "ratio": positive(*BATCH),
+    "advantages": np.zeros(BATCH, np.float32),
+    "gamma": 0.9,
+    "gae_lambda": 0.8,
+    "vtrace_rho_clip": 1.5,
+    "vtrace_c_clip": 1.0,
+}
 
 
 def puff_elsewhere(advantages, **given):
-    return puff(advantages.clone(), **given)
+    return pufferlib.compute_puff_advantage(advantages=advantages.clone(), **given)
 
 
 # These take tensors alone, or fill one.
@@ -275,16 +281,7 @@ TORCH_CALLS = {
         {**without(TORCHRL, "lmbda"), "log_pi": RNG.random((ENVS, STEPS, 1)), "log_mu": RNG.random((ENVS, STEPS, 1))},
         ("state_value", "next_state_value", "reward"),
     ),
-    "pufferlib": (
-        puff_elsewhere,
-        {
-            "advantages": np.zeros(BATCH),
-            **TOKENS,
-            "terminals": flags(*BATCH),
-            "ratio": positive(*BATCH),
-        },
-        ("values", "rewards", "ratio"),
-    ),
+    "pufferlib": (puff_elsewhere, PUFFERLIB, ("values", "rewards", "ratio")),
 }
 # These take NumPy's arrays alone, or fill one.
 NUMPY_CALLS = {
@@ -306,16 +303,7 @@ NUMPY_CALLS = {
         {"done": flags(*BATCH), "rewards": whole(*BATCH), "values": whole(ENVS, STEPS + 1)},
         ("rewards", "values"),
     ),
-    "pufferlib": (
-        puff,
-        {
-            "advantages": np.zeros(BATCH, np.float32),
-            **TOKENS,
-            "terminals": flags(*BATCH),
-            "ratio": positive(*BATCH),
-        },
-        ("values", "rewards", "ratio"),
-    ),
+    "pufferlib": (pufferlib.compute_puff_advantage, PUFFERLIB, ("values", "rewards", "ratio")),
     "rllib": (
         rllib.compute_value_targets,
         {

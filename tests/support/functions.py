@@ -1,7 +1,7 @@
 """The public functions that take arrays, and what their signatures and the record of a call say of their parameters."""
 
 import inspect
-from typing import get_args, get_origin
+from typing import get_args, get_origin, get_type_hints
 
 import fastgae
 from fastgae._call import ROLES, Role
@@ -12,8 +12,9 @@ NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
 def parameters(name):
     """Return the parameters of a public function by name, each with its type as the annotation."""
     function = getattr(fastgae, name)
+    hints = get_type_hints(function)
     return {
-        each.name: each.replace(annotation=function.__annotations__.get(each.name))
+        each.name: each.replace(annotation=hints.get(each.name))
         for each in inspect.signature(function).parameters.values()
     }
 
@@ -36,4 +37,4 @@ def allows_none(parameter):
 
 def gives_two(name):
     """Whether a function returns advantages and returns, and not one array."""
-    return get_origin(getattr(fastgae, name).__annotations__["return"]) is fastgae.GAEResult
+    return get_origin(get_type_hints(getattr(fastgae, name))["return"]) is fastgae.GAEResult

@@ -28,13 +28,14 @@ from fastgae._backends.numba.moments import Moments
 from fastgae._backends.numba.pieces import compute_in_pieces
 from fastgae._backends.numba.plain import Plain
 from fastgae._backends.numba.short_cut import BOOL, EMPTY, read
-from fastgae._call import Array, GAEResult, Role, names_of
-from fastgae._canonical import MOMENT_STEPS, Rollout
+from fastgae._call import Array, Call, GAEResult, Role, names_of
+from fastgae._canonical import MOMENT_STEPS, Rollout, canonical_rollout
 from fastgae._exact_sums import sums_by_numpy
 from fastgae._threads import usable_cpus
 
 Function = Callable[..., None]
 
+RECURSIONS = ("gae",)
 exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
 
 # A parallel call costs 0.05 ms, in which Numba looks the kernel up, and has to wait for the slower core. Best of many
@@ -86,8 +87,9 @@ def short_cut(call: tuple[Any, ...], num_threads: int, target: str | None) -> GA
     return result
 
 
-def gae(rollout: Rollout, num_threads: int, target: str | None) -> None:
+def gae(call: Call, num_threads: int, target: str | None) -> None:
     """Compute a plain rollout with the kernels of plain.py, and any other with the kernels of options.py."""
+    rollout = canonical_rollout(call)
     absent = _absent_fields(rollout.rewards.dtype)
     if rollout.is_plain:
         given = zip(rollout[: len(Plain._fields)], absent, strict=False)

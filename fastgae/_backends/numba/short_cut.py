@@ -89,6 +89,7 @@ def _is_plain(call: Call) -> bool:
         and call.returns_lambda is call.normalize is call.cu_seqlens is call.n is None
         and call.ratios is call.rho_clip is call.c_clip is call.advantage_clip is call.leaky is None
         and call.tail_normalized is call.carry_over is False
+        and call.recursion == "gae"
         and type(call.time_axis) is int
         and 0 <= call.time_axis <= 1
         and type(call.gamma) is type(call.gae_lambda) is float

@@ -44,8 +44,9 @@ def takes(array: OnDevice) -> bool:
     return bool(tensor.is_cuda or (INTERPRETED and tensor.is_cpu))
 
 
-def compute(call: Call, recursion: str) -> GAEResult:
-    """Compute a checked call. ``recursion`` is "gae", or the name of an estimator whose recursion differs."""
+def gae(call: Call) -> GAEResult:
+    """Compute a checked call."""
+    recursion = call.recursion
     matrices = Matrices.of(call.rewards, call.time_axis)
     inputs = [] if call.out is None else [given for given in call if isinstance(given, OnDevice)]
     outputs = [matrices.output(wanted, inputs) for wanted in call.out or (NEW, NEW)]

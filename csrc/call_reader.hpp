@@ -1,7 +1,8 @@
-// The short cut turns the arguments of a call into a rollout in less time than Python takes to look at one of them.
+// Turns the arguments of a call into a rollout, in less time than Python takes to look at one of them.
 //
-// It never raises an error. It declines a dtype that it does not know, a wrong shape or a missing bootstrap. Then
-// Python's _canonical, the only validator of meaning, converts the arguments or raises the error.
+// Of an unchecked call it never says what is wrong. It declines a dtype that it does not know, a wrong shape or a
+// missing bootstrap. Then Python's _canonical, the only validator of meaning, converts the arguments or raises the
+// error.
 #pragma once
 
 #include <algorithm>
@@ -16,23 +17,26 @@
 #include "flags.hpp"
 #include "kernels.hpp"
 #include "narrow.hpp"
+#include "reductions.hpp"
 #include "tuning.hpp"
 
 namespace fastgae {
 
 template <class Real>
-class ShortCut {
+class CallReader {
 public:
-    explicit ShortCut(const Call& call) : call_(call), rewards_(call[kRewards]) {}
+    explicit CallReader(const Call& call) : call_(call), rewards_(call[kRewards]) {}
 
-    ShortCut(const ShortCut&) = delete;  // views point into it
+    CallReader(const CallReader&) = delete;  // views point into it
 
     // Read all arguments but the outputs; false: declined.
     bool read() {
         if (!(read_rewards() && read_values() && read_flags() && read_mask() && read_coefficients() &&
               read_last_advantages() && read_ratios()))
             return false;
-        if (rollout_.sparse_finals && call_.n) make_finals_dense();
+        // The recursion of upgo needs the deltas of all inputs before the kernels run, which widen 16-bit inputs.
+        if (call_.recursion == Recursion::upgo && narrow_) return false;
+        if (rollout_.sparse_finals && call_.recursion != Recursion::gae) make_finals_dense();
         return true;
     }
 
@@ -40,10 +44,17 @@ public:
     bool read_outputs(const Operand& advantages, const Operand& returns) {
         if (!advantages.given && (!returns.given || call_.normalize != Normalize::nothing)) return false;
         return read_output(advantages, rollout_.advantages) && read_output(returns, rollout_.returns) &&
-               overlap_nothing(advantages.bytes(), returns.bytes());
+               (call_.checked || overlap_nothing(advantages.bytes(), returns.bytes()));
     }
 
-    RolloutWithOptions<Real>& rollout() { return rollout_; }
+    Rollout<Real>& rollout() { return rollout_; }
+
+    // Turn the recursion of the call into that of gae, where it is another one.
+    void reduce() {
+        if (call_.recursion == Recursion::retrace) reduce_retrace(rollout_, wide_gammas_, wide_lambdas_, reduced_);
+        if (call_.recursion == Recursion::upgo) reduce_upgo(rollout_, reduced_);
+    }
+
     // The 16-bit inputs. Until they are widened, their views in the rollout point at memory that does not hold Reals.
     const NarrowInputs& narrow() const { return narrow_; }
 
@@ -54,8 +65,8 @@ public:
         return false;
     }
 
-    // Return whether new results have Fortran's memory order. If time is the last axis, numpy.empty_like gives the same
-    // order. Broadcast rewards may ask for another order than the rollout's, which read_outputs declines.
+    // Return whether new results have Fortran's memory order, as numpy.empty_like gives it to rewards that are not
+    // broadcast.
     bool fortran_ordered() const {
         if (rewards_.rank != 2 || rollout_.steps == 1 || rollout_.envs == 1) return false;
         return time_axis_ == 0 ? rollout_.env_major : std::abs(rewards_.strides[0]) < std::abs(rewards_.strides[1]);
@@ -127,7 +138,7 @@ private:
     }
 
     // Do the same as read_steps, for numbers. 16-bit numbers may also stay in place until the kernels run.
-    bool read_numbers_of_steps(const Operand& array, Index rows, View<const Real> RolloutWithOptions<Real>::* field) {
+    bool read_numbers_of_steps(const Operand& array, Index rows, View<const Real> Rollout<Real>::* field) {
         if constexpr (kReal == Type::f32)
             if (is_narrow(array.stored) && !array.swapped && fit_layout<2>(array, rows, rollout_.*field)) {
                 const View<const Real>& view = rollout_.*field;
@@ -137,7 +148,7 @@ private:
         return read_steps(array, rows, rollout_.*field);
     }
 
-    bool read_numbers_like_rewards(const Operand& array, View<const Real> RolloutWithOptions<Real>::* field) {
+    bool read_numbers_like_rewards(const Operand& array, View<const Real> Rollout<Real>::* field) {
         return same_shape(array) && read_numbers_of_steps(array, rollout_.steps, field);
     }
 
@@ -186,7 +197,7 @@ private:
         const Index size = rewards_.size;
         rollout_.env_major = rollout_.envs == 1 ||
                              (rollout_.steps > 1 && env != size && (step == size || std::abs(step) < std::abs(env)));
-        return read_numbers_of_steps(rewards_, rollout_.steps, &RolloutWithOptions<Real>::rewards);
+        return read_numbers_of_steps(rewards_, rollout_.steps, &Rollout<Real>::rewards);
     }
 
     bool read_values() {
@@ -196,12 +207,10 @@ private:
         const Index steps = rollout_.steps;
         const bool longer = values.shape[time_axis_] == steps + 1;
         if (longer + last_values.given + next_values.given != 1) return false;
-        if (!same_shape(values, longer) ||
-            !read_numbers_of_steps(values, steps + longer, &RolloutWithOptions<Real>::values))
+        if (!same_shape(values, longer) || !read_numbers_of_steps(values, steps + longer, &Rollout<Real>::values))
             return false;
         rollout_.next_values = {rollout_.values.at(1, 0), rollout_.values.step, rollout_.values.env};
-        if (next_values.given && !read_numbers_like_rewards(next_values, &RolloutWithOptions<Real>::next_values))
-            return false;
+        if (next_values.given && !read_numbers_like_rewards(next_values, &Rollout<Real>::next_values)) return false;
         narrow_.set_following(!next_values.given, !last_values.given);
         if (last_values.given) return read_numbers(last_values, last_value_, rollout_.last_values);
         rollout_.last_values = {rollout_.next_values.at(steps - 1, 0), 0, rollout_.next_values.env};
@@ -241,8 +250,7 @@ private:
         const bool next_values = call_[kNextValues].given;
         if (call_.next_step ? final_values.given : next_values == final_values.given) return false;
         if (!final_values.given) return true;
-        if (same_shape(final_values))
-            return read_numbers_like_rewards(final_values, &RolloutWithOptions<Real>::final_values);
+        if (same_shape(final_values)) return read_numbers_like_rewards(final_values, &Rollout<Real>::final_values);
         return read_sparse_finals(final_values);
     }
 
@@ -354,32 +362,37 @@ private:
         bool any = is_narrow(rewards_.stored);  // these are not widened yet
         for (Index n = 0; n < rollout_.envs && !any; ++n)
             any = *rollout_.rewards.at(0, n) == 0 && !*rollout_.terminated.at(0, n) &&
-                   !(rollout_.truncated && *rollout_.truncated.at(0, n));
+                  !(rollout_.truncated && *rollout_.truncated.at(0, n));
         return any;
     }
 
     bool read_coefficients() {
         const Operand &gamma = call_[kGamma], &gae_lambda = call_[kGaeLambda], &returns_lambda = call_[kReturnsLambda];
-        const auto valid = [&](const Operand& given) { return is_coefficient(given, rewards_); };
+        const auto valid = [&](const Operand& given) { return is_coefficient(given, rewards_, call_.checked); };
         const bool any_numbers = has_decays() && gae_lambda.type == kReal;
         if (!valid(gamma) || !(any_numbers ? broadcasts(gae_lambda, rewards_) : valid(gae_lambda)) ||
             (returns_lambda.given && !valid(returns_lambda)))
             return false;
         if (returns_lambda.given && call_.tail_normalized) return false;
-        const typename Product<Real>::Axes axes = {rewards_.rank, time_axis_, rollout_.env_major};
+        const Axes axes = {rewards_.rank, time_axis_, rollout_.env_major};
         Operand one;
         one.number = 1;
         rollout_.gammas = gammas_(gamma, one, axes);
         rollout_.gamma_lambdas = gamma_lambdas_(gamma, gae_lambda, axes);
         if (returns_lambda.given) rollout_.returns_gamma_lambdas = returns_gamma_lambdas_(gamma, returns_lambda, axes);
         if (call_.tail_normalized) rollout_.tail_lambdas = tail_lambdas_(gae_lambda, one, axes);
+        if (call_.recursion == Recursion::retrace) {
+            wide_gammas_ = wide_gamma_(gamma, one, axes);
+            wide_lambdas_ = wide_lambda_(gae_lambda, one, axes);
+        }
         return true;
     }
 
     bool read_last_advantages() {
         const Operand& given = call_[kLastAdvantages];
         // Without values these are the values after the last step, which are needed unless it ends every episode.
-        if (!given.given) return !call_[kValues].absent || call_[kTerminated].absent || ends_every_episode();
+        if (!given.given)
+            return call_.checked || !call_[kValues].absent || call_[kTerminated].absent || ends_every_episode();
         if (call_[kReturnsLambda].given || call_.tail_normalized) return false;
         return read_numbers(given, last_advantage_, rollout_.last_advantages);
     }
@@ -392,15 +405,16 @@ private:
         return all;
     }
 
-    // Read ratios and the constants of the step. One without the other is declined.
+    // Read ratios and the constants of the step. One without the other is declined, except for Retrace.
     bool read_ratios() {
         const Operand& ratios = call_[kRatios];
+        if (call_.recursion == Recursion::retrace) return read_like_rewards(ratios, rollout_.ratios);
         for (Index i = 0; i < kConstants; ++i) {
             const Operand& constant = call_[Constant(i)];
             if (ratios.given ? !constant.is_number() : constant.given) return false;
             rollout_.constants[i] = static_cast<Real>(constant.number);
         }
-        return !ratios.given || read_numbers_like_rewards(ratios, &RolloutWithOptions<Real>::ratios);
+        return !ratios.given || read_numbers_like_rewards(ratios, &Rollout<Real>::ratios);
     }
 
     bool read_output(const Operand& array, View<Real>& view) const {
@@ -423,7 +437,7 @@ private:
 
     const Call& call_;
     const Operand& rewards_;
-    RolloutWithOptions<Real> rollout_;
+    Rollout<Real> rollout_;
     Index time_axis_ = 0;
     Copies copies_;
     NarrowInputs narrow_;
@@ -434,6 +448,9 @@ private:
     std::vector<Real> finals_, dense_finals_;
     std::vector<std::uint8_t> exists_;  // the mask without reset rows
     Product<Real> gammas_, gamma_lambdas_, returns_gamma_lambdas_, tail_lambdas_;
+    Product<double> wide_gamma_, wide_lambda_;  // of retrace, before any rounding
+    View<const double> wide_gammas_, wide_lambdas_;
+    Reduced<Real> reduced_;
 };
 
 }  // namespace fastgae

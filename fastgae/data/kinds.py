@@ -1,0 +1,45 @@
+"""Recognise the kind of a file by its first bytes, and by its suffix where they say nothing."""
+
+from pathlib import Path
+
+from fastgae.data.errors import DataError, reading
+
+PARQUET, ARROW, HDF5, NPZ, NPY = "Parquet", "Arrow", "HDF5", ".npz", ".npy"
+KINDS = (PARQUET, ARROW, HDF5, NPZ, NPY)
+SUFFIXES = {
+    **dict.fromkeys((".parquet", ".pq"), PARQUET),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), ARROW),
+    **dict.fromkeys((".hdf5", ".h5"), HDF5),
+    ".npz": NPZ,
+    ".npy": NPY,
+}
+CONTINUATION = b"\xff" * 4  # how an Arrow stream begins
+# The name of an .npy file is the name of its array, so such a file needs its suffix.
+STARTS = {b"PAR1": PARQUET, b"ARROW1": ARROW, CONTINUATION: ARROW, b"\x89HDF\r\n\x1a\n": HDF5, b"PK\x03\x04": NPZ}
+CONVERT = "duckdb converts CSV and JSON: duckdb.sql(\"COPY (FROM 'a.csv') TO 'a.parquet'\")"
+
+
+def kind_of(path: Path) -> str:
+    """Return the kind of a file. The suffix decides only if the file is damaged: its reader says what is wrong."""
+    kind = _by_content(path) or by_suffix(path)
+    if kind is None:
+        raise DataError(f"{path} is of no known format: {', '.join(KINDS)}; {CONVERT}")
+    return kind
+
+
+def by_suffix(path: Path) -> str | None:
+    return SUFFIXES.get(path.suffix.lower())
+
+
+def is_data(path: Path) -> bool:
+    """Return whether a file in a folder is data: by suffix, or by content unless it is a zip archive of anything."""
+    return by_suffix(path) is not None or (path.is_file() and _by_content(path) not in (None, NPZ))
+
+
+def _by_content(path: Path) -> str | None:
+    with reading(path):
+        if not path.is_file() and path.exists():  # a pipe would wait for a writer
+            raise DataError(f"{path} is not a file")
+        with path.open("rb") as file:
+            start = file.read(max(map(len, STARTS)))
+    return next((kind for known, kind in STARTS.items() if start.startswith(known)), None)

@@ -1,0 +1,80 @@
+"""Where files lie: which files a path, a folder or a pattern stands for."""
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+from fastgae.data.errors import DataError
+
+Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters or more, so not a drive of Windows
+HIDDEN = ("_", ".")  # how names of files begin that are no data: _temporary, ._a.parquet, _SUCCESS
+# Tables with a log of the files, and of the rows of files, that still belong to them: the log, and who reads it.
+LOGS = {
+    "Delta": ("_delta_log", "deltalake"),
+    "Hudi": (".hoodie", "hudi"),
+    "Iceberg": ("metadata/*.metadata.json", "pyiceberg"),
+}
+
+
+def found_sources(source: Source) -> list[Path]:
+    """Return the paths that a path, a pattern or a list of them names."""
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    found = [path for each in given for path in _matches(os.fspath(each))]
+    parents = dict.fromkeys(path.absolute().parent for path in found)
+    for folder in dict.fromkeys(above for parent in parents for above in (parent, *parent.parents)):
+        _check_no_log(folder)
+    return found
+
+
+def local(what: str, path: str | os.PathLike[str]) -> Path:
+    """Return a path; raise if it is a URL, which would otherwise name a folder such as ``s3:`` here."""
+    if URL.match(os.fspath(path)):
+        raise DataError(
+            f"{what} {os.fspath(path)!r} is a URL; fastgae reads and writes files of this machine: copy or mount it"
+        )
+    return Path(path)
+
+
+def _matches(name: str) -> Iterator[Path]:
+    if Path(name).exists():
+        yield Path(name)
+        return
+    pattern = local("source", name)
+    asked = [part for part in pattern.parts if part.startswith(HIDDEN)]
+    matches = [
+        path
+        for path in map(Path, sorted(glob.glob(name, recursive=True)))  # noqa: PTH207 (a pattern may be absolute)
+        if not any(part.startswith(HIDDEN) and not any(fnmatch(part, own) for own in asked) for part in path.parts)
+    ]
+    if not matches:
+        raise DataError(f"source {name!r} does not exist")
+    yield from matches
+
+
+def listed(folder: Path) -> list[Path]:
+    """Return everything below a folder that is not hidden, in the order of its names."""
+    found = []
+    for at, folders, files in os.walk(folder, onerror=_unreadable):
+        _check_no_log(Path(at))
+        folders[:] = [name for name in folders if not name.startswith(HIDDEN)]
+        found += [Path(at, name) for name in (*folders, *files) if not name.startswith(HIDDEN)]
+    return sorted(found)
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def _check_no_log(folder: Path) -> None:
+    for kind, (log, library) in LOGS.items():
+        if next(folder.glob(log), None) is not None:
+            raise DataError(
+                f"{folder} is a {kind} table, whose files also hold rows that were deleted since: read it with "
+                f"{library}, and write the rows to a Parquet file or pass them to fastgae.data.on_table"
+            )

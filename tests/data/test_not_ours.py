@@ -1,0 +1,257 @@
+"""What a user has put at a name that fastgae writes or removes: an error, and nothing of the user's changes."""
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fastgae.data import DataError, WriteError, compute, pieces, scattered, spool
+from fastgae.data.lock import MARK
+
+from .recorded import Recorded, limit, read, write
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no pipes")
+
+
+@pytest.fixture(scope="module")
+def few():
+    return Recorded(rows=60)
+
+
+def link_to_file(path, users):
+    path.symlink_to(users / "file")
+
+
+def link_to_folder(path, users):
+    path.symlink_to(users)
+
+
+def dangling_link(path, users):
+    path.symlink_to(users / "nowhere")
+
+
+def hard_link(path, users):
+    path.hardlink_to(users / "file")
+
+
+def file(path, users):
+    path.write_bytes(b"the user's")
+
+
+def folder(path, users):
+    path.mkdir()
+    (path / "00000000.arrow").write_bytes(b"the user's")
+
+
+def read_only_folder(path, users):
+    folder(path, users)
+    path.chmod(0o500)
+
+
+def pipe(path, users):
+    os.mkfifo(path)
+
+
+def sock(path, users):
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+OUT, UNFINISHED = "out.parquet", "out.parquet.unfinished"
+LINKS = (link_to_file, link_to_folder, dangling_link)
+PLANTED = (*LINKS, hard_link, file, folder, read_only_folder, pipe, sock)
+NAMES = ("asked.json", "00000000.arrow", "results", "sorted.parquet", "large.arrow")
+INSIDE = [*NAMES, *(f"{name}.partial" for name in NAMES), "scratch-abcdefgh", "sorting/duckdb_temp_0", "notes.txt"]
+
+
+def contents(folder):
+    """Return everything below a folder, without following links."""
+    found = {}
+    for path in folder.rglob("*"):
+        about = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(about.st_mode) else path.is_symlink() and path.readlink()
+        found[path] = content, about.st_mode, not path.is_dir() and (about.st_mtime_ns, about.st_nlink)
+    return found
+
+
+def refused(tmp_path, source, match=None, **options):
+    before = contents(tmp_path)
+    with pytest.raises((DataError, WriteError), match=match):
+        compute(source, tmp_path / "run" / OUT, memory=limit(20), progress=False, **options)
+    assert contents(tmp_path) == before
+
+
+def begun(folder):
+    """Make the folder that a killed run leaves."""
+    folder.mkdir()
+    (folder / "lock").write_bytes(MARK)
+    return folder
+
+
+@pytest.fixture
+def places(tmp_path, few):
+    """Return a function that makes a folder for results, and one of the user's with a file."""
+    source = write(few.table().take(np.random.default_rng(0).permutation(60)), tmp_path / "a.parquet", 30)
+
+    def made(name):
+        at = tmp_path / name
+        (at / "users").mkdir(parents=True)
+        (at / "users" / "file").write_bytes(b"the user's")
+        (at / "run").mkdir()
+        return at, at / "run", at / "users"
+
+    return source, made
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_at_the_names_beside_the_source(places, resume):
+    source, made = places
+    for plant in PLANTED:
+        for name, message in ((OUT, OUT), (UNFINISHED, "unfinished is not from fastgae")):
+            at, run, users = made(f"{plant.__name__} {name}")
+            plant(run / name, users)
+            refused(at, source, message, resume=resume)
+
+
+def test_in_the_folder_of_unfinished_results(places):
+    """A folder without our lock is the user's, whatever the names in it; and one with it holds only files of ours."""
+    source, made = places
+    for number, plant in enumerate(PLANTED):
+        resume = number % 2 == 1
+        at, run, users = made(f"lock {plant.__name__}")
+        (run / UNFINISHED).mkdir()
+        plant(run / UNFINISHED / "lock", users)
+        refused(at, source, r"unfinished is not from fastgae: move it elsewhere, or pass another path", resume=resume)
+        for name in INSIDE:
+            at, run, users = made(f"{name} {plant.__name__}")
+            unfinished = run / UNFINISHED
+            (unfinished / name).parent.mkdir(parents=True)
+            plant(unfinished / name, users)
+            refused(at, source, "unfinished is not from fastgae", resume=resume)
+            (unfinished / "lock").write_bytes(MARK)
+            if plant not in (hard_link, file) or name == "notes.txt":
+                refused(at, source, f"{name} is not from fastgae", resume=resume)
+            elif plant is hard_link and name != "asked.json":  # it is one of our names, but also one of the user's
+                before = contents(users)
+                compute(source, run / OUT, memory=limit(20), resume=resume, progress=False)
+                assert contents(users)[users / "file"][:2] == before[users / "file"][:2]
+                assert [path.name for path in run.iterdir()] == [OUT]
+
+
+def test_a_folder_of_duckdb_may_be_a_link(places):
+    source, made = places
+    at, run, users = made("sorting")
+    begun(run / UNFINISHED)
+    (users / "duckdb_temp_0").write_bytes(b"the user's")
+    (run / UNFINISHED / "sorting").symlink_to(users)
+    refused(at, source, "sorting is not from fastgae")
+
+
+def test_an_empty_folder_is_used_and_stays(places, few):
+    source, made = places
+    _, run, _ = made("empty")
+    (run / UNFINISHED).mkdir()
+    compute(source, run / OUT, memory=limit(20), progress=False)
+    assert sorted(path.name for path in run.iterdir()) == [OUT, UNFINISHED]
+    assert not list((run / UNFINISHED).iterdir())
+
+
+@pytest.mark.parametrize("has_hard_links", [True, False])
+def test_what_appears_during_the_computation(tmp_path, few, monkeypatch, has_hard_links):
+    """A file at OUT is not replaced, and a file among the unfinished results is not removed."""
+    if not has_hard_links:
+        monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError("no hard links")))
+    table = few.table().append_column("also", pa.array(few.values))
+    source, out = write(table, tmp_path / "a.parquet", 30), tmp_path / OUT
+    unfinished = tmp_path / UNFINISHED
+
+    def critic(batch):
+        out.write_bytes(b"the user's")
+        (unfinished / "notes.txt").write_bytes(b"the user's")
+        return batch["also"]
+
+    with pytest.raises(WriteError, match=r"cannot write .*out\.parquet: File exists; the finished part is kept"):
+        compute(source, out, values=critic, progress=False)
+    assert out.read_bytes() == (unfinished / "notes.txt").read_bytes() == b"the user's"
+    out.unlink()
+    (unfinished / "notes.txt").rename(tmp_path / "notes.txt")
+    compute(source, out, values=critic, resume=True, progress=False)
+    assert np.array_equal(read(out)["advantages"], few.result.advantages)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "notes.txt", OUT]
+
+
+def test_results_with_the_names_of_unfinished_ones(tmp_path, few):
+    for order in (np.arange(60), np.random.default_rng(0).permutation(60)):
+        source = write(few.table().take(order), tmp_path / "a.parquet", 60)
+        for name in ("00000000.arrow", "sorted.parquet", "large.arrow"):
+            compute(source, tmp_path / name, memory=limit(20), progress=False)
+            assert np.array_equal(read(tmp_path / name)["advantages"], few.result.advantages[order])
+            (tmp_path / name).unlink()
+
+
+def test_names_of_columns_are_no_paths(tmp_path, few):
+    table = few.table().rename_columns(["../../a/b", *few.table().column_names[1:]])
+    source = write(table, tmp_path / "a.parquet", 60)
+    compute(source, tmp_path / "out.npz", columns={"episode": "../../a/b"}, progress=False)
+    assert np.array_equal(np.load(tmp_path / "out.npz")["../../a/b"], few.episode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "out.npz"]
+
+
+def test_where_nothing_can_be_written(tmp_path, few):
+    source = write(few.table(), tmp_path / "a.parquet", 60)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "file").write_bytes(b"the user's")
+    before = contents(tmp_path)
+    for parent in (tmp_path / "file", tmp_path / "dangling", Path("/sys")):
+        with pytest.raises(WriteError, match=r"^cannot write .*out\.parquet\.unfinished: [A-Z][a-z -]*$"):
+            compute(source, parent / OUT, progress=False)
+    assert contents(tmp_path) == before
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")  # the user may keep results on another disk
+    compute(source, tmp_path / "link" / OUT, progress=False)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [OUT]
+
+
+def test_pictures(places):
+    pytest.importorskip("matplotlib")
+    source, made = places
+    for plant in (*LINKS, folder, pipe, sock):
+        at, run, users = made(plant.__name__)
+        plant(run / "a.png", users)
+        with pytest.raises(ValueError, match=r"a\.png' is (a link or a pipe|not writable)"):
+            refused(at, source, plot=run / "a.png")
+    from fastgae._pictures import new_figure, save
+
+    at, run, users = made("beside")
+    for plant in PLANTED:
+        plant(run / f"{plant.__name__}.png.partial", users)
+    before = contents(run)
+    for plant in PLANTED:
+        save(new_figure(1, 1), run / f"{plant.__name__}.png")
+    assert contents(run).items() >= before.items()
+    assert len(list(run.iterdir())) == 2 * len(PLANTED)
+
+
+def test_every_name_in_the_folder_is_known(tmp_path, few, monkeypatch):
+    """Otherwise the folder that a killed run leaves would be refused."""
+    names = set()
+
+    def watched(function):
+        def call(*arguments):
+            names.update(path.relative_to(tmp_path / unfinished).as_posix() for path in unfinished.rglob("*"))
+            return function(*arguments)
+
+        return call
+
+    unfinished = tmp_path / "out.npz.unfinished"
+    monkeypatch.setattr(os, "fsync", watched(os.fsync))
+    for module, name in ((pieces, "arrow_pieces"), (spool.Spool, "add"), (scattered, "_with_number")):
+        monkeypatch.setattr(module, name, watched(getattr(module, name)))
+    for order in (np.arange(60), np.random.default_rng(0).permutation(60)):
+        source = write(few.table().take(order), tmp_path / "a.parquet", 60)
+        compute(source, tmp_path / "out.npz", memory=limit(20), progress=False)
+        (tmp_path / "out.npz").unlink()
+    assert {"lock", "asked.json", "00000001.arrow", "sorted.parquet", "large.arrow", "results.partial"} <= names
+    assert [name for name in names if not spool.FILES.fullmatch(name)] in ([], ["sorting"])

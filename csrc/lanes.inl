@@ -31,6 +31,7 @@ struct Tile {
     const Rollout<Real>& rollout;
     const Lane* lane;
     Index count, s, steps;  // the steps [s, s + steps) of `count` lanes
+    Index first[lanes];     // the first element of each lane that is a step of the rollout: `steps` if none is
     Bits* gates;            // (blocks, lanes): bit j is the trace gate of step j of a block of V::width steps
     Bits* skipped;          // the same with a mask: bit j is set if step j does not exist
     Real* finals;           // the sparse final values of one lane
@@ -46,10 +47,11 @@ struct Tile {
     Index env(Index i) const { return lane[i].env; }
     Index first_step(Index i) const { return lane[i].origin + s; }
 
-    // Return the first element of a lane that is a step of the rollout: `steps` if none is.
-    Index first(Index i) const {
-        if (i >= count || first_step(i) >= rollout.steps) return steps;
-        return first_step(i) >= 0 ? 0 : std::min(-first_step(i), steps);
+    // Go to the steps [begin, end).
+    void go(Index begin, Index end) {
+        s = begin, steps = end - begin;
+        for (Index i = 0; i < lanes; ++i)
+            first[i] = i < count && first_step(i) < rollout.steps ? std::clamp<Index>(-first_step(i), 0, steps) : steps;
     }
 };
 
@@ -135,7 +137,7 @@ FASTGAE_NO_INLINE typename Vector<Real>::Bits fill_edge(const Pointers<Real> at,
 
 // Compute the deltas and gates of every lane. Elements that are no step of the rollout get a closed gate and any delta.
 template <class In, bool gamma_varies, class Real>
-void fill_tile(const Tile<Real> tile, bool passed) {
+void fill_tile(const Tile<Real>& tile, bool passed) {
     using V = Vector<Real>;
     const Rollout<Real>& rollout = tile.rollout;
     // Whether V' of the last step lies elsewhere than after the other next values.
@@ -145,7 +147,7 @@ void fill_tile(const Tile<Real> tile, bool passed) {
     // How many envs have next values that others follow.
     const Index followed = rollout.steps > 1 && rollout.next_values.env > 0 ? rollout.envs - 1 : 0;
     for (Index i = 0; i < Tile<Real>::lanes; ++i) {
-        const Index first = tile.first(i);
+        const Index first = tile.first[i];
         Real* const numbers = tile.row(i);
         auto* const gates = tile.gates + i;
         Index k = 0;
@@ -165,11 +167,11 @@ void fill_tile(const Tile<Real> tile, bool passed) {
                 return Constant<Real>{*in_env(rollout.gammas, 0, env)};
         }();
         const bool ends = last_elsewhere && t + tile.steps == rollout.steps;
-        const Real* const last_value = in_env(rollout.last_values, 0, env);
+        const auto last_value = [&] { return in_env(rollout.last_values, 0, env); };
         const Index whole = ends ? tile.steps - V::width : tile.steps;
         const auto fill_copied = [&] {
             gates[k * Tile<Real>::chains] =
-                fill_edge<In>(at, gamma, k, first, k == whole ? last_value : nullptr, numbers + k);
+                fill_edge<In>(at, gamma, k, first, k == whole ? last_value() : nullptr, numbers + k);
         };
         if (k < first && env < first_preceded) {
             fill_copied();
@@ -182,18 +184,18 @@ void fill_tile(const Tile<Real> tile, bool passed) {
             fill_copied();
         else
             gates[k * Tile<Real>::chains] = fill_vector<In>(at, gamma, k, numbers + k, [&](auto next) {
-                return V::select(V::zero_flags(kLastFlags<V::width>.other), V::all(*last_value), next);
+                return V::select(V::zero_flags(kLastFlags<V::width>.other), V::all(*last_value()), next);
             });
     }
 }
 
 // Write which steps do not exist.
 template <class Real>
-void fill_skipped(const Tile<Real> tile) {
+void fill_skipped(const Tile<Real>& tile) {
     using V = Vector<Real>;
     const Index first_preceded = first_preceded_env(tile.rollout);
     for (Index i = 0; i < Tile<Real>::lanes; ++i) {
-        const Index first = tile.first(i);
+        const Index first = tile.first[i];
         auto* const skipped = tile.skipped + i;
         Index k = 0;
         for (; k + V::width <= first; k += V::width) skipped[k * Tile<Real>::chains] = 0;
@@ -217,7 +219,7 @@ void pass_values(const Tile<Real>& tile, Real* carries) {
     const Rollout<Real>& rollout = tile.rollout;
     std::uint8_t exists[Tile<Real>::lanes];  // whether the step after the tile does
     for (Index i = 0; i < Tile<Real>::lanes; ++i) {
-        const Index first = tile.first(i);
+        const Index first = tile.first[i];
         exists[i] = 1;
         if (first == tile.steps) continue;
         const Index t = tile.first_step(i), end = t + tile.steps, env = tile.env(i);
@@ -252,7 +254,7 @@ void pass_values(const Tile<Real>& tile, Real* carries) {
 template <class Real>
 void fill_factor(const Tile<Real>& tile, Factor which) {
     for (Index i = 0; i < tile.count; ++i) {
-        const Index first = tile.first(i), t = tile.first_step(i) + first;
+        const Index first = tile.first[i], t = tile.first_step(i) + first;
         if (first == tile.steps) continue;
         const Real* const from = factor_of(tile.rollout, which).at(t, tile.env(i));
         std::copy_n(from, tile.steps - first, tile.row(i, Tile<Real>::array_of(which)) + first);
@@ -353,13 +355,14 @@ FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, const
 // Write results of a tile: the advantages in an array, and those plus V as returns. If `in_tile`, write them to the
 // tile.
 template <class Out, bool blanks, class Real>
-void write_tile(const Tile<Real> tile, Index which, bool in_tile) {
+void write_tile(const Tile<Real>& tile, Index which, bool in_tile) {
     using V = Vector<Real>;
     constexpr Index line = kLine<Real>;
     const Rollout<Real>& rollout = tile.rollout;
+    const Index steps = tile.steps;
     for (Index i = 0; i < tile.count; ++i) {
-        Index k = tile.first(i);
-        if (k == tile.steps) continue;
+        Index k = tile.first[i];
+        if (k == steps) continue;
         const Index env = tile.env(i), t = tile.first_step(i);
         const Real *const numbers = tile.row(i, which), *const values = in_env(rollout.values, t, env);
         const std::uint8_t* const mask = blanks ? in_env(rollout.mask, t, env) : nullptr;
@@ -370,7 +373,7 @@ void write_tile(const Tile<Real> tile, Index which, bool in_tile) {
         Real* const returns = Out::returns ? place(rollout.returns, Tile<Real>::kReturns) : nullptr;
         for (; k % line != 0; ++k)
             write_vectors<Single<Real>, Out, blanks, 1>(numbers, values, mask, advantages, returns, k);
-        for (; k < tile.steps; k += line)
+        for (; k < steps; k += line)
             write_vectors<V, Out, blanks, line / V::width>(numbers, values, mask, advantages, returns, k);
     }
 }
@@ -383,10 +386,10 @@ void stream_result(const View<Real>& result, const Tile<Real>& tile, Index which
     constexpr Index line = kLine<Real>;
     Index left = 0;  // how many numbers before a run are still to be written
     for (Index i = 0; i < tile.count; ++i) {
-        const Index end = tile.steps, env = tile.env(i), t = tile.first_step(i), first = tile.first(i) - left;
+        const Index end = tile.steps, env = tile.env(i), t = tile.first_step(i), first = tile.first[i] - left;
         if (first >= end) continue;
         Real *const numbers = tile.row(i, which), *const to = in_env(result, t, env);
-        const Index next_first = i + 1 < tile.count ? tile.first(i + 1) : end;
+        const Index next_first = i + 1 < tile.count ? tile.first[i + 1] : end;
         const auto goes_on = [&](const auto& matrix) {
             return in_env(matrix, tile.first_step(i + 1) + next_first, tile.env(i + 1)) == in_env(matrix, t + end, env);
         };
@@ -462,7 +465,7 @@ private:
 };
 
 template <class Real>
-using Fill = void (*)(Tile<Real>, bool passed);
+using Fill = void (*)(const Tile<Real>&, bool passed);
 
 // Run the lanes of a tile side by side, from step `top` to step `bottom`. If `prefetches`, the inputs of each next tile
 // are fetched from memory while the chain, which needs none, runs; `following` lanes come after these in the array.
@@ -484,8 +487,8 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
     for (int c = 0; Known::arrays && c < chains; ++c) factors[c].point(tile, c * V::width);
 
     for (Index end = top, s; end > bottom; end = s) {
-        s = tile.s = first_step(end);
-        tile.steps = end - s;
+        s = first_step(end);
+        tile.go(s, end);
         if (options.mask) fill_skipped(tile);
         if (passes_values) pass_values(tile, states.of(kNextValue));
         fill(tile, passes_values);

@@ -75,10 +75,15 @@ FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const
             prefetch_below(row.at.rewards + n, numbers_ahead);
             prefetch_below(row.at.values + n, numbers_ahead);
             if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.at.next_values + n, numbers_ahead);
-            if constexpr (In::final_values) prefetch_below(row.at.final_values + n, numbers_ahead);
+            if (In::final_values && (!In::optional || row.at.final_values))
+                prefetch_below(row.at.final_values + n, numbers_ahead);
+            if (options.ratios) prefetch_below(row.ratios + n, numbers_ahead);
+            for (int which = 0; Known::arrays && which < kRatio; ++which)
+                if (row.varies[which]) prefetch_below(row.coefficients[which] + n, numbers_ahead);
             if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
                 prefetch_below(row.at.terminated + n, flags_ahead);
                 if constexpr (In::truncated) prefetch_below(row.at.truncated + n, flags_ahead);
+                if (options.mask) prefetch_below(row.mask + n, flags_ahead);
             }
         }
         row_vectors<V, In, Out, line / V::width>(row, to, options, numbers, states, n);
@@ -105,14 +110,14 @@ struct RowCoefficients {
     }
 };
 
-// Call body(t, row, results) for the rows [bottom, T), from the last to the first. The pointers begin at env `first`.
+// Call body(row, results) for the rows [bottom, T), from the last to the first. The pointers begin at env `first`.
 // Sparse final values are written to `finals`, each to its place in the row. Pointers move by strides, because
 // computing them anew takes as long as a dozen envs.
 template <class In, class Known, class Real, class Body>
 FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, const Known& options, Index bottom, Index first,
                                  Index last, Real* finals, const Body& body) {
     const Index top = rollout.steps - 1;
-    Row<Real> row;
+    Row<Real> row = {};
     row.at = pointers_at<In>(rollout, top, first, rollout.last_values.at(0, first));
     Results<Real> to = {rollout.advantages.at(top, first), rollout.returns.at(top, first)};
     RowCoefficients<Real> coefficients;
@@ -125,7 +130,7 @@ FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, const Known& opti
             row.at.final_values = finals;
         }
         if constexpr (Known::arrays) coefficients.point(rollout, t, first, row);
-        body(t, row, to);
+        body(row, to);
         row.at.rewards -= rollout.rewards.step;
         row.at.values -= rollout.values.step;
         row.at.next_values = rollout.next_values.at(t - 1, first);
@@ -142,11 +147,12 @@ FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, const Known& opti
 
 // Compute the rows [bottom, T) of the envs [first, last) with ordinary stores.
 template <class In, class Out, class Known, class Real>
-void rows_cached(const Rollout<Real>& rollout, const Known options, Index bottom, Index first, Index last,
-                 const States<Real> states, Real* finals) {
+void rows_cached(const Rollout<Real>& rollout, Options given, Index bottom, Index first, Index last,
+                 States<Real> states, Real* finals) {
+    const Known options{given};
     const Numbers<Real> numbers(rollout);
     for_each_row<In>(rollout, options, bottom, first, last, finals,
-                     [&](Index, const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
+                     [&](const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
                          row_run<In, Out, Prefetch::nothing>(row, to, options, numbers, states, 0, last - first);
                      });
 }
@@ -175,14 +181,15 @@ struct Turn {
 // streamed; without options they are A in the states. Turns are cut where a line of the advantages begins. If the
 // returns have another alignment, the few returns below their own line wait for the next turn. The first results of a
 // row also wait if their line begins in the row before, where they become the envs after the last one.
-template <class In, bool plain, class Real, class Run>
-FASTGAE_INLINE void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* trace,
-                                  Real* finals, const Run& run) {
+template <class In, class Known, class Real, class Run>
+FASTGAE_INLINE void rows_streamed(const Rollout<Real>& rollout, const Known& options, Index bottom, Index first,
+                                  Index last, Real* trace, Real* finals, const Run& run) {
+    constexpr bool plain = Known::plain;
     const Index envs = last - first;
     const bool join = rows_join(rollout, first, last);
     Turn<Real> advantages_turn, returns_turn;
     Index advantages_end = 0, returns_end = 0;  // of the results that are computed and wait
-    const auto stream_row = [&](Index t, const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
+    const auto stream_row = [&](const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
         advantages_end += envs, returns_end += envs;
         for (Index end = envs, begin; end > 0; end = begin) {
             begin = end > kStreamRun ? end - kStreamRun : 0;
@@ -193,7 +200,7 @@ FASTGAE_INLINE void rows_streamed(const Rollout<Real>& rollout, Index bottom, In
                 turn.advantages = advantages_turn.begin(begin, end, to.advantages ? advantages_end - end : 0);
                 turn.returns = returns_turn.begin(begin, end, to.returns ? returns_end - end : 0);
             }
-            run(t, row, turn, begin, end);
+            run(row, turn, begin, end);
             const bool more = begin > 0 || join;
             const Real* const values = row.at.values;
             if (to.advantages) stream_down<false>(to.advantages, turn.advantages, values, begin, advantages_end, more);
@@ -202,7 +209,7 @@ FASTGAE_INLINE void rows_streamed(const Rollout<Real>& rollout, Index bottom, In
         if (!join) advantages_end = returns_end = 0;
         if (plain && join) std::copy_n(trace, kLine<Real>, trace + envs);
     };
-    for_each_row<In>(rollout, NoOptions{Options(rollout)}, bottom, first, last, finals, stream_row);
+    for_each_row<In>(rollout, options, bottom, first, last, finals, stream_row);
     if (!join) return;
     const Real* const values = rollout.values.at(bottom, first);
     const Real *const a = plain ? trace : advantages_turn.results, *const r = plain ? trace : returns_turn.results;
@@ -296,10 +303,10 @@ void plain_rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first
     const NoOptions options{Options(rollout)};
     const Numbers<Real> numbers(rollout);
     const Index gap = rollout.rewards.step - (last - first);  // between rows; other inputs mostly have the same
-    const auto run = [&](Index, const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
+    const auto run = [&](const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
         row_run<In, Outputs<false, false>, prefetch>(row, to, options, numbers, states, begin, end, gap);
     };
-    rows_streamed<In, true>(rollout, bottom, first, last, states.of(kTrace), finals, run);
+    rows_streamed<In>(rollout, options, bottom, first, last, states.of(kTrace), finals, run);
 }
 
 // Compute the rows of a rollout without options.
@@ -319,42 +326,35 @@ void plain_rows(const Rollout<Real>& rollout, Index first, Index last, States<Re
     with_outputs(rollout, [&](auto out) {
         using Out = decltype(out);
         if (store == Store::cached)
-            rows_cached<In, Out>(rollout, NoOptions{Options(rollout)}, top, first, last, states, finals);
+            rows_cached<In, Out, NoOptions>(rollout, Options(rollout), top, first, last, states, finals);
         if (top) few_envs<In, Out>(rollout, top, states.of(kTrace));
     });
 }
 
-// Prefetch what the envs [begin, end) of row 0 need, kPrefetchBytes below them.
+// The kernels of rows with options, of which they know those in Known. They write both results. `cached` computes all
+// rows, and `turn` the envs [begin, end) of one row.
 template <class Real>
-void prefetch_turn(const Rollout<Real>& rollout, Index begin, Index end) {
-    const auto lines = [&](const auto& view) {
-        if (!view.env) return;
-        const auto* const last = reinterpret_cast<const char*>(view.at(0, end));
-        for (const auto* at = reinterpret_cast<const char*>(view.at(0, begin)); at < last; at += 64)
-            prefetch_below(at, kPrefetchBytes);
-    };
-    lines(rollout.rewards), lines(rollout.values), lines(rollout.last_values), lines(rollout.final_values);
-    for (int which = 0; which < kFactors; ++which) lines(factor_of(rollout, Factor(which)));
-    lines(rollout.terminated), lines(rollout.truncated), lines(rollout.mask);
-}
-
-// Compute rows with options, of which the kernel knows those in Known. It writes both results.
-template <class Real>
-using RowsWith = void (*)(const Rollout<Real>&, const Options&, Index first, Index last, States<Real>, Real* finals);
+struct RowsWith {
+    void (*cached)(const Rollout<Real>&, Options, Index bottom, Index first, Index last, States<Real>, Real* finals);
+    void (*turn)(const Row<Real>&, const Results<Real>&, const Options&, const Numbers<Real>&, const States<Real>&,
+                 Index begin, Index end, Index gap);
+};
 template <class In, class Known, class Real>
-void rows_with(const Rollout<Real>& rollout, const Options& options, Index first, Index last, States<Real> states,
-               Real* finals) {
-    rows_cached<In, Outputs<true, true>>(rollout, Known{options}, 0, first, last, states, finals);
+void turn_with(const Row<Real>& row, const Results<Real>& to, const Options& options, const Numbers<Real>& numbers,
+               const States<Real>& states, Index begin, Index end, Index gap) {
+    row_run<In, Outputs<true, true>, Prefetch::values_and_next>(row, to, Known{options}, numbers, states, begin, end,
+                                                                gap);
 }
+template <class In, class Known, class Real>
+constexpr RowsWith<Real> rows_with = {rows_cached<In, Outputs<true, true>, Known, Real>, turn_with<In, Known, Real>};
 
-// Return the kernel for the options of a rollout.
+// Return the kernels for the options of a rollout.
 template <class Real>
-RowsWith<Real> rows_kernel(const Rollout<Real>& rollout, const Options& options) {
+RowsWith<Real> rows_kernels(const Rollout<Real>& rollout, const Options& options) {
     return with_options(options, [&](auto known) -> RowsWith<Real> {
         using Known = decltype(known);
         if constexpr (Known::common)
-            return with_inputs(rollout,
-                               [&](auto in) -> RowsWith<Real> { return rows_with<decltype(in), Known, Real>; });
+            return with_inputs(rollout, [&](auto in) { return rows_with<decltype(in), Known, Real>; });
         return rows_with<AnyInputs, Known, Real>;
     });
 }
@@ -364,7 +364,7 @@ template <class Real>
 void rows_with_options(const Rollout<Real>& given, Index first, Index last, States<Real> states, Real* scratch,
                        Store store) {
     const Options options(given);
-    const auto run = rows_kernel(given, options);
+    const RowsWith<Real> kernels = rows_kernels(given, options);
     Rollout<Real> rollout = given;
     Real *const finals = scratch, *const unwanted = finals + states.stride;
     if (!rollout.truncated) rollout.truncated = rollout.terminated;  // cuts no trace more
@@ -374,20 +374,17 @@ void rows_with_options(const Rollout<Real>& given, Index first, Index last, Stat
         rollout.mask_after = all - first;
     }
     if (store == Store::streamed) {
-        Rollout<Real> row;
-        const auto run_turn = [&](Index t, const auto&, const auto& to, Index begin, Index end) {
-            if (end == last - first) row = rollout.rows(t, t + 1);
-            row.advantages = {to.advantages - first, 0, 1}, row.returns = {to.returns - first, 0, 1};
-            prefetch_turn(row, first + begin, first + end);
-            run(row, options, first + begin, first + end, {states.data + begin, states.stride}, finals);
+        const Numbers<Real> numbers(rollout);
+        const Index gap = rollout.rewards.step - (last - first);
+        const auto run = [&](const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
+            kernels.turn(row, to, options, numbers, states, begin, end, gap);
         };
-        rows_streamed<Inputs<false, false>, false>(rollout, 0, first, last, states.of(kTrace), finals, run_turn);
-        return;
+        return rows_streamed<AnyInputs>(rollout, options, 0, first, last, states.of(kTrace), finals, run);
     }
     // A result that is not wanted is written all the same.
     for (View<Real>* const result : {&rollout.advantages, &rollout.returns})
         if (!*result) *result = {unwanted - first, 0, 1};
-    run(rollout, options, first, last, states, finals);
+    kernels.cached(rollout, options, 0, first, last, states, finals);
 }
 
 template <class Real>

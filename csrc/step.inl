@@ -23,15 +23,16 @@ const View<const Real>& factor_of(const Rollout<Real>& rollout, Factor which) {
     }
 }
 
-// Which options a rollout has.
+// Which options a rollout has. A kernel looks up those that its type leaves open, and reads coefficients from arrays,
+// even where they do not vary.
 struct Options {
-    static constexpr bool plain = false, common = false;
-    bool mask, carry_over, ratios, leaky, arrays, returns_recursion, tail_normalized;
+    static constexpr bool plain = false, common = false, arrays = true;
+    bool mask, carry_over, ratios, leaky, numbers, returns_recursion, tail_normalized;
 
     template <class Real>
     explicit Options(const Rollout<Real>& rollout)
         : mask(rollout.mask), carry_over(rollout.carry_over), ratios(rollout.ratios),
-          leaky(rollout.ratios && rollout.constants[kLeaky] != 0), arrays(!rollout.has_numbers()),
+          leaky(rollout.ratios && rollout.constants[kLeaky] != 0), numbers(rollout.has_numbers()),
           returns_recursion(rollout.returns_gamma_lambdas), tail_normalized(rollout.tail_lambdas) {}
 
     // Return whether A = 0 and R = V where a step does not exist.
@@ -54,23 +55,22 @@ struct KnownOptions : Options {
 };
 using NoOptions = KnownOptions<Masked::no, false, false>;
 
-// All other options. A step looks up those that every estimator may have; coefficients are arrays, even where they do
-// not vary.
+// All other options. A step looks up those that every estimator may have.
 template <bool has_ratios, bool is_tail_normalized>
 struct OptionsOf : Options {
-    static constexpr bool ratios = has_ratios, tail_normalized = is_tail_normalized, arrays = true;
+    static constexpr bool ratios = has_ratios, tail_normalized = is_tail_normalized;
 };
 
 // Call run with the type of the options.
 template <class Run>
 auto with_options(const Options& options, const Run& run) {
     const bool known = !(options.returns_recursion || options.tail_normalized || options.leaky);
-    if (known && !options.ratios && !options.arrays) {
+    if (known && !options.ratios && options.numbers) {
         if (!options.mask) return run(NoOptions{options});
         if (options.blanks()) return run(KnownOptions<Masked::blanks, false, false>{options});
         return run(KnownOptions<Masked::carries_over, false, false>{options});
     }
-    if (known && !(options.ratios && options.arrays) && !options.carry_over) {
+    if (known && (options.numbers || !options.ratios) && !options.carry_over) {
         if (!options.mask && options.ratios) return run(KnownOptions<Masked::no, true, false>{options});
         if (!options.mask) return run(KnownOptions<Masked::no, false, true>{options});
         if (options.ratios) return run(KnownOptions<Masked::blanks, true, false>{options});

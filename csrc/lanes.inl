@@ -5,6 +5,18 @@
 // the chain of steps runs over them, and the advantages are transposed back. Finally the results are written along
 // time. The gates need not be transposed, because the gates of one lane in one block are the bits of one number.
 
+// Return the first env before whose steps a whole vector may be read, because enough elements of other envs lie there.
+template <class Real>
+Index first_preceded_env(const Rollout<Real>& rollout) {
+    Index distance = PTRDIFF_MAX;  // the least from one env to the next
+    const auto narrow = [&](const auto& view) { distance = view ? std::min(distance, view.env) : distance; };
+    narrow(rollout.rewards), narrow(rollout.values), narrow(rollout.next_values), narrow(rollout.final_values);
+    narrow(rollout.terminated), narrow(rollout.truncated), narrow(rollout.mask);
+    if (rollout.gammas.step) narrow(rollout.gammas);
+    if (rollout.steps < 2 || distance < 1) return rollout.envs;  // one step has no next values
+    return (Vector<Real>::width + distance - 1) / distance;
+}
+
 // The steps of some lanes, and their memory in the scratch memory of a thread.
 template <class Real>
 struct Tile {
@@ -29,6 +41,7 @@ struct Tile {
     static constexpr Index scratch(Index arrays) { return 2 * bits + most_steps + arrays * array; }
 
     const Rollout<Real>& rollout;
+    const Index first_preceded = first_preceded_env(rollout);
     const Lane* lane;
     Index count, s, steps;  // the steps [s, s + steps) of `count` lanes
     Index first[lanes];     // the first element of each lane that is a step of the rollout: `steps` if none is
@@ -50,8 +63,9 @@ struct Tile {
     // Go to the steps [begin, end).
     void go(Index begin, Index end) {
         s = begin, steps = end - begin;
-        for (Index i = 0; i < lanes; ++i)
-            first[i] = i < count && first_step(i) < rollout.steps ? std::clamp<Index>(-first_step(i), 0, steps) : steps;
+        for (Index i = 0; i < count; ++i)
+            first[i] = first_step(i) < rollout.steps ? std::clamp<Index>(-first_step(i), 0, steps) : steps;
+        std::fill(first + count, first + lanes, steps);
     }
 };
 
@@ -78,36 +92,12 @@ FASTGAE_INLINE Pointers<Real> pointers_in_lane(const Tile<Real>& tile, Index i, 
     return at;
 }
 
-// Return the first env before whose steps a whole vector may be read, because enough elements of other envs lie there.
-template <class Real>
-Index first_preceded_env(const Rollout<Real>& rollout) {
-    Index distance = PTRDIFF_MAX;  // the least from one env to the next
-    const auto narrow = [&](const auto& view) { distance = view ? std::min(distance, view.env) : distance; };
-    narrow(rollout.rewards), narrow(rollout.values), narrow(rollout.next_values), narrow(rollout.final_values);
-    narrow(rollout.terminated), narrow(rollout.truncated), narrow(rollout.mask);
-    if (rollout.gammas.step) narrow(rollout.gammas);
-    if (rollout.steps < 2 || distance < 1) return rollout.envs;  // one step has no next values
-    return (Vector<Real>::width + distance - 1) / distance;
-}
-
-// Flags of a block whose last step is the last one of the rollout.
-template <int width>
-struct LastFlags {
-    std::uint8_t other[width];
-};
-template <int width>
-constexpr LastFlags<width> kLastFlags = [] {
-    LastFlags<width> flags = {};
-    for (int i = 0; i + 1 < width; ++i) flags.other[i] = 1;
-    return flags;
-}();
-
 // Compute the deltas of the vector at element k of a lane, and return its gates.
-template <class In, class Gamma, class Real, class ToNextValues>
+template <class In, class Gamma, class Real>
 FASTGAE_INLINE typename Vector<Real>::Bits fill_vector(const Pointers<Real>& at, const Gamma& gamma, Index k,
-                                                       Real* numbers, const ToNextValues& to_next_values) {
+                                                       Real* numbers) {
     using V = Vector<Real>;
-    const auto d = deltas<V, In>(at, k, gamma.template get<V>(k), to_next_values);
+    const auto d = deltas<V, In>(at, k, gamma.template get<V>(k));
     V::store(numbers, d.delta);
     return V::bits(d.trace_open);
 }
@@ -132,7 +122,7 @@ FASTGAE_NO_INLINE typename Vector<Real>::Bits fill_edge(const Pointers<Real> at,
         if constexpr (In::final_values) final_values[i] = at.final_values[from];
     }
     const Pointers<Real> copies = {rewards, values, next_values, final_values, terminated, truncated};
-    return fill_vector<In>(copies, Run<Real>{gammas}, 0, numbers, [](auto next) { return next; });
+    return fill_vector<In>(copies, Run<Real>{gammas}, 0, numbers);
 }
 
 // Compute the deltas and gates of every lane. Elements that are no step of the rollout get a closed gate and any delta.
@@ -143,7 +133,7 @@ void fill_tile(const Tile<Real>& tile, bool passed) {
     // Whether V' of the last step lies elsewhere than after the other next values.
     const bool last_elsewhere = !passed && (rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
                                             (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env));
-    const Index first_preceded = first_preceded_env(rollout);
+    const Index last_begin = last_elsewhere ? rollout.steps - tile.steps : PTRDIFF_MIN;
     // How many envs have next values that others follow.
     const Index followed = rollout.steps > 1 && rollout.next_values.env > 0 ? rollout.envs - 1 : 0;
     for (Index i = 0; i < Tile<Real>::lanes; ++i) {
@@ -166,26 +156,23 @@ void fill_tile(const Tile<Real>& tile, bool passed) {
             else
                 return Constant<Real>{*in_env(rollout.gammas, 0, env)};
         }();
-        const bool ends = last_elsewhere && t + tile.steps == rollout.steps;
+        const bool ends = t == last_begin;
         const auto last_value = [&] { return in_env(rollout.last_values, 0, env); };
-        const Index whole = ends ? tile.steps - V::width : tile.steps;
         const auto fill_copied = [&] {
+            const bool with_last = ends && k + V::width == tile.steps;
             gates[k * Tile<Real>::chains] =
-                fill_edge<In>(at, gamma, k, first, k == whole ? last_value() : nullptr, numbers + k);
-        };
-        if (k < first && env < first_preceded) {
-            fill_copied();
+                fill_edge<In>(at, gamma, k, first, with_last ? last_value() : nullptr, numbers + k);
             k += V::width;
-        }
-        for (; k < whole; k += V::width)
-            gates[k * Tile<Real>::chains] = fill_vector<In>(at, gamma, k, numbers + k, [](auto next) { return next; });
-        if (k == tile.steps) continue;
-        if (env >= followed)
-            fill_copied();
-        else
-            gates[k * Tile<Real>::chains] = fill_vector<In>(at, gamma, k, numbers + k, [&](auto next) {
-                return V::select(V::zero_flags(kLastFlags<V::width>.other), V::all(*last_value()), next);
-            });
+        };
+        if (k < first && env < tile.first_preceded) fill_copied();
+        const Index whole = ends && env >= followed ? tile.steps - V::width : tile.steps;
+        for (; k < whole; k += V::width) gates[k * Tile<Real>::chains] = fill_vector<In>(at, gamma, k, numbers + k);
+        if (k < tile.steps) fill_copied();
+        if (!ends || env >= followed) continue;
+        using One = Single<Real>;
+        const auto to_last = [&](auto) { return *last_value(); };
+        const Index last = tile.steps - 1;
+        numbers[last] = deltas<One, In>(at, last, gamma.template get<One>(last), to_last).delta;
     }
 }
 
@@ -193,7 +180,6 @@ void fill_tile(const Tile<Real>& tile, bool passed) {
 template <class Real>
 void fill_skipped(const Tile<Real>& tile) {
     using V = Vector<Real>;
-    const Index first_preceded = first_preceded_env(tile.rollout);
     for (Index i = 0; i < Tile<Real>::lanes; ++i) {
         const Index first = tile.first[i];
         auto* const skipped = tile.skipped + i;
@@ -201,7 +187,7 @@ void fill_skipped(const Tile<Real>& tile) {
         for (; k + V::width <= first; k += V::width) skipped[k * Tile<Real>::chains] = 0;
         if (k == tile.steps) continue;
         const std::uint8_t* const mask = in_env(tile.rollout.mask, tile.first_step(i), tile.env(i));
-        if (k < first && tile.env(i) < first_preceded) {
+        if (k < first && tile.env(i) < tile.first_preceded) {
             typename V::Bits bits = 0;
             for (Index at = first; at < k + V::width; ++at) bits |= typename V::Bits(mask[at] == 0) << (at - k);
             skipped[k * Tile<Real>::chains] = bits;
@@ -303,10 +289,10 @@ struct LaneFactors {
 // not A. Takes and returns the states of each lane.
 template <class V, class Known>
 FASTGAE_INLINE Carry<V> chain(const Known& options, const Numbers<typename V::Real>& numbers,
-                              const Tile<typename V::Real>& tile, const LaneFactors<V>& factors, Index lane, Index k,
-                              Carry<V> carry) {
+                              const LaneFactors<V>& factors, Index k, typename V::Real* at,
+                              const typename V::Bits* gates, Carry<V> carry) {
     using T = Tile<typename V::Real>;
-    auto *const at = tile.row(lane) + k, *const returns_at = tile.row(lane, T::kReturns) + k;
+    auto* const returns_at = at + T::kReturns * T::array;
     typename V::Type x[V::width];
     unrolled<V::width>([&](auto i) { x[i] = V::load(at + i * T::pitch); });
     V::transpose(x);
@@ -314,8 +300,7 @@ FASTGAE_INLINE Carry<V> chain(const Known& options, const Numbers<typename V::Re
         factors.transpose(k);
     else if (options.ratios)
         transpose_block<V>(returns_at, T::pitch);
-    const Index block = k * T::chains + lane;
-    const auto open = V::load_bits(tile.gates + block), skipped = V::load_bits(tile.skipped + block);
+    const auto open = V::load_bits(gates), skipped = V::load_bits(gates + T::bits);  // see Tile::skipped
     unrolled<V::width>([&](auto i) FASTGAE_INLINE_LAMBDA {
         constexpr int s = V::width - 1 - i;
         const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA {
@@ -481,6 +466,8 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
     const Numbers<Real> numbers(rollout);
     const bool passes_values = options.mask && rollout.mask_passes_values;
     const auto first_step = [&](Index end) { return std::max(bottom, end - most_steps); };
+    Real* const row = tile.row(0);
+    const auto* const gates = tile.gates;
     Carry<V> carries[chains];
     unrolled<chains>([&](auto c) { carries[c] = load_carry<V>(options, states, c * V::width); });
     LaneFactors<V> factors[chains];
@@ -502,7 +489,8 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
             fetch(T::lanes * V::width / kLine<Real>);
             prefetch_ahead(rollout.ahead, T::lanes * V::width);
             const auto link = [&](auto c) FASTGAE_INLINE_LAMBDA {
-                carries[c] = chain(options, numbers, tile, factors[c], c * V::width, k, carries[c]);
+                carries[c] = chain(options, numbers, factors[c], k, row + c * V::width * T::pitch + k,
+                                   gates + k * chains + c * V::width, carries[c]);
             };
             if constexpr (Known::plain)
                 unrolled<chains>(link);

@@ -276,7 +276,7 @@ private:
         return true;
     }
 
-    // Write the sparse final values to a matrix, because n-step returns cannot read sparse ones.
+    // Write the sparse final values to a matrix, because only the recursion of gae reads sparse ones.
     void make_finals_dense() {
         const Index rows = rollout_.env_major ? rollout_.envs : rollout_.steps;
         const Index width = rollout_.env_major ? rollout_.steps : rollout_.envs;

@@ -3,12 +3,8 @@
 FASTGAE_BUILD_EXT=auto      build it; if that fails, say so loudly and make a pure wheel that carries the reason
 FASTGAE_BUILD_EXT=require   build it or fail (the default under cibuildwheel)
 FASTGAE_BUILD_EXT=never     make a pure wheel
-FASTGAE_WITHOUT_AVX512=1    leave out that CPU target, which takes a third of the compiler's time
-
-Objects stay in build/, and only those are compiled again of which a source or a header has changed.
 """
 
-import hashlib
 import os
 import re
 import subprocess
@@ -38,10 +34,6 @@ else:
     compile_args = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-pthread"]
     strip = "-Wl,-S,-x" if sys.platform == "darwin" else "-Wl,-s"  # a tenth of the file is symbols that nothing reads
     link_args = ["-pthread", strip]
-if sys.platform == "linux":
-    compile_args.append("-MMD")  # say what an object was made of; on macOS it does not go with two architectures
-if os.environ.get("FASTGAE_WITHOUT_AVX512") == "1":
-    compile_args.append("-DFASTGAE_WITHOUT_AVX512")
 
 
 def long_description() -> str:
@@ -93,21 +85,7 @@ def recorded(output: list[str]) -> Iterator[None]:
             sys.stderr.write(output[-1])
 
 
-def is_out_of_date(made: str, source: str) -> bool:
-    """Return whether a file that went into an object has changed since, or nothing says which files these are."""
-    rule = Path(made).with_suffix(".d")  # written with -MMD
-    text = rule.read_text(encoding="utf-8") if rule.exists() else ""
-    files = [Path(file) for file in text.replace("\\\n", " ").split()[1:]]
-    last = Path(made).stat().st_mtime
-    return not files or not all(file.exists() and file.stat().st_mtime < last for file in files)
-
-
 class BuildExt(build_ext):
-    def finalize_options(self) -> None:
-        super().finalize_options()
-        flags = [*compile_args, *map(os.environ.get, ("CC", "CXX", "CPPFLAGS", "CFLAGS", "CXXFLAGS"))]
-        self.build_temp = str(Path(self.build_temp, hashlib.sha256(repr(flags).encode()).hexdigest()[:8]))
-
     def run(self) -> None:
         library = Path(self.get_ext_fullpath(core.name))
         note = library.with_name("_build_failure.txt")
@@ -157,7 +135,7 @@ class Sdist(sdist):
         super().make_release_tree(base_dir, files)
 
 
-ParallelCompile(needs_recompile=is_out_of_date).install()  # compiles as many files side by side as there are CPUs
+ParallelCompile().install()  # compiles as many files side by side as there are CPUs
 setup(
     long_description=long_description(),
     long_description_content_type="text/markdown",

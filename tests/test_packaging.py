@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import os
 import re
 import shutil
 import subprocess
@@ -156,42 +155,6 @@ def test_a_runner_builds_the_wheels_of_every_machine():
 def test_the_compiled_module_leaves_the_gil_off(python):
     pytest.importorskip("fastgae._core")
     assert python("import fastgae._core, sys; print(sys._is_gil_enabled())") == "False"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every object is compiled again")
-def test_only_what_has_changed_is_compiled_again(tmp_path):
-    header, compiled, compiler = tmp_path / "header.hpp", tmp_path / "compiled", tmp_path / "compiler"
-    header.touch()
-    compiler.write_text(
-        f"""#!/bin/sh
-        for word in "$@"; do
-            case "$word" in *.cpp) source=$word ;; -DFASTGAE_WITHOUT_AVX512) less=" -avx512" ;; esac
-            [ "$before" = -o ] && target=$word
-            before=$word
-        done
-        touch "$target"
-        [ "$source" ] || exit 0
-        echo "$source$less" >> {compiled}
-        case "$source" in */target_*) header={header} ;; esac
-        echo "$target: $source $header" > "${{target%.o}}.d"
-        """
-    )
-    compiler.chmod(0o755)
-    tools = dict.fromkeys(("CC", "CXX", "LDSHARED", "LDCXXSHARED"), str(compiler))
-    build = [sys.executable, "setup.py", "-q", "build_ext", f"--build-temp={tmp_path}/made", f"--build-lib={tmp_path}"]
-
-    def compiled_by(**settings):
-        compiled.write_text("")
-        environment = {**os.environ, **tools, "FASTGAE_BUILD_EXT": "require", **settings}
-        subprocess.run([*build, "--force"], cwd=ROOT, env=environment, check=True, capture_output=True)
-        return sorted(compiled.read_text().splitlines())
-
-    sources = sorted(str(source.relative_to(ROOT)) for source in (ROOT / "csrc").glob("*.cpp"))
-    assert compiled_by() == sources
-    assert compiled_by() == []
-    os.utime(header, (4e9, 4e9))
-    assert compiled_by() == [source for source in sources if "/target_" in source]
-    assert compiled_by(FASTGAE_WITHOUT_AVX512="1") == [f"{source} -avx512" for source in sources]
 
 
 def test_citation_names_the_repository_and_no_version():

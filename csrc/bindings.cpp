@@ -149,23 +149,6 @@ Operand array_operand(PyObject* object) {
 // How many steps of long trajectories the last call of this thread computed again.
 thread_local Index redone = 0;
 
-// Set the numbers for the kernels without options.
-template <class Real>
-void set_numbers(RolloutWithOptions<Real>& rollout) {
-    rollout.gamma = *rollout.gammas.data;
-    rollout.gamma_lambda = *rollout.gamma_lambdas.data;
-}
-
-// Run the kernels without options if no option is given.
-template <class Real>
-void run(const Target& target, CallReader<Real>& reader, Index num_threads) {
-    RolloutWithOptions<Real>& rollout = reader.rollout();
-    const bool plain = reader.is_plain();
-    if (plain) set_numbers(rollout);
-    redone = plain ? gae<Real>(target, static_cast<const Rollout<Real>&>(rollout), num_threads)
-                   : gae(target, rollout, num_threads);
-}
-
 // A matrix of a call of moments: an array that _canonical has made, which may be of a subclass.
 Operand canonical_array(const py::handle& object) {
     if (py::isinstance<py::array>(object)) return array_operand(object.ptr());
@@ -354,19 +337,15 @@ Index threads_for(PyObject* rewards, Index num_threads) {
 template <class Real>
 void run_kernels(const Call& call, const Target& target, CallReader<Real>& reader,
                  const std::optional<RecycledBlock>& widened, Index num_threads) {
-    RolloutWithOptions<Real>& rollout = reader.rollout();
+    Rollout<Real>& rollout = reader.rollout();
     reader.reduce();
     if constexpr (std::is_same_v<Real, float>) {
         const NarrowInputs& narrow = reader.narrow();
-        if (narrow && !widened) {
-            const bool plain = reader.is_plain();
-            if (plain) set_numbers(rollout);
-            return gae_in_pieces(target, narrow, rollout, plain, num_threads);
-        }
+        if (narrow && !widened) return gae_in_pieces(target, narrow, rollout, num_threads);
         if (narrow) narrow.widen(target, {0, rollout.steps, 0, rollout.envs}, widened->data(), rollout);
     }
     if (call.recursion == Recursion::n_step_returns) return n_step_returns(rollout, call.n);
-    run(target, reader, num_threads);
+    redone = gae(target, rollout, num_threads);
 }
 
 // Fill the results of a call that has been read; false: declined, and nothing is written. Needs no Python.

@@ -243,7 +243,7 @@ void flat(const Rollout<Real>& rollout, Index env, Index first, Index stride, In
     runs.advantages = r.advantages ? from_first(r.advantages.at(0, env)) : nullptr;
     runs.returns = r.returns ? from_first(r.returns.at(0, env)) : nullptr;
     runs.stride = stride;
-    runs.gamma = rollout.gamma;
+    runs.gamma = *rollout.gammas.data;
     runs.shift = to_line(runs.returns);
     const auto write = with_outputs(rollout, [&](auto out) {
         using Out = decltype(out);
@@ -264,7 +264,7 @@ void flat(const Rollout<Real>& rollout, Index env, Index first, Index stride, In
     std::copy_n(carry, distance * Block::lanes, block->following());
     fill(runs, bottom, top - Block::steps, *block);
     for (Index s = top - Block::steps; s >= bottom; s -= Block::steps) {
-        chain(*block, *before, rollout.gamma_lambda);
+        chain(*block, *before, *rollout.gamma_lambdas.data);
         if (s > bottom) fill(runs, bottom, s - Block::steps, *before);
         if (store != Store::nothing) write(runs, bottom, s, top, *block);
         std::swap(block, before);

@@ -58,6 +58,12 @@ struct Ahead {
     Index bytes = 0;  // to prefetch for each step that is computed
 };
 
+// Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
+enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
+inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip", "leaky"};
+
+// A rollout with its options and its results. Coefficients are views: the view of one number for all steps has two
+// strides of 0. Along the axis where other views have stride 1, a coefficient has stride 1 or 0.
 template <class Real>
 struct Rollout {
     Index steps = 0, envs = 0;
@@ -68,9 +74,38 @@ struct Rollout {
     View<const Real> final_values;                   // optional: V' of truncated steps
     SparseFinals<Real> sparse_finals;                // optional: the same, in place of final_values
     View<const std::uint8_t> terminated, truncated;  // truncated is optional
-    Real gamma{}, gamma_lambda{};
-    View<Real> advantages, returns;  // the results; one of the two may be missing
-    Ahead* ahead = nullptr;          // optional: what kernels prefetch besides their own inputs
+    View<const Real> gammas, gamma_lambdas;
+    View<const Real> returns_gamma_lambdas;    // optional: the decay of a second recursion, which computes the returns
+    View<const Real> tail_lambdas;             // optional: lambda of the tail-normalized estimator
+    View<const Real> ratios;                   // optional: importance ratios; given, the estimator is V-trace
+    Real constants[kConstants]{};              // one number for each Constant
+    View<const Real> last_advantages;          // optional: A_T, one row
+    View<const std::uint8_t> mask;             // optional: true where the step exists
+    bool mask_passes_values = false;           // true: V' of a step is V of the next step that exists
+    const std::uint8_t* mask_after = nullptr;  // of the row after the last one, if these are rows of a longer rollout
+    bool carry_over = false;                   // true: a step that does not exist gets A of the next one that does
+    View<Real> advantages, returns;            // the results; one of the two may be missing
+    Ahead* ahead = nullptr;                    // optional: what kernels prefetch besides their own inputs
+
+    // Return the steps [bottom, top) of a time-major rollout as a rollout of their own.
+    Rollout rows(Index bottom, Index top) const {
+        Rollout part = *this;
+        part.steps = top - bottom;
+        const auto begin = [&](auto&... views) { ((views.data = views ? views.at(bottom, 0) : nullptr), ...); };
+        begin(part.rewards, part.values, part.next_values, part.final_values, part.terminated, part.truncated,
+              part.gammas, part.gamma_lambdas, part.returns_gamma_lambdas, part.tail_lambdas, part.ratios, part.mask,
+              part.advantages, part.returns);
+        if (sparse_finals) part.sparse_finals.starts += bottom;
+        if (top < steps) part.last_values = {next_values.at(top - 1, 0), 0, next_values.env};
+        if (top < steps && mask_passes_values) part.mask_after = mask.at(top, 0);
+        return part;
+    }
+
+    // Return whether gamma and gamma lambda are one number each.
+    bool has_numbers() const { return !(gammas.step || gammas.env || gamma_lambdas.step || gamma_lambdas.env); }
+
+    // Return whether no option changes the step.
+    bool is_plain() const { return has_numbers() && !(mask || ratios || returns_gamma_lambdas || tail_lambdas); }
 };
 
 // Return how many elements lie between a step and the next one, in a rollout whose rows are contiguous.
@@ -79,42 +114,20 @@ Index flat_distance(const Rollout<Real>& rollout) {
     return rollout.env_major ? 1 : rollout.envs;
 }
 
-// Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
-enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
-inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip", "leaky"};
-
-// A rollout with options. Its coefficients are views, which replace gamma and gamma_lambda of Rollout. The view of one
-// number for all steps has two strides of 0. Along the axis where other views have stride 1, a coefficient has stride 1
-// or 0.
-template <class Real>
-struct RolloutWithOptions : Rollout<Real> {
-    View<const Real> gammas, gamma_lambdas;
-    View<const Real> returns_gamma_lambdas;  // optional: the decay of a second recursion, which computes the returns
-    View<const Real> tail_lambdas;           // optional: lambda of the tail-normalized estimator
-    View<const std::uint8_t> mask;           // optional: true where the step exists
-    bool mask_passes_values = false;         // true: V' of a step is V of the next step that exists
-    bool carry_over = false;                 // true: a step that does not exist gets A of the next one that does
-    View<const Real> last_advantages;        // optional: A_T, one row
-    View<const Real> ratios;                 // optional: importance ratios; given, the estimator is V-trace
-    Real constants[kConstants]{};            // one number for each Constant
-
-    // Return whether no option is given and both coefficients are one number: then a kernel without options computes
-    // the same.
-    bool is_plain() const {
-        const auto number = [](const View<const Real>& view) { return view.step == 0 && view.env == 0; };
-        return number(gammas) && number(gamma_lambdas) &&
-               !(returns_gamma_lambdas || tail_lambdas || mask || last_advantages || ratios);
-    }
-};
-
-// The numbers that a recursion with options carries from step t + 1 to step t. step.inl has the equations.
+// The numbers that a recursion carries from step t + 1 to step t. step.inl has the equations.
 enum State {
-    kNextValue,     // V of the next step that exists
     kTrace,         // A; or G of the tail-normalized estimator
+    kNextValue,     // V of the next step that exists
     kStepsLeft,     // D of the tail-normalized estimator
     kReturnsTrace,  // A of the second recursion
     kStates
 };
+
+// Return how many states a recursion carries: without options A alone.
+template <class Real>
+Index states_of(const Rollout<Real>& rollout) {
+    return rollout.is_plain() ? 1 : kStates;
+}
 
 // Moments are sums of blocks of this many steps. Rounding depends on the number, so all backends use the same one.
 constexpr Index kMomentSteps = 128;
@@ -131,15 +144,18 @@ struct Moments {
     const double* scale = nullptr;   // one number per env
 };
 
-// Env-major rollouts are cut at multiples of kBlockSteps, and no target runs more than kMaxLanes lanes at once.
+// Env-major rollouts are cut at multiples of kBlockSteps.
 constexpr Index kBlockSteps = 16;
-constexpr Index kMaxLanes = 32;
+// No target runs more lanes at once, because fewer lanes mean longer runs along each env. AVX-512 on Zen 5, advantages:
+// 1024 x 4096 from memory in 3.0 ms with 32 lanes x 512 steps, 2.2 with 16 x 1024; 1008 x 128 in cache in 43.3 and 39.5
+// us.
+constexpr Index kMaxLanes = 16;
 
 // The most envs of a time-major rollout that is computed as one flat array.
 constexpr Index kFlatDistance = 8;
 
 // A run of steps of one env. Its recursion runs at the same time as the recursions of other lanes. Its step 0 is the
-// step `origin` of the env. Steps at or after the end of the rollout give A = 0.
+// step `origin` of the env. A lane ends with the rollout or before it, but it may begin before step 0.
 struct Lane {
     Index env, origin;
 };
@@ -147,40 +163,33 @@ struct Lane {
 // How results are written: not at all, with ordinary stores, or with streaming stores, which bypass the caches.
 enum class Store { nothing, cached, streamed };
 
-// The kernels of one CPU target and one type. They allocate nothing and throw nothing.
+// The kernels of one CPU target and one type. They allocate nothing and throw nothing. `states` has a row for each
+// state of the rollout, `stride` numbers apart: those that follow the steps before the call, and those of the first
+// step after it.
 template <class Real>
 struct Kernels {
     // How many numbers a vector has.
     Index vector;
-    // The most lanes that one call of `lanes_with_options` takes. It makes full use of the CPU, as does any multiple of
-    // it in one call of `lanes`.
+    // How many lanes make full use of the CPU, as does any multiple of it in one call of `lanes`.
     Index width;
-    // How many numbers of scratch memory each thread needs: for `lanes`, and for the two kernels with options.
+    // How many numbers of scratch memory each thread needs for `lanes`, without options and with them.
     Index lanes_scratch, options_scratch;
-    // Time-major: compute all steps of the envs [first, last). `carry` holds A_T of each env before the call, and A_0
-    // after it if a row has two vectors at least. It has room for a cache line more; `finals` has room for one number
-    // per env if the final values are sparse.
-    void (*rows)(const Rollout<Real>&, Index first, Index last, Real* carry, Real* finals, Store);
-    // Env-major: compute the steps [bottom, top) of `count` lanes. `carry` holds A_top of each lane before the call and
-    // A_bottom after it. Both limits are multiples of kBlockSteps. `carry` and `scratch` are aligned to 64 bytes, and
-    // `carry` has room for a multiple of `width` numbers even if there are fewer lanes.
-    void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
-                  Real* scratch, Store);
-    // One env of an env-major rollout, or all of a time-major one whose rows follow each other without gaps: compute
-    // the elements [bottom, top) of `flat_lanes` runs. Run i begins at element first + i * stride of the memory.
-    // `carry` is a (flat_distance, flat_lanes) matrix with the advantages of the elements from top on before the call,
-    // and from bottom on after it. No run may reach the last step. The limits are multiples of a cache line, and
-    // streamed results begin at one.
+    // Time-major: compute all steps of the envs [first, last). A row of `states` has room for a cache line more than
+    // there are envs. `finals` has room for one number per env, if the final values are sparse or there are options.
+    // Where a row has fewer than two vectors, the states after the call are undefined.
+    void (*rows)(const Rollout<Real>&, Index first, Index last, Real* states, Index stride, Real* finals, Store);
+    // Env-major: compute the steps [bottom, top) of `count` lanes. Both limits are multiples of kBlockSteps. `states`
+    // and `scratch` are aligned to 64 bytes, and a row of `states` has room for a multiple of `width` numbers.
+    void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
+                  Index stride, Real* scratch, Store);
+    // Without options. One env of an env-major rollout, or all of a time-major one whose rows follow each other without
+    // gaps: compute the elements [bottom, top) of `flat_lanes` runs. Run i begins at element first + i * stride of the
+    // memory. `carry` is a (flat_distance, flat_lanes) matrix with the advantages of the elements from top on before
+    // the call, and from bottom on after it. No run may reach the last step. The limits are multiples of a cache line,
+    // and streamed results begin at one.
     Index flat_lanes;
     void (*flat)(const Rollout<Real>&, Index env, Index first, Index stride, Index bottom, Index top, Real* carry,
                  Store);
-    // Both for a rollout with options. `states` holds kStates rows. In rows_with_options a row is as long as
-    // the rollout has envs, and `states` points at the number of env `first`; in lanes_with_options a row has kMaxLanes
-    // numbers. The origin of a lane may be negative: the kernel skips the steps before step 0.
-    void (*rows_with_options)(const RolloutWithOptions<Real>&, Index first, Index last, Real* states, Real* scratch,
-                              Store);
-    void (*lanes_with_options)(const RolloutWithOptions<Real>&, const Lane* lanes, Index count, Index bottom, Index top,
-                               Real* states, Real* scratch, Store);
     // Write the sum of every kMomentSteps steps of an env to `sums`, a (blocks, N) matrix; and x = (x - center) scale.
     // Both take the envs [first, last) of a time-major matrix, or the blocks [first, last) of an env-major one.
     void (*block_sums)(const Moments<const Real>&, Index first, Index last, double* sums);

@@ -3,223 +3,405 @@
 // A tile holds some hundred steps of all lanes. Its deltas are computed along time, where memory is contiguous. Then
 // blocks of width x width deltas are transposed in registers, so that one vector holds the same step of `width` lanes;
 // the chain of steps runs over them, and the advantages are transposed back. Finally the results are written along
-// time. The trace gates need not be transposed, because the gates of one lane in one block are the bits of one number.
+// time. The gates need not be transposed, because the gates of one lane in one block are the bits of one number.
 
+// Return the first env before whose steps a whole vector may be read, because enough elements of other envs lie there.
+template <class Real>
+Index first_preceded_env(const Rollout<Real>& rollout) {
+    Index distance = PTRDIFF_MAX;  // the least from one env to the next
+    const auto narrow = [&](const auto& view) { distance = view ? std::min(distance, view.env) : distance; };
+    narrow(rollout.rewards), narrow(rollout.values), narrow(rollout.next_values), narrow(rollout.final_values);
+    narrow(rollout.terminated), narrow(rollout.truncated), narrow(rollout.mask);
+    if (rollout.gammas.step) narrow(rollout.gammas);
+    if (rollout.steps < 2 || distance < 1) return rollout.envs;  // one step has no next values
+    return (Vector<Real>::width + distance - 1) / distance;
+}
+
+// The steps of some lanes, and their memory in the scratch memory of a thread.
 template <class Real>
 struct Tile {
     using V = Vector<Real>;
     using Bits = typename V::Bits;
-    static constexpr Index lanes = std::min<Index>(2 * V::width, kTileLanes);
-    static constexpr Index steps = kTileBytes / (lanes * sizeof(Real));
-    static_assert(steps >= kBlockSteps && steps % kBlockSteps == 0, "rollouts are cut between blocks");
-    static constexpr Index before = kTilePadding / sizeof(Real), pitch = before + steps;
-    static constexpr Index blocks = steps / V::width;
+    static constexpr Index lanes = std::min<Index>(2 * V::width, kMaxLanes);
+    static constexpr Index chains = lanes / V::width;  // vectors of lanes
+    static constexpr Index most_steps = kTileBytes / (lanes * sizeof(Real));
+    static_assert(most_steps >= kBlockSteps && most_steps % kBlockSteps == 0, "rollouts are cut between blocks");
+    static constexpr Index before = kTilePadding / sizeof(Real), pitch = before + most_steps;
     static_assert(before >= kLine<Real>, "the last line of one row fits before the next row");
 
-    // (lanes, pitch): deltas, then advantages. Each row has room for `before` numbers before its first step.
-    alignas(64) Real numbers[lanes * pitch];
-    alignas(64) Bits gates[blocks * lanes];  // (blocks, lanes): bit k is the trace gate of step k of the block
-    Real finals[steps];                      // the sparse final values of one lane
+    // Arrays of (lanes, pitch) numbers. Each row has room for `before` numbers before its first step.
+    enum Array {
+        kAdvantages,   // deltas, then advantages
+        kReturns,      // ratios, then R - V where that is not A
+        kCoefficients  // from here on those that vary, in the order of Factor
+    };
+    static constexpr Index array = lanes * pitch, bits = most_steps / V::width * lanes;
+    static constexpr Index arrays = kCoefficients + kTailLambda;
+    static_assert(sizeof(Bits) == sizeof(Real), "scratch memory is counted in Reals");
+    static constexpr Index scratch(Index arrays) { return 2 * bits + most_steps + arrays * array; }
 
-    Real* row(Index lane) { return numbers + lane * pitch + before; }
+    const Rollout<Real>& rollout;
+    const Index first_preceded = first_preceded_env(rollout);
+    const Lane* lane;
+    Index count, s, steps;  // the steps [s, s + steps) of `count` lanes
+    Index first[lanes];     // the first element of each lane that is a step of the rollout: `steps` if none is
+    Bits* gates;            // (blocks, lanes): bit j is the trace gate of step j of a block of V::width steps
+    Bits* skipped;          // the same with a mask: bit j is set if step j does not exist
+    Real* finals;           // the sparse final values of one lane
+    Real* numbers;
+
+    Tile(const Rollout<Real>& rollout, Real* scratch)
+        : rollout(rollout), gates(reinterpret_cast<Bits*>(scratch)), skipped(gates + bits), finals(scratch + 2 * bits),
+          numbers(finals + most_steps) {}
+
+    Real* row(Index i, Index which = kAdvantages) const { return numbers + which * array + i * pitch + before; }
+    static Index array_of(Factor which) { return which == kRatio ? kReturns : kCoefficients + which - kGammaLambda; }
+
+    Index env(Index i) const { return lane[i].env; }
+    Index first_step(Index i) const { return lane[i].origin + s; }
+
+    // Go to the steps [begin, end).
+    void go(Index begin, Index end) {
+        s = begin, steps = end - begin;
+        for (Index i = 0; i < count; ++i)
+            first[i] = first_step(i) < rollout.steps ? std::clamp<Index>(-first_step(i), 0, steps) : steps;
+        std::fill(first + count, first + lanes, steps);
+    }
 };
 
-// Flags that mark the end of a rollout within a block. Loaded from element width - i on, `other` is 0 at step i only,
-// and `past` is 0 at the steps before i only.
-template <int width>
-struct EdgeFlags {
-    std::uint8_t other[2 * width], past[2 * width];
-};
-template <int width>
-constexpr EdgeFlags<width> kEdgeFlags = [] {
-    EdgeFlags<width> flags = {};
-    for (int i = 0; i < 2 * width; ++i) {
-        flags.other[i] = i != width;
-        flags.past[i] = i >= width;
-    }
-    return flags;
-}();
-
-// Compute the deltas of one block with the end of a rollout in it, and return its gates. The first `real` steps belong
-// to the rollout; V' of the last of them is *last_value. Steps past the end get a delta of 0, so that A = 0 there.
-// Reads whole vectors, also past the end of the row.
-template <class In, class Real>
-FASTGAE_INLINE typename Vector<Real>::Bits fill_edge(const Pointers<Real>& at, Index k, Index real,
-                                                     const Real* last_value, typename Vector<Real>::Type gamma,
-                                                     Real* numbers) {
-    using V = Vector<Real>;
-    constexpr const EdgeFlags<V::width>& flags = kEdgeFlags<V::width>;
-    const auto last = V::zero_flags(flags.other + V::width - (real - 1));
-    const auto inside = V::zero_flags(flags.past + V::width - real);
-    const auto to_next_values = [&](auto next) { return V::select(last, V::all(*last_value), next); };
-    const auto d = deltas<V, In>(at, k, gamma, to_next_values);
-    V::store(numbers, V::select(inside, d.delta, V::all(0)));
-    return V::bits(d.trace_open);
-}
-
-// Do the same as fill_edge, but from a padded copy, for rows that no other row follows in memory.
-template <class In, class Real>
-typename Vector<Real>::Bits fill_last_edge(const Pointers<Real>& at, Index k, Index real, const Real* last_value,
-                                           typename Vector<Real>::Type gamma, Real* numbers) {
-    using V = Vector<Real>;
-    Real rewards[V::width] = {}, values[V::width] = {}, next_values[V::width] = {}, final_values[V::width] = {};
-    std::uint8_t terminated[V::width] = {}, truncated[V::width] = {};
-    for (Index i = 0; i < V::width && i < real; ++i) {
-        rewards[i] = at.rewards[k + i];
-        values[i] = at.values[k + i];
-        if (i + 1 < real) next_values[i] = at.next_values[k + i];
-        terminated[i] = at.terminated[k + i];
-        if constexpr (In::truncated) truncated[i] = at.truncated[k + i];
-        if constexpr (In::final_values) final_values[i] = at.final_values[k + i];
-    }
-    const Pointers<Real> copies = {rewards, values, next_values, final_values, terminated, truncated};
-    return fill_edge<In>(copies, 0, real, last_value, gamma, numbers);
-}
-
-// Return the address of step t of an env. Steps of an env-major rollout are contiguous.
+// The address of a step of an env: steps of an env-major rollout are contiguous.
 template <class Element>
 FASTGAE_INLINE Element* in_env(const View<Element>& matrix, Index t, Index env) {
     return matrix.data + t + env * matrix.env;
 }
 
-// Return the inputs of an env from step t on. Its sparse final values, if any, lie in the tile.
+// Return the inputs of a lane. V' is where pass_values has written it, or in the rollout.
 template <class In, class Real>
-FASTGAE_INLINE Pointers<Real> pointers_in_env(const Rollout<Real>& rollout, Index t, Index env, Tile<Real>& tile) {
-    Pointers<Real> at = {in_env(rollout.rewards, t, env),     in_env(rollout.values, t, env),
-                         in_env(rollout.next_values, t, env), nullptr,
-                         in_env(rollout.terminated, t, env),  nullptr};
+FASTGAE_INLINE Pointers<Real> pointers_in_lane(const Tile<Real>& tile, Index i, bool passed) {
+    const Rollout<Real>& rollout = tile.rollout;
+    const Index t = tile.first_step(i), env = tile.env(i);
+    Pointers<Real> at = {in_env(rollout.rewards, t, env),
+                         in_env(rollout.values, t, env),
+                         passed ? tile.row(i) : in_env(rollout.next_values, t, env),
+                         nullptr,
+                         in_env(rollout.terminated, t, env),
+                         nullptr};
     if constexpr (In::truncated) at.truncated = in_env(rollout.truncated, t, env);
     if constexpr (In::final_values)
         at.final_values = rollout.sparse_finals ? tile.finals : in_env(rollout.final_values, t, env);
     return at;
 }
 
-// Return the last env at whose end a whole vector may be read, because enough elements of later envs follow in memory.
-template <class Real>
-Index last_followed_env(const Rollout<Real>& rollout) {
-    Index distance = PTRDIFF_MAX;  // the least from one env to the next
-    const auto narrow = [&](const auto& view) { distance = view ? std::min(distance, view.env) : distance; };
-    narrow(rollout.rewards), narrow(rollout.values), narrow(rollout.next_values), narrow(rollout.final_values);
-    narrow(rollout.terminated), narrow(rollout.truncated);
-    if (rollout.steps < 2 || distance < 1) return -1;
-    return rollout.envs - 1 - (Vector<Real>::width + distance - 1) / distance;
-}
-
-// Compute the deltas and gates of the steps [s, s + steps) of every lane. Steps past the end get a delta of 0.
-template <class In, class Real>
-void fill_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
+// Compute the deltas of the vector at element k of a lane, and return its gates.
+template <class In, class Gamma, class Real>
+FASTGAE_INLINE typename Vector<Real>::Bits fill_vector(const Pointers<Real>& at, const Gamma& gamma, Index k,
+                                                       Real* numbers) {
     using V = Vector<Real>;
-    constexpr Index tile_lanes = Tile<Real>::lanes;
-    const auto gamma = V::all(rollout.gamma);
-    // Whether V' of the last step lies elsewhere than after the other next values.
-    const bool last_elsewhere = rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
-                                (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env);
-    const Index last_followed = last_followed_env(rollout);
-    for (Index i = 0; i < count; ++i) {
-        const Index env = lanes[i].env, t = lanes[i].origin + s;
-        const Index real = rollout.steps - t, whole = std::min(steps, real - last_elsewhere);
-        if constexpr (In::final_values)
-            if (rollout.sparse_finals) rollout.sparse_finals.scatter(env, t, t + steps, tile.finals);
-        const Pointers<Real> at = pointers_in_env<In>(rollout, t, env, tile);
-        Real* const numbers = tile.row(i);
-        auto* gates = tile.gates + i;
-        Index k = 0;
-        for (; k + V::width <= whole; k += V::width, gates += tile_lanes) {
-            const Deltas<V> d = deltas<V, In>(at, k, gamma);
-            V::store(numbers + k, d.delta);
-            *gates = V::bits(d.trace_open);
-        }
-        if (k < steps && k < real) {
-            const Real* const last_value = rollout.last_values.at(0, env);
-            *gates = env <= last_followed ? fill_edge<In>(at, k, real - k, last_value, gamma, numbers + k)
-                                          : fill_last_edge<In>(at, k, real - k, last_value, gamma, numbers + k);
-            k += V::width, gates += tile_lanes;
-        }
-        for (; k < steps; k += V::width, gates += tile_lanes) {
-            V::store(numbers + k, V::all(0));
-            *gates = 0;
-        }
+    const auto d = deltas<V, In>(at, k, gamma.template get<V>(k));
+    V::store(numbers, d.delta);
+    return V::bits(d.trace_open);
+}
+
+// Do the same from a padded copy of the elements from `first` on, where the memory before or after them may belong to
+// nobody. `last_value` is V' of the last element, or null if that is with the others.
+template <class In, class Gamma, class Real>
+FASTGAE_NO_INLINE typename Vector<Real>::Bits fill_edge(const Pointers<Real> at, const Gamma gamma, Index k,
+                                                        Index first, const Real* last_value, Real* numbers) {
+    using V = Vector<Real>;
+    Real rewards[V::width] = {}, values[V::width] = {}, next_values[V::width] = {}, final_values[V::width] = {};
+    Real gammas[V::width] = {};
+    std::uint8_t terminated[V::width] = {}, truncated[V::width] = {};
+    for (Index from = std::max(k, first); from < k + V::width; ++from) {
+        const Index i = from - k;
+        rewards[i] = at.rewards[from];
+        values[i] = at.values[from];
+        next_values[i] = last_value && i == V::width - 1 ? *last_value : at.next_values[from];
+        terminated[i] = at.terminated[from];
+        gammas[i] = gamma.template get<Single<Real>>(from);
+        if constexpr (In::truncated) truncated[i] = at.truncated[from];
+        if constexpr (In::final_values) final_values[i] = at.final_values[from];
     }
-    for (Index i = count; i < tile_lanes; ++i) {  // lanes without an env
-        for (Index k = 0; k < steps; ++k) tile.row(i)[k] = 0;
-        for (Index block = 0; block < steps / V::width; ++block) tile.gates[block * tile_lanes + i] = 0;
+    const Pointers<Real> copies = {rewards, values, next_values, final_values, terminated, truncated};
+    return fill_vector<In>(copies, Run<Real>{gammas}, 0, numbers);
+}
+
+// Compute the deltas and gates of every lane. Elements that are no step of the rollout get a closed gate and any delta.
+template <class In, bool gamma_varies, class Real>
+void fill_tile(const Tile<Real>& tile, bool passed) {
+    using V = Vector<Real>;
+    const Rollout<Real>& rollout = tile.rollout;
+    // Whether V' of the last step lies elsewhere than after the other next values.
+    const bool last_elsewhere = !passed && (rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
+                                            (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env));
+    const Index last_begin = last_elsewhere ? rollout.steps - tile.steps : PTRDIFF_MIN;
+    // How many envs have next values that others follow.
+    const Index followed = rollout.steps > 1 && rollout.next_values.env > 0 ? rollout.envs - 1 : 0;
+    for (Index i = 0; i < Tile<Real>::lanes; ++i) {
+        const Index first = tile.first[i];
+        Real* const numbers = tile.row(i);
+        auto* const gates = tile.gates + i;
+        Index k = 0;
+        for (; k + V::width <= first; k += V::width) {
+            V::store(numbers + k, V::all(0));
+            gates[k * Tile<Real>::chains] = 0;
+        }
+        if (k == tile.steps) continue;
+        const Index env = tile.env(i), t = tile.first_step(i);
+        if constexpr (In::final_values)
+            if (rollout.sparse_finals) rollout.sparse_finals.scatter(env, t, t + tile.steps, tile.finals);
+        const Pointers<Real> at = pointers_in_lane<In>(tile, i, passed);
+        const auto gamma = [&] {
+            if constexpr (gamma_varies)
+                return Run<Real>{in_env(rollout.gammas, t, env)};
+            else
+                return Constant<Real>{*in_env(rollout.gammas, 0, env)};
+        }();
+        const bool ends = t == last_begin;
+        const auto last_value = [&] { return in_env(rollout.last_values, 0, env); };
+        const auto fill_copied = [&] {
+            const bool with_last = ends && k + V::width == tile.steps;
+            gates[k * Tile<Real>::chains] =
+                fill_edge<In>(at, gamma, k, first, with_last ? last_value() : nullptr, numbers + k);
+            k += V::width;
+        };
+        if (k < first && env < tile.first_preceded) fill_copied();
+        const Index whole = ends && env >= followed ? tile.steps - V::width : tile.steps;
+        for (; k < whole; k += V::width) gates[k * Tile<Real>::chains] = fill_vector<In>(at, gamma, k, numbers + k);
+        if (k < tile.steps) fill_copied();
+        if (!ends || env >= followed) continue;
+        using One = Single<Real>;
+        const auto to_last = [&](auto) { return *last_value(); };
+        const Index last = tile.steps - 1;
+        numbers[last] = deltas<One, In>(at, last, gamma.template get<One>(last), to_last).delta;
     }
 }
 
-// Turn the deltas of `width` lanes and one block of steps into advantages, in place. Takes and returns A of each lane.
+// Write which steps do not exist.
+template <class Real>
+void fill_skipped(const Tile<Real>& tile) {
+    using V = Vector<Real>;
+    for (Index i = 0; i < Tile<Real>::lanes; ++i) {
+        const Index first = tile.first[i];
+        auto* const skipped = tile.skipped + i;
+        Index k = 0;
+        for (; k + V::width <= first; k += V::width) skipped[k * Tile<Real>::chains] = 0;
+        if (k == tile.steps) continue;
+        const std::uint8_t* const mask = in_env(tile.rollout.mask, tile.first_step(i), tile.env(i));
+        if (k < first && tile.env(i) < tile.first_preceded) {
+            typename V::Bits bits = 0;
+            for (Index at = first; at < k + V::width; ++at) bits |= typename V::Bits(mask[at] == 0) << (at - k);
+            skipped[k * Tile<Real>::chains] = bits;
+            k += V::width;
+        }
+        for (; k < tile.steps; k += V::width) skipped[k * Tile<Real>::chains] = V::bits(V::zero_flags(mask + k));
+    }
+}
+
+// Write V' of every step, which is V of the next step that exists, to the rows of the deltas. `carry` holds V' of the
+// first step of each lane that was computed before.
+template <class Real>
+void pass_values(const Tile<Real>& tile, Real* carries) {
+    using V = Vector<Real>;
+    const Rollout<Real>& rollout = tile.rollout;
+    std::uint8_t exists[Tile<Real>::lanes];  // whether the step after the tile does
+    for (Index i = 0; i < Tile<Real>::lanes; ++i) {
+        const Index first = tile.first[i];
+        exists[i] = 1;
+        if (first == tile.steps) continue;
+        const Index t = tile.first_step(i), end = t + tile.steps, env = tile.env(i);
+        const bool ends = end == rollout.steps;
+        std::copy_n(in_env(rollout.next_values, t + first, env), tile.steps - first - ends, tile.row(i) + first);
+        if (ends)
+            tile.row(i)[tile.steps - 1] = *rollout.last_values.at(0, env);
+        else
+            exists[i] = *in_env(rollout.mask, end, env) != 0;
+    }
+    for (Index i = 0; i < Tile<Real>::lanes; i += V::width) {
+        auto carry = V::load(carries + i);
+        auto skipped = V::zero_flags(exists + i);
+        for (Index k = tile.steps - V::width; k >= 0; k -= V::width) {
+            typename V::Type x[V::width];
+            unrolled<V::width>([&](auto r) { x[r] = V::load(tile.row(i + r) + k); });
+            V::transpose(x);
+            const auto bits = V::load_bits(tile.skipped + k * Tile<Real>::chains + i);
+            unrolled<V::width>([&](auto r) FASTGAE_INLINE_LAMBDA {
+                constexpr int step = V::width - 1 - r;
+                x[step] = carry = V::select(skipped, carry, x[step]);
+                skipped = V::bit(bits, step);
+            });
+            V::transpose(x);
+            unrolled<V::width>([&](auto r) { V::store(tile.row(i + r) + k, x[r]); });
+        }
+        V::store(carries + i, carry);
+    }
+}
+
+// Copy a factor that varies along time.
+template <class Real>
+void fill_factor(const Tile<Real>& tile, Factor which) {
+    for (Index i = 0; i < tile.count; ++i) {
+        const Index first = tile.first[i], t = tile.first_step(i) + first;
+        if (first == tile.steps) continue;
+        const Real* const from = factor_of(tile.rollout, which).at(t, tile.env(i));
+        std::copy_n(from, tile.steps - first, tile.row(i, Tile<Real>::array_of(which)) + first);
+    }
+}
+
+// Transpose the block of `width` lanes and steps that begins at `numbers`, in place.
 template <class V>
-FASTGAE_INLINE typename V::Type chain(typename V::Real* numbers, Index pitch, const typename V::Bits* gates,
-                                      typename V::Type gamma_lambda, typename V::Type carry) {
+FASTGAE_INLINE void transpose_block(typename V::Real* numbers, Index pitch) {
     typename V::Type x[V::width];
     unrolled<V::width>([&](auto i) { x[i] = V::load(numbers + i * pitch); });
     V::transpose(x);
-    const auto bits = V::load_bits(gates);
-    unrolled<V::width>([&](auto i) {
-        constexpr int k = V::width - 1 - i;
-        x[k] = carry = advantage<V>(x[k], V::bit(bits, k), gamma_lambda, carry);
+    unrolled<V::width>([&](auto i) { V::store(numbers + i * pitch, x[i]); });
+}
+
+// The factors of `width` lanes. Those that vary along time lie in the tile; of the others there is one vector.
+template <class V>
+struct LaneFactors {
+    using Real = typename V::Real;
+    alignas(64) Real constant[kFactors][V::width];
+    Real* rows[kFactors];
+    Index pitch[kFactors];  // 0: the factor is constant
+
+    void point(const Tile<Real>& tile, Index lane) {
+        for (int which = kGammaLambda; which < kFactors; ++which) {
+            const View<const Real>& factor = factor_of(tile.rollout, Factor(which));
+            pitch[which] = factor.step ? tile.pitch : 0;
+            rows[which] = factor.step ? tile.row(lane, tile.array_of(Factor(which))) : constant[which];
+            for (Index i = 0; i < V::width && factor && !factor.step; ++i)
+                constant[which][i] = lane + i < tile.count ? *factor.at(0, tile.env(lane + i)) : Real(0);
+        }
+    }
+
+    // Turn the factors of the block at element k, so that one vector holds the same step of all lanes.
+    FASTGAE_INLINE void transpose(Index k) const {
+        for (int which = kGammaLambda; which < kFactors; ++which)
+            if (pitch[which]) transpose_block<V>(rows[which] + k, pitch[which]);
+    }
+
+    FASTGAE_INLINE typename V::Type get(Factor which, Index k, Index step) const {
+        return V::load(rows[which] + (pitch[which] ? k : 0) + step * pitch[which]);
+    }
+};
+
+// Turn the deltas of `width` lanes and one block of steps into advantages, in place, and compute R - V where that is
+// not A. Takes and returns the states of each lane.
+template <class V, class Known>
+FASTGAE_INLINE Carry<V> chain(const Known& options, const Numbers<typename V::Real>& numbers,
+                              const LaneFactors<V>& factors, Index k, typename V::Real* at,
+                              const typename V::Bits* gates, Carry<V> carry) {
+    using T = Tile<typename V::Real>;
+    auto* const returns_at = at + T::kReturns * T::array;
+    typename V::Type x[V::width];
+    unrolled<V::width>([&](auto i) { x[i] = V::load(at + i * T::pitch); });
+    V::transpose(x);
+    if constexpr (Known::arrays)
+        factors.transpose(k);
+    else if (options.ratios)
+        transpose_block<V>(returns_at, T::pitch);
+    const auto open = V::load_bits(gates), skipped = V::load_bits(gates + T::bits);  // see Tile::skipped
+    unrolled<V::width>([&](auto i) FASTGAE_INLINE_LAMBDA {
+        constexpr int s = V::width - 1 - i;
+        const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA {
+            if constexpr (Known::arrays) return factors.get(which, k, s);
+            return which == kRatio ? V::load(returns_at + s * T::pitch) : V::all(numbers.gamma_lambda);
+        };
+        const StepResults<V> results =
+            step<V>(options, numbers.constants, x[s], V::bit(open, s), V::bit(skipped, s), factor, carry);
+        x[s] = results.advantages;
+        if (options.separate()) V::store(returns_at + s * T::pitch, results.returns_minus_values);
     });
     V::transpose(x);
-    unrolled<V::width>([&](auto i) { V::store(numbers + i * pitch, x[i]); });
+    unrolled<V::width>([&](auto i) { V::store(at + i * T::pitch, x[i]); });
+    if (options.separate()) transpose_block<V>(returns_at, T::pitch);
     return carry;
 }
 
-// Write the results of `count` vectors of one lane, from element k on.
-template <class V, class Out, int count, class Real>
-FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, Real* advantages, Real* returns, Index k) {
-    typename V::Type a[count], v[count];
+// Write the results of `count` vectors of one lane, from element k on. If it blanks, A = 0 and R = V where the step
+// does not exist.
+template <class V, class Out, bool blanks, int count, class Real>
+FASTGAE_INLINE void write_vectors(const Real* numbers, const Real* values, const std::uint8_t* mask, Real* advantages,
+                                  Real* returns, Index k) {
+    typename V::Type a[count], r[count];
     unrolled<count>([&](auto i) {
-        a[i] = V::load(numbers + k + i * V::width);
-        v[i] = V::load(values + k + i * V::width);
+        const Index at = k + i * V::width;
+        r[i] = V::load(values + at);
+        a[i] = V::load(numbers + at);
+        if constexpr (!blanks) return;
+        const auto skipped = V::zero_flags(mask + at);
+        r[i] = V::select(skipped, r[i], a[i] + r[i]);
+        a[i] = V::select(skipped, V::all(0), a[i]);
     });
-    store<V, Out>(advantages, returns, k, a, v);
+    store<V, Outputs<Out::advantages, false>>(advantages, returns, k, a, r);
+    // Before that store, compilers load the advantages a second time in place of keeping them (30 % slower in cache).
+    if constexpr (!blanks) unrolled<count>([&](auto i) { r[i] = a[i] + r[i]; });
+    store<V, Outputs<false, Out::returns>>(advantages, returns, k, a, r);
 }
 
-// Write the results of a tile.
-template <class Out, class Real>
-void write_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
+// Write results of a tile: the advantages in an array, and those plus V as returns. If `in_tile`, write them to the
+// tile.
+template <class Out, bool blanks, class Real>
+void write_tile(const Tile<Real>& tile, Index which, bool in_tile) {
     using V = Vector<Real>;
     constexpr Index line = kLine<Real>;
-    for (Index i = 0; i < count; ++i) {
-        const Index env = lanes[i].env, t = lanes[i].origin + s;
-        const Index end = std::min(steps, rollout.steps - t);
-        const Real *const numbers = tile.row(i), *const values = in_env(rollout.values, t, env);
-        Real* const advantages = Out::advantages ? in_env(rollout.advantages, t, env) : nullptr;
-        Real* const returns = Out::returns ? in_env(rollout.returns, t, env) : nullptr;
-        Index k = 0;
-        for (; k + line <= end; k += line)
-            write_vectors<V, Out, line / V::width>(numbers, values, advantages, returns, k);
-        for (; k < end; ++k) write_vectors<Single<Real>, Out, 1>(numbers, values, advantages, returns, k);
+    const Rollout<Real>& rollout = tile.rollout;
+    const Index steps = tile.steps;
+    for (Index i = 0; i < tile.count; ++i) {
+        Index k = tile.first[i];
+        if (k == steps) continue;
+        const Index env = tile.env(i), t = tile.first_step(i);
+        const Real *const numbers = tile.row(i, which), *const values = in_env(rollout.values, t, env);
+        const std::uint8_t* const mask = blanks ? in_env(rollout.mask, t, env) : nullptr;
+        const auto place = [&](const View<Real>& result, Index array) {
+            return in_tile ? tile.row(i, array) : in_env(result, t, env);
+        };
+        Real* const advantages = Out::advantages ? place(rollout.advantages, Tile<Real>::kAdvantages) : nullptr;
+        Real* const returns = Out::returns ? place(rollout.returns, Tile<Real>::kReturns) : nullptr;
+        for (; k % line != 0; ++k)
+            write_vectors<Single<Real>, Out, blanks, 1>(numbers, values, mask, advantages, returns, k);
+        for (; k < steps; k += line)
+            write_vectors<V, Out, blanks, line / V::width>(numbers, values, mask, advantages, returns, k);
     }
 }
 
 // Stream one result of a tile. If the run of a lane follows the run of the lane before it in memory, the line that they
 // share is written once, as a whole.
 template <bool add_values, class Real>
-void stream_result(const View<Real>& result, const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s,
-                   Index steps, Tile<Real>& tile) {
+void stream_result(const View<Real>& result, const Tile<Real>& tile, Index which) {
     using V = Vector<Real>;
     constexpr Index line = kLine<Real>;
     Index left = 0;  // how many numbers before a run are still to be written
-    for (Index i = 0; i < count; ++i) {
-        const Index env = lanes[i].env, t = lanes[i].origin + s;
-        const Index first = -left, end = std::min(steps, rollout.steps - t);
-        Real *const numbers = tile.row(i), *const to = in_env(result, t, env);
+    for (Index i = 0; i < tile.count; ++i) {
+        const Index end = tile.steps, env = tile.env(i), t = tile.first_step(i), first = tile.first[i] - left;
+        if (first >= end) continue;
+        Real *const numbers = tile.row(i, which), *const to = in_env(result, t, env);
+        const Index next_first = i + 1 < tile.count ? tile.first[i + 1] : end;
         const auto goes_on = [&](const auto& matrix) {
-            return in_env(matrix, lanes[i + 1].origin + s, lanes[i + 1].env) == in_env(matrix, t + end, env);
+            return in_env(matrix, tile.first_step(i + 1) + next_first, tile.env(i + 1)) == in_env(matrix, t + end, env);
         };
-        const bool continues = i + 1 < count && goes_on(result) && (!add_values || goes_on(rollout.values));
+        const bool continues = next_first < end && goes_on(result) && (!add_values || goes_on(tile.rollout.values));
         left = continues ? std::min((line - to_line(to + end)) % line, end - first) : 0;
-        stream<add_values>(to, numbers, in_env(rollout.values, t, env), first, end - left);
-        for (Index k = 0; k < line && left; k += V::width)
-            V::store(tile.row(i + 1) - line + k, V::load(numbers + end - line + k));
+        stream<add_values>(to, numbers, in_env(tile.rollout.values, t, env), first, end - left);
+        Real* const next = tile.row(i + 1, which) + next_first - line;
+        for (Index k = 0; k < line && left; k += V::width) V::store(next + k, V::load(numbers + end - line + k));
     }
 }
 
-// Write the results of a tile with streaming stores.
+// Write results of a tile from an array: advantages, or R - V, or both if they are the same numbers.
 template <class Out, class Real>
-void stream_tile(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, Tile<Real>& tile) {
-    if constexpr (Out::advantages) stream_result<false>(rollout.advantages, rollout, lanes, count, s, steps, tile);
-    if constexpr (Out::returns) stream_result<true>(rollout.returns, rollout, lanes, count, s, steps, tile);
+void write_results(const Tile<Real>& tile, Index which, bool blanks, bool streamed) {
+    if (blanks)
+        write_tile<Out, true>(tile, which, streamed);
+    else if (!streamed)
+        write_tile<Out, false>(tile, which, false);
+    if (!streamed) return;
+    if constexpr (Out::advantages) stream_result<false>(tile.rollout.advantages, tile, which);
+    if constexpr (!Out::returns) return;
+    if (blanks)
+        stream_result<false>(tile.rollout.returns, tile, Tile<Real>::kReturns);
+    else
+        stream_result<true>(tile.rollout.returns, tile, which);
 }
 
 // Prefetches the inputs of a tile, one run along an env after the other, some lines at a time.
@@ -230,90 +412,119 @@ public:
         : rollout_(rollout), lane_(lanes), end_(lanes + count), s_(s), steps_(steps) {}
 
     FASTGAE_INLINE void operator()(Index lines) {
-        const bool separate = rollout_.next_values.data != rollout_.values.data + 1;
-        while (lines > 0 && lane_ < end_) {
-            const Index t = lane_->origin + s_, env = lane_->env;
-            for (; lines > 0 && k_ < steps_; --lines, k_ += kLine<Real>) {
-                prefetch(in_env(rollout_.rewards, t, env) + k_);
-                prefetch(in_env(rollout_.values, t, env) + k_);
-                if (separate) prefetch(in_env(rollout_.next_values, t, env) + k_);
-                if (k_ % 64 != 0) continue;  // 64 flags share a line
-                prefetch(in_env(rollout_.terminated, t, env) + k_);
-                if (rollout_.truncated) prefetch(in_env(rollout_.truncated, t, env) + k_);
-            }
-            if (k_ >= steps_) ++lane_, k_ = 0;
-        }
+        if (lane_ < end_) fetch(lines);
     }
 
 private:
+    FASTGAE_NO_INLINE void fetch(Index lines) {
+        while (lines > 0 && lane_ < end_) {
+            if (k_ == 0) point();
+            const Index end = std::min(steps_, k_ + lines * kLine<Real>);
+            for (int i = 0; i < number_count_; ++i)
+                for (Index k = k_; k < end; k += kLine<Real>) prefetch(numbers_[i] + k);
+            for (int i = 0; i < flag_count_; ++i)
+                for (Index k = (k_ + 63) / 64 * 64; k < end; k += 64) prefetch(flags_[i] + k);
+            lines -= (end - k_) / kLine<Real>;
+            k_ = end;
+            if (k_ == steps_) ++lane_, k_ = 0;
+        }
+    }
+
+    void point() {
+        number_count_ = flag_count_ = 0;
+        const auto add = [&](const auto& view, const auto** to, int& count) {
+            if (view && view.step) to[count++] = in_env(view, lane_->origin + s_, lane_->env);
+        };
+        const auto numbers = [&](const View<const Real>& view) { add(view, numbers_, number_count_); };
+        const auto flags = [&](const View<const std::uint8_t>& view) { add(view, flags_, flag_count_); };
+        numbers(rollout_.rewards), numbers(rollout_.values);
+        if (rollout_.next_values.data != rollout_.values.data + 1) numbers(rollout_.next_values);
+        for (int which = 0; which < kFactors; ++which) numbers(factor_of(rollout_, Factor(which)));
+        flags(rollout_.terminated), flags(rollout_.truncated), flags(rollout_.mask);
+    }
+
     const Rollout<Real>& rollout_;
+    const Real* numbers_[3 + kFactors];
+    const std::uint8_t* flags_[3];
+    int number_count_ = 0, flag_count_ = 0;
     const Lane *lane_, *end_;
     Index s_, steps_, k_ = 0;
 };
 
 template <class Real>
-using Fill = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, Tile<Real>&);
-template <class Real>
-using Write = void (*)(const Rollout<Real>&, const Lane*, Index count, Index s, Index steps, Tile<Real>&);
+using Fill = void (*)(const Tile<Real>&, bool passed);
 
-// Run `count` lanes side by side, tile by tile. If `prefetches`, the inputs of each next tile are fetched from memory
-// while the chain, which needs none, runs; `following` lanes come after these in the array.
-template <class Real>
-void run_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index following, Index bottom, Index top,
-               Real* carry, Tile<Real>& tile, Fill<Real> fill, Write<Real> write, bool prefetches) {
+// Run the lanes of a tile side by side, from step `top` to step `bottom`. If `prefetches`, the inputs of each next tile
+// are fetched from memory while the chain, which needs none, runs; `following` lanes come after these in the array.
+template <class Known, class Real>
+void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bottom, Index top,
+               const States<Real> states, Fill<Real> fill, Store store, bool prefetches) {
     using V = Vector<Real>;
     using T = Tile<Real>;
-    constexpr int chains = T::lanes / V::width;
-    const auto gamma_lambda = V::all(rollout.gamma_lambda);
-    const auto first_step = [&](Index end) { return std::max(bottom, end - T::steps); };
-    typename V::Type carries[chains];
-    unrolled<chains>([&](auto c) { carries[c] = V::load(carry + c * V::width); });
+    constexpr int chains = T::chains;
+    const Index tiles = 1 + options.separate() + Known::arrays;  // or a few more
+    const Index most_steps = std::max(kBlockSteps, T::most_steps / tiles / kBlockSteps * kBlockSteps);
+    const Rollout<Real>& rollout = tile.rollout;
+    const Numbers<Real> numbers(rollout);
+    const bool passes_values = options.mask && rollout.mask_passes_values;
+    const auto first_step = [&](Index end) { return std::max(bottom, end - most_steps); };
+    Real* const row = tile.row(0);
+    const auto* const gates = tile.gates;
+    Carry<V> carries[chains];
+    unrolled<chains>([&](auto c) { carries[c] = load_carry<V>(options, states, c * V::width); });
+    LaneFactors<V> factors[chains];
+    for (int c = 0; Known::arrays && c < chains; ++c) factors[c].point(tile, c * V::width);
 
     for (Index end = top, s; end > bottom; end = s) {
         s = first_step(end);
-        const Index steps = end - s;
-        fill(rollout, lanes, count, s, steps, tile);
+        tile.go(s, end);
+        if (options.mask) fill_skipped(tile);
+        if (passes_values) pass_values(tile, states.of(kNextValue));
+        fill(tile, passes_values);
+        for (int which = kGammaLambda; !Known::plain && which < kFactors; ++which)
+            if (factor_of(rollout, Factor(which)).step) fill_factor(tile, Factor(which));
         const bool ends = s == bottom;  // so the next tile belongs to the lanes that follow
-        const Index next_end = ends ? top : s, next = first_step(next_end), next_count = ends ? following : count;
-        TilePrefetch<Real> fetch(rollout, ends ? lanes + count : lanes, prefetches ? next_count : 0, next,
+        const Index next_end = ends ? top : s, next = first_step(next_end), next_count = ends ? following : tile.count;
+        TilePrefetch<Real> fetch(rollout, ends ? tile.lane + tile.count : tile.lane, prefetches ? next_count : 0, next,
                                  next_end - next);
-        for (Index k = steps - V::width; k >= 0; k -= V::width) {
+        for (Index k = tile.steps - V::width; k >= 0; k -= V::width) {
             fetch(T::lanes * V::width / kLine<Real>);
             prefetch_ahead(rollout.ahead, T::lanes * V::width);
-            const auto* const gates = tile.gates + k / V::width * T::lanes;
-            unrolled<chains>([&](auto c) FASTGAE_INLINE_LAMBDA {
-                Real* const numbers = tile.row(c * V::width) + k;
-                carries[c] = chain<V>(numbers, T::pitch, gates + c * V::width, gamma_lambda, carries[c]);
-            });
+            const auto link = [&](auto c) FASTGAE_INLINE_LAMBDA {
+                carries[c] = chain(options, numbers, factors[c], k, row + c * V::width * T::pitch + k,
+                                   gates + k * chains + c * V::width, carries[c]);
+            };
+            if constexpr (Known::plain)
+                unrolled<chains>(link);
+            else
+                for (int c = 0; c < chains; ++c) link(c);
         }
-        if (write) write(rollout, lanes, count, s, steps, tile);
+        if (store == Store::nothing) continue;
+        const bool streamed = store == Store::streamed;
+        const auto write = [&](auto out, Index which) {
+            write_results<decltype(out)>(tile, which, options.blanks(), streamed);
+        };
+        if (!options.separate()) with_outputs(rollout, [&](auto out) { write(out, T::kAdvantages); });
+        if (options.separate() && rollout.returns) write(Outputs<false, true>(), T::kReturns);
+        if (options.separate() && rollout.advantages) write(Outputs<true, false>(), T::kAdvantages);
     }
-    unrolled<chains>([&](auto c) { V::store(carry + c * V::width, carries[c]); });
-}
-
-// Run any number of lanes, as many side by side as a tile has.
-template <bool streamed, class Real>
-void run_all_lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
-                   Real* scratch, bool writes) {
-    const auto fill = with_inputs(rollout, [](auto in) -> Fill<Real> { return fill_tile<decltype(in), Real>; });
-    const auto write = with_outputs(rollout, [&](auto out) -> Write<Real> {
-        if (!writes) return nullptr;
-        return streamed ? stream_tile<decltype(out), Real> : write_tile<decltype(out), Real>;
-    });
-    const bool prefetches = streamed && top - bottom >= kPrefetchedSteps;
-    Tile<Real>& tile = *new (scratch) Tile<Real>;
-    for (Index i = 0, taken; i < count; i += taken) {
-        taken = std::min(Tile<Real>::lanes, count - i);
-        const Index following = std::min(Tile<Real>::lanes, count - i - taken);
-        run_lanes(rollout, lanes + i, taken, following, bottom, top, carry + i, tile, fill, write, prefetches);
-    }
+    unrolled<chains>([&](auto c) { store_carry(options, carries[c], states, c * V::width); });
 }
 
 template <class Real>
-void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* carry,
-           Real* scratch, Store store) {
-    if (store == Store::streamed)
-        run_all_lanes<true>(rollout, lanes, count, bottom, top, carry, scratch, true);
-    else
-        run_all_lanes<false>(rollout, lanes, count, bottom, top, carry, scratch, store == Store::cached);
+void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
+           Index stride, Real* scratch, Store store) {
+    const auto fill = with_inputs(rollout, [&](auto in) -> Fill<Real> {
+        return rollout.gammas.step ? fill_tile<decltype(in), true, Real> : fill_tile<decltype(in), false, Real>;
+    });
+    const bool prefetches = store == Store::streamed && top - bottom >= kPrefetchedSteps;
+    Tile<Real> tile(rollout, scratch);
+    with_options(Options(rollout), [&](auto options) {
+        for (Index i = 0; i < count; i += tile.count) {
+            tile.lane = lanes + i;
+            tile.count = std::min(tile.lanes, count - i);
+            const Index following = std::min(tile.lanes, count - i - tile.count);
+            run_lanes(options, tile, following, bottom, top, States<Real>{states + i, stride}, fill, store, prefetches);
+        }
+    });
 }

@@ -47,14 +47,21 @@ FASTGAE_INLINE void for_each_vector(Index first, Index last, const Body& body) {
     while (n > first) body(Single<Real>(), --n);
 }
 
-// Numbers along contiguous memory: one number for each element, or one constant for all of them.
-template <class Real, bool is_run>
-struct ConstantOrRun {
+// Numbers along contiguous memory, or one number for all elements.
+template <class Real>
+struct Run {
     const Real* data;
     template <class V>
     FASTGAE_INLINE typename V::Type get(Index i) const {
-        if constexpr (is_run) return V::load(data + i);
-        return V::all(*data);
+        return V::load(data + i);
+    }
+};
+template <class Real>
+struct Constant {
+    Real number;
+    template <class V>
+    FASTGAE_INLINE typename V::Type get(Index) const {
+        return V::all(number);
     }
 };
 

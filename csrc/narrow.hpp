@@ -22,7 +22,7 @@ struct Piece {
 // The inputs of a rollout that are stored in 16 bits.
 class NarrowInputs {
 public:
-    using Rollout = RolloutWithOptions<float>;
+    using Rollout = fastgae::Rollout<float>;
     struct Input {
         View<const float> Rollout::* field;  // what becomes of it
         Stored stored;
@@ -43,19 +43,19 @@ public:
 
     // Return how many bytes `widen` writes at most for a rollout as a whole.
     template <class Real>
-    Index bytes(const RolloutWithOptions<Real>& rollout) const {
+    Index bytes(const fastgae::Rollout<Real>& rollout) const {
         return room(rollout.steps, rollout.envs, rollout.env_major) * Index(sizeof(float));
     }
 
     // Return how many numbers `widen` writes at most for pieces of this many steps and envs.
     Index room(Index steps, Index envs, bool env_major) const {
-        return count_ * ((env_major ? envs * pitch(steps) : (steps + 1) * envs) + kGap);
+        return kGap + count_ * ((env_major ? envs * pitch(steps) : (steps + 1) * envs) + kGap);
     }
 
     // Widen a piece of every input to memory that has room for it, and point the rollout at it. There the steps and
     // envs of the piece keep their indices; all others are out of bounds.
     void widen(const Target& target, const Piece& piece, void* memory, Rollout& rollout) const {
-        auto* to = static_cast<float*>(memory);
+        auto* to = static_cast<float*>(memory) + kGap;
         const bool env_major = rollout.env_major;
         const Index envs = piece.last - piece.first;
         for (Index i = 0; i < count_; ++i) {
@@ -101,8 +101,8 @@ public:
     static constexpr Index kArrays = 8;  // five inputs and three flags
 
 private:
-    // Kernels may read a whole vector at the end of an env. The steps of a piece are a power of two: without a gap all
-    // its envs would fall into one cache set.
+    // Kernels may read a whole vector before an env, and a step after its last one. The steps of a piece are a power of
+    // two: without a gap all its envs would fall into one cache set.
     static constexpr Index kGap = 32;
     static constexpr Index pitch(Index steps) { return rounded_up(steps + 1, 16) + kGap; }
 
@@ -114,29 +114,26 @@ private:
 // Return whether a rollout is computed piece by piece. Small rollouts stay in a cache anyway. Rollouts of few envs are
 // cut along time by kernels that need the whole rollout, and n-step returns need it too.
 template <class Real>
-bool in_pieces(const Target& target, const Call& call, const RolloutWithOptions<Real>& rollout) {
+bool in_pieces(const Target& target, const Call& call, const Rollout<Real>& rollout) {
     return call.recursion != Recursion::n_step_returns && rollout.steps * rollout.envs >= kNarrowSteps &&
            rollout.envs >= target.f32.width;
 }
 
 // Env-major: some lanes, from their last steps to their first.
-inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, const RolloutWithOptions<float>& rollout,
-                            bool plain, Index num_threads, Store store) {
+inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, const Rollout<float>& rollout,
+                            Index num_threads, Store store) {
     const Kernels<float>& kernel = target.f32;
-    const Index lanes = std::min(kernel.width, kTileLanes), steps = rollout.steps, end = rounded_up(steps, kBlockSteps);
-    // The kernel without options skips the steps after the last one; the kernel with options skips the steps before the
-    // first.
-    const Index origin = plain ? 0 : steps - end;
+    const Index lanes = kernel.width, steps = rollout.steps, end = rounded_up(steps, kBlockSteps);
+    const Index origin = steps - end;  // the kernel skips the steps before the first one
     const Spans spans(rollout.envs, lanes, num_threads);
-    const Scratch<float> scratch(plain ? kernel.lanes_scratch : kernel.options_scratch, spans.number);
+    const Scratch<float> scratch(lanes_scratch(kernel, rollout), spans.number);
     const Scratch<float> widened(narrow.room(kNarrowPieceSteps, lanes, true), spans.number);
     const auto piece_of = [&](Index first, Index last, Index top) {
         const Index bottom = std::max<Index>(0, top - kNarrowPieceSteps);
-        return Piece{std::max<Index>(0, origin + bottom), std::min(origin + top, steps), first,
-                     std::min(first + lanes, last)};
+        return Piece{std::max<Index>(0, origin + bottom), origin + top, first, std::min(first + lanes, last)};
     };
     spread(spans, [&](Index thread, Index first, Index last) {
-        RolloutWithOptions<float> piece = rollout;
+        Rollout<float> piece = rollout;
         Ahead ahead;
         Ahead::Run runs[NarrowInputs::kArrays * kMaxLanes];
         piece.ahead = &ahead;
@@ -146,7 +143,7 @@ inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, co
             alignas(64) float states[kStates * kMaxLanes] = {};
             for (Index i = 0; i < count; ++i) {
                 taken[i] = {first + i, origin};
-                if (!plain) begin_states(rollout, first + i, states + i, kMaxLanes);
+                begin_states(rollout, first + i, states + i, kMaxLanes);
             }
             for (Index top = end, bottom; top > 0; top = bottom) {
                 bottom = std::max<Index>(0, top - kNarrowPieceSteps);
@@ -156,76 +153,37 @@ inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, co
                 if (!ends) ahead = narrow.ahead(rollout, piece_of(first, last, bottom), runs);
                 if (ends && first + lanes < last)
                     ahead = narrow.ahead(rollout, piece_of(first + lanes, last, end), runs);
-                const auto run = [&](const auto& kernel_of) {
-                    kernel_of(piece, taken, count, bottom, top, states, scratch.of(thread), store);
-                };
-                plain ? run(kernel.lanes) : run(kernel.lanes_with_options);
+                kernel.lanes(piece, taken, count, bottom, top, states, kMaxLanes, scratch.of(thread), store);
             }
         }
         kernel.finish(store);
     });
 }
 
-// Return the steps [bottom, top) of a time-major rollout as a separate rollout. V' of its last step is stored after the
-// other next values, or at the same place as in the whole rollout.
-inline RolloutWithOptions<float> rows_of(const RolloutWithOptions<float>& rollout, Index bottom, Index top) {
-    RolloutWithOptions<float> rows = rollout;
-    rows.steps = top - bottom;
-    const auto begin = [&](auto&... views) { ((views.data = views ? views.at(bottom, 0) : nullptr), ...); };
-    begin(rows.rewards, rows.values, rows.next_values, rows.final_values, rows.terminated, rows.truncated,
-          rows.advantages, rows.returns, rows.gammas, rows.gamma_lambdas, rows.returns_gamma_lambdas, rows.tail_lambdas,
-          rows.mask, rows.ratios);
-    if (rows.sparse_finals) rows.sparse_finals.starts += bottom;
-    if (top < rollout.steps) rows.last_values = {rows.next_values.at(rows.steps - 1, 0), 0, rows.next_values.env};
-    return rows;
-}
-
 // Time-major: some rows, from the last to the first.
-inline void pieces_of_rows(const Target& target, const NarrowInputs& narrow, const RolloutWithOptions<float>& rollout,
-                           bool plain, Index num_threads, Store store) {
+inline void pieces_of_rows(const Target& target, const NarrowInputs& narrow, const Rollout<float>& rollout,
+                           Index num_threads, Store store) {
     const Kernels<float>& kernel = target.f32;
-    const Index envs = rollout.envs;
-    const Spans spans(envs, 64, num_threads);
+    const Spans spans(rollout.envs, 64, num_threads);
     const Index columns = std::min(spans.length, kNarrowPieceColumns);
     const Index rows = std::max(kNarrowPieceRows, kNarrowPieceColumns * kNarrowPieceRows / columns);
-    // As in gae_time_major.
-    const auto results =
-        reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
-    const Index shift = store == Store::streamed ? results % 64 / sizeof(float) : 0;
-    const Index carried = columns + 64 / Index(sizeof(float));
-    const Scratch<float> carries(shift + carried + columns, spans.number);
-    const Scratch<float> states(plain ? 0 : kStates * envs), scratch(plain ? 0 : kernel.options_scratch, spans.number);
+    const SweepMemory<float> memory(rollout, columns, spans.number, store);
     const Scratch<float> widened(narrow.room(rows, columns, false), spans.number);
     std::vector<Ahead::Run> runs(NarrowInputs::kArrays * rows * spans.number);
-    const bool passes_values = !plain && rollout.mask && rollout.mask_passes_values;
-    for (Index n = 0; n < envs && !plain; ++n) begin_states(rollout, n, states.of(0) + n, envs);
 
     spread(spans, [&](Index thread, Index first, Index last) {
-        RolloutWithOptions<float> piece = rollout;
+        Rollout<float> piece = rollout;
         Ahead ahead;
         Ahead::Run* const taken = runs.data() + thread * NarrowInputs::kArrays * rows;
         piece.ahead = &ahead;
-        float *const carry = carries.of(thread) + shift, *const others = carry + carried;
         for (Index end; first < last; first = end) {
             end = std::min(first + columns, last);
-            std::fill_n(carry, end - first, 0.0f);
+            memory.begin(thread, first, end);
             for (Index top = rollout.steps, bottom; top > 0; top = bottom) {
                 bottom = std::max<Index>(0, top - rows);
                 narrow.widen(target, {bottom, top, first, end}, widened.of(thread), piece);
                 ahead = narrow.ahead(rollout, {std::max<Index>(0, bottom - rows), bottom, first, end}, taken);
-                RolloutWithOptions<float> here = rows_of(piece, bottom, top);
-                if (plain) {
-                    kernel.rows(here, first, end, carry, others, store);
-                    continue;
-                }
-                if (passes_values && top < rollout.steps) {  // V' of the step before a skipped one is that one's V'
-                    const float* const passed = states.of(0) + kNextValue * envs + first;
-                    const float* const values = here.last_values.at(0, first);
-                    const std::uint8_t* const exists = rollout.mask.at(top, first);
-                    for (Index n = 0; n < end - first; ++n) others[n] = exists[n] ? values[n] : passed[n];
-                    here.last_values = {others - first, 0, 1};
-                }
-                kernel.rows_with_options(here, first, end, states.of(0) + first, scratch.of(thread), store);
+                memory.run(kernel, piece.rows(bottom, top), thread, first, end, store);
             }
         }
         kernel.finish(store);
@@ -233,11 +191,11 @@ inline void pieces_of_rows(const Target& target, const NarrowInputs& narrow, con
 }
 
 // Compute a rollout piece by piece.
-inline void gae_in_pieces(const Target& target, const NarrowInputs& narrow, const RolloutWithOptions<float>& rollout,
-                          bool plain, Index num_threads) {
+inline void gae_in_pieces(const Target& target, const NarrowInputs& narrow, const Rollout<float>& rollout,
+                          Index num_threads) {
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
     const auto run = rollout.env_major ? pieces_of_lanes : pieces_of_rows;
-    run(target, narrow, rollout, plain, threads, store_of(rollout, stream_bytes));
+    run(target, narrow, rollout, threads, store_of(rollout, stream_bytes));
 }
 
 }  // namespace fastgae

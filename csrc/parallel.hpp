@@ -39,77 +39,147 @@ const Kernels<Real>& kernels_of_rows(const Target& target, const Suits& suits) {
     return kernels(target, Real());
 }
 
+// The memory of the threads of a time-major sweep. All sweeps of a thread use the same states, so that they stay in a
+// cache. Streaming may write whole cache lines of the results from there, so they get the results' offset within a
+// line.
+template <class Real>
+class SweepMemory {
+public:
+    SweepMemory(const Rollout<Real>& rollout, Index columns, Index threads, Store store)
+        : rollout_(rollout), shift_(store == Store::streamed ? (kLine - to_line(first_result(rollout))) % kLine : 0),
+          stride_(columns + kLine), rows_(states_of(rollout)),
+          scratch_(shift_ + stride_ * (rows_ + (rollout.is_plain() ? bool(rollout.sparse_finals) : 3)), threads) {}
+
+    // Set the states of the envs [first, last) to what follows the last step.
+    void begin(Index thread, Index first, Index last) const {
+        Real* const begun = states(thread);
+        for (Index state = 0; state < rows_; ++state) std::fill_n(begun + state * stride_, last - first, Real(0));
+        for (Index n = first; n < last && begins_with_advantages(rollout_); ++n)
+            begun[kTrace * stride_ + n - first] = *rollout_.last_advantages.at(0, n);
+    }
+
+    void run(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index thread, Index first, Index last,
+             Store store) const {
+        Real* const states_of_thread = states(thread);
+        kernel.rows(rollout, first, last, states_of_thread, stride_, states_of_thread + rows_ * stride_, store);
+    }
+
+private:
+    static constexpr Index kLine = 64 / sizeof(Real);
+    static const Real* first_result(const Rollout<Real>& rollout) {
+        return rollout.advantages ? rollout.advantages.data : rollout.returns.data;
+    }
+    Real* states(Index thread) const { return scratch_.of(thread) + shift_; }
+
+    const Rollout<Real>& rollout_;
+    Index shift_, stride_, rows_;
+    Scratch<Real> scratch_;
+};
+
 template <class Real>
 void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
-    // Streaming writes whole cache lines of the results from the carry, so the carry gets the same offset within its
-    // lines.
-    const auto results =
-        reinterpret_cast<std::uintptr_t>(rollout.advantages ? rollout.advantages.data : rollout.returns.data);
-    const Index shift = store == Store::streamed ? results % 64 / sizeof(Real) : 0;
     const Spans spans(rollout.envs, 64, num_threads);
     const Index columns = std::min(spans.length, sweep_columns<Real>());
-    const Index carried = columns + 64 / Index(sizeof(Real));  // and what waits for the row before
-    // All sweeps of a thread use the same carry, so that it stays in a cache. A thread may take more than one span.
-    const Scratch<Real> scratch(shift + carried + (rollout.sparse_finals ? columns : 0), spans.number);
+    const SweepMemory<Real> memory(rollout, columns, spans.number, store);
     spread(spans, [&](Index thread, Index first, Index last) {
-        Real* const carry = scratch.of(thread) + shift;
         for (Index n = first; n < last; n += columns) {
             const Index end = std::min(n + columns, last);
-            std::fill_n(carry, end - n, Real(0));
-            kernel.rows(rollout, n, end, carry, carry + carried, store);
+            memory.begin(thread, n, end);
+            memory.run(kernel, rollout, thread, n, end, store);
         }
         kernel.finish(store);
     });
 }
 
+// The states of every lane at the two ends of its piece: with which its recursion began, and with which it ended.
 template <class Real>
-void gae_time_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout,
-                                 Index num_threads, Store store) {
-    const Spans spans(rollout.envs, 64, num_threads);
-    const Index columns = sweep_columns<Real>();
-    const Scratch<Real> states(kStates * rollout.envs), scratch(kernel.options_scratch, spans.number);
-    for (Index n = 0; n < rollout.envs; ++n) begin_states(rollout, n, states.of(0) + n, rollout.envs);
-    spread(spans, [&](Index thread, Index first, Index last) {
-        for (Index n = first; n < last; n += columns)
-            kernel.rows_with_options(rollout, n, std::min(n + columns, last), states.of(0) + n, scratch.of(thread),
-                                     store);
-        kernel.finish(store);
-    });
+class PieceEnds {
+public:
+    PieceEnds(Index count, Index states) : count_(count), states_(states), numbers_(2 * count * states) {}
+
+    // Keep the states of the lanes from `first` on.
+    void keep(bool ended, Index first, Index number, const Real* states, Index stride) {
+        for (Index state = 0; state < states_; ++state)
+            std::copy_n(states + state * stride, number, numbers_.data() + place(ended, state, first));
+    }
+
+    // Return whether a lane began with the bits with which the next one ended.
+    bool meet(Index lane) const {
+        bool same = true;
+        for (Index state = 0; state < states_; ++state)
+            same &= std::memcmp(&numbers_[place(false, state, lane)], &numbers_[place(true, state, lane + 1)],
+                                sizeof(Real)) == 0;
+        return same;
+    }
+
+    void read_end(Index lane, Real* states, Index stride) const {
+        for (Index state = 0; state < states_; ++state) states[state * stride] = numbers_[place(true, state, lane)];
+    }
+
+private:
+    Index place(bool ended, Index state, Index lane) const { return (ended * states_ + state) * count_ + lane; }
+
+    Index count_, states_;
+    std::vector<Real> numbers_;
+};
+
+// Return how many numbers of scratch memory a thread needs for lanes of the rollout.
+template <class Real>
+Index lanes_scratch(const Kernels<Real>& kernel, const Rollout<Real>& rollout) {
+    return rollout.is_plain() ? kernel.lanes_scratch : kernel.options_scratch;
 }
 
-// Compute an env-major rollout. Return how many steps had to be computed again.
+// Compute an env-major rollout. Pieces are counted from the end of an env. A piece is computed again as a whole if the
+// states with which it began differ from the states with which the piece after it ended. Return how many steps that
+// took.
 template <class Real>
 Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, Index num_threads,
                     Store store) {
     const Index count = rollout.envs * cut.pieces;
     const Spans spans(count, kernel.width, num_threads);
-    const Scratch<Real> scratch(kernel.lanes_scratch, spans.number);
-    std::vector<Real> carries(cut.pieces > 1 ? 2 * count : 0);
-    Real *started = carries.data(), *ended = started + count;
+    const Scratch<Real> scratch(lanes_scratch(kernel, rollout), spans.number);
+    PieceEnds<Real> ends(cut.pieces > 1 ? count : 0, states_of(rollout));
+    const auto lane_at = [&](Index i) {
+        return Lane{i / cut.pieces, rollout.steps - (cut.pieces - i % cut.pieces) * cut.steps};
+    };
 
     spread(spans, [&](Index thread, Index first, Index last) {
-        Real* const tile = scratch.of(thread);
-        Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};
+        Lane lane = lane_at(first);
         for (; first < last; first += kBatchLanes) {
-            const Index number = std::min(kBatchLanes, last - first);
+            const Index number = std::min(kBatchLanes, last - first), padded = rounded_up(number, kernel.width);
             Lane lanes[kBatchLanes];
-            alignas(64) Real carry[kBatchLanes] = {};
+            alignas(64) Real states[kStates * kBatchLanes];
+            for (Index state = 0; state < states_of(rollout); ++state)
+                std::fill_n(states + state * kBatchLanes, padded, Real(0));
+            const auto run = [&](Index bottom, Index top, Store how) {
+                kernel.lanes(rollout, lanes, number, bottom, top, states, kBatchLanes, scratch.of(thread), how);
+            };
             for (Index i = 0; i < number; ++i) {
                 lanes[i] = lane;
                 lane.origin += cut.steps;
-                if (lane.origin == cut.pieces * cut.steps) lane = {lane.env + 1, 0};
+                if (lane.origin == rollout.steps) lane = {lane.env + 1, rollout.steps - cut.pieces * cut.steps};
             }
-            if (cut.warm_up)
-                kernel.lanes(rollout, lanes, number, cut.steps, cut.steps + cut.warm_up, carry, tile, Store::nothing);
-            if (cut.pieces > 1) std::copy_n(carry, number, started + first);
-            kernel.lanes(rollout, lanes, number, 0, cut.steps, carry, tile, store);
-            if (cut.pieces > 1) std::copy_n(carry, number, ended + first);
+            if (cut.warm_up) run(cut.steps, cut.steps + cut.warm_up, Store::nothing);
+            for (Index i = 0; i < number && (cut.warm_up || rollout.last_advantages); ++i)
+                if (lanes[i].origin + cut.steps == rollout.steps)
+                    begin_states(rollout, lanes[i].env, states + i, kBatchLanes);
+            if (cut.pieces > 1) ends.keep(false, first, number, states, kBatchLanes);
+            run(0, cut.steps, store);
+            if (cut.pieces > 1) ends.keep(true, first, number, states, kBatchLanes);
         }
         kernel.finish(store);
     });
+
     Index redone = 0;
-    for (Index env = 0; env < rollout.envs && cut.pieces > 1; ++env)
-        redone += settle(rollout, env, cut, 0, started + env * cut.pieces, ended + env * cut.pieces);
+    for (Index i = count - 2; i >= 0 && cut.pieces > 1; --i) {
+        if ((i + 1) % cut.pieces == 0 || ends.meet(i)) continue;  // the last piece of an env has none after it
+        const Lane lane = lane_at(i);
+        alignas(64) Real states[kStates * kMaxLanes] = {};
+        ends.read_end(i + 1, states, kMaxLanes);
+        kernel.lanes(rollout, &lane, 1, 0, cut.steps, states, kMaxLanes, scratch.of(0), Store::cached);
+        ends.keep(true, i, 1, states, kMaxLanes);
+        redone += cut.steps;
+    }
     return redone;
 }
 
@@ -144,6 +214,8 @@ Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
             const bool is_last = piece + lanes == cut.pieces;
             if (is_last) {
                 Real following[kFlatDistance] = {};
+                for (Index n = 0; rollout.last_advantages && n < distance; ++n)
+                    following[n] = *rollout.last_advantages.at(0, env + n);
                 const Index top = cut.steps + cut.warm_up;
                 in_sequence(rollout, env, first + (lanes - 1) * cut.steps + top, rollout.steps * distance, following,
                             false);
@@ -167,63 +239,6 @@ Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
     return redone;
 }
 
-// Compute an env-major rollout with options. Pieces are counted from the end of an env. A piece is computed again as a
-// whole if the state with which it began differs from the state with which the piece after it ended. Return how many
-// steps that took.
-template <class Real>
-Index gae_env_major_with_options(const Kernels<Real>& kernel, const RolloutWithOptions<Real>& rollout,
-                                 Index num_threads, Store store) {
-    const bool few = rollout.envs < 2 * kernel.width * num_threads;
-    const Cut cut = best_cut(kernel, rollout, few ? warm_up_steps(rollout) : rollout.steps, num_threads);
-    const Index count = rollout.envs * cut.pieces;
-    struct States {
-        Real numbers[kStates];
-    };
-    const Spans spans(count, kernel.width, num_threads);
-    const Scratch<Real> scratch(kernel.options_scratch, spans.number);
-    std::vector<States> started(cut.pieces > 1 ? count : 0), ended(started.size());
-    const auto lane_at = [&](Index i) {
-        return Lane{i / cut.pieces, rollout.steps - (cut.pieces - i % cut.pieces) * cut.steps};
-    };
-
-    spread(spans, [&](Index thread, Index first, Index last) {
-        for (; first < last; first += kernel.width) {
-            const Index width = std::min(kernel.width, last - first);
-            Lane lanes[kMaxLanes];
-            alignas(64) Real states[kStates * kMaxLanes] = {};
-            for (Index i = 0; i < width; ++i) lanes[i] = lane_at(first + i);
-            if (cut.warm_up)
-                kernel.lanes_with_options(rollout, lanes, width, cut.steps, cut.steps + cut.warm_up, states,
-                                          scratch.of(thread), Store::nothing);
-            for (Index i = 0; i < width; ++i)
-                if (lanes[i].origin + cut.steps == rollout.steps)
-                    begin_states(rollout, lanes[i].env, states + i, kMaxLanes);
-            const auto copy_states = [&](States* to) {
-                for (Index i = 0; i < width && cut.pieces > 1; ++i)
-                    for (Index state = 0; state < kStates; ++state)
-                        to[first + i].numbers[state] = states[state * kMaxLanes + i];
-            };
-            copy_states(started.data());
-            kernel.lanes_with_options(rollout, lanes, width, 0, cut.steps, states, scratch.of(thread), store);
-            copy_states(ended.data());
-        }
-        kernel.finish(store);
-    });
-
-    Index redone = 0;
-    for (Index i = count - 2; i >= 0 && cut.pieces > 1; --i) {
-        if ((i + 1) % cut.pieces == 0) continue;  // the last piece of an env has none after it
-        if (std::memcmp(&started[i], &ended[i + 1], sizeof(States)) == 0) continue;
-        const Lane lane = lane_at(i);
-        alignas(64) Real states[kStates * kMaxLanes] = {};
-        for (Index state = 0; state < kStates; ++state) states[state * kMaxLanes] = ended[i + 1].numbers[state];
-        kernel.lanes_with_options(rollout, &lane, 1, 0, cut.steps, states, scratch.of(0), Store::cached);
-        for (Index state = 0; state < kStates; ++state) ended[i].numbers[state] = states[state * kMaxLanes];
-        redone += cut.steps;
-    }
-    return redone;
-}
-
 // Compute the results with the kernel that takes the shortest time. store_from(bytes) says how to write them if results
 // of that many bytes and more are worth streaming. Return how many steps of long trajectories, which are cut into
 // pieces, had to be computed again.
@@ -231,15 +246,16 @@ template <class Real, class StoreFrom>
 Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_threads, const StoreFrom& store_from) {
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
-    const Cut flat = flat_cut(kernel, rollout, threads);
+    const bool plain = rollout.is_plain();
+    const Cut flat = plain ? flat_cut(kernel, rollout, threads) : Cut{};
     Cut lanes = {};
-    if (rollout.env_major) lanes = best_cut(kernel, rollout, warm_up_steps(rollout.gamma_lambda), threads);
+    if (rollout.env_major) lanes = best_cut(kernel, rollout, threads);
     if (flat_pays(kernel, rollout, flat, lanes, threads))
         return gae_flat(kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
     if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(stream_bytes));
     // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Other
     // rows that are shorter than a vector are computed one number at a time.
-    const bool reaching = is_dense(rollout) && !rollout.sparse_finals;
+    const bool reaching = plain && is_dense(rollout) && !rollout.sparse_finals;
     const Store store = store_from(stream_bytes);
     // The carry and the values of the row after do not stay in L1, so that the row waits for L2 and for memory.
     const bool waits = store == Store::streamed && 2 * rollout.envs * Index(sizeof(Real)) > cache_sizes.l1d;
@@ -260,23 +276,6 @@ Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads,
 template <class Real>
 Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads) {
     return gae_with(target, rollout, num_threads, [&](Index least) { return store_of(rollout, least); });
-}
-
-// Compute the results of a rollout with options.
-template <class Real>
-Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads, Store store) {
-    const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
-    if (rollout.env_major) return gae_env_major_with_options(kernels(target, Real()), rollout, threads, store);
-    // Rows shorter than a vector are computed one number at a time. 128 x 8 on Zen 5: discounted_returns take 4.2 us
-    // with vectors of 16, and 3.3 us with vectors of 8.
-    const auto suits = [&](Index vector) { return rollout.envs >= vector; };
-    gae_time_major_with_options(kernels_of_rows<Real>(target, suits), rollout, threads, store);
-    return 0;
-}
-
-template <class Real>
-Index gae(const Target& target, const RolloutWithOptions<Real>& rollout, Index num_threads) {
-    return gae(target, rollout, num_threads, store_of(rollout, stream_bytes));
 }
 
 // Call work(first, last) on spans of envs, or of blocks if the matrix is env-major.

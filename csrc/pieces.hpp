@@ -27,12 +27,11 @@ Index warm_up_steps(Real gamma_lambda) {
 // Return the largest absolute value of some decays, or 1 if one of them is larger or a NaN.
 template <class Real>
 Real largest(const View<const Real>& decays, Index steps, Index envs) {
+    const auto size_of = [](Real decay) { return std::abs(decay) < 1 ? std::abs(decay) : Real(1); };  // NaN: 1
+    if (!decays.step && !decays.env) return size_of(*decays.data);
     constexpr Index count = 16;  // independent maxima, so that no comparison waits for the one before it
     Real most[count] = {};
-    const auto take = [&](Index i, Real decay) {
-        const Real size = std::abs(decay) < 1 ? std::abs(decay) : 1;  // NaN: 1
-        most[i] = most[i] < size ? size : most[i];
-    };
+    const auto take = [&](Index i, Real decay) { most[i] = std::max(most[i], size_of(decay)); };
     if (decays.step == 0) steps = 1;
     for (Index n = 0; n < (decays.env ? envs : 1); ++n) {
         Index t = 0;
@@ -43,10 +42,10 @@ Real largest(const View<const Real>& decays, Index steps, Index envs) {
     return *std::max_element(most, most + count);
 }
 
-// Return the warm-up steps of a rollout with options. An estimate is enough, because a warm-up that is too short costs
-// time, not bits.
+// Return the warm-up steps of a rollout. An estimate is enough, because a warm-up that is too short costs time, not
+// bits.
 template <class Real>
-Index warm_up_steps(const RolloutWithOptions<Real>& rollout) {
+Index warm_up_steps(const Rollout<Real>& rollout) {
     const auto of = [&](const View<const Real>& decays, Real clip) {
         return decays ? warm_up_steps(std::min(Real(1), clip * largest(decays, rollout.steps, rollout.envs))) : 0;
     };
@@ -70,11 +69,12 @@ Index lanes_cost(const Kernels<Real>& kernel, const Rollout<Real>& rollout, cons
 
 // Return the cut with which a thread has to compute the fewest steps one after the other.
 template <class Real>
-Cut best_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index warm_up, Index num_threads) {
-    warm_up = rounded_up(warm_up, kBlockSteps);
+Cut best_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
     const auto cost = [&](const Cut& cut) { return lanes_cost(kernel, rollout, cut, num_threads); };
     Cut best = {1, rounded_up(rollout.steps, kBlockSteps), 0};
-    if (rollout.envs >= 2 * kernel.width * num_threads || rollout.steps < 2 * warm_up) return best;
+    if (rollout.envs >= 2 * kernel.width * num_threads) return best;
+    const Index warm_up = rounded_up(warm_up_steps(rollout), kBlockSteps);
+    if (rollout.steps < 2 * warm_up) return best;
     for (Index pieces = 2; pieces <= kernel.width * num_threads; ++pieces) {
         const Index steps = rounded_up((rollout.steps + pieces - 1) / pieces, kBlockSteps);
         const Cut cut = {(rollout.steps + steps - 1) / steps, steps, warm_up};
@@ -101,7 +101,7 @@ Cut flat_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index nu
     constexpr Index line = 64 / sizeof(Real);
     const Index distance = flat_distance(rollout), arrays = rollout.env_major ? rollout.envs : 1;
     if (distance > kFlatDistance || (!rollout.env_major && !is_dense(rollout))) return {};
-    const Index warm_up = rounded_up(warm_up_steps(rollout.gamma_lambda) * distance, line);
+    const Index warm_up = rounded_up(warm_up_steps(rollout) * distance, line);
     const Index length = ((rollout.steps - 1) * distance - (line - 1)) / line * line;
     const Index pieces = kernel.flat_lanes * ((num_threads + arrays - 1) / arrays);
     Index lines = (length - warm_up) / pieces / line;
@@ -132,6 +132,7 @@ bool flat_pays(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
 template <class Real>
 Index in_sequence(const Rollout<Real>& rollout, Index env, Index bottom, Index top, Real* following, bool settles) {
     const Index distance = flat_distance(rollout);
+    const Real gamma = *rollout.gammas.data, gamma_lambda = *rollout.gamma_lambdas.data;
     Index t = (top - 1) / distance, column = (top - 1) % distance, same = 0;
     for (Index k = top - 1; k >= bottom; --k) {
         const Index n = env + column;
@@ -144,11 +145,11 @@ Index in_sequence(const Rollout<Real>& rollout, Index env, Index bottom, Index t
             if (cuts && rollout.final_values) next = *rollout.final_values.at(t, n);
             if (cuts && rollout.sparse_finals)
                 next = rollout.env_major ? *rollout.sparse_finals.find(n, t) : *rollout.sparse_finals.find(t, n);
-            delta = delta + rollout.gamma * next;
+            delta = delta + gamma * next;
         }
         delta = delta - value;
         Real& carry = following[column];
-        carry = ends || cuts ? delta : delta + rollout.gamma_lambda * carry;
+        carry = ends || cuts ? delta : delta + gamma_lambda * carry;
         if (rollout.returns) *rollout.returns.at(t, n) = carry + value;
         if (rollout.advantages) {
             Real* const there = rollout.advantages.at(t, n);
@@ -180,11 +181,17 @@ Index settle(const Rollout<Real>& rollout, Index env, const Cut& cut, Index begi
     return redone;
 }
 
-// Write the state with which the recursion of an env begins. The numbers of one state are `stride` apart.
+// Return whether A_T is given. The tail-normalized estimator has none.
 template <class Real>
-void begin_states(const RolloutWithOptions<Real>& rollout, Index env, Real* states, Index stride) {
-    for (Index state = 0; state < kStates; ++state) states[state * stride] = 0;
-    if (rollout.last_advantages && !rollout.tail_lambdas) states[kTrace * stride] = *rollout.last_advantages.at(0, env);
+bool begins_with_advantages(const Rollout<Real>& rollout) {
+    return rollout.last_advantages && !rollout.tail_lambdas;
+}
+
+// Write the states with which the recursion of an env begins. The numbers of one state are `stride` apart.
+template <class Real>
+void begin_states(const Rollout<Real>& rollout, Index env, Real* states, Index stride) {
+    for (Index state = 0; state < states_of(rollout); ++state) states[state * stride] = 0;
+    if (begins_with_advantages(rollout)) states[kTrace * stride] = *rollout.last_advantages.at(0, env);
 }
 
 }  // namespace fastgae

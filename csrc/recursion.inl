@@ -10,7 +10,11 @@
 // Which optional inputs a rollout has. A rollout with final values has truncated, too.
 template <bool has_truncated, bool has_final_values>
 struct Inputs {
-    static constexpr bool truncated = has_truncated, final_values = has_final_values;
+    static constexpr bool truncated = has_truncated, final_values = has_final_values, optional = false;
+};
+// Flags of truncation, and perhaps final values, which are looked up where a step needs one.
+struct AnyInputs : Inputs<true, true> {
+    static constexpr bool optional = true;
 };
 
 // Which results are wanted.
@@ -75,7 +79,8 @@ FASTGAE_INLINE Deltas<V> deltas(const Pointers<typename V::Real>& at, Index i, t
         trace_open = V::both(bootstrap_open, continues);
         if constexpr (In::final_values) {
             // Truncation is rare, so final values are read only where a step of the vector needs one.
-            if (V::bits(continues) != V::all_bits) next = V::select(continues, next, V::load(at.final_values + i));
+            const bool needed = V::bits(continues) != V::all_bits && (!In::optional || at.final_values);
+            if (needed) next = V::select(continues, next, V::load(at.final_values + i));
         }
     }
     const auto value = V::load(at.values + i);
@@ -96,8 +101,7 @@ FASTGAE_INLINE typename V::Type advantage(typename V::Type delta, typename V::Ma
 // Store the results of `count` vectors side by side, from element i on.
 template <class V, class Out, int count>
 FASTGAE_INLINE void store(typename V::Real* advantages, typename V::Real* returns, Index i,
-                          const typename V::Type (&a)[count], const typename V::Type (&values)[count]) {
+                          const typename V::Type (&a)[count], const typename V::Type (&r)[count]) {
     if constexpr (Out::advantages) unrolled<count>([&](auto k) { V::store(advantages + i + k * V::width, a[k]); });
-    if constexpr (Out::returns)
-        unrolled<count>([&](auto k) { V::store(returns + i + k * V::width, a[k] + values[k]); });
+    if constexpr (Out::returns) unrolled<count>([&](auto k) { V::store(returns + i + k * V::width, r[k]); });
 }

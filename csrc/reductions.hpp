@@ -44,8 +44,8 @@ void backwards(const Rollout<Real>& rollout, Carry begin, const Visit& visit) {
 
 // Retrace: the decay of step t is gamma_t c_{t+1} with c = lambda min(ratio, 1), in float64 and rounded once.
 template <class Real>
-void reduce_retrace(RolloutWithOptions<Real>& rollout, const View<const double>& gammas,
-                    const View<const double>& lambdas, Reduced<Real>& reduced) {
+void reduce_retrace(Rollout<Real>& rollout, const View<const double>& gammas, const View<const double>& lambdas,
+                    Reduced<Real>& reduced) {
     const View<Real> decays = like_rollout(reduced.numbers, rollout);
     const View<const Real> ratios = rollout.ratios;
     const View<const std::uint8_t> mask = rollout.mask;
@@ -61,7 +61,7 @@ void reduce_retrace(RolloutWithOptions<Real>& rollout, const View<const double>&
 
 // Upgo: a step is cut, as if it were truncated, if delta of the next step is below 0 or NaN, or if there is none.
 template <class Real>
-void reduce_upgo(RolloutWithOptions<Real>& rollout, Reduced<Real>& reduced) {
+void reduce_upgo(Rollout<Real>& rollout, Reduced<Real>& reduced) {
     const View<Real> next_values = like_rollout(reduced.numbers, rollout);
     const View<std::uint8_t> stops = like_rollout(reduced.flags, rollout);
     struct Following {

@@ -2,29 +2,67 @@
 // sweep walks memory strictly downwards, which the CPU prefetches best. A_{t+1} waits in `carry`; V_{t+1} is
 // still in a cache.
 
+// The inputs of one row, from the first env of a sweep on. Without options, `at` is all.
+template <class Real>
+struct Row {
+    Pointers<Real> at;
+    const std::uint8_t *mask, *mask_after;  // mask_after says whether V' of an env is V of the row after
+    const Real* ratios;
+    const Real* coefficients[kRatio];
+    Index varies[kRatio];  // -1: the coefficient varies along the row; 0: it is repeated for one cache line
+};
+
+// Where a row is written.
+template <class Real>
+struct Results {
+    Real *advantages, *returns;
+};
+
 // Compute `count` vectors of one row, from env n on.
-template <class V, class In, class Out, int count, class Real>
-FASTGAE_INLINE void row_vectors(const Pointers<Real>& row, Real* advantages, Real* returns, Index n, Real* carry,
-                                Real gamma, Real gamma_lambda) {
-    typename V::Type a[count], values[count];
-    unrolled<count>([&](auto k) {
+template <class V, class In, class Out, int count, class Known, class Real>
+FASTGAE_INLINE void row_vectors(const Row<Real>& row, const Results<Real>& to, const Known& options,
+                                const Numbers<Real>& numbers, const States<Real>& states, Index n) {
+    typename V::Type a[count], r[count];
+    unrolled<count>([&](auto k) FASTGAE_INLINE_LAMBDA {
         const Index at = n + k * V::width;
-        const Deltas<V> d = deltas<V, In>(row, at, V::all(gamma));
-        values[k] = d.values;
-        a[k] = advantage<V>(d.delta, d.trace_open, V::all(gamma_lambda), V::load(carry + at));
-        V::store(carry + at, a[k]);
+        const auto factor = [&](Factor which) FASTGAE_INLINE_LAMBDA {
+            if (which == kRatio) return V::load(row.ratios + at);
+            if constexpr (Known::arrays)
+                return V::load(row.coefficients[which] + (n & row.varies[which]) + k * V::width);
+            return V::all(which == kGamma ? numbers.gamma : numbers.gamma_lambda);
+        };
+        const auto to_next_values = [&](auto next) FASTGAE_INLINE_LAMBDA {
+            if (!options.mask) return next;
+            Real* const passed = states.of(kNextValue) + at;
+            const auto value = V::select(V::zero_flags(row.mask_after + at), V::load(passed), next);
+            V::store(passed, value);
+            return value;
+        };
+        const Deltas<V> d = deltas<V, In>(row.at, at, factor(kGamma), to_next_values);
+        typename V::Mask skipped{};
+        if (options.mask) skipped = V::zero_flags(row.mask + at);
+        Carry<V> carry = load_carry<V>(options, states, at);
+        StepResults<V> results = step<V>(options, numbers.constants, d.delta, d.trace_open, skipped, factor, carry);
+        store_carry(options, carry, states, at);
+        if (options.blanks()) {  // a step that does not exist gets A = 0 and R = V
+            results.advantages = V::select(skipped, V::all(0), results.advantages);
+            results.returns_minus_values = V::select(skipped, V::all(Real(-0.0)), results.returns_minus_values);
+        }
+        a[k] = results.advantages;
+        r[k] = results.returns_minus_values + d.values;
     });
-    store<V, Out>(advantages, returns, n, a, values);
+    store<V, Out>(to.advantages, to.returns, n, a, r);
 }
 
 // Which inputs of a row to prefetch. `values` leaves out next_values: they are the values of the row after, which are
 // still in a cache.
 enum class Prefetch { nothing, values, values_and_next };
 
-// Compute the envs [first, last) of one row, a cache line at a time.
-template <class In, class Out, Prefetch prefetch, class Real>
-FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* returns, Index first, Index last,
-                            Real* carry, Real gamma, Real gamma_lambda, Index gap = 0) {
+// Compute the envs [first, last) of one row, a cache line at a time. `gap` is the distance to the row before.
+template <class In, class Out, Prefetch prefetch, class Known, class Real>
+FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const Known& options,
+                            const Numbers<Real>& numbers, const States<Real>& states, Index first, Index last,
+                            Index gap = 0) {
     using V = Vector<Real>;
     // At the left end of a sweep, the memory that comes next is the right end of the row before.
     const auto ahead = [&](Index size) { return kPrefetchBytes + (first * size < kPrefetchBytes ? gap * size : 0); };
@@ -34,65 +72,88 @@ FASTGAE_INLINE void row_run(const Pointers<Real>& row, Real* advantages, Real* r
     while (n - first >= line) {
         n -= line;
         if constexpr (prefetch != Prefetch::nothing) {
-            prefetch_below(row.rewards + n, numbers_ahead);
-            prefetch_below(row.values + n, numbers_ahead);
-            if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.next_values + n, numbers_ahead);
-            if constexpr (In::final_values) prefetch_below(row.final_values + n, numbers_ahead);
+            prefetch_below(row.at.rewards + n, numbers_ahead);
+            prefetch_below(row.at.values + n, numbers_ahead);
+            if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.at.next_values + n, numbers_ahead);
+            if (In::final_values && (!In::optional || row.at.final_values))
+                prefetch_below(row.at.final_values + n, numbers_ahead);
+            if (options.ratios) prefetch_below(row.ratios + n, numbers_ahead);
+            for (int which = 0; Known::arrays && which < kRatio; ++which)
+                if (row.varies[which]) prefetch_below(row.coefficients[which] + n, numbers_ahead);
             if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
-                prefetch_below(row.terminated + n, flags_ahead);
-                if constexpr (In::truncated) prefetch_below(row.truncated + n, flags_ahead);
+                prefetch_below(row.at.terminated + n, flags_ahead);
+                if constexpr (In::truncated) prefetch_below(row.at.truncated + n, flags_ahead);
+                if (options.mask) prefetch_below(row.mask + n, flags_ahead);
             }
         }
-        row_vectors<V, In, Out, line / V::width>(row, advantages, returns, n, carry, gamma, gamma_lambda);
+        row_vectors<V, In, Out, line / V::width>(row, to, options, numbers, states, n);
     }
     if constexpr (V::width < line)
-        while (n - first >= V::width)
-            row_vectors<V, In, Out, 1>(row, advantages, returns, n -= V::width, carry, gamma, gamma_lambda);
-    while (n > first) row_vectors<Single<Real>, In, Out, 1>(row, advantages, returns, --n, carry, gamma, gamma_lambda);
+        while (n - first >= V::width) row_vectors<V, In, Out, 1>(row, to, options, numbers, states, n -= V::width);
+    while (n > first) row_vectors<Single<Real>, In, Out, 1>(row, to, options, numbers, states, --n);
 }
 
-// Return the inputs of row t, from env `first` on.
-template <class In, class Real>
-Pointers<Real> row_pointers(const Rollout<Real>& rollout, Index t, Index first) {
-    const bool last = t == rollout.steps - 1;
-    return pointers_at<In>(rollout, t, first,
-                           last ? rollout.last_values.at(0, first) : rollout.next_values.at(t, first));
-}
+// The coefficients of a row. Those that do not vary along the row are repeated, so that a step always reads a vector.
+template <class Real>
+struct RowCoefficients {
+    alignas(64) Real repeated[kRatio][kLine<Real>];
 
-// Call body(inputs, advantages, returns) for the rows [bottom, T), from the last to the first. The pointers begin at
-// env `first`. Sparse final values are written to `finals`, each to its place in the row. Pointers move by strides,
-// because computing them anew takes as long as a dozen envs.
-template <class In, class Real, class Body>
-FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* finals,
-                                 const Body& body) {
+    void point(const Rollout<Real>& rollout, Index t, Index first, Row<Real>& row) {
+        const bool last = t == rollout.steps - 1;
+        for (int which = 0; which < kRatio; ++which) {
+            const View<const Real>& factor = factor_of(rollout, Factor(which));
+            if (!factor || !(last || factor.step)) continue;
+            row.varies[which] = -Index(factor.env != 0);
+            row.coefficients[which] = factor.env ? factor.at(t, first) : repeated[which];
+            if (!factor.env) std::fill_n(repeated[which], kLine<Real>, *factor.at(t, first));
+        }
+    }
+};
+
+// Call body(row, results) for the rows [bottom, T), from the last to the first. The pointers begin at env `first`.
+// Sparse final values are written to `finals`, each to its place in the row. Pointers move by strides, because
+// computing them anew takes as long as a dozen envs.
+template <class In, class Known, class Real, class Body>
+FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, const Known& options, Index bottom, Index first,
+                                 Index last, Real* finals, const Body& body) {
     const Index top = rollout.steps - 1;
-    Pointers<Real> row = pointers_at<In>(rollout, top, first, rollout.last_values.at(0, first));
-    Real *advantages = rollout.advantages.at(top, first), *returns = rollout.returns.at(top, first);
+    Row<Real> row = {};
+    row.at = pointers_at<In>(rollout, top, first, rollout.last_values.at(0, first));
+    Results<Real> to = {rollout.advantages.at(top, first), rollout.returns.at(top, first)};
+    RowCoefficients<Real> coefficients;
+    const bool passes_values = options.mask && rollout.mask_passes_values;
+    if (options.mask) row.mask = rollout.mask.at(top, first), row.mask_after = rollout.mask_after + first;
+    if (options.ratios) row.ratios = rollout.ratios.at(top, first);
     for (Index t = top; t >= bottom; --t) {
         if (In::final_values && rollout.sparse_finals) {
             rollout.sparse_finals.scatter(t, first, last, finals);
-            row.final_values = finals;
+            row.at.final_values = finals;
         }
-        body(row, advantages, returns);
-        row.rewards -= rollout.rewards.step;
-        row.values -= rollout.values.step;
-        row.next_values = rollout.next_values.at(t - 1, first);
-        row.terminated -= rollout.terminated.step;
-        if constexpr (In::truncated) row.truncated -= rollout.truncated.step;
-        if constexpr (In::final_values) row.final_values -= rollout.final_values.step;
-        advantages -= rollout.advantages.step;
-        returns -= rollout.returns.step;
+        if constexpr (Known::arrays) coefficients.point(rollout, t, first, row);
+        body(row, to);
+        row.at.rewards -= rollout.rewards.step;
+        row.at.values -= rollout.values.step;
+        row.at.next_values = rollout.next_values.at(t - 1, first);
+        row.at.terminated -= rollout.terminated.step;
+        if constexpr (In::truncated) row.at.truncated -= rollout.truncated.step;
+        if constexpr (In::final_values) row.at.final_values -= rollout.final_values.step;
+        if (passes_values) row.mask_after = row.mask;
+        if (options.mask) row.mask -= rollout.mask.step;
+        if (options.ratios) row.ratios -= rollout.ratios.step;
+        to.advantages -= rollout.advantages.step;
+        to.returns -= rollout.returns.step;
     }
 }
 
 // Compute the rows [bottom, T) of the envs [first, last) with ordinary stores.
-template <class In, class Out, class Real>
-void rows_cached(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
-    const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
-    for_each_row<In>(rollout, bottom, first, last, finals,
-                     [&](const Pointers<Real>& row, Real* advantages, Real* returns) FASTGAE_INLINE_LAMBDA {
-                         row_run<In, Out, Prefetch::nothing>(row, advantages, returns, 0, last - first, carry, gamma,
-                                                             gamma_lambda);
+template <class In, class Out, class Known, class Real>
+void rows_cached(const Rollout<Real>& rollout, Options given, Index bottom, Index first, Index last,
+                 States<Real> states, Real* finals) {
+    const Known options{given};
+    const Numbers<Real> numbers(rollout);
+    for_each_row<In>(rollout, options, bottom, first, last, finals,
+                     [&](const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
+                         row_run<In, Out, Prefetch::nothing>(row, to, options, numbers, states, 0, last - first);
                      });
 }
 
@@ -104,39 +165,56 @@ bool rows_join(const Rollout<Real>& rollout, Index first, Index last) {
            dense(rollout.advantages) && dense(rollout.returns);
 }
 
-// Compute the same rows with streaming stores, which write whole cache lines. The advantages of a turn of envs wait in
-// `carry`, from where they are streamed. Turns are cut where a line of the advantages begins. If the returns have
-// another alignment, the few returns below their own line wait for the next turn. The first results of a row also wait
-// if their line begins in the row before: a copy at the end of `carry` makes them the next envs of that row.
-template <class In, Prefetch prefetch, class Real>
-void rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, Real* carry, Real* finals) {
-    const Real gamma = rollout.gamma, gamma_lambda = rollout.gamma_lambda;
+// Results that wait to be streamed: those of a turn of envs, and after them those whose cache line is not yet whole.
+template <class Real>
+struct Turn {
+    alignas(64) Real results[kStreamRun + kLine<Real>];
+
+    // Make room for the envs [begin, end) before those that wait; return where env 0 would be.
+    Real* begin(Index begin, Index end, Index waiting) {
+        std::memmove(results + (end - begin), results, waiting * sizeof(Real));
+        return results - begin;
+    }
+};
+
+// Compute the same rows with streaming stores, which write whole cache lines. The results of a turn of envs wait to be
+// streamed; without options they are A in the states. Turns are cut where a line of the advantages begins. If the
+// returns have another alignment, the few returns below their own line wait for the next turn. The first results of a
+// row also wait if their line begins in the row before, where they become the envs after the last one.
+template <class In, class Known, class Real, class Run>
+FASTGAE_INLINE void rows_streamed(const Rollout<Real>& rollout, const Known& options, Index bottom, Index first,
+                                  Index last, Real* trace, Real* finals, const Run& run) {
+    constexpr bool plain = Known::plain;
     const Index envs = last - first;
     const bool join = rows_join(rollout, first, last);
-    const Index gap = rollout.rewards.step - envs;  // between the rows of this sweep; other inputs mostly have the same
-    Index advantages_waiting = 0, returns_waiting = 0;  // of the row after
-    for_each_row<In>(rollout, bottom, first, last, finals, [&](const auto& row, Real* advantages, Real* returns) {
-        Index advantages_end = envs + advantages_waiting, returns_end = envs + returns_waiting;
+    Turn<Real> advantages_turn, returns_turn;
+    Index advantages_end = 0, returns_end = 0;  // of the results that are computed and wait
+    const auto stream_row = [&](const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
+        advantages_end += envs, returns_end += envs;
         for (Index end = envs, begin; end > 0; end = begin) {
             begin = end > kStreamRun ? end - kStreamRun : 0;
-            if (begin > 0) begin += to_line((advantages ? advantages : returns) + begin);
+            if (begin > 0) begin += to_line((to.advantages ? to.advantages : to.returns) + begin);
             prefetch_ahead(rollout.ahead, end - begin);
-            row_run<In, Outputs<false, false>, prefetch>(row, advantages, returns, begin, end, carry, gamma,
-                                                         gamma_lambda, gap);
+            Results<Real> turn = {trace, trace};
+            if (!plain) {
+                turn.advantages = advantages_turn.begin(begin, end, to.advantages ? advantages_end - end : 0);
+                turn.returns = returns_turn.begin(begin, end, to.returns ? returns_end - end : 0);
+            }
+            run(row, turn, begin, end);
             const bool more = begin > 0 || join;
-            if (advantages) stream_down<false>(advantages, carry, row.values, begin, advantages_end, more);
-            if (returns) stream_down<true>(returns, carry, row.values, begin, returns_end, more);
+            const Real* const values = row.at.values;
+            if (to.advantages) stream_down<false>(to.advantages, turn.advantages, values, begin, advantages_end, more);
+            if (to.returns) stream_down<plain>(to.returns, turn.returns, values, begin, returns_end, more);
         }
-        if (join) {
-            advantages_waiting = advantages_end;
-            returns_waiting = returns_end;
-            std::copy_n(carry, kLine<Real>, carry + envs);
-        }
-    });
+        if (!join) advantages_end = returns_end = 0;
+        if (plain && join) std::copy_n(trace, kLine<Real>, trace + envs);
+    };
+    for_each_row<In>(rollout, options, bottom, first, last, finals, stream_row);
+    if (!join) return;
     const Real* const values = rollout.values.at(bottom, first);
-    if (join && rollout.advantages)
-        stream<false>(rollout.advantages.at(bottom, first), carry, values, 0, advantages_waiting);
-    if (join && rollout.returns) stream<true>(rollout.returns.at(bottom, first), carry, values, 0, returns_waiting);
+    const Real *const a = plain ? trace : advantages_turn.results, *const r = plain ? trace : returns_turn.results;
+    if (rollout.advantages) stream<false>(rollout.advantages.at(bottom, first), a, values, 0, advantages_end);
+    if (rollout.returns) stream<plain>(rollout.returns.at(bottom, first), r, values, 0, returns_end);
 }
 
 // Return whether a row is shorter than `count` vectors, and rows are contiguous in memory.
@@ -148,6 +226,12 @@ bool is_narrow(const Rollout<Real>& rollout) {
            dense(rollout.terminated) && dense(rollout.truncated) && dense(rollout.advantages) && dense(rollout.returns);
 }
 
+// Return the inputs of row 0, which is not the last one.
+template <class In, class Real>
+Pointers<Real> first_row(const Rollout<Real>& rollout) {
+    return pointers_at<In>(rollout, 0, 0, rollout.next_values.data);
+}
+
 // Compute the rows [0, top) of a narrow rollout. Such a row is too short to hide the latency from one row to the next,
 // so the carry stays in registers. Vectors reach into the following rows, and their results there are useless. Results
 // are therefore collected in padded rows and written upwards, so that each row overwrites the useless end of the row
@@ -156,8 +240,8 @@ template <class V, class In, class Out, int count, class Real>
 void narrow_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
     constexpr Index padded = count * V::width;
     const Index envs = rollout.envs;
-    const auto gamma = V::all(rollout.gamma), gamma_lambda = V::all(rollout.gamma_lambda);
-    const Pointers<Real> at = row_pointers<In>(rollout, 0, 0);
+    const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
+    const Pointers<Real> at = first_row<In>(rollout);
     alignas(64) Real advantages[kNarrowRows * padded] = {}, returns[kNarrowRows * padded];
     std::memcpy(advantages, carry, envs * sizeof(Real));
     typename V::Type a[count];
@@ -190,43 +274,123 @@ void narrow_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
 // row, so results need not be collected.
 template <class V, class In, class Out, class Real>
 void vector_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
-    const auto gamma = V::all(rollout.gamma), gamma_lambda = V::all(rollout.gamma_lambda);
-    const Pointers<Real> at = row_pointers<In>(rollout, 0, 0);
+    const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
+    const Pointers<Real> at = first_row<In>(rollout);
     Real *const advantages = rollout.advantages.data, *const returns = rollout.returns.data;
     typename V::Type a[1] = {V::load(carry)};
     for (Index i = (top - 1) * V::width; i >= 0; i -= V::width) {
         const Deltas<V> d = deltas<V, In>(at, i, gamma);
-        const typename V::Type values[1] = {d.values};
         a[0] = advantage<V>(d.delta, d.trace_open, gamma_lambda, a[0]);
-        store<V, Out>(advantages, returns, i, a, values);
+        const typename V::Type r[1] = {a[0] + d.values};
+        store<V, Out>(advantages, returns, i, a, r);
     }
 }
 
-template <class Real>
-void rows(const Rollout<Real>& rollout, Index first, Index last, Real* carry, Real* finals, Store store) {
+// Compute the rows [0, top) of a rollout without options whose rows are narrow, or one vector each.
+template <class In, class Out, class Real>
+void few_envs(const Rollout<Real>& rollout, Index top, const Real* carry) {
+    using V = Vector<Real>;
+    const auto run = rollout.envs == V::width  ? vector_rows<V, In, Out, Real>
+                     : rollout.envs < V::width ? narrow_rows<V, In, Out, 1, Real>
+                                               : narrow_rows<V, In, Out, 2, Real>;
+    run(rollout, top, carry);
+}
+
+// Stream the rows [bottom, T) of a rollout without options.
+template <class In, Prefetch prefetch, class Real>
+void plain_rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, const States<Real> states,
+                         Real* finals) {
+    const NoOptions options{Options(rollout)};
+    const Numbers<Real> numbers(rollout);
+    const Index gap = rollout.rewards.step - (last - first);  // between rows; other inputs mostly have the same
+    const auto run = [&](const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
+        row_run<In, Outputs<false, false>, prefetch>(row, to, options, numbers, states, begin, end, gap);
+    };
+    rows_streamed<In>(rollout, options, bottom, first, last, states.of(kTrace), finals, run);
+}
+
+// Compute the rows of a rollout without options.
+template <class In, class Real>
+void plain_rows(const Rollout<Real>& rollout, Index first, Index last, States<Real> states, Real* finals, Store store) {
     using V = Vector<Real>;
     // The vectors of narrow_rows must not reach past the last row, nor past the last row of next_values.
-    const bool exact = rollout.envs == V::width;
-    const Index reach = exact ? 1 : 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
-    const Index narrow_top = is_narrow<V, 2>(rollout) ? std::max<Index>(0, rollout.steps - reach) : 0;
-    with_inputs(rollout, [&](auto in) {
-        using In = decltype(in);
-        if (store == Store::streamed) {
-            const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);
-            const auto run = next_elsewhere ? rows_streamed<In, Prefetch::values_and_next, Real>
-                                            : rows_streamed<In, Prefetch::values, Real>;
-            run(rollout, narrow_top, first, last, carry, finals);
-        }
-        if (store == Store::cached || narrow_top)
-            with_outputs(rollout, [&](auto out) {
-                using Out = decltype(out);
-                if (store == Store::cached) rows_cached<In, Out>(rollout, narrow_top, first, last, carry, finals);
-                if (narrow_top) {
-                    const auto run = exact                     ? vector_rows<V, In, Out, Real>
-                                     : rollout.envs < V::width ? narrow_rows<V, In, Out, 1, Real>
-                                                               : narrow_rows<V, In, Out, 2, Real>;
-                    run(rollout, narrow_top, carry);
-                }
-            });
+    const Index reach = rollout.envs == V::width ? 1 : 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
+    const Index top = is_narrow<V, 2>(rollout) ? std::max<Index>(0, rollout.steps - reach) : 0;
+    if (store == Store::streamed) {
+        const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);
+        const auto run = next_elsewhere ? plain_rows_streamed<In, Prefetch::values_and_next, Real>
+                                        : plain_rows_streamed<In, Prefetch::values, Real>;
+        run(rollout, top, first, last, states, finals);
+        if (!top) return;
+    }
+    with_outputs(rollout, [&](auto out) {
+        using Out = decltype(out);
+        if (store == Store::cached)
+            rows_cached<In, Out, NoOptions>(rollout, Options(rollout), top, first, last, states, finals);
+        if (top) few_envs<In, Out>(rollout, top, states.of(kTrace));
     });
+}
+
+// The kernels of rows with options, of which they know those in Known. They write both results. `cached` computes all
+// rows, and `turn` the envs [begin, end) of one row.
+template <class Real>
+struct RowsWith {
+    void (*cached)(const Rollout<Real>&, Options, Index bottom, Index first, Index last, States<Real>, Real* finals);
+    void (*turn)(const Row<Real>&, const Results<Real>&, const Options&, const Numbers<Real>&, const States<Real>&,
+                 Index begin, Index end, Index gap);
+};
+template <class In, class Known, class Real>
+void turn_with(const Row<Real>& row, const Results<Real>& to, const Options& options, const Numbers<Real>& numbers,
+               const States<Real>& states, Index begin, Index end, Index gap) {
+    row_run<In, Outputs<true, true>, Prefetch::values_and_next>(row, to, Known{options}, numbers, states, begin, end,
+                                                                gap);
+}
+template <class In, class Known, class Real>
+constexpr RowsWith<Real> rows_with = {rows_cached<In, Outputs<true, true>, Known, Real>, turn_with<In, Known, Real>};
+
+// Return the kernels for the options of a rollout.
+template <class Real>
+RowsWith<Real> rows_kernels(const Rollout<Real>& rollout, const Options& options) {
+    return with_options(options, [&](auto known) -> RowsWith<Real> {
+        using Known = decltype(known);
+        if constexpr (Known::common)
+            return with_inputs(rollout, [&](auto in) { return rows_with<decltype(in), Known, Real>; });
+        return rows_with<AnyInputs, Known, Real>;
+    });
+}
+
+// Compute the rows of a rollout with options, or turns of each row if they are streamed. `scratch` has three rows.
+template <class Real>
+void rows_with_options(const Rollout<Real>& given, Index first, Index last, States<Real> states, Real* scratch,
+                       Store store) {
+    const Options options(given);
+    const RowsWith<Real> kernels = rows_kernels(given, options);
+    Rollout<Real> rollout = given;
+    Real *const finals = scratch, *const unwanted = finals + states.stride;
+    if (!rollout.truncated) rollout.truncated = rollout.terminated;  // cuts no trace more
+    if (!rollout.mask_after) {                                       // every step after the last one exists
+        auto* const all = reinterpret_cast<std::uint8_t*>(unwanted + states.stride);
+        std::memset(all, 1, last - first);
+        rollout.mask_after = all - first;
+    }
+    if (store == Store::streamed) {
+        const Numbers<Real> numbers(rollout);
+        const Index gap = rollout.rewards.step - (last - first);
+        const auto run = [&](const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
+            kernels.turn(row, to, options, numbers, states, begin, end, gap);
+        };
+        return rows_streamed<AnyInputs>(rollout, options, 0, first, last, states.of(kTrace), finals, run);
+    }
+    // A result that is not wanted is written all the same.
+    for (View<Real>* const result : {&rollout.advantages, &rollout.returns})
+        if (!*result) *result = {unwanted - first, 0, 1};
+    kernels.cached(rollout, options, 0, first, last, states, finals);
+}
+
+template <class Real>
+void rows(const Rollout<Real>& rollout, Index first, Index last, Real* states, Index stride, Real* scratch,
+          Store store) {
+    const States<Real> rows_of = {states, stride};
+    if (!rollout.is_plain()) return rows_with_options(rollout, first, last, rows_of, scratch, store);
+    with_inputs(rollout, [&](auto in) { plain_rows<decltype(in)>(rollout, first, last, rows_of, scratch, store); });
 }

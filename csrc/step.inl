@@ -1,4 +1,4 @@
-// One step of a rollout with options, on one vector:
+// One step of the recursion, with its options, on one vector:
 //
 //     plain                A = delta + gl A_next;  R = A + V
 //     tail-normalized      A = G / D;  D = 1 + lambda D_next;  G = D delta + gl G_next;  R = A + V
@@ -13,7 +13,7 @@
 enum Factor { kGamma, kGammaLambda, kReturnsGammaLambda, kTailLambda, kRatio, kFactors };
 
 template <class Real>
-const View<const Real>& factor_of(const RolloutWithOptions<Real>& rollout, Factor which) {
+const View<const Real>& factor_of(const Rollout<Real>& rollout, Factor which) {
     switch (which) {
         case kGamma: return rollout.gammas;
         case kGammaLambda: return rollout.gamma_lambdas;
@@ -23,46 +23,100 @@ const View<const Real>& factor_of(const RolloutWithOptions<Real>& rollout, Facto
     }
 }
 
-// Which options a rollout has, beyond factors that vary. The compiler knows the options of the most common cases, a
-// mask and V-trace; AllOptions are looked up at every step. With more_factors, a step reads other factors than gamma
-// and gamma lambda. `blanks` says whether a step that does not exist gets A = 0 and R = V.
-template <bool has_mask, bool carry_over = false>
-struct MaskOnly {
-    static constexpr bool mask = has_mask, returns_recursion = false, tail_normalized = false, ratios = false;
-    static constexpr bool leaky = false, more_factors = false;
-    static constexpr bool blanks() { return mask && !carry_over; }
-};
-template <bool has_leaky>
-struct Ratios {
-    static constexpr bool returns_recursion = false, tail_normalized = false, ratios = true;
-    static constexpr bool leaky = has_leaky, more_factors = true;
-    bool mask;
-    bool blanks() const { return mask; }
-};
-struct AllOptions {
-    bool mask, carry_over, returns_recursion, tail_normalized, ratios, leaky;
-    static constexpr bool more_factors = true;
+// Which options a rollout has. A kernel looks up those that its type leaves open, and reads coefficients from arrays,
+// even where they do not vary.
+struct Options {
+    static constexpr bool plain = false, common = false, arrays = true;
+    bool mask, carry_over, ratios, leaky, numbers, returns_recursion, tail_normalized;
+
+    template <class Real>
+    explicit Options(const Rollout<Real>& rollout)
+        : mask(rollout.mask), carry_over(rollout.carry_over), ratios(rollout.ratios),
+          leaky(rollout.ratios && rollout.constants[kLeaky] != 0), numbers(rollout.has_numbers()),
+          returns_recursion(rollout.returns_gamma_lambdas), tail_normalized(rollout.tail_lambdas) {}
+
+    // Return whether A = 0 and R = V where a step does not exist.
     bool blanks() const { return mask && !carry_over; }
+    // Return whether R - V is another number than A, also where a step exists.
+    bool separate() const { return ratios || returns_recursion; }
 };
 
-// Call run with the options of the rollout.
-template <class Real, class Run>
-void with_options(const RolloutWithOptions<Real>& rollout, const Run& run) {
-    const bool mask(rollout.mask), returns_recursion(rollout.returns_gamma_lambdas);
-    const bool tail_normalized(rollout.tail_lambdas), ratios(rollout.ratios);
-    const bool leaky = ratios && rollout.constants[kLeaky] != 0;
-    if (returns_recursion || tail_normalized)
-        return run(AllOptions{mask, rollout.carry_over, returns_recursion, tail_normalized, ratios, leaky});
-    if (ratios) return leaky ? run(Ratios<true>{mask}) : run(Ratios<false>{mask});
-    if (mask && rollout.carry_over) return run(MaskOnly<true, true>());
-    mask ? run(MaskOnly<true>()) : run(MaskOnly<false>());
+// Options of which the compiler knows all. `arrays`: gamma or gamma lambda varies. With the common ones, it also knows
+// the inputs of a row.
+enum class Masked { no, blanks, carries_over };
+template <Masked masked, bool has_ratios, bool has_arrays>
+struct KnownOptions : Options {
+    static constexpr bool plain = masked == Masked::no && !has_ratios && !has_arrays;
+    static constexpr bool common = (masked == Masked::blanks) + has_ratios + has_arrays == 1;
+    static constexpr bool mask = masked != Masked::no, ratios = has_ratios, leaky = false, arrays = has_arrays;
+    static constexpr bool returns_recursion = false, tail_normalized = false;
+    static constexpr bool blanks() { return masked == Masked::blanks; }
+    static constexpr bool separate() { return ratios; }
+};
+using NoOptions = KnownOptions<Masked::no, false, false>;
+
+// All other options. A step looks up those that every estimator may have.
+template <bool has_ratios, bool is_tail_normalized>
+struct OptionsOf : Options {
+    static constexpr bool ratios = has_ratios, tail_normalized = is_tail_normalized;
+};
+
+// Call run with the type of the options.
+template <class Run>
+auto with_options(const Options& options, const Run& run) {
+    const bool known = !(options.returns_recursion || options.tail_normalized || options.leaky);
+    if (known && !options.ratios && options.numbers) {
+        if (!options.mask) return run(NoOptions{options});
+        if (options.blanks()) return run(KnownOptions<Masked::blanks, false, false>{options});
+        return run(KnownOptions<Masked::carries_over, false, false>{options});
+    }
+    if (known && (options.numbers || !options.ratios) && !options.carry_over) {
+        if (!options.mask && options.ratios) return run(KnownOptions<Masked::no, true, false>{options});
+        if (!options.mask) return run(KnownOptions<Masked::no, false, true>{options});
+        if (options.ratios) return run(KnownOptions<Masked::blanks, true, false>{options});
+        return run(KnownOptions<Masked::blanks, false, true>{options});
+    }
+    if (options.tail_normalized) return run(OptionsOf<false, true>{options});
+    return options.ratios ? run(OptionsOf<true, false>{options}) : run(OptionsOf<false, false>{options});
 }
 
-// The numbers that one step passes to the step before it: see State in kernels.hpp.
+// The numbers of a whole call, in a copy that no store can change, so that they stay in registers.
+template <class Real>
+struct Numbers {
+    Real gamma, gamma_lambda, constants[kConstants];
+    explicit Numbers(const Rollout<Real>& rollout)
+        : gamma(*rollout.gammas.data), gamma_lambda(*rollout.gamma_lambdas.data) {
+        std::copy_n(rollout.constants, kConstants, constants);
+    }
+};
+
+// The states of many lanes or envs: a row of numbers for each State.
+template <class Real>
+struct States {
+    Real* data;
+    Index stride;
+    Real* of(State state) const { return data + state * stride; }
+};
+
+// The states that one step passes to the step before it, of one vector. V' is passed on elsewhere.
 template <class V>
 struct Carry {
     typename V::Type trace, steps_left, returns_trace;
 };
+
+template <class V, class Known>
+FASTGAE_INLINE Carry<V> load_carry(const Known& options, const States<typename V::Real>& states, Index i) {
+    return {V::load(states.of(kTrace) + i), options.tail_normalized ? V::load(states.of(kStepsLeft) + i) : V::all(0),
+            options.returns_recursion ? V::load(states.of(kReturnsTrace) + i) : V::all(0)};
+}
+
+template <class V, class Known>
+FASTGAE_INLINE void store_carry(const Known& options, const Carry<V>& carry, const States<typename V::Real>& states,
+                                Index i) {
+    V::store(states.of(kTrace) + i, carry.trace);
+    if (options.tail_normalized) V::store(states.of(kStepsLeft) + i, carry.steps_left);
+    if (options.returns_recursion) V::store(states.of(kReturnsTrace) + i, carry.returns_trace);
+}
 
 template <class V>
 struct StepResults {
@@ -76,8 +130,8 @@ FASTGAE_INLINE typename V::Type clipped(typename V::Real clip, typename V::Type 
 
 // Compute one step, and update `carry` from the next step's to this step's. factor(which) loads a factor of this step;
 // it is called only for factors that the options need.
-template <class V, class Options, class LoadFactor>
-FASTGAE_INLINE StepResults<V> step(const Options& options, const typename V::Real* constants, typename V::Type delta,
+template <class V, class Known, class LoadFactor>
+FASTGAE_INLINE StepResults<V> step(const Known& options, const typename V::Real* constants, typename V::Type delta,
                                    typename V::Mask trace_open, typename V::Mask skipped, const LoadFactor& factor,
                                    Carry<V>& carry) {
     const auto unless_skipped = [&](auto here, auto next) FASTGAE_INLINE_LAMBDA {
@@ -114,19 +168,4 @@ FASTGAE_INLINE StepResults<V> step(const Options& options, const typename V::Rea
         results.returns_minus_values = carry.returns_trace = unless_skipped(trace, carry.returns_trace);
     }
     return results;
-}
-
-// Store the wanted results of one vector at element i. If it blanks, a step that does not exist gets A = 0 and R = V;
-// if not, it keeps the numbers that it passed on from the next step that exists.
-template <class V>
-FASTGAE_INLINE void store_results(bool blanks, typename V::Mask skipped, StepResults<V> results,
-                                  typename V::Type values, Index i, typename V::Real* advantages,
-                                  typename V::Real* returns) {
-    if (blanks) {
-        results.advantages = V::select(skipped, V::all(0), results.advantages);
-        // Adding -0.0 changes no value, so R = V.
-        results.returns_minus_values = V::select(skipped, V::all(typename V::Real(-0.0)), results.returns_minus_values);
-    }
-    if (advantages) V::store(advantages + i, results.advantages);
-    if (returns) V::store(returns + i, results.returns_minus_values + values);
 }

@@ -22,9 +22,6 @@ constexpr Index tuned(Index number, Index) { return number; }
 // Advantages of 16384 x 1024 from memory: 0.7, 0.8, 0.95 G steps/s with 16, 32, 64 KiB. Zen 5, 512 x 256 in
 // cache: 44.7, 40.2, 40.1 us with AVX-512 and 54.4, 48.5, 49.8 us with AVX2.
 constexpr Index kTileBytes = tuned(64 * 1024, 2048);
-// The most lanes of a tile: the fewer lanes, the longer the runs along each env. AVX-512 on Zen 5, advantages: 1024 x
-// 4096 from memory in 3.0 ms with 32 lanes x 512 steps, 2.2 with 16 x 1024; 1008 x 128 in cache in 43.3 and 39.5 us.
-constexpr Index kTileLanes = 16;
 // Lanes whose tiles follow each other, so that one can be prefetched while the recursion runs in the one before it: the
 // first of every batch is not. Zen 5, advantages of 128 x 65536 and 64 x 200000 from memory, AVX-512: 7.6 and 15.2 ms
 // without prefetches, 5.6 and 11.2 ms with them; AVX2: 9.0 and 15.5, 5.6 and 11.7 ms. In cache they gain nothing.
@@ -71,11 +68,6 @@ constexpr Index kSweepColumns = tuned(16384, 32);
 // Rows of few envs whose results are kept before they are written together. 65536 x 4: 0.98, 0.92, 0.75 G steps/s with
 // 16, 64, 256.
 constexpr Index kNarrowRows = tuned(16, 2);
-// Columns that a time-major sweep with options takes at once, so that a factor repeated along a row stays in L1.
-constexpr Index kOptionsColumns = tuned(1024, 32);
-// Bytes of each of the three tiles of the env-major sweep with options: half of kTileBytes, so that they fit into L2
-// together.
-constexpr Index kOptionsTileBytes = tuned(32 * 1024, 2048);
 // Rows of a time-major matrix that are summed or rescaled at once, so that the sums, centers and scales, which fill L2
 // where rows are long, are read once for all of them. 1024 x 16384 on a Zen 5: sums in 10.4 ms one row at a time, 2.6
 // with 8; rescaled in 11.5 and 3.6.
@@ -105,9 +97,6 @@ constexpr Index kNarrowPieceRows = tuned(6, 2), kNarrowPieceColumns = tuned(4096
 
 static_assert(kNarrowPieceSteps % kBlockSteps == 0, "pieces are cut between blocks");
 static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
-static_assert(
-    kStreamRun + 64 / Index(sizeof(float)) <= kOptionsColumns,
-    "the sweep with options keeps a streamed turn, and what waits for its line, in a row of this many numbers");
 static_assert(kBatchLanes % kMaxLanes == 0, "every batch but the last fills its tiles");
 static_assert(kSweepColumns >= kMaxLanes, "narrow_rows takes rows of fewer than two vectors whole");
 

@@ -84,14 +84,14 @@ struct Arrays {
         return {matrix.data, matrix.step, matrix.env};
     }
 
-    template <class RolloutType = fastgae::Rollout<Real>>
-    RolloutType rollout() {
-        RolloutType made;
+    fastgae::Rollout<Real> rollout() {
+        static constexpr Real gamma = Real(0.99), gamma_lambda = Real(0.99 * 0.95);
+        fastgae::Rollout<Real> made;
         made.steps = steps, made.envs = envs, made.env_major = env_major;
         made.rewards = read(rewards), made.values = read(values), made.terminated = read(terminated);
         made.next_values = read(values, env_major ? 1 : envs);
         made.last_values = {values.data() + steps * envs, 0, 1};
-        made.gamma = Real(0.99), made.gamma_lambda = Real(0.99 * 0.95);
+        made.gammas = {&gamma, 0, 0}, made.gamma_lambdas = {&gamma_lambda, 0, 0};
         made.advantages = view(advantages), made.returns = view(returns);
         return made;
     }
@@ -106,8 +106,7 @@ void count_plain(const char* what, Arrays<Real> arrays, Store store, bool with_t
 
 template <class Real>
 void count_options(const char* what, Arrays<Real> arrays, bool with_ratios) {
-    auto rollout = arrays.template rollout<fastgae::RolloutWithOptions<Real>>();
-    rollout.gammas = {&rollout.gamma, 0, 0}, rollout.gamma_lambdas = {&rollout.gamma_lambda, 0, 0};
+    fastgae::Rollout<Real> rollout = arrays.rollout();
     if (with_ratios) {
         rollout.ratios = arrays.read(arrays.factors);
         for (const auto clip : {fastgae::kRhoClip, fastgae::kCClip, fastgae::kAdvantageClip})

@@ -30,9 +30,7 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant(
-        "off by one at the end of a rollout", "csrc/lanes.inl", "min(steps, real - last_elsewhere)", "min(steps, real)"
-    ),
+    Mutant("off by one at the end of a rollout", "csrc/lanes.inl", "ends = t == last_begin", "ends = false"),
     Mutant(
         "a gate that ignores truncation", "csrc/recursion.inl", "V::both(bootstrap_open, continues)", "bootstrap_open"
     ),
@@ -44,11 +42,11 @@ MUTANTS = (
     ),
     Mutant(
         "V' of the last row of a piece",
-        "csrc/narrow.hpp",
-        "if (top < rollout.steps) rows.last_values",
-        "if (false) rows.last_values",
+        "csrc/kernels.hpp",
+        "if (top < steps) part.last_values",
+        "if (false) part.last_values",
     ),
-    Mutant("a lost carry between blocks", "csrc/lanes.inl", "carries[c] = chain<V>(", "chain<V>("),
+    Mutant("a lost carry between blocks", "csrc/lanes.inl", "carries[c] = chain(", "chain("),
     Mutant(
         "a vector remainder left out, time-major",
         "csrc/rows.inl",
@@ -58,8 +56,8 @@ MUTANTS = (
     Mutant(
         "a vector remainder left out, env-major",
         "csrc/lanes.inl",
-        "k < end;",
-        "k + 1 < end;",
+        "Index k = tile.first[i];",
+        "Index k = tile.first[i] + (tile.first[i] > 0);",
     ),
     Mutant("row 0 of one vector left out", "csrc/rows.inl", "* V::width; i >= 0;", "* V::width; i > 0;"),
     Mutant("a read past the end of narrow rows", "csrc/rows.inl", "rollout.steps - reach", "rollout.steps - 1"),
@@ -75,14 +73,9 @@ MUTANTS = (
         "if (s == bottom) std::copy_n",
         "if (s < 0) std::copy_n",
     ),
-    Mutant(
-        "nothing carried over, time-major",
-        "csrc/step.inl",
-        "if (mask && rollout.carry_over) return",
-        "if (false) return",
-    ),
-    Mutant("nothing carried over, env-major", "csrc/lanes_options.inl", " && !rollout.carry_over", ""),
-    Mutant("V' not passed on over two skipped steps", "csrc/rows_options.inl", "V::store(next_value + i, next);", ""),
+    Mutant("nothing carried over, time-major", "csrc/rows.inl", "if (options.blanks())", "if (options.mask)"),
+    Mutant("nothing carried over, env-major", "csrc/lanes.inl", "which, options.blanks()", "which, options.mask"),
+    Mutant("V' not passed on over two skipped steps", "csrc/rows.inl", "V::store(passed, value);", ""),
     Mutant(
         "sparse final values in the wrong order",
         "csrc/call_reader.hpp",
@@ -128,8 +121,8 @@ MUTANTS = (
     Mutant(
         "a thread that begins with the wrong piece",
         "csrc/parallel.hpp",
-        "Lane lane = {first / cut.pieces, first % cut.pieces * cut.steps};",
-        "Lane lane = {first / cut.pieces, 0};",
+        "Lane lane = lane_at(first);",
+        "Lane lane = lane_at(first - first % cut.pieces);",
     ),
     Mutant("a block of memory handed out twice", "csrc/recycled.hpp", "return removed(i);", "return blocks_[i].data;"),
     Mutant(

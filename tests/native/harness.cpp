@@ -119,81 +119,9 @@ bool ends(const Problem& problem, Index t) {
     }
 }
 
+// Compare a rollout, with random options or with none, with a scalar loop over each env.
 template <class Real>
 void check(const fastgae::Target& target, const Problem& problem) {
-    const Index steps = problem.steps, envs = problem.envs;
-    const bool env_major = problem.env_major;
-    special_numbers = below(2) == 0;
-    gaps = below(2) == 0;
-    const auto real = [](Index, Index) { return number<Real>(); };
-    Matrix<Real> rewards(steps, envs, env_major), values(steps, envs, env_major),
-        next_values(steps - 1, envs, env_major);
-    Matrix<Real> last_values(1, envs, false), final_values(steps, envs, env_major);
-    Matrix<Real> advantages(steps, envs, env_major), returns(steps, envs, env_major);
-    Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major);
-    rewards.fill(real);
-    values.fill(real);
-    next_values.fill(real);
-    last_values.fill(real);
-    final_values.fill(real);
-    const auto flag = [&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); };
-    terminated.fill(flag);
-    truncated.fill(flag);
-    const auto poison = [](Index, Index) { return std::numeric_limits<Real>::signaling_NaN(); };
-    advantages.fill(poison);
-    returns.fill(poison);
-
-    fastgae::Rollout<Real> rollout;
-    rollout.steps = steps;
-    rollout.envs = envs;
-    rollout.env_major = env_major;
-    rollout.rewards = rewards.read();
-    rollout.values = values.read();
-    rollout.next_values = next_values.read();
-    rollout.last_values = last_values.read();
-    rollout.terminated = terminated.read();
-    if (problem.truncated) rollout.truncated = truncated.read();
-    Sparse<Real> sparse;
-    if (problem.truncated && problem.final_values) {
-        if (below(2))
-            rollout.final_values = final_values.read();
-        else
-            rollout.sparse_finals = sparse.of(final_values, truncated, env_major);
-    }
-    rollout.gamma = Real(0.99);
-    rollout.gamma_lambda = Real(below(2) ? 0.99 * 0.95 : 0.5);  // forgotten slowly, and soon
-    if (problem.advantages) rollout.advantages = advantages.view;
-    if (problem.returns) rollout.returns = returns.view;
-    fastgae::gae(target, rollout, problem.num_threads, below(2) ? fastgae::Store::cached : fastgae::Store::streamed);
-
-    for (Index n = 0; n < envs; ++n) {
-        Real following = 0;
-        for (Index t = steps - 1; t >= 0; --t) {
-            const bool ended = *terminated.view.at(t, n) != 0, cut = problem.truncated && *truncated.view.at(t, n) != 0;
-            Real next = t == steps - 1 ? *last_values.view.at(0, n) : *next_values.view.at(t, n);
-            if (cut && problem.final_values) next = *final_values.view.at(t, n);
-            Real delta = *rewards.view.at(t, n);
-            if (!ended) delta = delta + rollout.gamma * next;
-            delta = delta - *values.view.at(t, n);
-            following = ended || cut ? delta : delta + rollout.gamma_lambda * following;
-            const Real sum = following + *values.view.at(t, n);
-            const bool right = (!problem.advantages || same(*advantages.view.at(t, n), following)) &&
-                               (!problem.returns || same(*returns.view.at(t, n), sum));
-            if (!right) {
-                std::printf(
-                    "%s f%zu: steps %td envs %td env_major %d truncated %d final %d outputs %d %d flags %d "
-                    "threads %td: wrong at t %td n %td\n",
-                    target.name, 8 * sizeof(Real), steps, envs, env_major, problem.truncated, problem.final_values,
-                    problem.advantages, problem.returns, problem.flags, problem.num_threads, t, n);
-                std::exit(1);
-            }
-        }
-    }
-}
-
-// Compare a rollout with random options with a scalar loop over each env.
-template <class Real>
-void check_with_options(const fastgae::Target& target, const Problem& problem) {
     const Index steps = problem.steps, envs = problem.envs;
     const bool env_major = problem.env_major;
     special_numbers = below(2) == 0;
@@ -222,15 +150,15 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
     mask.fill([&](Index, Index) { return std::uint8_t(below(4) <= existing); });
     Matrix<Real> advantages = matrix(poison), returns = matrix(poison);
 
-    const Real single = Real(0.95);
+    const Real gamma = Real(0.99), forgotten = Real(below(2) ? 0.99 * 0.95 : 0.5);  // slowly, and soon
     const auto factor = [&](const Matrix<Real>& all) -> View<const Real> {
         const Index kind = below(4);
-        if (kind == 0) return {&single, 0, 0};
+        if (kind == 0) return {&gamma, 0, 0};
         if (kind == 1) return {all.view.data, all.view.step, 0};  // one for each step
         if (kind == 2) return {all.view.data, 0, all.view.env};   // one for each env
         return all.read();
     };
-    fastgae::RolloutWithOptions<Real> rollout;
+    fastgae::Rollout<Real> rollout;
     rollout.steps = steps;
     rollout.envs = envs;
     rollout.env_major = env_major;
@@ -240,27 +168,44 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
     rollout.last_values = last_values.read();
     rollout.terminated = terminated.read();
     if (problem.truncated) rollout.truncated = truncated.read();
-    if (problem.truncated && problem.final_values) rollout.final_values = finals.read();
+    Sparse<Real> sparse;
+    if (problem.truncated && problem.final_values) {
+        if (below(2))
+            rollout.final_values = finals.read();
+        else
+            rollout.sparse_finals = sparse.of(finals, truncated, env_major);
+    }
     if (problem.advantages) rollout.advantages = advantages.view;
     if (problem.returns) rollout.returns = returns.view;
-    rollout.gammas = factor(gammas);
-    rollout.gamma_lambdas = factor(decays);
-    const Index form = below(4);
-    if (form == 1 || below(8) == 0) rollout.returns_gamma_lambdas = factor(returns_decays);
-    if (form == 2) rollout.tail_lambdas = factor(tails);
-    if (form == 3) {
+    rollout.gammas = {&gamma, 0, 0};
+    rollout.gamma_lambdas = {&forgotten, 0, 0};
+    const Index form = below(6);  // 0, 1 without options; 2 masked or with arrays; 3 tail-normalized; 4, 5 V-trace
+    if (form >= 2 && below(2)) rollout.gammas = factor(gammas), rollout.gamma_lambdas = factor(decays);
+    if (form >= 2 && below(3) == 0) rollout.returns_gamma_lambdas = factor(returns_decays);
+    if (form == 3) rollout.tail_lambdas = factor(tails);
+    if (form >= 4) {
         rollout.ratios = ratios.read();
         rollout.constants[fastgae::kRhoClip] = Real(1);
         rollout.constants[fastgae::kCClip] = Real(0.9);
         rollout.constants[fastgae::kAdvantageClip] = Real(1.5);
+        rollout.constants[fastgae::kLeaky] = Real(below(3) == 0 ? 0.25 : 0);
     }
-    if (below(2)) rollout.mask = mask.read(), rollout.mask_passes_values = below(2);
-    if (form != 2 && below(2)) rollout.last_advantages = later.read();
+    if (form >= 2 && below(2)) {
+        rollout.mask = mask.read();
+        rollout.mask_passes_values = below(2);
+        rollout.carry_over = form == 2 && below(2);
+    }
+    if (form != 3 && below(2)) rollout.last_advantages = later.read();
     fastgae::gae(target, rollout, problem.num_threads, below(2) ? fastgae::Store::cached : fastgae::Store::streamed);
 
-    const auto clipped = [](Real ratio, Real clip) { return clip < ratio ? clip : ratio; };
+    const auto weight = [&](Real ratio, fastgae::Constant clip) {
+        const Real most = rollout.constants[clip], clipped = most < ratio ? most : ratio;
+        const Real leaky = rollout.constants[fastgae::kLeaky];
+        return leaky == 0 ? clipped : (1 - leaky) * clipped + leaky * ratio;
+    };
     for (Index n = 0; n < envs; ++n) {
         Real next = 0, trace = rollout.last_advantages ? *later.view.at(0, n) : 0, left = 0, returns_trace = 0;
+        Real a = 0, r = 0;
         for (Index t = steps - 1; t >= 0; --t) {
             const bool ended = *terminated.view.at(t, n) != 0;
             const bool cut = problem.truncated && *truncated.view.at(t, n) != 0;
@@ -269,33 +214,39 @@ void check_with_options(const fastgae::Target& target, const Problem& problem) {
             if (follows) next = t == steps - 1 ? *last_values.view.at(0, n) : *next_values.view.at(t, n);
             const Real value = *values.view.at(t, n), gl = *rollout.gamma_lambdas.at(t, n);
             Real delta = *rewards.view.at(t, n);
-            const Real bootstrap = cut && rollout.final_values ? *finals.view.at(t, n) : next;
+            const Real bootstrap = cut && problem.final_values ? *finals.view.at(t, n) : next;
             if (!ended) delta = delta + *rollout.gammas.at(t, n) * bootstrap;
             delta = delta - value;
             const auto traced = [&](Real term, Real factor, Real y) { return ended || cut ? term : term + factor * y; };
-            Real a = traced(delta, gl, trace), r = a;
-            if (exists && form == 2) {
+            const Real one_step = traced(delta, gl, trace);
+            if (exists && form == 3) {
                 left = traced(1, *rollout.tail_lambdas.at(t, n), left);
                 trace = traced(left * delta, gl, trace);
                 a = r = trace / left;
-            } else if (exists && form == 3) {
+            } else if (exists && form >= 4) {
                 const Real ratio = *ratios.view.at(t, n);
-                a = a * clipped(ratio, rollout.constants[fastgae::kAdvantageClip]);
-                const Real rho = clipped(ratio, rollout.constants[fastgae::kRhoClip]);
-                const Real c = clipped(ratio, rollout.constants[fastgae::kCClip]);
+                a = one_step * weight(ratio, fastgae::kAdvantageClip);
+                const Real rho = weight(ratio, fastgae::kRhoClip), c = weight(ratio, fastgae::kCClip);
                 r = trace = traced(rho * delta, c * gl, trace);
             } else if (exists) {
-                trace = a;
+                a = r = trace = one_step;
+            } else if (!rollout.carry_over) {
+                a = 0;
+            } else {  // A of the next step that exists
+                a = r = trace;
             }
             if (exists && rollout.returns_gamma_lambdas)
                 r = returns_trace = traced(delta, *rollout.returns_gamma_lambdas.at(t, n), returns_trace);
-            const bool right = (!problem.advantages || same(*advantages.view.at(t, n), exists ? a : 0)) &&
-                               (!problem.returns || same(*returns.view.at(t, n), exists ? r + value : value));
+            if (!exists && rollout.carry_over && rollout.returns_gamma_lambdas) r = returns_trace;
+            const Real sum = exists || rollout.carry_over ? r + value : value;
+            const bool right = (!problem.advantages || same(*advantages.view.at(t, n), a)) &&
+                               (!problem.returns || same(*returns.view.at(t, n), sum));
             if (!right) {
                 std::printf(
-                    "%s f%zu with options: form %td steps %td envs %td env_major %d truncated %d mask %d threads %td: "
-                    "wrong at t %td n %td\n",
-                    target.name, 8 * sizeof(Real), form, steps, envs, env_major, problem.truncated, bool(rollout.mask),
+                    "%s f%zu: form %td steps %td envs %td env_major %d truncated %d final %d mask %d outputs %d %d "
+                    "flags %d threads %td: wrong at t %td n %td\n",
+                    target.name, 8 * sizeof(Real), form, steps, envs, env_major, problem.truncated,
+                    problem.final_values, bool(rollout.mask), problem.advantages, problem.returns, problem.flags,
                     problem.num_threads, t, n);
                 std::exit(1);
             }
@@ -403,8 +354,7 @@ void check_exact_sums(const Problem& problem) {
 
 template <class Real>
 void check_all(const fastgae::Target& target, const Problem& problem) {
-    check<Real>(target, problem);
-    check_with_options<Real>(target, problem);
+    for (int i = 0; i < 2; ++i) check<Real>(target, problem);
     check_moments<Real>(target, problem);
     check_exact_sums<Real>(problem);
 }

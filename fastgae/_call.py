@@ -6,15 +6,13 @@ record.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Generic, NamedTuple, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastgae._typing import ArrayT
+from fastgae._typing import ArrayT, NDArray
 
 Array = NDArray[Any]
 
@@ -36,7 +34,7 @@ class Role(Enum):
     SETTING = "how to compute the result; never an array of numbers"
 
 
-Steps = Annotated[Any, Role.STEPS]
+PerStep = Annotated[Any, Role.STEPS]
 StepFlags = Annotated[Any, Role.STEP_FLAGS]
 Envs = Annotated[Any, Role.ENVS]
 EnvFlags = Annotated[Any, Role.ENV_FLAGS]
@@ -52,13 +50,13 @@ class Call(NamedTuple):
     The same record holds a call as the caller made it, then after the checks, and then as matrices of one layout.
     """
 
-    rewards: Steps
-    values: Steps  # or one longer along time; ABSENT for a recursion of rewards alone
+    rewards: PerStep
+    values: PerStep  # or one longer along time; ABSENT for a recursion of rewards alone
     terminated: StepFlags = None  # None: no step ends an episode; ABSENT for a recursion without gates
     truncated: StepFlags = None
     last_values: Envs = None
-    next_values: Steps = None
-    final_values: Steps = None  # or one per True of truncated
+    next_values: PerStep = None
+    final_values: PerStep = None  # or one per True of truncated
     autoreset: Setting = None
     last_advantages: Envs = None
     prev_done: EnvFlags = None
@@ -74,7 +72,7 @@ class Call(NamedTuple):
     cu_seqlens: Boundaries = None
     n: Setting = None
     recursion: Setting = "gae"  # or one that ``RECURSIONS`` lists
-    ratios: Steps = None
+    ratios: PerStep = None
     rho_clip: Constant = None
     c_clip: Constant = None
     advantage_clip: Constant = None
@@ -117,8 +115,7 @@ def names_of(*roles: Role) -> tuple[str, ...]:
     return tuple(name for name, role in ROLES.items() if role in roles)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimator:
+class Estimator(NamedTuple):
     """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
 
     numbers: tuple[str, ...]  # the fields whose dtypes decide on the dtype of the results

@@ -14,7 +14,7 @@ from numpy import ndarray
 from fastgae._call import NEW, RECURSIONS, ROLES, Call, Estimator, Role, names_of
 from fastgae._canonical import checked
 from fastgae._interop import FUNCTIONS, is_tensor, with_tensors
-from fastgae._misnamed import names_its_arguments, no_argument
+from fastgae._misnamed import no_argument, shows_its_source
 from fastgae._run import run
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -33,7 +33,7 @@ def public(function: Function) -> Function:
     parameters = inspect.signature(function).parameters
     first = next(iter(parameters))
 
-    @functools.wraps(function)
+    @functools.wraps(shows_its_source(function))
     def called(*positional: Any, **named: Any) -> Any:
         if not named.keys() <= parameters.keys():
             raise no_argument(called, named.keys() - parameters.keys())
@@ -44,7 +44,6 @@ def public(function: Function) -> Function:
         arguments.update(zip(parameters, positional, strict=False))
         return with_tensors(called, arguments | named)
 
-    names_its_arguments(called)
     return called  # type: ignore[return-value]
 
 
@@ -89,7 +88,7 @@ def estimator(
             blank[place] = MISSING if parameter.default is parameter.empty else parameter.default
         required = [place for place in places if blank[place] is MISSING]
 
-        @functools.wraps(function)
+        @functools.wraps(shows_its_source(function))
         def called(*positional: Any, **named: Any) -> Any:
             given, count = blank.copy(), len(positional)
             regular = count <= most
@@ -120,7 +119,7 @@ def estimator(
             results = run(declaration, call, backend, num_threads)
             return results if result is None else getattr(results, result)
 
-        FUNCTIONS[name] = names_its_arguments(called)
+        FUNCTIONS[name] = called
         return called  # type: ignore[return-value]
 
     return decorated

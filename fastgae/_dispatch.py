@@ -6,9 +6,8 @@ The variables are read once, when fastgae is imported; ENVIRONMENT lists them.
 import functools
 import importlib
 import os
-import threading
 import warnings
-from dataclasses import dataclass
+from _thread import RLock  # to import threading takes a tenth of the time of `import fastgae`
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastgae import _memory
@@ -83,7 +82,7 @@ def _info(name: str, device: str) -> BackendInfo:
 
 # A lock that another thread holds during a fork stays locked in the child for ever. A fork therefore waits for these
 # locks, in this order: the one around the import of a backend, and those that a backend holds while it compiles.
-_importing = threading.RLock()
+_importing = RLock()
 _fork_waits_for: list[Any] = [_importing]
 
 
@@ -129,14 +128,16 @@ def _cause(error: Exception) -> str:
     return str(error) if readable else f"{type(error).__name__}: {error}"
 
 
-@dataclass(frozen=True, slots=True)  # Python reads a slot faster than a field of a named tuple
 class Chosen:
     """The backend, CPU target, number of threads and short cut that compute a call."""
 
-    module: Backend
-    target: str | None  # CPU target; None where the backend has none
-    threads: int  # 0: usable_cpus()
-    short_cut: ShortCut | None
+    __slots__ = ("module", "short_cut", "target", "threads")  # Python reads these faster than fields of a named tuple
+
+    def __init__(self, module: Backend, target: str | None, threads: int, short_cut: ShortCut | None):
+        self.module = module
+        self.target = target  # CPU target; None where the backend has none
+        self.threads = threads  # 0: usable_cpus()
+        self.short_cut = short_cut
 
 
 @functools.lru_cache(typed=True)  # bounded, because a program may pass any number of threads

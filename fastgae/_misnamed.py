@@ -4,10 +4,9 @@ A public function takes ``**misnamed: Never``, because Python itself would refus
 can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report any such argument.
 """
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -91,22 +90,16 @@ class _Source(str):
     __repr__ = str.__str__
 
 
-def names_its_arguments(function: Function) -> Function:
-    """Hide ``misnamed`` in the signature of a function, as ``inspect.signature`` and ``help`` show it.
+def shows_its_source(function: Function) -> Function:
+    """Hide ``misnamed`` in the signature of a function, and let ``help`` show annotations as the source has them.
 
-    They show annotations as the source has them, because ``ArrayLike`` alone is a type of 350 characters. The module of
-    the function says ``from __future__ import annotations``. For programs, ``__annotations__`` has the types.
+    ``ArrayLike`` alone is a type of 350 characters. The module of the function says ``from __future__ import
+    annotations``; ``typing.get_type_hints`` has the types.
     """
+    function.__annotations__ = {name: _Source(text) for name, text in function.__annotations__.items()}
     shown = inspect.signature(function)
-    known = [
-        each.replace(annotation=_Source(each.annotation))
-        for each in shown.parameters.values()
-        if each.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
-    function.__signature__ = shown.replace(  # type: ignore[attr-defined]
-        parameters=known, return_annotation=_Source(shown.return_annotation)
-    )
-    function.__annotations__ = get_type_hints(function)
+    known = [each for each in shown.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    function.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
     return function
 
 
@@ -123,5 +116,7 @@ def _advice(function: Callable[..., Any], given: str) -> str:
         return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '')}"
     if given in ABSENT_HERE:
         return ABSENT_HERE[given]
+    import difflib  # here, because only an error needs it
+
     alike = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
     return f"do you mean {alike[0]}?" if alike else f"it takes {', '.join(known)}"

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:  # Type checkers know this module, and Python's own type variables have no defaults before 3.13.
+    from numpy.typing import ArrayLike as ArrayLike
+    from numpy.typing import NDArray as NDArray
     from typing_extensions import TypeVar
 else:
+    ArrayLike, NDArray = object, np.ndarray  # to import numpy.typing takes a tenth of the time of `import fastgae`
 
     def TypeVar(name: str, **_: Any) -> typing.TypeVar:  # noqa: N802
         return typing.TypeVar(name)

@@ -63,7 +63,7 @@ class DeviceBackend(Protocol):
     def takes(self, array: Any) -> bool:
         """Return whether the backend reaches the memory of an array."""
 
-    def compute(self, call: Call) -> GAEResult:
+    def gae(self, call: Call) -> GAEResult:
         """Compute a checked call whose arrays are ``OnDevice``."""
 
     def normalized(

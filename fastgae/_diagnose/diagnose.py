@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Call
 from fastgae._canonical import checked, frame_of
@@ -15,7 +14,7 @@ from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.overview import overview
 from fastgae._diagnose.report import Diagnosis, Finding
 from fastgae._diagnose.steps import Steps
-from fastgae._typing import Autoreset, Normalize
+from fastgae._typing import ArrayLike, Autoreset, Normalize
 from fastgae.estimators.gae import GAE
 
 # Mistakes that affect the whole call are reported before those that affect some steps.

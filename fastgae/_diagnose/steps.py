@@ -154,7 +154,7 @@ class Steps:
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):
-            return _run.compute(given or self.given, _dispatch.choose(_backend(), 1))
+            return _run.without_short_cut(given or self.given, _dispatch.choose(_backend(), 1))
 
 
 @functools.cache

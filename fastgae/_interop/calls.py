@@ -3,13 +3,12 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, get_origin
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 
 from fastgae._call import NUMBERS, GAEResult, working_dtype
 from fastgae._interop.arrays import as_array, is_weak, kind_of, number_dtype
-from fastgae._misnamed import names_its_arguments
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -19,8 +18,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def takes_tensors(function: Function) -> Function:
-    """Register a function and return it, not wrapped, so that a call with NumPy arrays costs nothing extra."""
-    FUNCTIONS[function.__name__] = names_its_arguments(function)
+    """Register a function and return it."""
+    FUNCTIONS[function.__name__] = function
     return function
 
 
@@ -44,10 +43,10 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
     return result
 
 
+@functools.cache
 def gives_two(function: Callable[..., Any]) -> bool:
     """Return whether a function returns advantages and returns, and not one array."""
-    returned: Any = get_origin(function.__annotations__["return"])
-    return returned is GAEResult
+    return get_origin(get_type_hints(function)["return"]) is GAEResult
 
 
 def dtype_of_results(function: Callable[..., Any], arguments: dict[str, Any]) -> np.dtype[Any]:

@@ -21,7 +21,7 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
         raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
     if not tensor.is_cpu:
         raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on the CPU: pass {name}.cpu()")
-    constant = plain(name, tensor)
+    constant = in_memory(name, tensor)
     try:
         # NumPy cannot read bfloat16, so it gets the bits.
         narrow = tensor.dtype is torch.bfloat16
@@ -32,15 +32,21 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
 
 
 def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a strided tensor of the same memory, without gradients. A view of negated numbers is copied."""
+    """Return a strided tensor of the same memory, without gradients."""
     if tensor.layout is not torch.strided:
         raise TypeError(f"{name} has layout {tensor.layout}: pass {name}.to_dense()")
-    if tensor.untyped_storage().nbytes() < _bytes_to_the_end(tensor):
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+def in_memory(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a strided tensor whose memory holds its numbers. A view of negated numbers is copied."""
+    given = plain(name, tensor)
+    if given.untyped_storage().nbytes() < _bytes_to_the_end(given):
         raise TypeError(
             f"{name} has no memory, because its storage was freed or made smaller, as FSDP does between two uses of a "
             "parameter: pass the tensor while its storage is there, or a copy made then"
         )
-    return tensor.detach().resolve_neg() if tensor.requires_grad or tensor.is_neg() else tensor
+    return given.resolve_neg()
 
 
 def _bytes_to_the_end(tensor: torch.Tensor) -> int:

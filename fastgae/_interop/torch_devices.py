@@ -9,7 +9,7 @@ import torch
 from fastgae._call import GAEResult
 from fastgae._interop.arrays import OnDevice
 from fastgae._interop.calls import FUNCTIONS
-from fastgae._interop.torch import NARROW_DTYPES, check_fillable, numpy_dtype, plain, tell_autograd, to_numpy
+from fastgae._interop.torch import NARROW_DTYPES, check_fillable, in_memory, numpy_dtype, plain, tell_autograd, to_numpy
 
 WORKING_DTYPES = (torch.float32, torch.float64)
 BACKEND = "triton"  # chosen because the tensors are on a GPU
@@ -60,7 +60,7 @@ def _taken(name: str, given: Any, first_name: str, first: torch.Tensor) -> Any:
 
 def held(name: str, given: torch.Tensor) -> OnDevice:
     """Return a tensor as the checks see it."""
-    tensor = plain(name, given)
+    tensor = in_memory(name, given)
     return OnDevice(tensor, tuple(tensor.shape), numpy_dtype(name, tensor))
 
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -64,11 +64,8 @@ def _filled(out: Any, result: torch.Tensor) -> Any:
 
 def _registered(name: str, function: Callable[..., Any]) -> Any:
     """Register the operation that stands for a function, and return it."""
-    annotations = {
-        parameter: function.__annotations__[parameter]
-        for parameter in inspect.signature(function).parameters
-        if parameter != "out"
-    }
+    hints = get_type_hints(function)
+    annotations = {name: hints[name] for name in inspect.signature(function).parameters if name != "out"}
     first, *others = annotations
     types = [f"Tensor {first}", *(f"{_type_in_torch(other, annotations[other])} {other}" for other in others)]
     results = "(Tensor, Tensor)" if gives_two(function) else "Tensor"

@@ -5,10 +5,8 @@ import contextlib
 import functools
 import importlib
 import json
-import statistics
 import timeit
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from fastgae.cli.options import CommandError, Formatter, non_negative, plot_file
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-    from rich.table import Table
 
     from fastgae.cli.options import Commands
     from fastgae.compat.gymnasium import Rollout
@@ -41,11 +38,6 @@ examples:
   fastgae demo --env Acrobot-v1 --num-envs 16 --num-steps 1024 --plot acrobot.png
   fastgae demo --json                                for programs
 """
-
-PLAIN_CALL = """\
-A plain call has only rewards, values, terminated and last_values. The call in
-the column before it also has truncated, final_values and autoreset. README.md
-gives the time of a plain call on 128 x 8 steps."""
 
 Track = Callable[..., Iterable[Any]]
 
@@ -107,25 +99,18 @@ def run(args: argparse.Namespace) -> int:
         explained_variance = values.fit(collected, args.gamma) if np.isfinite(collected.rewards).all() else None
         arguments = {**collected.arguments(values), "gamma": args.gamma, "gae_lambda": args.gae_lambda}
         calls = {name: functools.partial(fastgae.gae, **arguments | {"backend": name}) for name in variants()}
-        computed = {name: calls[name]() for name in _track(progress, "Computing advantages")(calls)}
-        seconds = median_seconds(calls, _track(progress, "Timing the backends"))
-        plain = without_truncation(arguments)
-        plain_calls = {name: functools.partial(fastgae.gae, **plain | {"backend": name}) for name in calls}
-        plain_seconds = median_seconds(plain_calls, _track(progress, "Timing a plain call"))
+        computed = {name: call() for name, call in calls.items()}
+        seconds = best_seconds(calls, _track(progress, "Timing the backends"))
 
     facts = {
         **{name: getattr(args, name) for name in ("env", "num_envs", "num_steps", "seed", "gamma", "gae_lambda")},
         "terminated": int(collected.terminated.sum()),
         "truncated": int((collected.truncated & ~collected.terminated).sum()),
-        "nan_rewards": int(np.isnan(collected.rewards).sum()),
-        "infinite_rewards": int(np.isinf(collected.rewards).sum()),
-        "advantages_not_finite": int(np.count_nonzero(~np.isfinite(computed["numpy"].advantages))),
+        "rewards_not_finite": int(np.count_nonzero(~np.isfinite(collected.rewards))),
         "explained_variance": explained_variance,
         "num_threads": num_threads,
         "default": default,
-        "backends": [
-            {"name": name, "seconds": seconds[name], "seconds_of_plain_call": plain_seconds[name]} for name in calls
-        ],
+        "backends": [{"name": name, "seconds": seconds[name]} for name in calls],
         "different": differing(computed),
     }
     if args.plot:
@@ -133,7 +118,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(facts, indent=2))
     else:
-        _print(facts, args.plot)
+        _print(facts)
+        if args.plot:
+            print(f"Plot written to {args.plot}")
     return 1 if facts["different"] else 0
 
 
@@ -141,13 +128,6 @@ def default_variant() -> str:
     """Return the backend that a call uses by default, with its CPU target if it has several."""
     module, target = _dispatch.resolve_backend(None)
     return ":".join(filter(None, (module.__name__.rpartition(".")[2], target or next(iter(module.targets()), None))))
-
-
-def without_truncation(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the plain call that README.md times: every end terminates, so no final value is read."""
-    ends = arguments["terminated"] | arguments["truncated"]
-    kept = ("rewards", "values", "last_values", "gamma", "gae_lambda")
-    return {**{name: arguments[name] for name in kept}, "terminated": ends}
 
 
 def _require(*packages: str) -> None:
@@ -205,93 +185,57 @@ def verdict(names: list[str], different: Mapping[str, int]) -> str:
     return f"All {backends} backends{of_which} agree bit for bit."
 
 
-def median_seconds(
-    calls: Mapping[str, Callable[[], object]], track: Track = iter, rounds: int = 15, run_seconds: float = 0.005
+def best_seconds(
+    calls: Mapping[str, Callable[[], object]], track: Track = iter, rounds: int = 9, run_seconds: float = 0.005
 ) -> dict[str, float]:
-    """Return the median time of each call, over runs of about ``run_seconds`` that alternate to share disturbances."""
+    """Return the best time of each call, over runs that alternate to share disturbances."""
     timers = {name: timeit.Timer(call) for name, call in calls.items()}
-    # The warm-up also measures how many calls fill a run.
     numbers = {name: 1 + int(run_seconds / min(timer.repeat(3, 1))) for name, timer in timers.items()}
-    runs: dict[str, list[float]] = {name: [] for name in calls}
+    best = dict.fromkeys(calls, float("inf"))
     for _ in track(range(rounds)):
         for name, timer in timers.items():
-            runs[name].append(timer.timeit(numbers[name]) / numbers[name])
-    return {name: statistics.median(times) for name, times in runs.items()}
+            best[name] = min(best[name], timer.timeit(numbers[name]) / numbers[name])
+    return best
 
 
-def _print(facts: Mapping[str, Any], plot: Path | None) -> None:
+def _print(facts: Mapping[str, Any]) -> None:
     from rich.console import Console
+    from rich.table import Table
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
             """Leave a closed pipe to ``main``, where rich would end the process with status 1."""
             raise
 
+    terminated, truncated, bad = facts["terminated"], facts["truncated"], facts["rewards_not_finite"]
+    steps, explained = facts["num_envs"] * facts["num_steps"], facts["explained_variance"]
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row("environment", f"{facts['env']}, {facts['num_envs']:,} x {facts['num_steps']:,} steps")
+    grid.add_row("policy", f"uniformly random actions, seed {facts['seed']}")
+    grid.add_row("episode ends", f"{terminated + truncated:,}: {terminated:,} terminated, {truncated:,} truncated")
+    if bad:
+        grid.add_row("rewards", f"{bad:,} of {steps:,} are NaN or infinite")
+    fit = "0 everywhere" if explained is None else f"explains {explained:.1%} of the variance of the discounted returns"
+    grid.add_row("value function", fit)
+
+    coefficients = f"gamma {facts['gamma']:g}, gae_lambda {facts['gae_lambda']:g}"
+    table = Table(title=f"fastgae.gae, {coefficients}, at most {facts['num_threads']} threads")
+    table.add_column("backend")
+    for heading in ("time per call", "steps/s", "speed-up"):
+        table.add_column(heading, justify="right")
+    seconds = {each["name"]: each["seconds"] for each in facts["backends"]}
+    for name, time in seconds.items():
+        shown = f"{name} (default)" if name == facts["default"] else name
+        speed, factor = f"{steps / time / 1e6:,.1f} M", f"{seconds['numpy'] / time:,.1f} x"
+        table.add_row(shown, f"{time * 1e6:,.1f} us", speed, factor)
+
     console = Output()
+    console.print(grid, table, highlight=False)
     line = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    console.print(_summary(facts), highlight=False)
-    console.print(_table(facts))
-    console.print(PLAIN_CALL, highlight=False)
     for backend in fastgae.backends():
         if backend.device == "CPU" and not backend.available:
             line(f"{backend.name} cannot run here: {(backend.why_missing or '').partition(chr(10))[0]}")
-    names = [backend["name"] for backend in facts["backends"]]
-    line(verdict(names, facts["different"]), style="bold red" if facts["different"] else "bold green")
-    if plot:
-        line(f"Plot written to {plot}")
-
-
-def _summary(facts: Mapping[str, Any]) -> "Table":
-    from rich.table import Table
-
-    envs, steps = facts["num_envs"], facts["num_envs"] * facts["num_steps"]
-    terminated, truncated = facts["terminated"], facts["truncated"]
-    grid = Table.grid(padding=(0, 2))
-    grid.add_row("environment", f"{facts['env']}, {envs:,} environment{'s'[: envs > 1]} x {facts['num_steps']:,} steps")
-    grid.add_row("policy", f"uniformly random actions, seed {facts['seed']}")
-    grid.add_row("steps", f"{steps:,}")
-    grid.add_row("episode ends", f"{terminated + truncated:,}: {terminated:,} terminated, {truncated:,} truncated")
-    kinds = [(facts["nan_rewards"], "NaN"), (facts["infinite_rewards"], "infinite")]
-    if bad := " and ".join(f"{count:,} {kind}" for count, kind in kinds if count):
-        grid.add_row("rewards", f"{bad} of {steps:,}; they reach {facts['advantages_not_finite']:,} advantages")
-    grid.add_row("value function", _fit(facts["explained_variance"], bool(bad)))
-    return grid
-
-
-def _fit(explained_variance: float | None, bad_rewards: bool) -> str:
-    if bad_rewards:
-        return "0 everywhere, because no function can be fitted to such rewards"
-    if explained_variance is None:
-        return "fits the discounted returns, which are the same at every step: advantages are 0"
-    return f"explains {explained_variance:.1%} of the variance of the discounted returns"
-
-
-def _table(facts: Mapping[str, Any]) -> "Table":
-    from rich.table import Table
-
-    threads = f"{facts['num_threads']} thread{'s'[: facts['num_threads'] > 1]}"
-    coefficients = f"gamma {facts['gamma']:g}, gae_lambda {facts['gae_lambda']:g}"
-    table = Table(title=f"fastgae.gae, {coefficients}, at most {threads}")
-    table.add_column("backend")
-    for heading in ("time per call", "plain call", "steps/s", "speed-up"):
-        table.add_column(heading, justify="right")
-    steps = facts["num_envs"] * facts["num_steps"]
-    numpy_seconds = next(each["seconds"] for each in facts["backends"] if each["name"] == "numpy")
-    for each in facts["backends"]:
-        name, seconds, plain = each["name"], each["seconds"], each["seconds_of_plain_call"]
-        table.add_row(
-            f"{name} (default)" if name == facts["default"] else name,
-            f"{seconds * 1e6:,.1f} us",
-            f"{plain * 1e6:,.1f} us",
-            _with_prefix(steps / seconds),
-            f"{numpy_seconds / seconds:,.1f} x",
-        )
-    return table
-
-
-def _with_prefix(number: float) -> str:
-    scale, prefix = next((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")) if number >= s or s == 1.0)
-    return f"{number / scale:.1f} {prefix}"
+    line(verdict([*seconds], facts["different"]), style="bold red" if facts["different"] else "bold green")
 
 
 def _plot(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from numpy.typing import ArrayLike
-
 from fastgae._call import ABSENT
 from fastgae._declared import estimator
-from fastgae._typing import ArrayT, BackendName, Numbers
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 
 
 @estimator(result="advantages", words={"last_advantages": "last_values"}, fixed={"values": ABSENT, "gae_lambda": 1.0})

@@ -6,17 +6,17 @@ from enum import Enum
 from typing import Never
 
 from numpy import ndarray
-from numpy.typing import ArrayLike
 
 from fastgae._call import GAEResult
 from fastgae._declared import declared
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument
+from fastgae._misnamed import no_argument, shows_its_source
 from fastgae._run import run
-from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
 @takes_tensors
+@shows_its_source
 def gae(
     rewards: ArrayT | Numbers,
     values: ArrayLike,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from numpy.typing import ArrayLike
-
 from fastgae._call import GAEResult
 from fastgae._declared import estimator
-from fastgae._typing import ArrayT, BackendName, Normalize, Numbers, Output
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers, Output
 
 
 @estimator()

@@ -7,7 +7,6 @@ import operator
 from dataclasses import astuple, dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae import _dispatch
 from fastgae._backends import Backend
@@ -15,7 +14,7 @@ from fastgae._call import EPS, Array
 from fastgae._canonical import frame_of, in_place, of_one_dtype, shown
 from fastgae._declared import public
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
-from fastgae._typing import ArrayT, BackendName, Numbers
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 from fastgae.estimators.normalize import normalize
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import MOST_STEPS, Call
 from fastgae._canonical import canonical_rollout, integer_of, shown
 from fastgae._declared import estimator, prepares, recursion
-from fastgae._typing import ArrayT, Numbers
+from fastgae._typing import ArrayLike, ArrayT, Numbers
 
 
 @estimator(result="returns", fixed={"recursion": "n_step_returns", "gae_lambda": 0.0})

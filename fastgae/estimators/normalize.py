@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae import _dispatch, _memory, _threads
 from fastgae._call import EPS, MOST_STEPS, NEW, Array
@@ -14,7 +13,7 @@ from fastgae._canonical import NORMALIZE, Frame, as_number, frame_of, in_place, 
 from fastgae._declared import public
 from fastgae._interop import OnDevice, as_floats, takes_tensors
 from fastgae._moments import center_and_scale, scale_of
-from fastgae._typing import ArrayT, BackendName, Normalize, Numbers
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers
 
 
 @takes_tensors

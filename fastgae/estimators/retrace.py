@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Call
 from fastgae._canonical import next_existing_values
 from fastgae._declared import estimator, recursion
-from fastgae._typing import ArrayT, BackendName, Numbers
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 
 
 @estimator(result="returns", words={"gae_lambda": "lambda_"}, fixed={"recursion": "retrace"})

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from numpy.typing import ArrayLike
-
 from fastgae._declared import estimator
-from fastgae._typing import ArrayT, Autoreset, BackendName, Numbers
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Numbers
 
 
 @estimator(result="returns", words={"gae_lambda": "lambda_"})

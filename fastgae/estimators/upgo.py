@@ -5,12 +5,11 @@ from __future__ import annotations
 from enum import Enum
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import canonical_rollout, next_existing_values
 from fastgae._declared import estimator, recursion
-from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
 @estimator(fixed={"recursion": "upgo", "gae_lambda": 1.0})

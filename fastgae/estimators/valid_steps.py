@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from fastgae import _dispatch
 from fastgae._canonical import as_flags, frame_of, steps_without_resets
 from fastgae._declared import public
 from fastgae._interop import OnDevice, takes_tensors
-from fastgae._typing import Flags, FlagsT
+from fastgae._typing import ArrayLike, Flags, FlagsT
 
 
 @takes_tensors

@@ -6,12 +6,10 @@ import math
 from enum import Enum
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import as_number
 from fastgae._declared import estimator, prepares
-from fastgae._typing import ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
 
 
 @estimator(words={"gae_lambda": "lambda_"})

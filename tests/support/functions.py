@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from typing import get_args, get_origin
+from typing import get_args, get_origin, get_type_hints
 
 import fastgae
 from fastgae._call import ROLES, Role
@@ -14,8 +14,9 @@ NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
 def parameters(name):
     """Return the parameters of a public function by name, each with its type as the annotation."""
     function = getattr(fastgae, name)
+    hints = get_type_hints(function)
     return {
-        each.name: each.replace(annotation=function.__annotations__.get(each.name))
+        each.name: each.replace(annotation=hints.get(each.name))
         for each in inspect.signature(function).parameters.values()
     }
 
@@ -39,4 +40,4 @@ def allows_none(parameter):
 @functools.cache
 def gives_two(name):
     """Whether a function returns advantages and returns, and not one array."""
-    return get_origin(getattr(fastgae, name).__annotations__["return"]) is fastgae.GAEResult
+    return get_origin(get_type_hints(getattr(fastgae, name))["return"]) is fastgae.GAEResult

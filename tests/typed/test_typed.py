@@ -2,7 +2,7 @@
 
 import inspect
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TypeVar, get_args, get_type_hints
 
 import pytest
 
@@ -48,7 +48,8 @@ def test_types_hold_when_the_program_runs(python, library):
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_the_first_argument_decides_on_the_type_of_the_results(function):
-    first, *_, result = (function.__annotations__[name] for name in [*inspect.signature(function).parameters, "return"])
+    hints = get_type_hints(function)
+    first, *_, result = (hints[name] for name in [*inspect.signature(function).parameters, "return"])
     (variable,) = (result,) if isinstance(result, TypeVar) else result.__parameters__
     assert variable in first.__parameters__
 

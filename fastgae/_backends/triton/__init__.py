@@ -44,7 +44,7 @@ def takes(array: OnDevice) -> bool:
     return bool(tensor.is_cuda or (INTERPRETED and tensor.is_cpu))
 
 
-def compute(call: Call) -> GAEResult:
+def gae(call: Call) -> GAEResult:
     """Compute a checked call."""
     recursion = call.recursion
     matrices = Matrices.of(call.rewards, call.time_axis)

@@ -187,7 +187,7 @@ class _Faults:
         for name in self.of(Role.COEFFICIENT):
             value = self.given[name]
             seen = None if value is None else Seen(value)
-            if seen is None or not seen.is_numeric and not isinstance(value, int):
+            if seen is None or (not seen.is_numeric and not isinstance(value, int)):
                 self.add(TypeError, name)
                 continue
             if seen.ndim == 0:
@@ -261,9 +261,9 @@ class _Faults:
             longer = Seen(given["values"]).shape == self.one_longer
             if longer + ("last_values" in given) + ("next_values" in given) != 1:
                 self.add(ValueError, "values", "last_values", "next_values", "terminated")
-        if "terminated" in self.takes and "terminated" not in given and not self.call.is_packed:
-            if "truncated" in given or mode == "next_step" or "last_values" not in given:
-                self.add(ValueError, "terminated")
+        episodes = "truncated" in given or mode == "next_step" or "last_values" not in given
+        if "terminated" in self.takes and "terminated" not in given and episodes and not self.call.is_packed:
+            self.add(ValueError, "terminated")
         if "prev_done" in given and "autoreset" in self.takes and mode != "next_step":
             self.add(ValueError, "prev_done")
         if "final_values" in self.takes:
@@ -304,7 +304,9 @@ class _Faults:
         for name in ("terminated", "truncated"):
             if name in given:
                 done |= everywhere(Seen(given[name]).array, self.shape) != 0
-        exists = everywhere(Seen(given["mask"]).array, self.shape) != 0 if "mask" in given else np.ones(self.shape, bool)
+        exists = (
+            everywhere(Seen(given["mask"]).array, self.shape) != 0 if "mask" in given else np.ones(self.shape, bool)
+        )
         for env in np.ndindex(self.envs):
             column = (*env[: self.axis], slice(None), *env[self.axis :])
             steps = np.flatnonzero(exists[column])

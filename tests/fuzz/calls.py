@@ -11,8 +11,8 @@ import numpy as np
 from fastgae._call import NUMBERS, ROLES, Role
 from fastgae._interop.arrays import BFLOAT16
 from support.functions import parameters
-from support.layouts import Layout
 
+from .layouts import Layout
 from .memory import Arena
 
 PER_ENV = (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS)

@@ -19,7 +19,6 @@ import numpy as np
 
 import fastgae
 from support.backends import no_short_cut
-from support.functions import FUNCTIONS
 
 from .accepted import faults
 from .calls import Alias, Call, Given, everywhere
@@ -110,7 +109,13 @@ def _run(call: Call, backend: str) -> dict[str, Any]:
         pair: list[Any] = []
         for output in (outputs := call.out if isinstance(call.out, list) else [call.out]):
             again = [each is output for each in outputs].index(True)
-            base = given[output.name] if isinstance(output, Alias) else written[again] if again < len(written) else made(output)
+            base = (
+                given[output.name]
+                if isinstance(output, Alias)
+                else written[again]
+                if again < len(written)
+                else made(output)
+            )
             pair.append(base[output.index] if isinstance(output, Alias) else base)
             written.append(base)
         if call.out is not None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import ROLES
-from support.layouts import LAYOUTS
 
 from .calls import PER_ENV, Call, Given
+from .layouts import LAYOUTS
 
 
 def in_plain_memory(call: Call) -> Call:

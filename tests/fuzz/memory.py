@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from support.layouts import Place, bytes_of, view_in
+from .layouts import Place, bytes_of, view_in
 
 PAGE = mmap.PAGESIZE
 POISON = 0xFF  # NaN in every type of number, and a flag that is neither 0 nor 1

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fastgae._call import ROLES, Role
 from support.functions import allows_none, gives_two, required
-from support.layouts import LAYOUTS
 
 from . import contents
 from .calls import OUTSIDE, PER_ENV, Alias, Call, Given, everywhere
+from .layouts import LAYOUTS
 
 Option = TypeVar("Option")
 
@@ -54,7 +54,7 @@ def _below(count: int) -> st.SearchStrategy[int]:
 
 @dataclass
 class Draws:
-    """The decisions of one call. The first option is the simplest one, to which hypothesis makes failing calls smaller."""
+    """The decisions of one call. hypothesis shrinks a failing call towards the first options."""
 
     draw: Callable[[st.SearchStrategy[int]], int]
     seed: int  # of the elements
@@ -336,7 +336,7 @@ def _broadcasting(draws: Draws, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(1 if draws.chance(35) else n for n in shape)
 
 
-# A setting is text or a number of its own kind. ``right_call`` adds ``out`` and ``num_threads``, and check.py ``backend``.
+# A setting is text or a number of its own kind. ``right_call`` adds ``out`` and ``num_threads``, check.py ``backend``.
 SETTINGS: dict[str, Callable[[Draws, Frame], Any]] = {
     "autoreset": lambda draws, frame: draws.pick(("next_step", "NEXT_STEP", "next_step", "same_step", "disabled")),
     "normalize": lambda draws, frame: draws.pick(("global", "per_env") if frame.lengths is None else ("global",)),

@@ -1,7 +1,7 @@
 """Make so many random calls in several processes, and replay the calls that fail.
 
-The calls come in blocks, each with a seed of its own. hypothesis makes a call that fails smaller, and says how to replay
-it. If a call ends its process, its block is drawn again, with each call in a process of its own.
+The calls come in blocks, each with a seed of its own. hypothesis makes a call that fails smaller, and says how to
+replay it. If a call ends its process, its block is drawn again, with each call in a process of its own.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import queue
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -73,7 +74,7 @@ def block(seed: int, count: int, functions: Sequence[str], make: Callable[[Call]
 
 def failure_of(run: Callable[[], None], functions: Sequence[str]) -> str:
     try:
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             run()
     except DifferenceError as error:
         notes = "\n".join(getattr(error, "__notes__", ()))
@@ -85,7 +86,7 @@ def failure_of(run: Callable[[], None], functions: Sequence[str]) -> str:
 
 
 def work(number: int, args: Any, functions: tuple[str, ...], current: Any, found: Any) -> None:
-    """Run every n-th block, with n workers. ``current`` holds the block and its last call, for a process that crashes."""
+    """Run every n-th block, with n workers. ``current`` holds the block and its last call, in case of a crash."""
     backends = variants(args.backend)
     counts: Counter[str] = Counter()
 

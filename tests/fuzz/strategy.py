@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fastgae._call import ROLES, Role
 from support.functions import FUNCTIONS
-from support.layouts import LAYOUTS
 
 from .calls import OUTSIDE, Alias, Call, Given
+from .layouts import LAYOUTS
 from .right import FLAGS, NUMBERS, SETTINGS, Draws, Frame, alone, right_call
 
 
@@ -181,7 +181,11 @@ OUTPUTS: tuple[Callable[[Given], Any], ...] = (
 def another_output(draws: Draws, call: Call, frame: Frame) -> str:
     if "out" not in call.parameters():
         return ""
-    good, change, place = Given(np.full(frame.shape, 7, call.working_dtype()), LAYOUTS["c"]), draws.pick(OUTPUTS), draws.below(5)
+    good, change, place = (
+        Given(np.full(frame.shape, 7, call.working_dtype()), LAYOUTS["c"]),
+        draws.pick(OUTPUTS),
+        draws.below(5),
+    )
     try:
         bad = change(good)
     except ValueError:  # no element to repeat

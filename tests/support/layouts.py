@@ -1,97 +1,195 @@
-"""The one list of memory layouts, and the one function that says where the elements of an array lie."""
+"""The memory layouts of the exactness tests: the same numbers in another shape or memory."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from .backends import ONE_TARGET
+from .cases import Case
 
-@dataclass(frozen=True)
-class Place:
-    """Where the elements of one array lie in its memory."""
 
-    order: tuple[int, ...]  # the axes, outermost first
-    gaps: tuple[int, ...]  # for each axis, how many unused elements lie between two neighbours
-    backwards: tuple[bool, ...]  # for each axis
-    shift: int = 0  # bytes by which the array is out of alignment
-    at_end: bool = True  # the array ends where its memory ends; otherwise it begins where its memory begins
+def poisoned(shape, dtype):
+    """Return memory that must be neither read nor written: NaN, and True for flags."""
+    return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 1, dtype)
 
-    def strides(self, shape: Sequence[int], itemsize: int) -> list[int]:
-        strides, apart = [0] * len(shape), itemsize
-        for axis in reversed(self.order):
-            apart += self.gaps[axis] * itemsize
-            strides[axis] = -apart if self.backwards[axis] else apart
-            apart *= max(shape[axis], 1)
-        return strides
+
+def as_c(array, time):
+    return np.array(array, order="C")
+
+
+def as_fortran(array, time):
+    return np.array(array, order="F")
+
+
+def sliced(array, time):
+    """Return the array as every second element of a larger one, along every axis."""
+    view = poisoned([2 * n + 1 for n in array.shape], array.dtype)[tuple(slice(1, 2 * n + 1, 2) for n in array.shape)]
+    view[...] = array
+    return view
+
+
+def padded(array, time):
+    """Return the array as rows of a wider block, with unit stride along the last axis only."""
+    view = poisoned((*array.shape[:-1], array.shape[-1] + 3), array.dtype)[..., 1:-2]
+    view[...] = array
+    return view
+
+
+def reversed_axes(of_time, of_envs):
+    def place(array, time):
+        axes = tuple(axis for axis in range(array.ndim) if (of_time if axis == time else of_envs))
+        return np.flip(np.flip(array, axes).copy(), axes)
+
+    return place
+
+
+def broadcast(along_time):
+    def place(array, time):
+        if array.ndim == 1 and time is not None:  # sparse final_values have no envs that could share one number
+            return array.copy()
+        axes = [axis for axis in range(array.ndim) if (axis == time) == along_time]
+        one = array[tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(array.ndim))].copy()
+        return np.broadcast_to(one, array.shape)
+
+    return place
+
+
+def unaligned(array, time):
+    memory = np.zeros(array.nbytes + 1, np.uint8)
+    view = memory[1:].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def byteswapped(array, time):
+    swapped = (np.dtype(np.int16) if array.dtype == bool else array.dtype).newbyteorder("S")
+    return array.astype(swapped)
+
+
+def readonly(array, time):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def transposed_envs(array, time):
+    """Return the array with its axes other than time in the opposite order in memory."""
+    envs = [axis for axis in range(array.ndim) if axis != time]
+    order = ([] if time is None else [time]) + envs[::-1]
+    return np.transpose(np.transpose(array, order).copy(), np.argsort(order))
+
+
+def matrix(array):
+    return array
+
+
+def env_major(array):
+    return array.T
+
+
+def vector(array):
+    return array[..., 0]
+
+
+def cube(time_axis):
+    def shape(array):
+        split = array.reshape(*array.shape[:-1], 2, array.shape[-1] // 2)
+        return np.moveaxis(split, 0, time_axis) if array.ndim == 2 else split
+
+    return shape
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout for arrays of any rank."""
-
     name: str
-    order: str = "C"  # or "F", or "rotated": the outermost axis becomes the innermost one
-    gaps: tuple[int, int] = (0, 0)  # unused elements between neighbours along the innermost axis, and along the others
-    backwards: str = ""  # or "time", "envs" or "time and envs"
-    shift: int = 0
+    place: Callable
+    shape: Callable = matrix
+    time_axis: int = 0
+    env_axes: int = 1
 
-    def place(self, ndim: int, time: int | None, at_end: bool = True) -> Place:
-        """Return the place of an array with so many axes, of which ``time`` is that of time, if it has one."""
-        axes = tuple(range(ndim))
-        order = {"C": axes, "F": axes[::-1], "rotated": (*axes[1:], *axes[:1])}[self.order]
-        gaps = tuple(self.gaps[axis != order[-1]] for axis in axes)
-        backwards = tuple(("time" if axis == time else "envs") in self.backwards for axis in axes)
-        return Place(order, gaps, backwards, self.shift, at_end)
+    def size(self, size):
+        """Return the (T, N) of a case of about this size whose arrays have this layout's shape."""
+        return size[0], size[1] * self.env_axes or 1
 
+    def placed(self, name, array, time):
+        place = MIXED[sum(map(ord, name)) % len(MIXED)] if self.place is mixed else self.place
+        return place(array, time) if array.ndim else array.copy()
 
-LAYOUTS = {
-    layout.name: layout
-    for layout in (
-        Layout("c"),
-        Layout("fortran", "F"),
-        Layout("rotated", "rotated"),
-        Layout("padded", gaps=(0, 3)),
-        Layout("padded fortran", "F", (0, 3)),
-        Layout("sliced", gaps=(1, 1)),
-        Layout("sliced fortran", "F", (1, 0)),
-        Layout("far apart", gaps=(16, 1)),
-        Layout("time backwards", backwards="time"),
-        Layout("envs backwards", backwards="envs"),
-        Layout("backwards", backwards="time and envs"),
-        Layout("time backwards, fortran", "F", backwards="time"),
-        Layout("sliced backwards", gaps=(1, 3), backwards="time and envs"),
-        Layout("unaligned", shift=1),
-        Layout("half aligned", shift=4),
-        Layout("unaligned backwards, fortran", "F", (0, 1), "envs", 2),
-    )
-}
+    def arranged(self, name, array):
+        """Return the array in this layout, as the caller passes it."""
+        shaped = self.shape(array)
+        return self.placed(name, shaped, None if array.ndim == 1 else self.time_axis % shaped.ndim)
 
+    def arguments(self, case: Case):
+        """Return the keyword arguments of fastgae.gae in this layout, and the plain case with the same numbers."""
+        given = case.mapped(self.arranged)
+        plain = given.mapped(self.plain)
+        arguments = given.arguments()
+        if case.sparse:
+            finals = arguments["final_values"][arguments["truncated"].astype(bool)]
+            arguments["final_values"] = self.placed("final_values", finals, 0)
+        return {**arguments, "time_axis": self.time_axis}, dataclasses.replace(plain, sparse=False)
 
-def view_in(memory: np.ndarray, plain: np.ndarray, place: Place) -> np.ndarray:
-    """Return an array with these elements in this place of some bytes. Axes of stride 0 in ``plain`` stay broadcast."""
-    repeated = [stride == 0 and n > 1 for stride, n in zip(plain.strides, plain.shape, strict=True)]
-    shape = [1 if again else n for again, n in zip(repeated, plain.shape, strict=True)]
-    strides = place.strides(shape, plain.itemsize)
-    reach = [max(n - 1, 0) * stride if plain.size else 0 for n, stride in zip(shape, strides, strict=True)]
-    extent = sum(map(abs, reach)) + plain.itemsize if plain.size else 0
-    begin = len(memory) - extent - place.shift if place.at_end else place.shift
-    first = begin - sum(step for step in reach if step < 0)
-    view: np.ndarray = np.ndarray(shape, plain.dtype, memory, first, strides)
-    view[...] = plain[tuple(slice(0, 1) if again else slice(None) for again in repeated)]
-    spread = [0 if again else stride for again, stride in zip(repeated, strides, strict=True)]
-    return np.ndarray(plain.shape, plain.dtype, memory, first, spread)
+    def plain(self, name, array):
+        """Return the caller's array as (T, N), or as a row (N,): C-contiguous and in native byte order."""
+        native = np.dtype(bool) if name in ("terminated", "truncated") else array.dtype.newbyteorder("=")
+        if name != "last_values":
+            array = np.moveaxis(array, self.time_axis, 0) if self.time_axis else array  # it takes long
+            return np.array(array.reshape(array.shape[0], -1), native, order="C")
+        return np.array(array.reshape(-1), native)
 
 
-def bytes_of(plain: np.ndarray, place: Place) -> int:
-    """Return how many bytes an array takes in its place."""
-    strides = place.strides(plain.shape, plain.itemsize)
-    return sum(abs(s) * max(n - 1, 0) for s, n in zip(strides, plain.shape, strict=True)) + plain.itemsize + place.shift
+def mixed(array, time):
+    raise NotImplementedError("Layout.placed chooses one of MIXED by the name of the array")
 
 
-def laid(plain: Any, layout: str | Layout = "c", time: int | None = 0) -> np.ndarray:
-    """Return an array with the elements of another one in new memory, in a layout. What lies between them is NaN."""
-    plain = np.asarray(plain)
-    found = LAYOUTS[layout] if isinstance(layout, str) else layout
-    place = found.place(plain.ndim, time)
-    return view_in(np.full(bytes_of(plain, place), 0xFF, np.uint8), plain, place)
+MIXED = (as_c, as_fortran, sliced, reversed_axes(True, False), unaligned, byteswapped, padded)
+
+LAYOUTS = [
+    Layout("c", as_c),
+    Layout("fortran", as_fortran),
+    Layout("sliced", sliced),
+    Layout("padded", padded),
+    Layout("negative_time", reversed_axes(True, False)),
+    Layout("negative_env", reversed_axes(False, True)),
+    Layout("negative_both", reversed_axes(True, True)),
+    Layout("broadcast_time", broadcast(along_time=True)),
+    Layout("broadcast_env", broadcast(along_time=False)),
+    Layout("unaligned", unaligned),
+    Layout("byteswapped", byteswapped),
+    Layout("readonly", readonly),
+    Layout("mixed", mixed),
+    Layout("env_major", as_c, env_major, 1),
+    Layout("env_major_padded", padded, env_major, -1),
+    Layout("env_major_sliced", sliced, env_major, 1),
+    Layout("env_major_negative_time", reversed_axes(True, False), env_major, 1),
+    Layout("env_major_negative_env", reversed_axes(False, True), env_major, 1),
+    Layout("env_major_mixed", mixed, env_major, 1),
+    Layout("vector", as_c, vector, env_axes=0),
+    Layout("vector_sliced", sliced, vector, -1, 0),
+    Layout("vector_negative", reversed_axes(True, False), vector, env_axes=0),
+    Layout("cube_time_0", as_c, cube(0), env_axes=2),
+    Layout("cube_time_1", as_c, cube(1), 1, env_axes=2),
+    Layout("cube_time_2", as_c, cube(2), -1, env_axes=2),
+    Layout("cube_sliced", padded, cube(0), env_axes=2),
+    Layout("cube_fortran", as_fortran, cube(1), 1, env_axes=2),
+    Layout("cube_transposed", transposed_envs, cube(0), env_axes=2),
+    Layout("cube_mixed", mixed, cube(1), 1, env_axes=2),
+]
+
+
+def named(*names):
+    return [layout for layout in LAYOUTS if layout.name in names]
+
+
+# The kernels read and write these in place, so every size is tested with them.
+IN_PLACE = named("c", "padded", "negative_time", "env_major", "env_major_padded", "env_major_negative_env", "vector")
+# One layout of every kind, for tests that run in many other combinations.
+SOME = named("c", "sliced", "mixed", "env_major", "env_major_padded", "vector", "cube_time_1")
+
+
+def layouts_of(backend, among=LAYOUTS):
+    """Return the layouts to test a backend in: all on one CPU target, and on the others those that kernels see."""
+    return [layout for layout in among if backend in ONE_TARGET or layout in IN_PLACE]

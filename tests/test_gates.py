@@ -9,7 +9,6 @@ import pytest
 import fastgae
 from support.cases import SIZES, assert_same_bits, make_case
 from support.exactness import variants
-from support.layouts import SOME
 
 SPECIAL = [np.nan, np.inf, -np.inf]
 
@@ -29,7 +28,7 @@ def test_the_next_episode_has_no_effect(backend, dtype, ended, special):
     def spoilt(name, array):
         return np.where(after[:, None], special, array).astype(array.dtype) if name in ("rewards", "values") else array
 
-    for variant in variants(backend, dtype, SOME):
+    for variant in variants(backend, dtype):
         case = make_case(variant.layout.size((17, 33)), dtype, "random", "final_dense")
         flags = {"terminated": case.terminated.copy(), "truncated": case.truncated.copy()}
         flags["terminated"][8], flags["truncated"][8] = ended == "terminated", ended == "truncated"
@@ -40,7 +39,7 @@ def test_the_next_episode_has_no_effect(backend, dtype, ended, special):
 
 
 def test_one_nan_reaches_back_to_the_start_of_its_episode_and_no_further(backend, dtype):
-    for variant in variants(backend, dtype, SOME):
+    for variant in variants(backend, dtype):
         case = make_case(variant.layout.size((17, 33)), dtype, "none", "final_dense")
         rewards, terminated = case.rewards.copy(), case.terminated.copy()
         rewards[11, 0] = np.nan

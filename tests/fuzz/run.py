@@ -82,6 +82,8 @@ def failure_of(run: Callable[[], None], functions: Sequence[str]) -> str:
         case = notes.rpartition("b'")[2].partition("'")[0]
         shown = notes.partition("\n\nYou can reproduce")[0]
         return f"{error}\n{shown}\n  replay: cd tests && python -m fuzz{only} --replay {case}"
+    except hypothesis.errors.Flaky as error:  # as after a read of memory that nobody has written
+        return "; ".join(map(str, getattr(error, "exceptions", [error]))) + "; but not every time"
     return ""
 
 

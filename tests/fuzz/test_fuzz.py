@@ -193,6 +193,17 @@ def test_what_is_found_is_small_and_can_be_replayed(monkeypatch, capsys):
     assert "planted" in printed
 
 
+def test_a_finding_that_does_not_come_again_is_reported():
+    made = []
+
+    def wrong_once(call):
+        made.append(call)
+        if len(made) == 5:
+            raise DifferenceError("planted")
+
+    assert block(6, 20, ("gae",), wrong_once) == "planted; but not every time"
+
+
 def test_a_seed_makes_the_same_calls():
     made = [], []
     for calls in made:

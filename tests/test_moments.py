@@ -91,12 +91,12 @@ def test_std_is_rounded_once():
     """Where the variance is rounded first, its root is often another float64."""
     rng = np.random.default_rng(3)
     rounded_twice = 0
-    for _ in range(200):
+    for _ in range(60):
         numbers = rng.normal(size=5)
         got, (_, variance) = fastgae.moments(numbers), fractions_of(numbers)
         assert got.std == nearest_root(variance)
         rounded_twice += got.std != math.sqrt(got.variance)
-    assert rounded_twice > 10
+    assert rounded_twice > 3
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 1])

@@ -136,6 +136,7 @@ def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
         ({"gamma": 0.5}, "gamma"),
         ({"gae_lambda": 0.5}, "gae_lambda"),
         ({"estimator": "td_lambda"}, "estimator"),
+        ({"estimator": "n_step_returns", "n": 4}, "n"),
         ({"memory": "2GB"}, "memory"),
         ({"normalize": "global"}, "normalize"),
         ({"values": "rewards"}, "columns"),

@@ -1,5 +1,6 @@
 """The one core of the tests: random calls of the public functions, beside an oracle: ``cd tests && python -m fuzz``.
 
+layouts.py     the memory layouts, and where the elements of an array lie
 memory.py      memory that ends at pages that may not be touched
 calls.py       a call as data
 contents.py    the elements of arrays

@@ -32,7 +32,7 @@ TESTS = str(Path(__file__).parents[1])
 def test_some_calls(function):
     """The calls that plain `pytest` makes: more of functions with more arguments."""
     backends = variants()
-    assert not block(1, 20 * WEIGHTS.get(function, 8), (function,), lambda call: check(call, backends))
+    assert not block(1, 10 * WEIGHTS.get(function, 8), (function,), lambda call: check(call, backends))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

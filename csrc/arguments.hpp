@@ -94,6 +94,20 @@ struct Operand {
     }
 };
 
+// Return an argument as its place expects it: one coefficient, or one number for all envs, is a number, also if an
+// array without axes holds it.
+inline Operand of_place(Argument place, const Operand& given) {
+    const bool may_be_number = place == kGamma || place == kGaeLambda || place == kReturnsLambda ||
+                               place == kLastValues || place == kLastAdvantages;
+    if (!may_be_number || given.rank != 0 || (given.type != Type::f32 && given.type != Type::f64)) return given;
+    Operand number;
+    number.given = number.weak = true;
+    number.stored = given.stored;  // unlike a number of Python, it takes part in promotion
+    number.number = given.type == Type::f32 ? *reinterpret_cast<const float*>(given.data)
+                                            : *reinterpret_cast<const double*>(given.data);
+    return number;
+}
+
 enum class Normalize { nothing, all, per_env };
 
 // The arguments of a call. Settings have their own fields instead of an operand.

@@ -27,6 +27,7 @@
 #include "normalize.hpp"
 #include "packed.hpp"
 #include "parallel.hpp"
+#include "xla.hpp"
 
 namespace py = pybind11;
 
@@ -368,6 +369,22 @@ void run_kernels(const Call& call, const Target& target, CallReader<Real>& reade
     run(target, reader, num_threads);
 }
 
+// Fill the results of a call that has been read; false: declined, and nothing is written. Needs no Python.
+template <class Real>
+bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages, const Operand& returns,
+          Index num_threads, const Target& target) {
+    if (!reader.read_outputs(advantages, returns)) return false;
+    std::optional<RecycledBlock> widened;
+    if (const NarrowInputs& narrow = reader.narrow(); narrow && !in_pieces(target, call, reader.rollout()))
+        widened.emplace(*recycling.memory, narrow.bytes(reader.rollout()));
+    std::optional<Normalization<Real>> normalization;
+    if (call.normalize != Normalize::nothing)
+        normalization.emplace(reader.rollout(), call.normalize == Normalize::per_env);
+    run_kernels(call, target, reader, widened, num_threads);
+    if (normalization) normalization->run(target, registered.eps, num_threads);
+    return true;
+}
+
 // Operands point into arrays, so from reading them to the results nothing may run that could change an array: no Python
 // code, and no garbage collector.
 template <class Real>
@@ -385,23 +402,55 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
                          : py::reinterpret_borrow<py::object>(out[i]);
     const Operand advantages = operand_of(results[0].ptr(), call.checked);
     const Operand returns = operand_of(results[1].ptr(), call.checked);
-    if (!reader.read_outputs(advantages, returns)) return py::none();
-    std::optional<RecycledBlock> widened;
-    if (const NarrowInputs& narrow = reader.narrow(); narrow && !in_pieces(target, call, reader.rollout()))
-        widened.emplace(*recycling.memory, narrow.bytes(reader.rollout()));
     {
         const WithoutGil released;
-        std::optional<Normalization<Real>> normalization;
-        if (call.normalize != Normalize::nothing)
-            normalization.emplace(reader.rollout(), call.normalize == Normalize::per_env);
-        run_kernels(call, target, reader, widened, num_threads);
-        if (normalization) normalization->run(target, registered.eps, num_threads);
+        if (!fill(call, reader, advantages, returns, num_threads, target)) return py::none();
     }
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
     PyObject* const pair = registered.result_type->tp_alloc(registered.result_type, 2);
     if (!pair) throw py::error_already_set();
     for (int i = 0; i < 2; ++i) PyTuple_SET_ITEM(pair, i, results[i].release().ptr());
     return py::reinterpret_steal<py::object>(pair);
+}
+
+// A call of the short cut on this thread that may become a recorded one. Its arrays are known by their objects.
+struct Recording {
+    std::vector<PyObject*> inputs, outputs;
+    Call call;
+    Index calls = 0;
+    std::optional<xla::Recorded> recorded;
+};
+
+thread_local Recording* recording = nullptr;
+
+Index place_of(const std::vector<PyObject*>& objects, PyObject* object) {
+    const auto found = std::find(objects.begin(), objects.end(), object);
+    return found == objects.end() ? -1 : found - objects.begin();
+}
+
+// Record a call, unless it reads or fills other arrays than those of the recording.
+void record(const Arguments& given, PyObject* const (&out)[2], Index num_threads, const Target& target) {
+    recording->recorded.reset();
+    if (++recording->calls != 1) return;
+    xla::Recorded recorded;
+    recorded.call = recording->call;
+    recorded.target = &target;
+    recorded.inputs.resize(recording->inputs.size(), {kArguments, 0});
+    for (Index i = 0; i < given.count; ++i) {
+        PyObject* const object = given[Argument(i)];
+        if (is_setting(Argument(i)) || !py::isinstance<py::array>(object)) continue;
+        const Index place = place_of(recording->inputs, object);
+        if (place < 0 || recorded.inputs[place].first != kArguments) return;
+        recorded.inputs[place] = {Argument(i), py::detail::array_proxy(object)->nd};
+        recorded.call.operands[i] = Operand();
+    }
+    for (const auto& input : recorded.inputs)
+        if (input.first == kArguments) return;
+    for (int i = 0; i < 2; ++i)
+        if (out[i] != Py_None && (recorded.outputs[i] = place_of(recording->outputs, out[i])) < 0) return;
+    recorded.threads = std::max<Index>(num_threads, 1);
+    recorded.large_threads = num_threads ? num_threads : index_from(py::handle(registered.usable_cpus)().ptr());
+    recording->recorded = recorded;
 }
 
 // Compute a call, or return None where it must be checked and converted first.
@@ -419,12 +468,111 @@ py::object gae_of_call(PyObject* arguments, PyObject* num_threads, PyObject* tar
     if (!read_settings(given, call) || !read_out(given[kOut], out)) return py::none();
     for (Index i = 0; i < given.count; ++i)
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None && !is_setting(Argument(i)))
-            call.operands[i] = operand_of(object, checked);
+            call.operands[i] = of_place(Argument(i), operand_of(object, checked));
+    if (recording) recording->call = call;  // before it is unpacked
     std::optional<Packed> packed;
     if (call[kCuSeqlens].given && !packed.emplace(call, *recycling.memory).unpack()) return py::none();
     const Type type = working_type(call);
     if (type == Type::other) return py::none();
-    return (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);
+    py::object result = (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);
+    if (recording && !checked && !result.is_none()) record(given, out, index_from(num_threads), chosen);
+    return result;
+}
+
+xla::Records& records = *new xla::Records();
+PyObject* without_a_record = nullptr;  // computes a call that no record fits, and may record it
+int xla_minor = 0;
+
+// Make a call while its short cut is recorded, and keep the record under a key.
+void record_call(const std::string& key, const py::tuple& inputs, const py::tuple& outputs, const py::function& call) {
+    Recording here;
+    for (const auto& each : inputs) here.inputs.push_back(each.ptr());
+    for (const auto& each : outputs) here.outputs.push_back(each.ptr());
+    struct Scope {
+        Recording* before = std::exchange(recording, nullptr);
+        ~Scope() { recording = before; }
+    } scope;
+    recording = &here;
+    call();
+    if (here.recorded) records.add(key, *here.recorded);
+}
+
+// Compute a call from a compiled program by its record; false: declined.
+template <class Real>
+bool compute_recorded(const Call& call, const Operand& advantages, const Operand& returns, Index num_threads,
+                      const Target& target) {
+    CallReader<Real> reader(call);
+    return reader.read() && fill(call, reader, advantages, returns, num_threads, target);
+}
+
+bool computed_without_python(const xla::Frame& frame, const xla::Recorded& recorded) {
+    const xla::Batch batch(frame, recorded);
+    if (!batch.fits()) return false;
+    std::vector<std::vector<Index>> strides(recorded.inputs.size() + 2);
+    const Index calls = batch.calls();
+    for (Index number = 0; number < calls; ++number) {
+        Call call = recorded.call;
+        Operand results[2];
+        for (std::size_t i = 0; i < recorded.inputs.size(); ++i) {
+            const Argument place = recorded.inputs[i].first;
+            call.operands[place] = of_place(place, batch.argument(i, number, strides[i]));
+        }
+        for (int i = 0; i < 2; ++i)
+            if (const Index place = recorded.outputs[i]; place >= 0)
+                results[i] = batch.result(*frame.results.items[place], number, strides[recorded.inputs.size() + i]);
+        const Index threads = worth_threads(call[kRewards].elements()) ? recorded.large_threads : recorded.threads;
+        std::optional<Packed> packed;
+        if (call[kCuSeqlens].given && !packed.emplace(call, *recycling.memory).unpack()) return false;
+        const Type type = working_type(call);
+        if (type == Type::other ||
+            !(type == Type::f32 ? compute_recorded<float> : compute_recorded<double>)(call, results[0], results[1],
+                                                                                      threads, *recorded.target))
+            return false;
+    }
+    return true;
+}
+
+py::list described(const xla::Buffers& buffers) {
+    py::list result;
+    for (std::int64_t i = 0; i < buffers.size; ++i) {
+        const xla::Buffer& buffer = *buffers.items[i];
+        py::tuple shape(buffer.rank);
+        for (std::int64_t axis = 0; axis < buffer.rank; ++axis) shape[axis] = buffer.shape[axis];
+        result.append(py::make_tuple(reinterpret_cast<std::uintptr_t>(buffer.data), buffer.dtype, shape));
+    }
+    return result;
+}
+
+// What XLA calls. It returns null, or an error that XLA owns.
+void* handle(xla::Frame* frame) noexcept {
+    if (xla::say_version(*frame, xla_minor)) return nullptr;
+    if (frame->stage != xla::kExecute) return nullptr;
+    try {
+        if (frame->struct_size < sizeof(xla::Frame)) throw std::runtime_error("this XLA is too old for fastgae");
+        const std::optional<std::string> key = xla::key_of(*frame);
+        if (!key) throw std::runtime_error("the attribute `call` is missing");
+        const xla::Recorded* const recorded = records.find(*key);
+        if (recorded && computed_without_python(*frame, *recorded)) return nullptr;
+        const py::gil_scoped_acquire acquired;
+        try {
+            py::reinterpret_borrow<py::object>(without_a_record)(*key, described(frame->arguments),
+                                                                 described(frame->results));
+            return nullptr;
+        } catch (py::error_already_set& error) {
+            return xla::error(*frame, py::str(error.value()), xla::kInvalidArgument);
+        }
+    } catch (const std::bad_alloc&) {
+        return xla::error(*frame, "out of memory", xla::kResourceExhausted);
+    } catch (const std::exception& error) {
+        return xla::error(*frame, error.what(), xla::kInvalidArgument);
+    }
+}
+
+// Return the handler for jax.ffi.register_ffi_target.
+py::capsule xla_handler(int minor, const py::function& fallback) {
+    xla_minor = minor;
+    without_a_record = fallback.inc_ref().ptr();
+    return py::capsule(reinterpret_cast<void*>(handle));
 }
 
 // A function that Python calls directly, because pybind11's dispatcher would cost as much as the kernel on a small
@@ -504,5 +652,9 @@ PYBIND11_MODULE(_core, module, py::mod_gil_not_used()) {
         py::arg("matrix"), py::arg("mask"));
     module.def("streaming_add", streaming_add, "Set out = a + b by streaming stores, for benchmarks.",
                py::arg("a").noconvert(), py::arg("b").noconvert(), py::arg("out").noconvert());
+    module.def("record_call", record_call, "Make a call of the short cut, and keep it for compiled programs.",
+               py::arg("key"), py::arg("inputs"), py::arg("outputs"), py::arg("call"));
+    module.def("xla_handler", xla_handler, "Return what XLA calls from compiled programs.", py::arg("minor"),
+               py::arg("fallback"));
     if (PyModule_AddFunctions(module.ptr(), raw_functions) != 0) throw py::error_already_set();
 }

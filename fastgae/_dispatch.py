@@ -8,11 +8,12 @@ import importlib
 import os
 import warnings
 from _thread import RLock  # to import threading takes a tenth of the time of `import fastgae`
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from fastgae import _memory
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
 from fastgae._canonical import integer_of, shown
+from fastgae._typing import BackendName
 
 if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
     from fastgae._backends import cpp, numba, numpy, triton
@@ -20,12 +21,11 @@ if TYPE_CHECKING:  # here mypy compares every backend with the contract, because
     _: tuple[Backend, ...] = (cpp, numba, numpy)
     _on_devices: DeviceBackend = triton
 
-BACKENDS = ("cpp", "numba", "numpy")  # best first
-ON_DEVICES = "triton"  # the backend of tensors on a GPU, which fastgae chooses because they are there
+CHOICES: tuple[str, ...] = get_args(BackendName)
+*BACKENDS, ON_DEVICES = (name for name in CHOICES if ":" not in name)
 # Modules that may be missing, because they are optional.
 NEEDS = {"cpp": ("fastgae._core",), "numba": ("numba",), "numpy": (), ON_DEVICES: ("triton", "torch")}
 MOST_THREADS = 1024  # a larger number of threads counts as this number
-CHOICES = (*BACKENDS, *(f"cpp:{target}" for target in CPU_TARGETS), ON_DEVICES)
 
 ENVIRONMENT = {
     "FASTGAE_BACKEND": "backend to use if none is given: " + ", ".join(BACKENDS) + ", or a CPU target such as cpp:avx2",
@@ -222,8 +222,9 @@ def _warn_of_fallback() -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=5)  # at the line that calls an estimator
 
 
-def on_devices(name: str, array: Any) -> DeviceBackend:
-    """Return the backend that computes on the device of an argument."""
+def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceBackend:
+    """Return the backend that computes on the device of an argument. A number of threads has no effect there."""
+    resolve_threads(num_threads)
     module = _import(ON_DEVICES)
     if isinstance(module, Exception):
         raise BackendUnavailableError(

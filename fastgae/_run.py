@@ -3,7 +3,8 @@
 from typing import Any
 
 from fastgae import _dispatch, _memory, _threads
-from fastgae._call import RECURSIONS, Call, Estimator, GAEResult
+from fastgae._backends import DeviceBackend
+from fastgae._call import ABSENT, RECURSIONS, Call, Estimator, GAEResult
 from fastgae._canonical import checked, in_one_layout, warn_of_reset_rows
 from fastgae._interop import OnDevice
 from fastgae._moments import center_and_scale
@@ -12,8 +13,8 @@ from fastgae._moments import center_and_scale
 def run(estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_threads: int | None) -> GAEResult[Any]:
     """Compute an unchecked call: a tuple in the order of ``Call``, whose last arguments may be missing."""
     if type(given[0]) is OnDevice:
-        module = _dispatch.on_devices(estimator.word("rewards"), given[0])
-        return module.gae(checked(estimator, Call(*given)))
+        module = _dispatch.on_devices(estimator.word("rewards"), given[0], num_threads)
+        return _on_device(module, estimator, Call(*given))
     try:
         chosen = _dispatch.resolve(backend, num_threads)
     except TypeError:  # asking `choose` first would cost a small call 0.1 of 1.4 us (Zen 5)
@@ -25,6 +26,15 @@ def run(estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_t
     call = checked(estimator, Call(*given))
     warn_of_reset_rows(call)
     return without_short_cut(call, chosen)
+
+
+def _on_device(module: DeviceBackend, estimator: Estimator, given: Call) -> GAEResult[Any]:
+    """Compute an unchecked call whose arrays are on a GPU."""
+    call = checked(estimator, given)
+    if call.recursion not in module.RECURSIONS:
+        name = estimator.word("rewards")
+        raise TypeError(f"{name} is {given.rewards!r}, and {call.recursion} computes on the CPU: pass {name}.cpu()")
+    return module.gae(Call._make(None if argument is ABSENT else argument for argument in call))
 
 
 def without_short_cut(call: Call, chosen: _dispatch.Chosen) -> GAEResult[Any]:

@@ -1,6 +1,7 @@
 """The rules of the house: who may import whom, who may look outside, and what an import may cost."""
 
 import ast
+import graphlib
 import importlib
 import re
 import sys
@@ -94,6 +95,13 @@ def test_imports_never_run_back():
         if imported == "fastgae" and LAYERS[ours] in ("ray", "data"):
             continue
         assert theirs >= ours, f"{path.name} imports {imported}"
+
+
+def test_no_imports_in_a_circle():
+    """Two files that need each other are read as one. The front door is left out: data and the commands use it."""
+    files = {module_name(path): path for path in SOURCES}
+    needed = {name: {*imports(path)} & files.keys() - {"fastgae", name} for name, path in files.items()}
+    graphlib.TopologicalSorter(needed).prepare()  # raises CycleError
 
 
 def test_only_dispatch_knows_backends():

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SETTINGS = (ROOT / "docs" / "backends.md").read_text(encoding="utf-8")
-CI = (ROOT / ".ci" / "run").read_text()
+CI = (ROOT / ".ci" / "steps.mk").read_text()
 
 
 def readme_blocks(language):

@@ -68,3 +68,8 @@ def test_release_tools_are_pinned(workflow):
     for file in ("release.txt", "tools.txt"):
         for line in (ROOT / ".github" / file).read_text().splitlines():
             assert line.startswith("#") or re.fullmatch(r"[\w-]+==[\d.]+", line), line
+
+
+def test_every_step_of_the_night_runs_at_night():
+    (steps,) = re.findall(r"^NIGHTLY := (.*)$", (ROOT / ".ci" / "steps.mk").read_text(), re.MULTILINE)
+    assert re.findall(r"^          - ([\w-]+)$", WORKFLOWS["nightly.yml"], re.MULTILINE) == steps.split()

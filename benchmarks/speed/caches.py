@@ -1,4 +1,4 @@
-"""The caches of this machine, as the system reports them, and whether data of some size come from memory."""
+"""The caches of this machine, as the system reports them, and how much memory is free."""
 
 import functools
 import os
@@ -20,12 +20,6 @@ def caches() -> dict[str, int]:
 
 def last_level() -> int | None:
     return list(caches().values())[-1] if caches() else None
-
-
-def from_memory(size: int) -> bool:
-    """Return whether so many bytes are more than the last-level cache holds; False where its size is unknown."""
-    last = last_level()
-    return last is not None and size > last
 
 
 def beyond_caches(times: int) -> int:

@@ -1,8 +1,6 @@
 """The call of a contender on a row, and whether its answer is right."""
 
-import copy
 import functools
-import time
 from collections.abc import Callable
 from timeit import Timer
 from typing import Any
@@ -12,8 +10,9 @@ import numpy as np
 import fastgae
 
 from .contenders import Contender
-from .rollouts import Array, block_for_outputs, outputs_apart, outputs_like, plain_dtype, same_bits
+from .rollouts import Array, outputs_like, same_bits
 from .rows import ADVANTAGES, FRESH, Row
+from .timing import Seconds, perf_counter
 
 POSITIONAL = ("rewards", "values")
 
@@ -26,35 +25,13 @@ class Prepared:
         self.function: Callable[..., Any] = getattr(fastgae, row.function)
         self.arguments = row.arguments()
         self.first: Array = next(iter(self.arguments.values()))  # rewards, or x of a reverse scan
-        self._write_to(*outputs_like(self.first))
-
-    def _write_to(self, advantages: Array, returns: Array) -> None:
-        self.outputs = [advantages] if self.row.outputs == ADVANTAGES else [advantages, returns]
-        self.out = (
-            None if self.row.outputs == FRESH else (advantages, None if self.row.outputs == ADVANTAGES else returns)
-        )
-
-    def apart(self, offset: int) -> "Prepared":
-        """Return the same call with outputs whose places in their pages differ by ``offset`` bytes."""
-        _ = self.expected, self._block  # made once for all offsets
-        other = copy.copy(self)
-        other._write_to(*outputs_apart(self.first, self._block, offset))
-        return other
-
-    @functools.cached_property
-    def _block(self) -> Array:
-        return block_for_outputs(self.first)
+        advantages, returns = outputs_like(self.first)
+        self.outputs = [advantages] if row.outputs == ADVANTAGES else [advantages, returns]
+        self.out = None if row.outputs == FRESH else (advantages, None if row.outputs == ADVANTAGES else returns)
 
     @functools.cached_property
     def expected(self) -> Any:
         return self.function(**self.arguments, backend="numpy", num_threads=1)
-
-    @functools.cached_property
-    def converted(self) -> list[tuple[Array, Any]]:
-        """Return the arrays that fastgae cannot read in place, each with the dtype of its copy."""
-        arrays = [array for array in self.arguments.values() if isinstance(array, np.ndarray)]
-        pairs = [(array, plain_dtype(array)) for array in arrays]
-        return [(array, kind) for array, kind in pairs if array.dtype != kind or not array.flags.c_contiguous]
 
     def right(self, contender: Contender) -> bool:
         """Return whether the contender gives the bits of the reference. Numba compiles in this call."""
@@ -68,7 +45,7 @@ class Prepared:
         called: Callable[[], Any] = eval(f"lambda: {self._statement(contender)}", self._names())
         return called
 
-    def timer(self, contender: Contender, clock: Callable[[], float] = time.perf_counter) -> Timer:
+    def timer(self, contender: Contender, clock: Seconds = perf_counter) -> Timer:
         return Timer(self._statement(contender), timer=clock, globals=self._names())
 
     def bytes_moved(self) -> int:
@@ -82,8 +59,9 @@ class Prepared:
     def _statement(self, contender: Contender) -> str:
         """Write the call out as a user would, because a call through ``partial`` costs more."""
         passed = [name if name in POSITIONAL else f"{name}={name}" for name in self._names() if name != "function"]
-        backend = [f"backend={contender.backend!r}"] if contender.backend else []
-        return f"function({', '.join([*passed, f'num_threads={contender.num_threads}', *backend])})"
+        return (
+            f"function({', '.join([*passed, f'num_threads={contender.num_threads}'])}, backend={contender.backend!r})"
+        )
 
 
 prepared = functools.lru_cache(maxsize=1)(Prepared)  # rows are measured one after the other

@@ -18,12 +18,11 @@ from .contenders import Contender
 from .rows import FRESH
 
 
-def peaks(ready: Prepared, contender: Contender) -> tuple[int, int | None]:
-    """Return the bytes that NumPy and Python allocate, and those that the process grows by, new outputs left out."""
+def bytes_per_step(ready: Prepared, contender: Contender) -> float:
+    """Return what NumPy and Python allocate, or what the process grows by if that is more, new outputs left out."""
     call = ready.call(contender)
     outputs = sum(array.nbytes for array in ready.outputs) if ready.row.outputs == FRESH else 0
-    traced, grown = traced_peak(call), resident_peak(call)
-    return traced - outputs, None if grown is None else grown - outputs
+    return max(0, max(traced_peak(call), resident_peak(call) or 0) - outputs) / ready.row.size
 
 
 def traced_peak(call: Callable[[], Any]) -> int:

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-PAGE = 4096
 
 
 def make_rollout(
@@ -77,19 +76,6 @@ def outputs_like(rewards: Array) -> tuple[Array, Array]:
     return np.full_like(rewards, np.nan), np.full_like(rewards, np.nan)
 
 
-def block_for_outputs(rewards: Array) -> Array:
-    """Return memory for two outputs up to a page apart, the first of which begins at a page; every byte is 255."""
-    block = np.full(2 * rewards.nbytes + 2 * PAGE, 255, np.uint8)
-    return block[-block.ctypes.data % PAGE :]
-
-
-def outputs_apart(rewards: Array, block: Array, offset: int) -> tuple[Array, Array]:
-    """Return advantages at the start of a block, and returns so many bytes behind the end of the advantages."""
-    places = (0, rewards.nbytes + offset)
-    advantages, returns = (block[at:][: rewards.nbytes].view(rewards.dtype).reshape(rewards.shape) for at in places)
-    return advantages, returns
-
-
 def same_bits(result: Any, expected: Any) -> bool:
     """Compare the outputs that were computed, as integers: NaN then equals itself, and 0.0 differs from -0.0."""
     pairs = zip(result, expected, strict=True) if isinstance(result, tuple) else [(result, expected)]
@@ -99,17 +85,12 @@ def same_bits(result: Any, expected: Any) -> bool:
     )
 
 
-def plain_dtype(array: Array) -> np.dtype[Any]:
-    """Return the dtype that fastgae reads in place: of native numbers, or of flags where the array holds integers."""
-    return np.dtype(bool) if array.dtype.kind in "iu" else array.dtype.newbyteorder("=")
-
-
 def strided(array: Array) -> Array:
     """Return the array as every second number of another one."""
     return np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array
 
 
-# How to pass a rollout so that fastgae has to convert it.
+# How to pass a rollout that fastgae cannot read in place.
 GIVEN: Mapping[str, Callable[[Any], Any]] = {
     "strided": strided,
     "byte-swapped": lambda array: array.astype(array.dtype.newbyteorder()),

@@ -8,8 +8,7 @@ from .rollouts import GIVEN, make_rollout
 
 BOTH, ADVANTAGES, FRESH = "both outputs", "advantages only", "fresh outputs"
 # How each case differs from the plain one, which has one flag, last_values, and scalars for gamma and lambda.
-CASES: dict[str, dict[str, Any]] = {
-    "plain": {},
+OPTIONS: dict[str, dict[str, Any]] = {
     "next_values": {"bootstrap": "next_values"},
     "final_values": {"bootstrap": "final_values"},
     "mask": {"extras": ("mask",)},
@@ -18,17 +17,17 @@ CASES: dict[str, dict[str, Any]] = {
     "normalize": {"options": {"normalize": "global"}},
     "packed": {"function": "gae_packed", "bootstrap": "cu_seqlens"},
 }
-# Calls that return one array, or that are measured as small calls only.
-SIBLINGS: dict[str, dict[str, Any]] = {
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    **OPTIONS,
+    "returns_lambda": {"options": {"returns_lambda": 0.9}},
     "td_lambda": {"function": "td_lambda"},
     "discounted_returns": {"function": "discounted_returns", "without": ("values",)},
     "reverse_scan": {"function": "reverse_scan", "bootstrap": "decay"},
+    "upgo": {"function": "upgo"},
+    "retrace": {"function": "retrace", "bootstrap": "next_values", "extras": ("ratios",)},
     "packed, mask": {"function": "gae_packed", "bootstrap": "cu_seqlens", "extras": ("mask",)},
-    "packed, normalize": {
-        "function": "gae_packed",
-        "bootstrap": "cu_seqlens",
-        "options": {"normalize": "global"},
-    },
+    **{given: {"given": given} for given in GIVEN},
 }
 
 
@@ -57,15 +56,12 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Return the row's key in floors.json and instructions.json."""
+        """Return the row's key in the files of accepted numbers."""
         return f"{self.group}: {self.label}"
 
     @property
     def size(self) -> int:
         return self.steps * self.envs
-
-    def matches(self, text: str) -> bool:
-        return text.replace("×", "x").lower() in self.name.replace("×", "x").lower()
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the function by name: new arrays, and the options."""

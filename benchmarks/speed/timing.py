@@ -1,8 +1,8 @@
 """The one timer: samples of several calls taken in turn, so that all of them meet the same disturbances."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from time import perf_counter
 from timeit import Timer
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from .rollouts import Array
 
 SAMPLE_SECONDS = 0.005
+Seconds = Callable[[], float]
 
 
 class Clock:
@@ -20,11 +21,11 @@ class Clock:
         self,
         timer: Timer,
         context: Callable[[], AbstractContextManager[Any]] = nullcontext,
-        number: int | None = None,
+        sample_seconds: float = SAMPLE_SECONDS,
     ) -> None:
         self.timer, self.context = timer, context
         with context():
-            self.number = number or calls_per_sample(timer)
+            self.number = calls_per_sample(timer, sample_seconds)
 
     def sample(self) -> float:
         """Return the seconds of one call, as the mean over a sample."""
@@ -34,30 +35,33 @@ class Clock:
             return self.timer.timeit(self.number) / self.number
 
 
-def calls_per_sample(timer: Timer) -> int:
+def calls_per_sample(timer: Timer, sample_seconds: float) -> int:
     seconds = timer.timeit(1)
-    if seconds < SAMPLE_SECONDS:
+    if seconds < sample_seconds:
         seconds = min(timer.repeat(5, 1))
-    return 1 + int(SAMPLE_SECONDS / seconds)
+    return 1 + int(sample_seconds / seconds)
 
 
-def in_turn(groups: Sequence[Sequence[Clock]], seconds: Sequence[float]) -> list[list[tuple[float, ...]]]:
-    """Sample the groups in turn until each has used its seconds; return the samples of each.
-
-    The clocks of a group are sampled one right after the other. Every group is sampled at least once.
-    """
-    samples: list[list[tuple[float, ...]]] = [[] for _ in groups]
-    left = list(seconds)
-    while any(time_left > 0 for time_left in left):
-        for i, group in enumerate(groups):
-            if left[i] > 0:
-                start = time.perf_counter()
-                samples[i].append(tuple(clock.sample() for clock in group))
-                left[i] -= time.perf_counter() - start
+def in_turn(clocks: Mapping[str, Clock], seconds: float) -> dict[str, list[float]]:
+    """Sample the clocks in turn until each has used so many seconds; return the samples of each, at least one."""
+    samples: dict[str, list[float]] = {name: [] for name in clocks}
+    left = dict.fromkeys(clocks, seconds)
+    while any(time_left > 0 for time_left in left.values()):
+        for name, clock in clocks.items():
+            if left[name] > 0:
+                start = perf_counter()
+                samples[name].append(clock.sample())
+                left[name] -= perf_counter() - start
     return samples
 
 
-def np_add(rewards: Array) -> Timer:
+def best(timers: Mapping[str, Timer], seconds: float) -> dict[str, float]:
+    """Return the best sample of each, because disturbances only ever add time."""
+    samples = in_turn({name: Clock(timer) for name, timer in timers.items()}, seconds)
+    return {name: min(found) for name, found in samples.items()}
+
+
+def np_add(rewards: Array, clock: Seconds = perf_counter) -> Timer:
     """Return the yardstick. It has arrays of its own, so that it and a call find nothing of each other in the cache."""
     a, b, c = (rewards.copy() for _ in range(3))
-    return Timer("add(a, b, out=c)", globals={"add": np.add, "a": a, "b": b, "c": c})
+    return Timer("add(a, b, out=c)", timer=clock, globals={"add": np.add, "a": a, "b": b, "c": c})

@@ -6,11 +6,12 @@ child could never take them if another thread held them.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from fastgae._call import Array, Call, GAEResult
+from fastgae._typing import BackendName
 
-CPU_TARGETS = ("avx512", "avx2", "baseline")  # of cpp, in order of preference
+CPU_TARGETS = tuple(name.removeprefix("cpp:") for name in get_args(BackendName) if name.startswith("cpp:"))
 
 # ``short_cut(call, num_threads, target)`` computes a call, a tuple in the order of ``Call``, directly from the caller's
 # arguments. If anything is unusual, it writes nothing and returns None. num_threads 0: usable_cpus().
@@ -56,6 +57,7 @@ class DeviceBackend(Protocol):
     """The functions of a backend that computes arrays on a GPU."""
 
     __name__: str
+    RECURSIONS: tuple[str, ...]  # those that ``gae`` computes; a call with any other is refused
 
     def version(self) -> str:
         """Return what the backend is built on, for people to read."""
@@ -64,7 +66,7 @@ class DeviceBackend(Protocol):
         """Return whether the backend reaches the memory of an array."""
 
     def gae(self, call: Call) -> GAEResult:
-        """Compute a checked call whose arrays are ``OnDevice``."""
+        """Compute a checked call whose arrays are ``OnDevice``. None stands for ABSENT."""
 
     def normalized(
         self,

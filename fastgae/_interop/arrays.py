@@ -1,16 +1,11 @@
-"""Find the library to which an array belongs, and convert the array to a NumPy array."""
+"""Arrays in the memory of a GPU, and arrays of 16-bit floats."""
 
-import importlib
-import sys
-from collections.abc import Iterable
-from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
 
-from fastgae._call import NUMBERS, WORKING_DTYPES, Array
+from fastgae._call import NUMBERS, Array
 
-ARRAY_TYPES = {"torch": "Tensor", "jax": "Array"}
 NARROW_FLOATS = ("bfloat16", "float16")
 
 
@@ -80,32 +75,6 @@ def broadcast_to(array: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(array, shape)
 
 
-def kind_of(given: object) -> str | None:
-    """Return "torch" or "jax" for an array of that library, and None for anything else."""
-    for library, name in ARRAY_TYPES.items():
-        if isinstance(given, getattr(sys.modules.get(library), name, ())):
-            return library
-    return None
-
-
-def _kind_in_list(given: object) -> str | None:
-    """Return the library of the arrays in a list."""
-    while isinstance(given, list | tuple) and given:
-        given = given[0]
-    return kind_of(given)
-
-
-def any_traced(given: Iterable[object]) -> bool:
-    """Return whether one of these is a JAX tracer, which has no numbers yet."""
-    tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
-    return tracer is not None and any(isinstance(each, tracer) for each in given)
-
-
-def module_of(kind: str) -> ModuleType:
-    """Import the module of this package that converts the arrays of a library."""
-    return importlib.import_module(f"fastgae._interop.{kind}")
-
-
 def is_narrow(dtype: np.dtype[Any]) -> bool:
     """Return whether a dtype is a 16-bit float."""
     return dtype.itemsize == 2 and dtype.kind in "fV" and dtype.type.__name__ in NARROW_FLOATS
@@ -124,48 +93,3 @@ def widened(array: Array) -> Array:
 def of_call(name: str, array: Array) -> Array:
     """Return an argument of a call. Backends read 16-bit numbers as they are; any other 16-bit array is widened."""
     return array if name in NUMBERS else widened(array)
-
-
-def as_array(name: str, given: object) -> Array:
-    """Return an argument as a NumPy array, in the same memory if possible."""
-    if type(given) is np.ndarray:
-        return given
-    if given is None:
-        raise TypeError(f"{name} must be an array, got None")
-    if isinstance(given, OnDevice):
-        return cast(Array, given)
-    if isinstance(given, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
-    if kind := kind_of(given):
-        return widened(module_of(kind).to_numpy(name, given))
-    if kind := _kind_in_list(given):
-        stack = {"torch": "torch.stack", "jax": "jax.numpy.stack"}[kind]
-        raise TypeError(f"{name} is a {type(given).__name__} of {kind} arrays: pass one array, {stack}({name})")
-    try:
-        return np.asarray(given)
-    except MemoryError:
-        raise
-    except Exception as error:  # An object's own __array__ or __len__ may raise an exception of any type.
-        same = ValueError if isinstance(error, ValueError) else TypeError
-        raise same(f"{name} cannot be read as an array: {error}") from error
-
-
-def as_numbers(name: str, given: object) -> Array:
-    """Return an argument as a NumPy array of float32, float64 or integers. 16-bit floats become float32."""
-    array = as_array(name, given)
-    return array if array.dtype in WORKING_DTYPES or number_dtype(name, array) is array.dtype else widened(array)
-
-
-def number_dtype(name: str, array: Array) -> np.dtype[Any]:
-    """Return the dtype with which an array takes part in promotion, or raise an error if it does not hold numbers."""
-    dtype = array.dtype
-    if dtype.kind in "biu" or dtype.newbyteorder("=") in WORKING_DTYPES:
-        return dtype
-    if is_narrow(dtype):
-        return WORKING_DTYPES[0]
-    raise TypeError(f"{name} has dtype {dtype}; expected floats of 16, 32 or 64 bits, or integers: convert it first")
-
-
-def is_weak(given: object) -> bool:
-    """Return whether an argument has no effect on the dtype of results: a Python number, or an empty list."""
-    return type(given) in (int, float) or (isinstance(given, list | tuple) and not given)

@@ -1,4 +1,4 @@
-"""Convert torch tensors, and make calls with them."""
+"""Convert torch tensors."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch._C._functorch import peek_interpreter_stack as transform  # None outside of torch.func.vmap, grad and others
-from torch.compiler import is_compiling as is_compiling  # for the decorator of compat, too
+from torch.compiler import is_compiling as is_compiling  # for the decorator of compat
 
-from fastgae._call import Array, GAEResult
-from fastgae._interop.arrays import BFLOAT16, NARROW_FLOATS, of_call
+from fastgae._call import Array
+from fastgae._interop.arrays import BFLOAT16, NARROW_FLOATS
 
 NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
 
@@ -84,9 +84,14 @@ def on_device(tensor: torch.Tensor) -> bool:
     return not tensor.is_cpu
 
 
+def transforms() -> bool:
+    """Return whether torch compiles or transforms the code that runs."""
+    return is_compiling() or transform() is not None
+
+
 def computes(tensor: torch.Tensor) -> bool:
     """Return whether torch computes with a tensor, and not NumPy: on a GPU, and in code that it transforms."""
-    return is_compiling() or transform() is not None or on_device(tensor)
+    return transforms() or on_device(tensor)
 
 
 def promoted(numbers: Iterable[object]) -> torch.dtype:
@@ -100,45 +105,6 @@ def converter(numbers: Iterable[object]) -> Callable[[Array], torch.Tensor]:
     """Return the function that turns results in NumPy into tensors of the dtype to which torch promotes the numbers."""
     dtype = promoted(numbers)
     return lambda result: torch.from_numpy(result).to(dtype)
-
-
-def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call a function with tensors and return its results as tensors."""
-    if is_compiling() or transform() is not None:
-        # Imported here because the import registers torch's operations, which takes longer than a call.
-        from fastgae._interop.torch_ops import traced
-
-        return traced(function, arguments)
-    return computed(function, arguments)
-
-
-def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Call a function with tensors that hold numbers."""
-    if on_device(next(iter(arguments.values()))) or arguments.get("backend") == "triton":
-        from fastgae._interop import torch_devices
-
-        return torch_devices.call(function, arguments)
-    taken = {
-        # Most arguments are None, and isinstance takes long to find out.
-        name: given if given is None or not isinstance(given, torch.Tensor) else of_call(name, to_numpy(name, given))
-        for name, given in arguments.items()
-    }
-    out = arguments.get("out")
-    if out is not None:
-        taken["out"] = tuple(map(_to_fill, out)) if isinstance(out, tuple | list) else _to_fill(out)
-    result = function(**taken)
-    if out is not None:
-        pair = isinstance(result, GAEResult)
-        tell_autograd(out if pair else [out])
-        return GAEResult(*out) if pair else out
-    if isinstance(result, GAEResult):
-        return GAEResult(*map(from_numpy, result))
-    return from_numpy(result) if isinstance(result, np.ndarray) else result
-
-
-def _to_fill(out: Any) -> Any:
-    """Return the array that shares its memory with a tensor of ``out``."""
-    return to_numpy("out", check_fillable(out)) if isinstance(out, torch.Tensor) else out
 
 
 def check_fillable(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from fastgae._call import GAEResult
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.calls import FUNCTIONS
+from fastgae._interop.functions import FUNCTIONS
 from fastgae._interop.torch import NARROW_DTYPES, check_fillable, in_memory, numpy_dtype, plain, tell_autograd, to_numpy
 
 WORKING_DTYPES = (torch.float32, torch.float64)
@@ -31,10 +31,8 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         # Most arguments are None.
         each: given if given is None else _taken(each, given, name, first)
         for each, given in arguments.items()
-        if each != "out"
+        if each not in ("out", "backend")
     }
-    if "backend" in taken:
-        taken["backend"] = "numpy"  # it has no short cut that would look at the arrays; it computes nothing here
     out = arguments.get("out")
     if out is None:
         return function(**taken)

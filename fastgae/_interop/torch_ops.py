@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from fastgae._call import GAEResult, Role, names_of
-from fastgae._interop.calls import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.torch import NARROW_DTYPES, computed
+from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
+from fastgae._interop.torch import NARROW_DTYPES
+from fastgae._interop.torch_eager import computed
 
 # Arguments that are never tensors. Every other argument is a tensor, None, or a number in place of a tensor.
 NO_TENSORS = names_of(Role.SETTING, Role.CONSTANT)

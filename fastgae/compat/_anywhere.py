@@ -100,7 +100,8 @@ def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:
 def _in_a_callback(body: Body, given: dict[str, Any]) -> Any:
     """Return the results in code that JAX traces, from a callback that makes every call of a batch."""
     from fastgae._interop.batches import Batch
-    from fastgae._interop.jax import callback, promoted
+    from fastgae._interop.jax import promoted
+    from fastgae._interop.jax_calls import callback
 
     returns = body.signature.return_annotation
     fields = getattr(returns, "_fields", get_args(returns))

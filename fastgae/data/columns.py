@@ -12,7 +12,7 @@ from fastgae.data.arrays import arrays_of, whole
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, ROLES, Format
-from fastgae.data.steps import RowError, Steps, check_none
+from fastgae.data.steps import RecordedSteps, RowError, check_none
 
 ENDS = (None, "terminated")
 KEYS = (*NAMING, "step")
@@ -98,7 +98,7 @@ def _check_ends(found: Mapping[str, str], ends: str | None) -> None:
         )
 
 
-def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> Steps:
+def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> RecordedSteps:
     """Return the rows of a table as arrays; ``values`` where the table has none."""
     of_role = columns.of_role
 
@@ -113,7 +113,7 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
     truncated = flags("truncated")
     terminated = flags("terminated") if "terminated" in of_role else flags("done") & ~truncated
     differ = changes(names, len(table))
-    steps = Steps(
+    steps = RecordedSteps(
         lambda row: tuple(column[row].as_py() for column in names),
         differ.reshape(len(differ), *[1] * (rewards.ndim - 1)),
         None if "step" not in of_role else _integers("step", table[of_role["step"]]),

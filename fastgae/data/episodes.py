@@ -10,7 +10,7 @@ from fastgae._call import Array
 from fastgae.data.arrays import whole
 from fastgae.data.columns import changes
 from fastgae.data.pieces import Piece
-from fastgae.data.steps import Following, RowError, ScatteredError, Steps, last_rows
+from fastgae.data.steps import Following, RecordedSteps, RowError, ScatteredError, last_rows
 
 ODD = np.int64(-7046029254386353131)  # 2^64 / golden ratio: multiples of it differ in their high bits
 
@@ -57,7 +57,7 @@ class Files:
                 self._paths.append(piece.path)
             row += piece.rows
 
-    def check(self, rows: Array, steps: Steps, following: Following | None) -> int:
+    def check(self, rows: Array, steps: RecordedSteps, following: Following | None) -> int:
         """Raise if an episode goes on in another file. Return the number of the first row's file."""
         file: Array = np.searchsorted(self._begins, rows, side="right") - 1
         after = np.append(file[1:], file[-1] if following is None else following.file)

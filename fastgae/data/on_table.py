@@ -13,7 +13,7 @@ from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, Results, checked_how, dtype_of
 from fastgae.data.formats import FORMATS, NAMING, PLAIN
 from fastgae.data.plan import ROW
-from fastgae.data.steps import RowError, ScatteredError, compute
+from fastgae.data.steps import RowError, ScatteredError, compute_run
 
 
 def on_table(
@@ -108,7 +108,7 @@ def _in_order(rows: pa.Table, columns: Columns, how: How, may_be_cut: bool) -> R
         empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))
         return Results(None if steps.values is None else empty, empty)
     Episodes(columns.named(*NAMING)).add(rows, None)
-    computed, _ = compute(steps, None, how)
+    computed, _ = compute_run(steps, None, how)
     return Results(computed.advantages, computed.returns)
 
 

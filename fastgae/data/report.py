@@ -11,7 +11,7 @@ import numpy as np
 import fastgae
 from fastgae.data.estimators import GAE_LAMBDA, How, gae_arguments
 from fastgae.data.lengths import Lengths
-from fastgae.data.steps import Computed, Steps, carried_into, checked_rows, sampled
+from fastgae.data.steps import Computed, RecordedSteps, carried_into, checked_rows, sampled
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
 
@@ -122,7 +122,7 @@ def report_of(sums: Sums, findings: Sequence[str], file: str, seconds: float) ->
     return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds)
 
 
-def findings_in(steps: Steps, how: How) -> list[str]:
+def findings_in(steps: RecordedSteps, how: How) -> list[str]:
     """Return what fastgae.diagnose finds in the first rows of the last run, if there are values."""
     if steps.values is None:
         return []

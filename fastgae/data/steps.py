@@ -29,7 +29,7 @@ class ScatteredError(RowError):
     """The rows of an episode do not follow each other."""
 
 
-class Steps(NamedTuple):
+class RecordedSteps(NamedTuple):
     """Rows that follow each other, as arrays of one length; or of one shape (T, N) for N envs, without names."""
 
     name: Callable[[int], Name]  # of the episode of a row
@@ -60,14 +60,14 @@ class Computed(NamedTuple):
     last: Array  # True in the last row of each episode
 
 
-def compute(steps: Steps, following: Following | None, how: How) -> tuple[Computed, Following]:
+def compute_run(steps: RecordedSteps, following: Following | None, how: How) -> tuple[Computed, Following]:
     """Return the results of the rows, and the numbers that the rows before them need."""
     rows, last = checked_rows(steps, following, how)
     results, before = ESTIMATORS[how.estimator].compute(rows, carried_into(last, following), how)
     return Computed(results.advantages, results.returns, last), at_row(steps, 0, before)
 
 
-def at_row(steps: Steps, row: int, carried: Carried) -> Following:
+def at_row(steps: RecordedSteps, row: int, carried: Carried) -> Following:
     """Return the numbers that the rows before a row need from it."""
     return Following(steps.name(row), None if steps.step is None else int(steps.step[row]), carried)
 
@@ -77,7 +77,7 @@ def carried_into(last: Array, following: Following | None) -> Carried | None:
     return None if following is None or last[-1].all() else following.carried
 
 
-def checked_rows(steps: Steps, following: Following | None, how: How) -> tuple[Rows, Array]:
+def checked_rows(steps: RecordedSteps, following: Following | None, how: How) -> tuple[Rows, Array]:
     """Return the rows as one env, and where their episodes end."""
     last = last_rows(steps, following)
     check_order(steps, last, following)
@@ -100,7 +100,7 @@ def checked_rows(steps: Steps, following: Following | None, how: How) -> tuple[R
     return Rows(steps.rewards, steps.values, terminated, truncated, steps.next_values, final), last
 
 
-def sampled(steps: Steps, rows: int) -> tuple[Steps, Following | None]:
+def sampled(steps: RecordedSteps, rows: int) -> tuple[RecordedSteps, Following | None]:
     """Return the first rows, and the numbers that ``gae`` needs from the next row."""
     if steps.values is None or len(steps.rewards) <= rows:
         return steps, None
@@ -111,7 +111,7 @@ def sampled(steps: Steps, rows: int) -> tuple[Steps, Following | None]:
     return steps._replace(**arrays), at_row(steps, rows, {"values": steps.values[rows].tolist()})
 
 
-def last_rows(steps: Steps, following: Following | None) -> Array:
+def last_rows(steps: RecordedSteps, following: Following | None) -> Array:
     """Return True where an episode ends: at a flag, before a row of another name, and at the end of everything."""
     last: Array = steps.terminated | steps.truncated
     last[:-1] |= steps.changes
@@ -120,7 +120,7 @@ def last_rows(steps: Steps, following: Following | None) -> Array:
     return last
 
 
-def check_order(steps: Steps, last: Array, following: Following | None) -> None:
+def check_order(steps: RecordedSteps, last: Array, following: Following | None) -> None:
     """Check that the steps of an episode rise by one, and that a flag did not end it before its last step."""
     if steps.step is None:
         return
@@ -156,7 +156,7 @@ def check_none(wrong: Array, fault: str) -> None:
         raise RowError(row, fault + "".join(f" in env {env}" for env in envs))
 
 
-def _final_values(steps: Steps, truncated: Array) -> Array:
+def _final_values(steps: RecordedSteps, truncated: Array) -> Array:
     """Return V' of each row in which an episode ends, but not for good."""
     final = steps.final_values
     unknown = truncated if final is None else truncated & np.isnan(final)

@@ -19,7 +19,7 @@ from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
 from fastgae.data.scattered import in_source_order, is_sorted, sorted_plan
 from fastgae.data.spool import Spool
-from fastgae.data.steps import Computed, Following, RowError, ScatteredError, Steps, compute, last_rows
+from fastgae.data.steps import Computed, Following, RecordedSteps, RowError, ScatteredError, compute_run, last_rows
 
 
 def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
@@ -64,7 +64,7 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
             try:
                 with naming((plan.source or run).pieces[0].path):
                     steps = valued_steps(table, run, plan)
-                computed, before = compute(steps, following, plan.how)
+                computed, before = compute_run(steps, following, plan.how)
                 if files is not None:
                     rows = np.arange(end, end + run.rows) if plan.source is None else table[ROW].to_numpy()
                     before = before._replace(file=files.check(rows, steps, following))
@@ -92,7 +92,7 @@ def _files(plan: Plan) -> Files | None:
     return Files(pieces) if several and "episode" in roles and "step" not in roles else None
 
 
-def valued_steps(table: pa.Table, run: Run, plan: Plan) -> Steps:
+def valued_steps(table: pa.Table, run: Run, plan: Plan) -> RecordedSteps:
     """Return the rows as arrays, with the values of the states after episodes that do not end for good."""
     values = plan.values
     steps = steps_of(table, plan.columns, None if values is None else values.of(table))

@@ -85,7 +85,6 @@ def normalize(
     """
     if not isinstance(by, str) or by not in NORMALIZE:
         raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
-    chosen = _dispatch.choose(backend, num_threads)
     (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.flags_or_none("mask", mask)
@@ -96,9 +95,10 @@ def normalize(
         raise ValueError(f"{name} says how mean and std are computed, and both are given: leave {name} out")
     result: Any = frame.output(NEW if out is None else out, numbers)
     if isinstance(numbers, OnDevice):
-        module = _dispatch.on_devices("advantages", advantages)
+        module = _dispatch.on_devices("advantages", advantages, num_threads)
         filled: Any = module.normalized(numbers, exists, by, given, kept_out, added, frame.axis, result)
         return filled
+    chosen = _dispatch.choose(backend, num_threads)
     if result is NEW:
         result = _memory.empty_like(numbers)
     if exists is not None and np.may_share_memory(exists, result):

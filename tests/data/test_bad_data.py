@@ -161,8 +161,8 @@ def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch):
         write(recorded.table(rewards=recorded.rewards + 1), source, 100)
         return kept(*arguments)
 
-    kept = walk.compute
-    monkeypatch.setattr(walk, "compute", compute_then_change)
+    kept = walk.compute_run
+    monkeypatch.setattr(walk, "compute_run", compute_then_change)
     with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
         compute(source, memory=limit(200), progress=False)
     assert list(tmp_path.iterdir()) == [source]

@@ -116,7 +116,7 @@ def test_times_and_folders_do_not_matter(tmp_path, recorded, monkeypatch):
     shutil.copytree(here, there)
     for folder in (here, there):
         with monkeypatch.context() as patched:  # everything has been computed
-            patched.setattr("fastgae.data.walk.compute", stopped)
+            patched.setattr("fastgae.data.walk.compute_run", stopped)
             compute(folder / "a.parquet", folder / "out.parquet", resume=True, **options)
         assert (folder / "out.parquet").read_bytes() == whole.read_bytes()
         os.utime(folder / "a.parquet", LATER)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +30,10 @@ class Machine:
             raise RuntimeError(done.stdout)
 
     def kernels(self, folder: Path) -> Path:
-        """Compile the kernels into a new folder, once for all programs."""
+        """Compile the kernels into a new folder, once for all programs. One compiler runs per CPU."""
         folder.mkdir()
-        self.compile(folder, "-c", *KERNELS)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(lambda source: self.compile(folder, "-c", source), KERNELS))
         return folder
 
     def program(self, source: Path, kernels: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Those that benchmarks/gpu.py measures compute what fastgae does; the times need a GPU."""
+"""Those that `python benchmarks gpu` measures compute what fastgae does; the times need a GPU."""
 
 import pytest
 import torch

@@ -41,6 +41,14 @@ def test_functions_that_read_the_numbers(function):
         call(function, {first: torch.ones(3, device=DEVICE)})
 
 
+def test_a_recursion_that_it_does_not_know(monkeypatch):
+    monkeypatch.setattr("fastgae._backends.triton.RECURSIONS", ("gae",))
+    match = rf"rewards is an array on {DEVICE}.*, and upgo computes on the CPU: pass rewards\.cpu\(\)"
+    given = {name: each for name, each in tensors(ROLLOUT).items() if name != "gae_lambda"}
+    with pytest.raises(TypeError, match=match):
+        called(fastgae.upgo, given)
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "match"),
     [

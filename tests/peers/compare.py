@@ -48,5 +48,5 @@ class Hooked(NamedTuple):
     after: Callable[[], tuple[Any, ...]]
     install: Callable[[], AbstractContextManager[Any]] = nullcontext  # what `after` is called in
     tolerance: float = 0.0
-    timed: bool = False  # of the size of a training run: `benchmarks/figures.py hooks` measures it
+    timed: bool = False  # of the size of a training run: `python benchmarks figures hooks` measures it
     declined: bool = False  # the hook leaves this one to the library

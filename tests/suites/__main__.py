@@ -1,4 +1,4 @@
-"""`python -m suites`, in the folder `tests`, prints what the libraries' tests found, for benchmarks/figures.py."""
+"""`python -m suites`, in the folder `tests`, prints what the tests found, for `python benchmarks figures`."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version

@@ -11,7 +11,8 @@ from support.tensor_calls import CALLS, FEW, arrays_of, converted
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 from fastgae._interop import batches  # noqa: E402
-from fastgae._interop.jax import _waited_for, from_numpy, to_numpy  # noqa: E402
+from fastgae._interop.jax import from_numpy, to_numpy  # noqa: E402
+from fastgae._interop.jax_calls import _waited_for  # noqa: E402
 
 CASE = make_case((17, 6), np.float32, bootstrap="last_values")
 ROLLOUT = CASE.arguments()
@@ -68,7 +69,8 @@ def test_memory_is_shared(monkeypatch):
     given = jnp.ones((4, 6))
     assert to_numpy("rewards", given).ctypes.data == given.unsafe_buffer_pointer()
     filled = []
-    monkeypatch.setattr("fastgae._interop.jax.from_numpy", lambda array: filled.append(array) or from_numpy(array))
+    kept = "fastgae._interop.jax_calls.from_numpy"
+    monkeypatch.setattr(kept, lambda array: filled.append(array) or from_numpy(array))
     for function, arguments in (CALLS["gae-last_values"], CALLS["reverse_scan"]):
         filled.clear()
         results = arrays_of(function(**jax_arrays(arguments)))

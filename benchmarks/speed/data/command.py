@@ -1,8 +1,8 @@
 """Recorded data: steps per second and peak memory from Parquet to Parquet, of fastgae and of what else there is.
 
-  python benchmarks/data.py                                a million steps, in a minute or two
-  python benchmarks/data.py --steps 100000000 ours pyarrow 10^8 steps: 1.5 GB of files, and half a minute
-  python benchmarks/data.py --json > data.json
+  python benchmarks data                                a million steps, in a minute or two
+  python benchmarks data --steps 100000000 ours pyarrow 10^8 steps: 1.5 GB of files, and half a minute
+  python benchmarks data --json > data.json
 
 Every contender runs in a process of its own, on one CPU. It computes a small file first, whose results are checked, and
 then the large one. Slow contenders get fewer steps. Where a library is missing, its contender is left out.
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from speed.machine import describe_machine
 from speed.memory import resident
-from speed.places import clean
+from speed.places import BENCHMARKS, clean
 
 from .contenders import CONTENDERS
 from .episodes import right, write_episodes, write_scattered
@@ -78,7 +78,8 @@ def measured(name: str, args: argparse.Namespace, folder: Path) -> dict[str, Any
         file = f"scattered-{file}"
         if not (folder / file).exists():
             write_scattered(folder / file, folder / file.removeprefix("scattered-"))
-    command = [sys.executable, sys.argv[0], name, "--child", "--folder", str(folder / file), "--memory", args.memory]
+    command = [sys.executable, str(BENCHMARKS), "data", name, "--child"]
+    command += ["--folder", str(folder / file), "--memory", args.memory]
     done = subprocess.run(command, env=clean(), stdout=subprocess.PIPE, text=True)
     if done.returncode == MISSING:
         return None

@@ -1,20 +1,54 @@
-"""Measurements in a process of their own, which prints what it found as JSON."""
+"""Measurements in a process of their own, which finds packages in the folder of the tests, and prints JSON."""
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from speed import places
+from speed.text import duration, markdown
 
 
-def found_by(module: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Run a module that finds packages in the folder of the tests; ImportError names the libraries that are missing."""
-    command = [sys.executable, "-P", "-m", module]
-    own = places.importing(places.ROOT / "tests", environment=environment)
-    run = subprocess.run(command, env=own, stdout=subprocess.PIPE, text=True, check=True)
+def found_by(module: str, **variables: str) -> dict[str, Any]:
+    """Run a module; ImportError names the libraries that are missing."""
+    own = places.importing(places.ROOT / "tests", environment={**os.environ, **variables})
+    run = subprocess.run([sys.executable, "-P", "-m", module], env=own, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(run.stdout)
     if missing := found.pop("missing"):
         raise ImportError(f"without {', '.join(missing)} the table would not be whole")
     return found
+
+
+def hooks() -> dict[str, Any]:
+    """Time each library's own call and the same with the hook of fastgae.compat, on one thread."""
+    return found_by("speed.figures.hooks", OMP_NUM_THREADS="1")
+
+
+def trainers() -> dict[str, Any]:
+    """Time them inside running trainers."""
+    return found_by("speed.figures.trainers", OMP_NUM_THREADS="1")
+
+
+def suites() -> dict[str, Any]:
+    """Run the tests that libraries publish, as they are and with fastgae in place."""
+    return found_by("suites")
+
+
+def table_of_hooks(found: dict[str, Any]) -> str:
+    """Write the times as Markdown, the largest gain first."""
+    rows = [
+        (
+            f"{row['library']}: {row['call']}",
+            *(duration(row[f"{when}_seconds"]) for when in ("before", "after")),
+            f"{row['before_seconds'] / row['after_seconds']:.2g}",
+        )
+        for row in sorted(found["rows"], key=lambda row: row["after_seconds"] / row["before_seconds"])
+    ]
+    return markdown(("the library's call", "before", "after", "times faster"), rows)
+
+
+def table_of_suites(found: dict[str, Any]) -> str:
+    """Write how many tests passed, and how many calls of fastgae they made, as Markdown."""
+    rows = [[row["library"], *(f"{row[name]:,}" for name in ("before", "after", "calls"))] for row in found["rows"]]
+    return markdown(("library", "tests that pass without fastgae", "of these, with fastgae", "calls of fastgae"), rows)

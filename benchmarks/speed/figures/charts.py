@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastgae._pictures import BLUE, INK, NOTE, PURPLE, VERMILION, new_figure, style, svg
+from speed.table import ADD, LIMIT
 
 LOOKS = ((BLUE, "o"), (VERMILION, "s"), (INK, "D"), (PURPLE, "^"))  # of the series of a chart, in their order
 
@@ -26,40 +27,37 @@ def machine_line(machine: Mapping[str, Any]) -> str:
 def throughput_chart(measured: Mapping[str, Any]) -> bytes:
     """Draw the speed of each backend on plain rollouts, with np.add as 1."""
     rows = [row for row in measured["rows"] if row["group"] == "plain"]
-    speeds = _by_name(rows, lambda result: 1 / result["ratio_to_add_best"])
+    speeds = {name: [row["seconds"][ADD] / row["seconds"][name] for row in rows] for name in contenders(measured)}
     label = "times as fast as np.add over as many numbers (dashed: np.add itself)"
     return _dots(measured, list(map(label_of, rows)), speeds, label, mark=1)
 
 
+def contenders(measured: Mapping[str, Any]) -> list[str]:
+    return [name for name in measured["rows"][0]["seconds"] if name not in (ADD, LIMIT)]
+
+
 def label_of(row: Mapping[str, Any]) -> str:
-    return " ".join(filter(None, (row["group"], f"{row['steps']}×{row['envs']}", row["detail"]))).removeprefix("plain ")
+    return f"{row['group']} {row['label']}".removeprefix("plain ")
 
 
 def overhead_chart(measured: Mapping[str, Any]) -> bytes:
     """Draw how long a whole call on a few numbers takes on each backend."""
     rows = measured["rows"]
     labels = [label_of(row).removesuffix(" fresh outputs") for row in rows]
-    micros = _by_name(rows, lambda result: result["best_seconds"] * 1e6)
+    micros = {name: [row["seconds"][name] * 1e6 for row in rows] for name in contenders(measured)}
     return _dots(measured, labels, micros, "microseconds of a whole call, new outputs included")
 
 
 def peers_chart(measured: Mapping[str, Any]) -> bytes:
     """Draw how many times as long as fastgae's cpp each peer takes, for all shapes on one axis, the fastest first."""
-    times = {f"{row['steps']}×{row['envs']}": _ratios(row["results"], measured["peers"]) for row in measured["rows"]}
+    times = {shape: in_times_of_ours(seconds) for shape, seconds in measured["seconds"].items()}
     names = sorted(next(iter(times.values())), key=lambda name: math.prod(each[name] for each in times.values()))
     ratios = {shape: [each[name] for name in names] for shape, each in times.items()}
     return _dots(measured, names, ratios, "times as long as fastgae on its cpp backend (dashed)", mark=1)
 
 
-def _ratios(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
-    seconds = {name: results[name]["best_seconds"] for name in names if "best_seconds" in results[name]}
+def in_times_of_ours(seconds: Mapping[str, float]) -> dict[str, float]:
     return {name: each / seconds["fastgae, cpp"] for name, each in seconds.items()}
-
-
-def _by_name(rows: Sequence[Mapping[str, Any]], number: Any) -> dict[str, list[float]]:
-    """Return a number of every row for each contender."""
-    names = [result["name"] for result in rows[0]["results"]]
-    return {name: [number(each) for row in rows for each in row["results"] if each["name"] == name] for name in names}
 
 
 def _dots(

@@ -1,9 +1,9 @@
 """Every measured chart and table of README.md and docs/: measured, kept in docs/figures/results.json, and drawn.
 
-  python benchmarks/figures.py                    all of it: ten to fifteen minutes, needs the extras "peers" and "demo"
-  python benchmarks/figures.py threads peers      only these; the others are drawn from what was kept
-  python benchmarks/figures.py --print peers      measure and print; no file changes
-  python benchmarks/figures.py --redraw           nothing is measured
+  python benchmarks figures                    all of it: ten to fifteen minutes, needs the extras "peers" and "demo"
+  python benchmarks figures threads peers      only these; the others are drawn from what was kept
+  python benchmarks figures --print limits     measure and print; no file changes
+  python benchmarks figures --redraw           nothing is measured
 
 A section whose libraries are missing here stays as it was, with the machine it was measured on.
 """
@@ -12,20 +12,18 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from speed import memory, table
 from speed.calls import prepared
-from speed.contenders import ADD, LIMIT, Contender, one_thread, runs_here, thread_counts, without_reference
+from speed.contenders import Contender, one_thread, runs_here, thread_counts, without_reference
 from speed.machine import describe_machine, usable_cpus
 from speed.measured import measure
 from speed.places import ROOT
 from speed.rows import Row
-from speed.shown import as_document, track
-from speed.yardstick.goals import contenders
+from speed.text import track
 
-from . import hooks, peers, suites, training_share
+from . import apart, peers, training
 from .charts import overhead_chart, peers_chart, throughput_chart
 from .tables import filled, render
 
@@ -35,7 +33,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def of_rows(rows: Sequence[Row], contenders: Sequence[Contender], seconds: float) -> dict[str, Any]:
-    return as_document([measure(row, contenders, seconds) for row in track(rows)], describe_machine())
+    return {"machine": describe_machine(), "rows": [measure(row, contenders, seconds) for row in track(rows)]}
 
 
 def of_memory() -> dict[str, Any]:
@@ -44,32 +42,33 @@ def of_memory() -> dict[str, Any]:
     for row in track(table.PEAK_MEMORY):
         ready = prepared(row)
         assert all(ready.right(contender) for contender in contenders)
-        found = {
-            each.name: max(0, *(peak or 0 for peak in memory.peaks(ready, each))) / row.size for each in contenders
-        }
+        found = {each.name: memory.bytes_per_step(ready, each) for each in contenders}
         rows.append({"name": row.name, "bytes_per_step": found})
     return {"machine": describe_machine(), "rows": rows}
 
 
 def of_limits() -> dict[str, Any]:
-    """Measure the default target, and AVX2's, on the rows that have a goal over the yardstick itself."""
-    backends = [name for name in ("cpp", "cpp:avx2") if name in {"cpp", *runs_here(every_target=True)}]
-    entries = {entry.row: entry for entry in table.YARDSTICK if entry.goal and entry.goal.over in (ADD, LIMIT)}
-    measured = [measure(row, contenders(entries[row], backends, 1), 0.5) for row in track(list(entries))]
-    return as_document(measured, describe_machine())
+    """Measure the default target, and AVX2's, beside the limit of the machine."""
+    contenders = one_thread([name for name in ("cpp", "cpp:avx2") if name in {"cpp", *runs_here(every_target=True)}])
+    limits = {limit.row: limit for limit in table.LIMITS}
+    rows = [
+        {**measure(row, contenders, 0.5, limits[row].over), "over": limits[row].over, "goal": limits[row].times}
+        for row in track(list(limits))
+    ]
+    return {"machine": describe_machine(), "rows": rows}
 
 
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
-    "throughput": lambda: of_rows(table.SHOWN_THROUGHPUT, one_thread(runs_here()), 0.8),
+    "throughput": lambda: of_rows(table.THROUGHPUT, one_thread(runs_here()), 0.8),
     "limits": of_limits,
-    "overhead": lambda: of_rows(table.SHOWN_OVERHEAD, one_thread(runs_here()), 0.5),
-    "threads": lambda: of_rows(table.SHOWN_THREADS, thread_counts(runs_here(), usable_cpus()), 1.5),
+    "overhead": lambda: of_rows(table.OVERHEAD, one_thread(runs_here()), 0.5),
+    "threads": lambda: of_rows(table.THREADS, thread_counts(runs_here(), usable_cpus()), 1.5),
     "memory": of_memory,
     "peers": peers.measure,
-    "training": training_share.measure,
-    "hooks": hooks.measure,
-    "trainers": lambda: hooks.measure("trainers_sample"),
-    "suites": suites.measure,
+    "training": training.measure,
+    "hooks": apart.hooks,
+    "trainers": apart.trainers,
+    "suites": apart.suites,
 }
 CHARTS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {  # docs/figures/NAME.svg shows the section NAME
     "throughput": throughput_chart,
@@ -80,7 +79,7 @@ CHARTS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {  # docs/figures/NAME
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parse(arguments)
-    kept = json.loads(args.source.read_text(encoding="utf-8")) if args.source.exists() else {}
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
     measured = measure_sections(() if args.redraw else args.sections or list(SECTIONS))
     if args.print:
         print("\n\n".join(render(name, measured) for name in measured))
@@ -95,7 +94,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--print", action="store_true", help="print the tables and write nothing")
     how.add_argument("--redraw", action="store_true", help="measure nothing")
-    parser.add_argument("--from", type=Path, dest="source", default=RESULTS, metavar="FILE", help="the results to keep")
     args = parser.parse_args(arguments)
     unknown = set(args.sections) - set(SECTIONS)
     if unknown:
@@ -116,7 +114,6 @@ def measure_sections(names: Sequence[str]) -> dict[str, Any]:
 
 def write(results: Mapping[str, Any]) -> None:
     """Write the results, the charts and the tables of all pages."""
-    DRAWN.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name, draw in CHARTS.items():
         if name in results:

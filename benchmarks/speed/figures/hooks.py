@@ -1,26 +1,54 @@
-"""The hooks of fastgae.compat: each library's own call, by itself and in training, as it is and with the hook."""
+"""Print the times of every library's call with and without its hook, as JSON.
 
-import os
-from collections.abc import Mapping
+The package ``peers`` is tests/peers. Of the calls in its hook_*.py, those of the size of a training run are timed.
+Their results are compared first. Then both are sampled in turn, and the best sample of each counts.
+"""
+
+import importlib
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from timeit import Timer
 from typing import Any
 
-from speed.figures import apart
-from speed.shown import duration
+import numpy as np
+
+from peers.compare import LIBRARIES, Comparison, Hooked
+from speed.machine import describe_machine
+from speed.timing import Clock, in_turn
+
+SECONDS = 1.0  # of samples of each
 
 
-def measure(sample: str = "hooks_sample") -> dict[str, Any]:
-    """Measure with one thread, in a process of its own; ImportError names the libraries that are missing.
+def measure(library: str) -> Iterator[dict[str, Any]]:
+    for hooked in importlib.import_module(f"peers.hook_{library}").hooks(np.random.default_rng(0)):
+        if hooked.timed:
+            check(hooked)
+            clocks = {"before": Clock(Timer(hooked.before)), "after": Clock(Timer(hooked.after), hooked.install)}
+            best = {f"{when}_seconds": min(samples) for when, samples in in_turn(clocks, SECONDS).items()}
+            yield {"library": library, "call": hooked.name, **best}
 
-    ``sample`` is the module that does it: "hooks_sample", or "trainers_sample" for calls inside running trainers.
-    """
-    return apart.found_by(f"speed.figures.{sample}", {**os.environ, "OMP_NUM_THREADS": "1"})
+
+def check(hooked: Hooked) -> None:
+    before = hooked.before()
+    with hooked.install():
+        compared = Comparison(hooked.name, before, hooked.after(), hooked.tolerance)
+    assert compared.holds(), f"{hooked.name}: wrong results"
 
 
-def table(found: Mapping[str, Any]) -> str:
-    """Write the times as Markdown, the largest gain first."""
-    rows = [
-        f"| {row['library']}: {row['call']} | {duration(row['before_seconds'])} | {duration(row['after_seconds'])} | "
-        f"{row['times_faster']:.2g} |"
-        for row in sorted(found["rows"], key=lambda row: -row["times_faster"])
-    ]
-    return "\n".join(["| the library's call | before | after | times faster |", "|---|---:|---:|---:|", *rows])
+def main() -> None:
+    warnings.simplefilter("ignore")  # the warnings of a library are not ours to mend
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for library in LIBRARIES:
+        try:
+            rows += measure(library)
+        except ImportError as error:
+            missing.append(library)
+            print(f"{library} is not installed: {error}", file=sys.stderr)
+    print(json.dumps({"machine": describe_machine(), "rows": rows, "missing": missing}))
+
+
+if __name__ == "__main__":
+    main()

@@ -16,8 +16,8 @@ import numpy as np
 import fastgae
 from speed.machine import describe_machine
 from speed.rollouts import make_rollout
-from speed.shown import duration, rounded
-from speed.timing import Clock, in_turn, np_add
+from speed.text import duration, markdown, rounded
+from speed.timing import best
 
 from .peer_calls import PEERS, Ready, Rollout
 
@@ -28,9 +28,10 @@ TOLERANCE = 1e-4  # they round in another order, some in float64
 
 def measure() -> dict[str, Any]:
     """Time everything that runs here on every shape; return types of JSON."""
+    missing: dict[str, str] = {}
     with one_cpu():
-        rows = [measure_shape(*shape) for shape in SHAPES]
-    return {"machine": describe_machine(), "peers": versions(), "rows": rows}
+        seconds = {f"{steps}×{envs}": measure_shape(steps, envs, missing) for steps, envs in SHAPES}
+    return {"machine": describe_machine(), "peers": versions(), "missing": missing, "seconds": seconds}
 
 
 @contextmanager
@@ -59,50 +60,39 @@ def versions() -> dict[str, str]:
     return {name: of(distribution) for name, (distribution, _) in PEERS.items()}
 
 
-def measure_shape(steps: int, envs: int) -> dict[str, Any]:
+def measure_shape(steps: int, envs: int, missing: dict[str, str]) -> dict[str, float]:
     given = make_rollout(steps, envs)
     rollout = Rollout(*(given[name] for name in Rollout._fields))
     expected = fastgae.gae(**given, backend="numpy").advantages
-    results: dict[str, dict[str, Any]] = {}
-    timers: dict[str, Timer] = {"np.add": np_add(rollout.rewards)}
+    timers = {}
     for name, (_, prepare) in PEERS.items():
         try:
             ready = prepare(rollout)
         except ImportError as error:
-            results[name] = {"missing": str(error)}
+            missing[name] = str(error)
             continue
-        results[name] = {"largest_difference": checked(name, ready, expected)}
+        check(name, ready, expected)
         timers[name] = Timer(ready.call)
-    samples = in_turn([[Clock(timer)] for timer in timers.values()], [SECONDS] * len(timers))
-    for name, found in zip(timers, samples, strict=True):
-        results.setdefault(name, {}).update(best_seconds=min(seconds for (seconds,) in found), samples=len(found))
-    return {"steps": steps, "envs": envs, "results": results}
+    return best(timers, SECONDS)
 
 
-def checked(name: str, ready: Ready, expected: Any) -> float:
+def check(name: str, ready: Ready, expected: Any) -> None:
     difference = float(np.abs(ready.advantages(ready.call()) - expected).max())
     assert difference <= TOLERANCE, f"{name} is off by {difference}"
-    return difference
 
 
 def table(measured: Mapping[str, Any]) -> str:
     """Write the times, and in parentheses how many times as long as fastgae's cpp each takes, as Markdown."""
-    rows = measured["rows"]
-    heads = [f"{row['steps']}×{row['envs']}" for row in rows]
-    lines = [f"| | version | {' | '.join(heads)} |", f"|---|---|{'---:|' * len(rows)}"]
-    for name, number in measured["peers"].items():
-        cells = [cell(row["results"], name) for row in rows]
-        lines.append(f"| {name} | {number} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    shapes = measured["seconds"]
+    rows = [
+        (name, number, *(cell(seconds, name) for seconds in shapes.values()))
+        for name, number in measured["peers"].items()
+    ]
+    missing = [f"Not run: {name}: {why}." for name, why in measured["missing"].items()]
+    return "\n".join([markdown(("", "version", *shapes), rows, left=2), "", *missing])
 
 
-def cell(results: Mapping[str, Any], name: str) -> str:
-    if "missing" in results[name]:
+def cell(seconds: Mapping[str, float], name: str) -> str:
+    if name not in seconds:
         return "–"
-    seconds, ours = (results[each]["best_seconds"] for each in (name, "fastgae, cpp"))
-    return f"{duration(seconds)} ({rounded(seconds / ours)})"
-
-
-def missing(measured: Mapping[str, Any]) -> list[str]:
-    first = measured["rows"][0]["results"]
-    return [f"{name}: {first[name]['missing']}" for name in measured["peers"] if "missing" in first[name]]
+    return f"{duration(seconds[name])} ({rounded(seconds[name] / seconds['fastgae, cpp'])})"

@@ -1,13 +1,11 @@
-"""The fourth check of the gate: two commits built side by side and timed in turn.
+"""Two commits, built side by side, and timed and counted in turn. Exit status 1 if HEAD is slower than BASE.
 
-Both are measured by these files, not by the benchmarks of either commit.
-
-Each process gives the best time of every row. A row is red where every process of HEAD was slower than every one of
-BASE by more than ALLOWED, in each of ROUNDS rounds. Where valgrind is installed, instructions are compared too; that
-needs no accepted counts.
+These files measure both, not the benchmarks of either commit. A row is red where each of the processes of HEAD was
+slower than each of BASE by more than five per cent, in each of three rounds; and where HEAD takes two per cent more
+instructions.
 """
 
-import json
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -16,23 +14,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from speed import places
+from speed.text import duration
 
 from . import instructions
-from .verdicts import RED, Line, Report
+from .accepted import Line, judged, left_out
+from .alone import of_process
 
 PROCESSES, ROUNDS = 6, 3  # processes of each commit in a round; a row is red only if it is red in every round
-ALLOWED = 1.05
+ALLOWED = 1.05  # more than the place of code in memory can change
 Samples = dict[str, list[float]]
 
 
-def check(base: str, head: str) -> list[Report]:
-    with tempfile.TemporaryDirectory() as directory, built(base, head, Path(directory)) as (old, new):
-        reports = [times(base, head, old, new)]
-        if not instructions.why_not():
-            counts = [instructions.count(place) for place in (old, new)]
-            title = f"instructions of {base} and {head}"
-            reports.append(Report(title, instructions.HEADINGS, instructions.compared(*counts)))
-    return reports
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("base", metavar="BASE", help="a commit")
+    parser.add_argument("head", metavar="HEAD", help="a commit")
+    args = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as directory, built(args.base, args.head, Path(directory)) as (old, new):
+        return judged(check(old, new))
 
 
 @contextmanager
@@ -58,37 +57,37 @@ def build(revision: str, place: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def times(base: str, head: str, old: Path, new: Path) -> Report:
+def check(old: Path, new: Path) -> Iterator[Line]:
+    yield from times(old, new)
+    if why := instructions.why_not():
+        yield left_out("instructions", why)
+    else:
+        yield from instructions.compared(*map(instructions.count, (old, new)))
+
+
+def times(old: Path, new: Path) -> list[Line]:
     samples: tuple[Samples, Samples] = {}, {}
     names: Sequence[str] = ()  # all
     for _ in range(ROUNDS):
         for turn in range(PROCESSES):
             order = ((old, samples[0]), (new, samples[1]))
             for place, found in order if turn % 2 else reversed(order):
-                for name, seconds in sampled(place, names).items():
-                    found.setdefault(name, []).extend([] if seconds is None else [seconds])
+                for name, seconds in of_process("times", *names, place=place).items():
+                    found.setdefault(name, []).append(seconds)
         lines = [line(name, samples[0].get(name, []), seconds) for name, seconds in samples[1].items()]
-        names = [line.cells[0] for line in lines if line.red]
+        names = [line.what for line in lines if line.red]
         if not names:
             break
-    return Report(f"A/B, {base} and {head}", ("row", base, head, "best over best"), lines)
-
-
-def sampled(place: Path, names: Sequence[str]) -> dict[str, float | None]:
-    command = [sys.executable, "-m", "speed.gate.ab_sample", str(place), *names]
-    environment = places.importing(place, environment=places.clean())
-    run = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.PIPE, check=True)
-    return dict(json.loads(run.stdout))
+    return lines
 
 
 def line(name: str, base: Sequence[float], head: Sequence[float]) -> Line:
-    """Compare the ranges; ALLOWED is more than the place of code in memory can change."""
-    if not base or not head:
-        return Line((name, shown(base), shown(head), ""), "only one of them has it")
-    slower, faster = min(head) > ALLOWED * max(base), ALLOWED * max(head) < min(base)
-    ratio = f"{min(head) / min(base):.3f}"
-    return Line((name, shown(base), shown(head), ratio), RED if slower else "faster" if faster else "")
+    """Compare the ranges of the best times."""
+    if not base:
+        return Line(name, "BASE does not have it")
+    said = f"{shown(base)}, then {shown(head)}, best over best {min(head) / min(base):.3f}"
+    return Line(name, said, min(head) > ALLOWED * max(base))
 
 
 def shown(seconds: Sequence[float]) -> str:
-    return f"{min(seconds) * 1e6:.2f} to {max(seconds) * 1e6:.2f} us" if seconds else ""
+    return f"{duration(min(seconds))} to {duration(max(seconds))}"

@@ -1,78 +1,110 @@
-"""The second check of the gate: what fastgae chooses by itself, each against the other choice in the same run.
+"""What fastgae chooses by itself, each against the other choice in the same run; the floors need no accepted numbers.
 
-  threads            how long a caller computes with two threads, and with as many as fastgae picks, against one
+  threads            the share of CPU time of other threads than the caller's, of two and of as many as fastgae picks
   streaming stores   results of a rollout well beyond the last-level cache, read right after the call and once again
   CPU targets        the target that runs by itself against every other one
 
-Each is a ratio of this build to itself, so its floor needs no accepted number. A choice that is never made gives 1. The
-clock is that of the calling thread's own work, which others who want the CPUs do not change.
+A choice that is never made gives 1, and a thread that is never started 0.
 """
 
-from collections.abc import Iterator, Mapping
-from time import perf_counter, thread_time
-from timeit import Timer
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter, process_time, thread_time
 
 import numpy as np
 
 import fastgae
 from speed.caches import available_memory, beyond_caches, described, last_level
 from speed.calls import Prepared
-from speed.contenders import Contender, targets_of
+from speed.contenders import Contender, runs_here, targets_of
 from speed.machine import usable_cpus
 from speed.rollouts import Array
 from speed.rows import Row
-from speed.table import ORDER, THREADED
-from speed.timing import Clock, in_turn
+from speed.table import ORDER, THREADED, WIDE
 
-from .verdicts import RED, Line, Report
+from .accepted import Line, left_out
+from .ratios import compared, timer
 
-SECONDS, RETRIES = 0.25, 9  # for each call of a comparison; for each one below its floor
-PLACE = 3  # of the sample that counts, from the best one on
-READINGS = 40  # of the results that were written last
-THREADS_GAIN = 1.3  # 1.8 to 2.0 beside busy neighbours
+SHARE_OF_OTHERS, CALLS = (
+    0.25,
+    5,
+)  # 0.5 of two threads, also beside busy neighbours, who take no CPU time of this process
+TARGETS_GAIN = 0.7  # 0.79 was measured of the default on an Intel Xeon beside eight busy neighbours, and 0.97 alone
+WIDE_GAIN = 1.1  # of the best target over the baseline
 STREAMED = 2.2  # 4.1 on a Zen 5, and 1.4 with ordinary stores
-TARGETS_GAIN = 0.8  # equal calls differed by up to 14 per cent beside seven busy neighbours, best over best
+READINGS = 40  # of the results that were written last
 BEYOND = 4  # times the last-level cache
 WIDTH = 1024  # envs of the rollout beyond the caches: a row of each array fits into L1
 LAST_ROWS = 8  # small enough for the L2 of every CPU, beside what the call read and wrote with them
 LINE = 16  # numbers of a cache line
 BYTES_PER_STEP = 17
+# The flags in /proc/cpuinfo of a CPU that can run a target, best target first.
+CPU_FLAGS = {"avx512": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}, "avx2": {"avx2"}}
 
-HEADINGS = ("what", "choice", "against", "speed over speed", "floor")
 
-
-def check() -> Report:
-    notes = [f"Caches: {described()}."]
-    if not fastgae.backends()[0].available:
-        return Report("choices", HEADINGS, [], ["The compiled backend cannot run here."])
-    lines = [*targets()]
-    if usable_cpus() > 1:
-        lines += threads()
-    else:
-        notes += ["One CPU: threads are not measured."]
-    steps = steps_beyond()
+def check() -> Iterator[Line]:
+    cpp = fastgae.backends()[0]
+    if not cpp.available:
+        yield left_out("choices", "the compiled backend cannot run here")
+        return
+    yield best_target(cpp.targets)
+    yield from targets(targets_of(cpp))
+    yield from threads() if usable_cpus() > 1 else [left_out("threads", "one CPU")]
+    steps = beyond_caches(BEYOND) // (WIDTH * BYTES_PER_STEP)
     if steps * WIDTH * BYTES_PER_STEP >= 2 * (last_level() or 0):
-        lines.append(streaming(steps))
+        yield streaming(steps)
     else:
-        notes += [f"{(available_memory() or 0) >> 20} MiB free: too little to go beyond the last-level cache."]
-    return Report("choices", HEADINGS, lines, notes)
+        yield left_out("streaming stores", f"{(available_memory() or 0) >> 20} MiB free, caches: {described()}")
 
 
-def targets() -> Iterator[Line]:
-    names = targets_of(fastgae.backends()[0])
-    for row in ORDER if len(names) > 1 else []:
+def best_target(chosen: tuple[str, ...]) -> Line:
+    """Compare the target that calls use by themselves with the best one that /proc/cpuinfo allows."""
+    best = target_of_cpu()
+    return Line("CPU target of cpp", f"{chosen[0]}, the best here: {best or 'unknown'}", best not in (None, chosen[0]))
+
+
+def target_of_cpu() -> str | None:
+    """Return the best target by /proc/cpuinfo, or None elsewhere than on Linux with x86-64."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    flags = next((set(line.split()) for line in text.splitlines() if line.startswith("flags")), None)
+    if flags is None:
+        return None
+    return next((target for target, needed in CPU_FLAGS.items() if needed <= flags), "baseline")
+
+
+def targets(names: list[str]) -> Iterator[Line]:
+    for row in [WIDE, *ORDER] if len(names) > 1 else []:
         prepared = Prepared(row)
-        timers = {name: prepared.timer(Contender(name, name), thread_time) for name in ["cpp", *names]}
-        yield compared(row.name, timers, TARGETS_GAIN)
+        floors = {("cpp", name): TARGETS_GAIN for name in names}
+        if row == WIDE:
+            floors = {("cpp", "cpp:baseline"): WIDE_GAIN}
+        yield from compared(row.name, {name: timer(prepared, name) for name in ["cpp", *names]}, floors)
 
 
 def threads() -> Iterator[Line]:
     for row in THREADED:
         prepared = Prepared(row)
-        one = prepared.timer(Contender("one", "cpp", 1), thread_time)
-        for name, count in (("2 threads", 2), ("num_threads=None", None)):
-            timers = {name: prepared.timer(Contender(name, "cpp", count), thread_time), "1 thread": one}
-            yield compared(row.name, timers, THREADS_GAIN)
+        for backend in runs_here():
+            if backend != "numpy":
+                assert prepared.right(Contender(backend, backend))  # which starts the threads
+                for count in (2, None):
+                    share = share_of_others(prepared.call(Contender(backend, backend, count)))
+                    what = f"{row.name}, {backend} with {count or 'its own number of'} threads"
+                    said = f"{share:.2f} by other threads, floor {SHARE_OF_OTHERS}"
+                    yield Line(what, said, share < SHARE_OF_OTHERS)
+
+
+def share_of_others(call: Callable[[], object]) -> float:
+    """Return the share of the CPU time of the process that other threads than this one take, after one call."""
+    call()
+    everyone, own = process_time(), thread_time()
+    for _ in range(CALLS):
+        call()
+    everyone, own = process_time() - everyone, thread_time() - own
+    return 1 - own / everyone
 
 
 def streaming(steps: int) -> Line:
@@ -89,38 +121,11 @@ def streaming(steps: int) -> Line:
         read_seconds(other, places, found)  # the call has displaced the interpreter's own code too
         first.append(read_seconds(last, places, found))
         again.append(read_seconds(last, places, found))
-    return line(prepared.row.name, "read again", "read first", min(first) / min(again), STREAMED)
+    ratio = min(first) / min(again)
+    return Line(f"{prepared.row.name}, read again over read first", f"{ratio:.3g}, floor {STREAMED}", ratio < STREAMED)
 
 
 def read_seconds(array: Array, places: Array, found: Array) -> float:
     begin = perf_counter()
     np.take(array, places, out=found, mode="clip")
     return perf_counter() - begin
-
-
-def steps_beyond() -> int:
-    return beyond_caches(BEYOND) // (WIDTH * BYTES_PER_STEP)
-
-
-def compared(what: str, timers: Mapping[str, Timer], floor: float) -> Line:
-    """Compare the first call with the fastest of the others, by the third best sample of each.
-
-    A sample is one call, because a short one finds a moment in which nobody else uses the CPUs and the memory. The very
-    best one may be an error of a virtual machine's clock. A ratio below the floor is measured again, and all samples
-    count.
-    """
-    clocks = [(Clock(timer, number=1),) for timer in timers.values()]
-    best: dict[str, list[float]] = {name: [] for name in timers}
-    for _ in range(1 + RETRIES):
-        for name, samples in zip(timers, in_turn(clocks, [SECONDS] * len(clocks)), strict=True):
-            best[name] = sorted([*best[name], *(sample for (sample,) in samples)])[:PLACE]
-        choice, *others = timers
-        other = min(others, key=lambda name: best[name][-1])
-        ratio = best[other][-1] / best[choice][-1]
-        if ratio >= floor:
-            break
-    return line(what, choice, other, ratio, floor)
-
-
-def line(what: str, choice: str, other: str, ratio: float, floor: float) -> Line:
-    return Line((what, choice, other, f"{ratio:.2f}", f"{floor:g}"), RED if ratio < floor else "")

@@ -1,41 +1,48 @@
-"""Run every row on every target in three processes that differ in the number of calls; cachegrind counts each.
+"""Call every row on every target under callgrind, which writes a file for each, and print what the calls were.
 
-The processes are forked from one that has imported and warmed up everything, and each leaves a count under its process
-id. One line of JSON per row and target names the processes.
+The first argument is the library made of counted.c. A line of JSON for each row and target has the bytecodes of
+fastgae's own Python code in one call.
 """
 
+import ctypes
 import gc
 import json
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import fastgae
 from speed.calls import prepared
 from speed.contenders import one_thread
-from speed.rows import FRESH, case
-from speed.table import CACHED, COUNTED, COUNTED_REFERENCE
+from speed.rows import Row
+from speed.table import COUNTED, COUNTED_BY_DEFAULT
 
 CPU_TARGETS = ("avx512", "avx2", "baseline")  # best first
-FEW = 2
-# Sizes and numbers of blocks that fill the holes of the heap, so that a call always allocates above its arguments. The
-# place of its arrays decides how long malloc searches, and how soon a call sees that two arrays do not overlap.
-FILLING = ((1024, 4000), (4096, 2000), (16384, 500), (65536, 200))
-# These rows are also counted without naming a CPU target.
-BY_ITSELF = [row for row, _ in COUNTED if row.outputs == FRESH or row == case("plain", *CACHED)]
+CALLS, WARM = 3, 10  # Python adapts its bytecode to the types that it has met
+PACKAGE = str(Path(fastgae.__file__).parent)
 
 
 def main() -> None:
-    targets = cpp_targets()
-    pairs = [(row, more, name) for row, more in COUNTED for name in (["cpp"] if row in BY_ITSELF else []) + targets]
-    for row, more, name in [*pairs, (*COUNTED_REFERENCE, "numpy")]:
+    marks = ctypes.CDLL(sys.argv[1])
+    gc.disable()
+    for row, name in pairs():
         call = prepared(row).call(one_thread([name])[0])
-        for _ in range(2 * more):  # Python adapts its bytecode to the types that it has met
+        for _ in range(WARM):
             call()
-        processes = [forked(call, FEW + times * more) for times in range(3)]
-        print(json.dumps({"row": row.name, "target": name, "processes": processes, "calls": more}), flush=True)
+        count = bytecodes(call)
+        marks.begin()
+        for _ in range(CALLS):
+            call()
+        marks.end()
+        print(json.dumps({"row": row.name, "target": name, "calls": CALLS, "bytecodes": count}), flush=True)
+
+
+def pairs() -> Iterator[tuple[Row, str]]:
+    yield from ((row, "cpp") for row in COUNTED_BY_DEFAULT)
+    yield from ((row, name) for row in COUNTED for name in cpp_targets())
 
 
 def cpp_targets() -> list[str]:
@@ -48,19 +55,25 @@ def cpp_targets() -> list[str]:
     return names
 
 
-def forked(call: Callable[[], Any], count: int) -> int:
-    process = os.fork()
-    if process == 0:
-        gc.disable()
-        kept = [bytes(size) for size, number in FILLING for _ in range(number)]
-        for _ in range(count):
-            call()
-        del kept
-        os._exit(0)
-    _, status = os.waitpid(process, 0)
-    if status:
-        sys.exit(f"a counted process ended with status {status}")
-    return process
+def bytecodes(call: Callable[[], Any]) -> int:
+    """Return how many bytecodes of fastgae's own code a call runs; they depend on Python's minor version alone."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        if event == "call":
+            frame.f_trace_opcodes = True
+            return trace if frame.f_code.co_filename.startswith(PACKAGE) else None
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
 
 
 if __name__ == "__main__":

@@ -1,134 +1,131 @@
-"""The third check of the gate: instructions per call as cachegrind counts them, which no noise can change.
+"""Instructions per call, which no noise can change.
 
-counted.py runs every row in two processes that differ only in the number of calls; the difference of their counts
-belongs to the calls. It is the same in every run, and to one per cent wherever the package lies. It depends on the
-compiler, Python, NumPy and the C library, so each combination of these has its own accepted counts. Valgrind does not
-know AVX-512 and counts the AVX2 kernels instead.
+Callgrind counts the instructions of the compiled module, with those of the C and C++ libraries that it calls, and the
+calls from it into Python and NumPy; Python itself counts the bytecodes of fastgae's own code. So a count is the same in
+every run, and with every version of NumPy; it depends on the compiler, the C library and Python's minor version. Each
+combination has its own accepted counts. Valgrind does not know AVX-512 and counts the AVX2 kernels instead.
 """
 
-import itertools
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 import fastgae
 from speed import places
 
-from .verdicts import RED, Line, Report
+from . import accepted
+from .accepted import Line, left_out
 
-FILE = Path(__file__).with_name("instructions.json")
 ALLOWED = 1.02
-LARGE = 100_000  # smaller counts vary a little with the place of their arrays
-HEADINGS = ("row", "target", "before", "now", "change")
-Counts = dict[str, dict[str, int]]  # target -> row -> instructions
-SETTINGS = {
-    "PATH": os.defpath,
-    "PYTHONHASHSEED": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    # A call reuses what the one before it freed. Without this, a count depends on what else lies in the heap.
-    "GLIBC_TUNABLES": "glibc.malloc.tcache_max=1048576",
-}
+MODULE, C_LIBRARIES = "/fastgae/_core.", re.compile(r"/lib(c|m|stdc\+\+|gcc_s)[-.]|/ld-")
+OBJECT = re.compile(r"(c?)ob=\((\d+)\)(?: (.*))?")
+Counts = dict[str, dict[str, dict[str, int]]]  # target -> row -> what -> number
 
 
-def check() -> Report:
+def check() -> Iterator[Line]:
     if why := why_not():
-        return Report("instructions", HEADINGS, [], [f"Not counted: {why}."])
-    counts, accepted = count(), read().get(key())
-    notes = [f"For {key()}."]
-    if accepted is None:
-        notes += ["There are no accepted counts for this: `python benchmarks/gate.py instructions --accept`."]
-    return Report("instructions", HEADINGS, [*dispatch(counts), *compared(accepted or {}, counts)], notes)
+        yield left_out("instructions", why)
+        return
+    known = accepted.read("instructions").get(key())
+    if known is None:
+        yield Line(
+            f"instructions for {key()}", "no accepted counts: python benchmarks gate instructions --accept", True
+        )
+    yield from compared(known or {}, count())
 
 
-def accept() -> str:
-    """Write the present counts; return the old and the new number of each row that changed."""
+def accept() -> Iterator[str]:
+    """Write the present counts beside those for other compilers, libraries and Pythons."""
     if why := why_not():
         sys.exit(f"nothing to accept: {why}")
-    before, counts = read(), count()
-    lines = [
-        "  ".join(line.cells) for line in compared(before.get(key(), {}), counts) if line.cells[2] != line.cells[3]
-    ]
-    everything = {**before, key(): counts}
-    FILE.write_text(json.dumps(everything, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
-    return "\n".join([key(), *(lines or ["every count as before"])])
-
-
-def read() -> dict[str, Counts]:
-    return dict(json.loads(FILE.read_text(encoding="utf-8"))) if FILE.exists() else {}
+    return accepted.write("instructions", accepted.read("instructions") | {key(): count()})
 
 
 def why_not() -> str | None:
-    missing = [name for name in ("valgrind", "setarch") if not shutil.which(name)]
+    missing = [name for name in ("valgrind", "setarch", "cc") if not shutil.which(name)]
     if missing:
-        return f"{' and '.join(missing)} not installed (Debian and Ubuntu: apt-get install valgrind)"
+        return f"{' and '.join(missing)} not installed (Debian and Ubuntu: apt-get install valgrind gcc)"
     return None if fastgae.backends()[0].available else "the compiled backend cannot run here"
 
 
 def key() -> str:
     """Return everything outside this repository that a count depends on."""
-    library = "".join(platform.libc_ver())
-    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, {library}"
-    return f"{fastgae.backends()[0].version} for {platform.machine()}, {versions}"
+    compiler, library = fastgae.backends()[0].version, "".join(platform.libc_ver())
+    return f"{compiler} for {platform.machine()}, {library}, Python {'.'.join(platform.python_version_tuple()[:2])}"
 
 
 def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
     """Return the counts of the fastgae in that place."""
-    counts: Counts = {}
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as folder:
+        marks = Path(folder, "marks.so")
+        source = Path(__file__).with_name("counted.c")
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(marks), str(source)], check=True)
         command = [
-            *("setarch", "-R", "valgrind", "--tool=cachegrind", "--cache-sim=no"),
-            *(f"--cachegrind-out-file={directory}/%p", f"--log-file={directory}/log"),
-            *(sys.executable, "-m", "speed.gate.counted"),
+            *("setarch", "-R", "valgrind", "--tool=callgrind", "--instr-atstart=no"),
+            *(f"--callgrind-out-file={folder}/counts", f"--log-file={folder}/log"),
+            *(sys.executable, "-m", "speed.gate.counted", str(marks)),
         ]
         # The working directory is empty, so that nothing in it is imported instead.
-        variables = places.importing(place, environment=SETTINGS)
-        run = subprocess.run(command, cwd=directory, env=variables, stdout=subprocess.PIPE, text=True)
+        settings = {"PATH": os.defpath, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+        variables = places.importing(place, environment=settings)
+        run = subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)
         if run.returncode:
             sys.exit("counted.py failed under valgrind")
-        for entry in map(json.loads, run.stdout.splitlines()):
-            totals = [total(Path(directory, str(process))) for process in entry["processes"]]
-            # What happens once in a process, such as a cleanup of malloc, is in one of the differences at most.
-            fewest = min(many - few for few, many in itertools.pairwise(totals))
-            counts.setdefault(entry["target"], {})[entry["row"]] = round(fewest / entry["calls"])
-    return counts
+        counts: Counts = {}
+        for number, entry in enumerate(map(json.loads, run.stdout.splitlines()), 1):
+            instructions, calls = of_module(Path(f"{folder}/counts.{number}"))
+            counts.setdefault(entry["target"], {})[entry["row"]] = {
+                "instructions": round(instructions / entry["calls"]),
+                "calls": round(calls / entry["calls"]),
+                "bytecodes": entry["bytecodes"],
+            }
+        return counts
 
 
-def total(file: Path) -> int:
-    """Return the instructions of a whole process; the last line of the file is "summary:" and that number."""
-    return int(file.read_text(errors="replace").splitlines()[-1].split()[1])
+def of_module(file: Path) -> tuple[int, int]:
+    """Return the instructions of the compiled module and of what it calls in C libraries, and its calls of the rest.
+
+    In callgrind's format, "ob=" names the object of the lines below it and "cob=" that of the next call. The line after
+    "calls=" has the instructions in that call, every other one those of its own function.
+    """
+    names: dict[str, str] = {}
+    own = other = ""
+    calls = instructions = outside = 0
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        if found := OBJECT.match(line):
+            called, number, name = found.groups()
+            names.setdefault(number, name)
+            if called:
+                other = names[number]
+            else:
+                own = other = names[number]
+        elif line.startswith("calls="):
+            calls = int(line[6:].split()[0])
+        elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
+            if MODULE in own and (not calls or C_LIBRARIES.search(other)):
+                instructions += int(line.split()[1])
+            elif MODULE in own and other != own:
+                outside += calls
+            calls, other = 0, own
+    return instructions, outside
 
 
-def compared(before: Counts, now: Counts) -> list[Line]:
-    return [
-        compare(row, target, before.get(target, {}).get(row), counted)
-        for target, rows in now.items()
-        for row, counted in rows.items()
-    ]
+def compared(before: Counts, now: Counts) -> Iterator[Line]:
+    for target, rows in now.items():
+        for row, counts in rows.items():
+            known = before.get(target, {}).get(row, {})
+            more = {what: number / known[what] for what, number in counts.items() if known.get(what)}
+            said = [f"{number:,} {what}{change(more.get(what))}" for what, number in counts.items()]
+            red = any(ratio > ALLOWED for ratio in more.values()) or (bool(before) and not known)
+            yield Line(f"{row}, {target}", ", ".join(said), red)
 
 
-def compare(row: str, target: str, before: int | None, now: int) -> Line:
-    if before is None:
-        return Line((row, target, "none", f"{now:,}", ""))
-    change = now / before
-    verdict = RED if change > ALLOWED else "fewer: accept them" if change < 1 / ALLOWED else ""
-    return Line((row, target, f"{before:,}", f"{now:,}", f"{change - 1:+.2%}"), verdict)
-
-
-def dispatch(counts: Counts) -> list[Line]:
-    """Compare a call that names no target with one that names the best target; this needs no accepted counts."""
-    best = next((target for target in counts if target.startswith("cpp:")), None)
-    chosen: dict[str, Any] = counts.get("cpp", {})
-    return [
-        compare(row, f"cpp against {best}", counts[best][row], counted)
-        for row, counted in chosen.items()
-        if best is not None and counted >= LARGE
-    ]
+def change(ratio: float | None) -> str:
+    return "" if ratio in (None, 1) else f" ({ratio - 1:+.2%})"

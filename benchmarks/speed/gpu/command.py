@@ -1,8 +1,8 @@
 """Tensors on a GPU: first that the bits are those of the CPU, then the times, beside what else there is.
 
-  python benchmarks/gpu.py                        all tests of tests/gpu on this GPU, and then every row
-  python benchmarks/gpu.py --untested fastgae     only the times, and only of fastgae
-  python benchmarks/gpu.py --json > gpu.json
+  python benchmarks gpu                        all tests of tests/gpu on this GPU, and then every row
+  python benchmarks gpu --untested fastgae     only the times, and only of fastgae
+  python benchmarks gpu --json > gpu.json
 
 A whole call is measured from an idle GPU until its results are there. Device time is that of a replay in a CUDA graph,
 in which the CPU has no part. The yardstick is one torch.add that moves as many bytes as a call must: 17 for each step.

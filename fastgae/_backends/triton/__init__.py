@@ -29,6 +29,7 @@ if not (INTERPRETED or torch.cuda.is_available()):
         "torch finds no GPU here; with TRITON_INTERPRET=1, Triton's interpreter computes on the CPU, for tests"
     )
 
+RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
 REAL = {torch.float32: triton.language.float32, torch.float64: triton.language.float64}
 
 

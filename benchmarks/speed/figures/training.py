@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from speed.machine import describe_machine
-from speed.shown import duration
+from speed.text import duration, markdown
 
 
 class Setting(NamedTuple):
@@ -80,14 +80,11 @@ def learn(setting: Setting) -> dict[str, Any]:
 
 def table(measured: Mapping[str, Any]) -> str:
     """Write the seconds per rollout and its training as Markdown."""
-    lines = [
-        "| PPO of Stable-Baselines3 | rollout | all else per rollout | its own GAE | share | fastgae | share |",
-        "|---|---|---:|---:|---:|---:|---:|",
-    ]
+    rows = []
     for row in measured["rows"]:
         cells = [row["name"], f"{row['steps']}×{row['envs']}", f"{row['rest_seconds']:.2f} s"]
-        for whose in ("their", "our"):
-            seconds = row[f"{whose}_seconds"]
+        for seconds in (row["their_seconds"], row["our_seconds"]):
             cells += [duration(seconds), f"{seconds / (seconds + row['rest_seconds']):.3%}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    headings = "PPO of Stable-Baselines3", "rollout", "all else per rollout", "its own GAE", "share", "fastgae", "share"
+    return markdown(headings, rows, left=2)

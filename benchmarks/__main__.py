@@ -1,0 +1,29 @@
+"""Measure the speed of the fastgae that is installed. ``python benchmarks COMMAND --help`` says more.
+
+gate       did anything become slower? Exit status 1 if it did
+ab         two commits, built and timed in turn
+figures    every chart and table about speed in README.md and docs/
+data       recorded data: steps per second and peak memory from Parquet to Parquet
+gpu        tensors on a GPU
+"""
+
+import argparse
+import importlib
+import sys
+
+COMMANDS = {
+    "gate": "speed.gate.command",
+    "ab": "speed.gate.ab",
+    "figures": "speed.figures.command",
+    "data": "speed.data.command",
+    "gpu": "speed.gpu.command",
+}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        "python benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=COMMANDS)
+    command = parser.parse_args(sys.argv[1:2]).command
+    sys.argv[0] = f"benchmarks {command}"  # which argparse shows
+    sys.exit(importlib.import_module(COMMANDS[command]).main(sys.argv[2:]))

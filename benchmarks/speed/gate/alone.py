@@ -1,0 +1,92 @@
+"""Numbers of a process of its own: ``of_process`` starts this file with the name of a function below and arguments."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+from speed import places
+
+SECONDS = 0.12
+CHECKED = 128 * 1024  # the reference would take too long on larger rollouts, and on a single trajectory
+
+
+def of_process(what: str, *arguments: str, place: Path, **variables: str) -> dict[str, float]:
+    """Return the numbers of the fastgae in that place; raise ImportError if the process lacks a library."""
+    environment = places.importing(place, environment={**places.clean(), **variables})
+    command = [sys.executable, "-m", "speed.gate.alone", what, *arguments]
+    run = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(run.stdout)
+    if missing := found.pop("missing", None):
+        raise ImportError(missing)
+    return found
+
+
+def times(*names: str) -> dict[str, float]:
+    """Return the best seconds of this thread for the rows, or for all, but those that this fastgae does not know."""
+    from speed.calls import Prepared
+    from speed.contenders import Contender
+    from speed.table import AB
+    from speed.timing import best
+
+    found = {}
+    for row in AB:
+        if not names or row.name in names:
+            contender = Contender("cpp", "cpp")
+            try:
+                ready = Prepared(row)
+                if row.size <= CHECKED and row.envs > 1:
+                    assert ready.right(contender), f"{row.name}: wrong"
+                found[row.name] = best({"cpp": ready.timer(contender, thread_time)}, SECONDS)["cpp"]
+            except (AttributeError, TypeError):
+                continue
+    return found
+
+
+def compilations() -> dict[str, float]:
+    from numba.core import event
+
+    from speed.calls import Prepared
+    from speed.contenders import Contender
+    from speed.rows import case
+
+    with event.install_recorder("numba:compile") as record:
+        for name in ("plain", "mask"):
+            Prepared(case(name, 16, 8)).call(Contender("numba", "numba"))()
+    return {"compilations": len(record.buffer)}
+
+
+def launches() -> dict[str, float]:
+    import torch
+    from triton.runtime.interpreter import GridExecutor
+
+    import fastgae
+    from speed.rows import CASES, case
+
+    count = 0
+    launch = GridExecutor.__call__
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        nonlocal count
+        count += 1
+        return launch(*arguments, **named)
+
+    GridExecutor.__call__ = counted
+    found = {}
+    for name in ("plain", "next_values", "mask", "V-trace", "normalize", "packed", "td_lambda", "retrace", "upgo"):
+        row = case(name, 8, 4)
+        given = {k: torch.from_numpy(v) if hasattr(v, "nbytes") else v for k, v in row.arguments().items()}
+        count = 0
+        getattr(fastgae, CASES[name].get("function", "gae"))(**given, backend="triton")
+        found[name] = count
+    return found
+
+
+if __name__ == "__main__":
+    try:
+        found: dict[str, Any] = globals()[sys.argv[1]](*sys.argv[2:])
+    except ImportError as error:
+        found = {"missing": str(error)}
+    print(json.dumps(found))

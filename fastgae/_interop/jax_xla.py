@@ -1,0 +1,122 @@
+"""Calls in code that JAX compiles for the CPU: XLA calls the compiled module, with pointers to its own arrays.
+
+The first execution of a program makes an ordinary call, which checks the arguments. If the compiled module's short cut
+accepts the call, the module keeps it, and all further executions need neither Python nor its lock. What the short cut
+declines, such as a wrong number, is an ordinary call every time, and its error ends the program.
+"""
+
+import ctypes
+import functools
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fastgae._call import Array
+from fastgae._interop.arrays import of_call
+from fastgae._interop.batches import Batch
+from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two, takes_out
+
+TARGET = "fastgae"
+SETTINGS = (type(None), bool, int, float, str)  # what a program can hold as text
+DTYPES = {
+    1: np.bool_,
+    2: np.int8,
+    3: np.int16,
+    4: np.int32,
+    5: np.int64,
+    6: np.uint8,
+    7: np.uint16,
+    8: np.uint32,
+    9: np.uint64,
+    10: np.float16,
+    11: np.float32,
+    12: np.float64,
+    16: jax.numpy.bfloat16,
+}  # by their numbers in XLA
+MOST_TRIES = 3  # to record a call; the numbers of an execution may be the reason why the short cut declines it
+
+_tries: dict[str, int] = {}
+
+
+@functools.cache
+def is_ready() -> bool:
+    """Return whether XLA can call the compiled module; tell XLA about it first."""
+    try:
+        import fastgae._core as _core
+
+        header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text(encoding="utf-8")
+        major, minor = (int(re.search(rf"#define XLA_FFI_API_{part} (\d+)", header)[1]) for part in ("MAJOR", "MINOR"))  # type: ignore[index]
+    except (ImportError, AttributeError, OSError, TypeError):  # an older JAX, or no compiled module
+        return False
+    if major != 0:
+        return False
+    jax.ffi.register_ffi_target(TARGET, _core.xla_handler(minor, _computed), platform="cpu")
+    return True
+
+
+def takes(arguments: dict[str, Any]) -> bool:
+    """Return whether the arguments are JAX arrays on the CPU, and settings that a program can hold."""
+    fit = all(isinstance(given, jax.Array) or type(given) in SETTINGS for given in arguments.values())
+    return fit and jax.default_backend() == "cpu" and is_ready()
+
+
+def call(function: Callable[..., Any], arguments: dict[str, Any], dtype: np.dtype[Any]) -> list[jax.Array]:
+    """Return the results of a call in a compiled program. They have no gradient."""
+    arrays = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
+    settings = {name: given for name, given in arguments.items() if name not in arrays}
+    key = json.dumps([function.__name__, {name: np.ndim(given) for name, given in arrays.items()}, settings])
+    like = [jax.ShapeDtypeStruct(np.shape(next(iter(arrays.values()))), dtype)] * (1 + gives_two(function))
+    compiled = jax.ffi.ffi_call(TARGET, like, vmap_method="expand_dims")
+    # A foreign call has no derivative. stop_gradient tells JAX to treat these results as constants.
+    results: list[jax.Array] = compiled(*map(jax.lax.stop_gradient, arrays.values()), call=key)
+    return results
+
+
+Described = tuple[int, int, tuple[int, ...]]  # address, dtype, shape
+
+
+def _array(described: Described) -> Array:
+    """Return the NumPy array of XLA's memory."""
+    address, number, shape = described
+    dtype = np.dtype(DTYPES[number])
+    memory = (ctypes.c_char * (math.prod(shape) * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memory, dtype).reshape(shape)
+
+
+def _computed(key: str, inputs: list[Described], outputs: list[Described]) -> None:
+    """Fill the results of a call that is not recorded, and record it if the short cut accepts it."""
+    name, ranks, settings = json.loads(key)
+    given = dict(zip(ranks, map(_array, inputs), strict=True))
+    arrays = {each: of_call(each, array) for each, array in given.items()}
+    results = list(map(_array, outputs))
+    function = FUNCTIONS[name]
+    batch = Batch(function, settings | arrays, ranks, next(iter(ranks)))
+    for result, computed in zip(results, batch.results(), strict=True):
+        np.copyto(result, computed, casting="unsafe")
+    if results[0].size and all(arrays[each] is given[each] for each in given):
+        _record(key, function, batch, settings, results[0].dtype)
+
+
+def _record(
+    key: str, function: Callable[..., Any], batch: Batch, settings: dict[str, Any], dtype: np.dtype[Any]
+) -> None:
+    """Make one call of a batch again while the compiled module looks on."""
+    import fastgae._core as _core
+
+    one = {name: array[(0,) * len(batch.front(name)) + (...,)] for name, array in batch.arrays.items()}
+    if (
+        _tries.get(key, 0) >= MOST_TRIES
+        or not takes_out(function)
+        or dtype_of_results(function, settings | one) != dtype
+    ):
+        return
+    _tries[key] = _tries.get(key, 0) + 1
+    outputs = tuple(np.empty(batch.first_shape, dtype) for _ in range(1 + gives_two(function)))
+    out = outputs if gives_two(function) else outputs[0]
+    _core.record_call(key, tuple(one.values()), outputs, lambda: function(**{**settings, **one, "out": out}))

@@ -1,0 +1,208 @@
+"""Calls in programs that JAX compiles for the CPU: XLA calls the compiled module, and Python only looks on once."""
+
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgae
+from support.cases import assert_same_bits, make_case
+from support.tensor_calls import CALLS, FEW
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("fastgae._core")
+jnp = jax.numpy
+from fastgae._interop import jax_xla  # noqa: E402
+
+from .test_jax import assert_answers, split, stacked  # noqa: E402
+
+ERRORS = (ValueError, jax.errors.JaxRuntimeError)  # which one depends on who waits for the results
+CSRC = Path(__file__).parents[2] / "csrc"
+CASE = make_case((17, 6), np.float32, bootstrap="final_dense")
+ROLLOUT = CASE.arguments()
+# Functions that fill no arrays of the caller, a call whose results JAX makes narrower, and calls that the short cut
+# declines.
+WITH_PYTHON = {name for name in FEW if name.startswith(("valid_steps", "normalize")) or name.endswith("prev_done")}
+WITH_PYTHON |= {"gae-int", "gae-agents", "gae-number"}
+
+
+@pytest.fixture
+def no_python(monkeypatch):
+    """Return a function after which a compiled program that needs Python raises an error."""
+    return lambda: monkeypatch.setattr(jax_xla, "Batch", None)
+
+
+def test_it_is_ready():
+    assert jax_xla.is_ready()
+
+
+def test_only_the_first_execution_needs_python(no_python):
+    programs = []
+    for name in FEW:
+        function, arguments = CALLS[name]
+        arrays, others = split(arguments)
+        program = jax.jit(lambda arrays, function=function, others=others: function(**arrays, **others))
+        assert_answers(program(arrays), function(**arguments))
+        programs.append((name, program, arrays, function(**arguments)))
+    no_python()
+    declined = set()
+    for name, program, arrays, expected in programs:
+        try:
+            assert_answers(program(arrays), expected)
+        except ERRORS:
+            declined.add(name)
+    assert declined <= WITH_PYTHON, declined - WITH_PYTHON
+
+
+def test_one_record_for_all_shapes_and_dtypes(no_python):
+    arrays, others = split(ROLLOUT)
+    program = jax.jit(lambda arrays: fastgae.gae(**arrays, **others))
+    program(arrays)
+    no_python()
+    for shape in ((1, 1), (3, 5), (64, 1), (40, 33)):
+        case = make_case(shape, np.float32, bootstrap="final_dense")
+        assert_answers(program(split(case.arguments())[0]), fastgae.gae(**case.arguments()))
+    with jax.enable_x64(True):
+        case = make_case((9, 4), np.float64, bootstrap="final_dense")
+        for result, expected in zip(program(split(case.arguments())[0]), fastgae.gae(**case.arguments()), strict=True):
+            assert_same_bits(result, expected)
+    floats = {name for name, array in arrays.items() if array.dtype == jnp.float32}
+    narrow = {name: array.astype(jnp.bfloat16) if name in floats else array for name, array in arrays.items()}
+    assert_answers(program(narrow), fastgae.gae(**{n: np.asarray(a) for n, a in narrow.items()}, **others))
+
+
+def test_batches_without_python(no_python):
+    """A batch in a batch, with arrays that all calls share, coefficients of each call, and one trajectory per call."""
+    cases = [make_case((7, 3), np.float32, bootstrap="final_dense", seed=seed).arguments() for seed in range(6)]
+    gammas = np.linspace(0.5, 1.0, 6, dtype=np.float32)
+    shared = jnp.asarray(cases[0]["terminated"])
+    for given in cases:
+        given["terminated"] = cases[0]["terminated"]
+    expected = stacked([fastgae.gae(**{**given, "gamma": gamma}) for given, gamma in zip(cases, gammas, strict=True)])
+    names = [name for name in split(cases[0])[0] if name != "terminated"]
+    _, others = split(cases[0])
+    others.pop("gamma", None)
+    stacks = {name: np.stack([given[name] for given in cases]) for name in names}
+    batch = {name: jnp.asarray(array.reshape(2, 3, *array.shape[1:])) for name, array in stacks.items()}
+
+    def call(arrays, gamma):
+        return fastgae.gae(**arrays, **others, terminated=shared, gamma=gamma)
+
+    program = jax.jit(jax.vmap(jax.vmap(call)))
+    trajectories = jax.jit(jax.vmap(lambda r, last: fastgae.discounted_returns(r, last_values=last), (1, 0), 1))
+    rewards, last = jnp.asarray(CASE.rewards), jnp.arange(6, dtype=jnp.float32)
+    sums = fastgae.discounted_returns(CASE.rewards, last_values=np.asarray(last))
+    for _ in range(2):
+        got = program(batch, jnp.asarray(gammas).reshape(2, 3))
+        assert_answers(got, fastgae.GAEResult(*(array.reshape(2, 3, 7, 3) for array in expected)))
+        assert_answers(trajectories(rewards, last), sums)
+        no_python()
+
+
+def test_wrong_numbers_end_the_program():
+    """The message is the usual one, and the next execution is right again."""
+    program = jax.jit(lambda rewards, ended, gamma: fastgae.gae(rewards, rewards, ended, last_values=0.0, gamma=gamma))
+    rewards, right = jnp.ones((4, 2)), jnp.zeros((4, 2))
+    ones = np.ones((4, 2), np.float32)
+    expected = fastgae.gae(ones, ones, np.zeros((4, 2)), last_values=0.0, gamma=np.float32(0.9))
+    for _ in range(2):
+        assert_answers(program(rewards, right, 0.9), expected)
+        with pytest.raises(ERRORS, match=r"gamma must be in \[0, 1\], got 1.5"):
+            jax.block_until_ready(program(rewards, right, 1.5))
+        with pytest.raises(ERRORS, match=r"terminated .*0\.5"):
+            jax.block_until_ready(program(rewards, right.at[1, 1].set(0.5), 0.9))
+
+
+def test_threads():
+    arrays, others = split(ROLLOUT)
+    program = jax.jit(lambda arrays: fastgae.gae(**arrays, **others, carry_over=False))
+    expected, faults = fastgae.gae(**ROLLOUT), []
+
+    def run():
+        for _ in range(50):
+            for result, right in zip(program(arrays), expected, strict=True):
+                if not np.array_equal(result, right):
+                    faults.append(result)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+ON_DEVICES = """
+import os, sys
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+if sys.argv[1] == "one CPU":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import numpy as np, jax, jax.numpy as jnp, fastgae
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+rewards = np.random.default_rng(0).normal(size=(2000, 512)).astype(np.float32)
+call = lambda rewards: fastgae.gae(rewards, rewards, last_values=0.0).advantages
+expected = call(rewards)
+for _ in range(2):
+    donated = jax.jit(call, donate_argnums=0)(jnp.asarray(rewards) + 0)
+    np.testing.assert_array_equal(donated, expected)
+mesh = Mesh(np.array(jax.devices()), ("envs",))
+sharded = jax.device_put(rewards, NamedSharding(mesh, P(None, "envs")))
+program = jax.jit(jax.shard_map(call, mesh=mesh, in_specs=P(None, "envs"), out_specs=P(None, "envs")))
+for _ in range(2):
+    np.testing.assert_array_equal(program(sharded), expected)
+"""
+
+
+@pytest.mark.parametrize("cpus", ["one CPU", "all CPUs"])
+def test_devices(python, cpus):
+    """Large arrays, of which one device has half; also on one CPU, where a callback would wait for ever."""
+    python(ON_DEVICES, cpus)
+
+
+def test_the_structs_are_those_of_the_installed_jaxlib(tmp_path):
+    compiler = shutil.which("g++") or pytest.skip("no compiler")
+    pairs = {
+        "Extension": ("XLA_FFI_Extension_Base", {"type": "type", "next": "next"}),
+        "MetadataExtension": ("XLA_FFI_Metadata_Extension", {"metadata": "metadata"}),
+        "Metadata": ("XLA_FFI_Metadata", {"version": "api_version", "traits": "traits"}),
+        "Version": ("XLA_FFI_Api_Version", {"major": "major_version", "minor": "minor_version"}),
+        "NewError": ("XLA_FFI_Error_Create_Args", {"message": "message", "code": "errc"}),
+        "Api": ("XLA_FFI_Api", {"create_error": "XLA_FFI_Error_Create"}),
+        "Buffer": ("XLA_FFI_Buffer", {"dtype": "dtype", "data": "data", "rank": "rank", "shape": "dims"}),
+        "Buffers": ("XLA_FFI_Args", {"size": "size", "items": "args"}),
+        "Attributes": ("XLA_FFI_Attrs", {"size": "size", "types": "types", "names": "names", "items": "attrs"}),
+        "Text": ("XLA_FFI_ByteSpan", {"begin": "ptr", "size": "len"}),
+        "Frame": (
+            "XLA_FFI_CallFrame",
+            {"api": "api", "stage": "stage", "arguments": "args", "results": "rets", "attributes": "attrs"},
+        ),
+    }
+    asserted = [
+        f'static_assert(offsetof(xla::{ours}, {field}) == offsetof({theirs}, {name}), "{ours}.{field}");'
+        for ours, (theirs, fields) in pairs.items()
+        for field, name in fields.items()
+    ]
+    numbers = {
+        "xla::kMetadataExtension": "XLA_FFI_Extension_Metadata",
+        "xla::kExecute": "XLA_FFI_ExecutionStage_EXECUTE",
+        "xla::kString": "XLA_FFI_AttrType_STRING",
+        "xla::kInvalidArgument": "XLA_FFI_Error_Code_INVALID_ARGUMENT",
+        "xla::kResourceExhausted": "XLA_FFI_Error_Code_RESOURCE_EXHAUSTED",
+        "int(xla::stored_as(XLA_FFI_DataType_PRED))": "int(Stored::boolean)",
+        "int(xla::stored_as(XLA_FFI_DataType_S32))": "int(Stored::i32)",
+        "int(xla::stored_as(XLA_FFI_DataType_U8))": "int(Stored::u8)",
+        "int(xla::stored_as(XLA_FFI_DataType_F16))": "int(Stored::f16)",
+        "int(xla::stored_as(XLA_FFI_DataType_F64))": "int(Stored::f64)",
+        "int(xla::stored_as(XLA_FFI_DataType_BF16))": "int(Stored::bf16)",
+    }
+    asserted += [f'static_assert(int({ours}) == int({theirs}), "{ours}");' for ours, theirs in numbers.items()]
+    source = tmp_path / "same.cpp"
+    source.write_text(
+        '#include "xla.hpp"\n#include "xla/ffi/api/c_api.h"\nusing namespace fastgae;\n' + "\n".join(asserted)
+    )
+    flags = ["-std=c++17", "-fsyntax-only", "-Wno-invalid-offsetof", f"-I{CSRC}", f"-I{jax.ffi.include_dir()}"]
+    done = subprocess.run([compiler, *flags, str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -129,14 +129,14 @@ gate: libraries-and-wheel
 	outside python "$$repo/benchmarks" gate
 
 fuzz: installed
-	step "random calls for a minute, with a fixed seed"
+	step "random calls, with a fixed seed"
 	venv installed
 	fuzz --calls 12000 --seed 1
 	# diagnose rarely comes up among the others, and computes on one backend.
 	fuzz --calls 4000 --seed 5 --function diagnose --backend numpy
 
 tiny: installed
-	step "every threshold at its smallest: the tests that a threshold can change, and random calls for a minute"
+	step "every threshold at its smallest: the tests that a threshold can change, and random calls"
 	venv installed
 	on_build tiny bash -euc '
 	    python -m fastgae info
@@ -145,7 +145,7 @@ tiny: installed
 	    python -m fuzz --calls 8000 --seed 2'
 
 address thread: installed
-	step "the compiled module under the $@ sanitizer: random calls for a minute"
+	step "the compiled module under the $@ sanitizer: random calls"
 	venv installed
 	on_build $@ python -m fuzz --calls $(if $(filter address,$@),6000 --seed 3,4000 --seed 4) --backend cpp --backend numpy
 

@@ -6,8 +6,8 @@ import pytest
 import fastgae
 from fastgae.data.estimators import How, gae_arguments
 from fastgae.data.steps import (
+    RecordedSteps,
     ScatteredError,
-    Steps,
     at_row,
     carried_into,
     check_order,
@@ -24,7 +24,7 @@ def steps_of(numbers, episodes, ends, restarts=False, seed=0):
     none = np.zeros(len(numbers), bool)
     final = np.full(len(numbers), 0.5)
     name = episodes.__getitem__
-    return Steps(name, changes, np.array(numbers), rewards, values, ended, none, None, final, restarts=restarts)
+    return RecordedSteps(name, changes, np.array(numbers), rewards, values, ended, none, None, final, restarts=restarts)
 
 
 @pytest.mark.parametrize("border", range(1, 6))

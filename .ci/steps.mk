@@ -129,25 +129,25 @@ gate: libraries-and-wheel
 	outside python "$$repo/benchmarks" gate
 
 fuzz: installed
-	step "random calls for a minute, with a fixed seed"
+	step "random calls, with a fixed seed"
 	venv installed
-	fuzz --seconds 60 --seed 1
+	fuzz --calls 12000 --seed 1
 	# diagnose rarely comes up among the others, and computes on one backend.
-	fuzz --seconds 20 --seed 5 --function diagnose --backend numpy
+	fuzz --calls 4000 --seed 5 --function diagnose --backend numpy
 
 tiny: installed
-	step "every threshold at its smallest: the tests that a threshold can change, and random calls for a minute"
+	step "every threshold at its smallest: the tests that a threshold can change, and random calls"
 	venv installed
 	on_build tiny bash -euc '
 	    python -m fastgae info
 	    python -m pytest -q -p no:cacheprovider . --ignore={cli,data} \
 	        --ignore=test_{diagnose,dispatch,docs,figures,packaging,performance_gate,pictures,workflows}.py
-	    python -m fuzz --seconds 60 --seed 2'
+	    python -m fuzz --calls 8000 --seed 2'
 
 address thread: installed
-	step "the compiled module under the $@ sanitizer: random calls for a minute"
+	step "the compiled module under the $@ sanitizer: random calls"
 	venv installed
-	on_build $@ python -m fuzz --seconds 60 --seed $(if $(filter address,$@),3,4) --backend cpp --backend numpy
+	on_build $@ python -m fuzz --calls $(if $(filter address,$@),6000 --seed 3,4000 --seed 4) --backend cpp --backend numpy
 
 native: installed
 	step "the kernels without Python, under sanitizers"
@@ -235,17 +235,17 @@ suites: libraries-and-wheel
 random: installed
 	step "random calls for an hour"
 	venv installed
-	fuzz --seconds 3600
+	fuzz --calls 600000
 
 tiny-random: installed
 	step "random calls for an hour, at the smallest thresholds"
 	venv installed
-	on_build tiny python -m fuzz --seconds 3600
+	on_build tiny python -m fuzz --calls 400000
 
 address-random thread-random: installed
 	step "random calls for an hour, under the $(@:-random=) sanitizer"
 	venv installed
-	on_build $(@:-random=) python -m fuzz --seconds 3600 --backend cpp --backend numpy
+	on_build $(@:-random=) python -m fuzz --calls 200000 --backend cpp --backend numpy
 
 files: installed
 	step "broken files for an hour"

@@ -263,6 +263,17 @@ def test_row_0_may_be_a_reset_row():
     assert detectors({**call, "prev_done": done[start - 1]}) == []
 
 
+def test_few_steps_say_nothing_of_row_0():
+    """Rewards of 0 in row 0 alone are no finding before there are 32 other steps to compare them with."""
+
+    def found(steps):
+        call = small_call((steps, 8))
+        call["rewards"][0] = 0
+        return detectors({**call, "autoreset": "next_step"})
+
+    assert (found(4), found(5)) == ([], ["prev_done"])
+
+
 def small_call(shape=(32, 4)):
     rewards, values = np.random.default_rng(0).normal(size=(2, *shape))
     return {

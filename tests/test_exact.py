@@ -1,55 +1,20 @@
 """Every backend × CPU target × dtype × layout gives the bits of the reference, which is what the definition says."""
 
-import dataclasses
 from itertools import product
 
 import numpy as np
 import pytest
 
 import fastgae
-from support.backends import ONE_TARGET, WITH_KERNELS
-from support.cases import FEW_SIZES, LARGE_SIZES, SIZES, assert_same_bits, cases_of, make_case, numbers
-from support.exactness import Variant, reference, unwritten, variants
-from support.layouts import IN_PLACE, SOME, named
-from support.oracle import gae_oracle
-
-COEFFICIENTS = [(0.99, 0.95), (1.0, 1.0), (0.0, 0.95), (0.9, 0.0), (0.7, 1.0), (1e-3, 1e-3)]
-TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_reference_is_the_definition(size, dtype):
-    for number, case in enumerate(cases_of(size, dtype)):
-        gamma, gae_lambda = COEFFICIENTS[number % len(COEFFICIENTS)]
-        arguments = {**case.arguments(), "gamma": gamma, "gae_lambda": gae_lambda}
-        got = fastgae.gae(**arguments, backend="numpy")
-        for array, expected in zip(got, gae_oracle(**arguments), strict=True):
-            np.testing.assert_allclose(array, expected, rtol=TOLERANCE[dtype.name], atol=10 * TOLERANCE[dtype.name])
-
-
-@pytest.mark.parametrize("size", FEW_SIZES, ids=str)
-def test_every_layout(backend, dtype, size):
-    for variant in variants(backend, dtype):
-        for case in cases_of(variant.layout.size(size), dtype):
-            variant.check(case)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_every_size(dtype, size):
-    for layout in IN_PLACE:
-        for case, backend in product(cases_of(layout.size(size), dtype), WITH_KERNELS):
-            Variant(backend, dtype, layout).check(case)
-
-
-@pytest.mark.parametrize("coefficients", COEFFICIENTS, ids=str)
-def test_every_coefficient(backend, dtype, coefficients):
-    gamma, gae_lambda = coefficients
-    for variant in variants(backend, dtype, SOME):
-        variant.check(make_case(variant.layout.size((17, 33)), dtype, gamma=gamma, gae_lambda=gae_lambda))
+from support.backends import WITH_KERNELS
+from support.cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, cases_of, make_case, numbers
+from support.exactness import Variant, unwritten, variants
+from support.layouts import named
 
 
 @pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
-def test_large(dtype, size, large):
+def test_large(size, large):
+    dtype = np.dtype(np.float32)
     case, expected = large(size, dtype)
     for layout in named("c", "env_major", "env_major_padded"):
         arguments, _ = layout.arguments(case)
@@ -63,7 +28,7 @@ def test_large(dtype, size, large):
 def test_denormal_and_huge_numbers(backend, dtype):
     """Neither flushed to zero nor computed in a wider type."""
     tiny, largest = np.finfo(dtype).tiny, np.finfo(dtype).max
-    for variant, scale in product(variants(backend, dtype, SOME), (tiny / 4, largest / 3)):
+    for variant, scale in product(variants(backend, dtype), (tiny / 4, largest / 3)):
         case = make_case(variant.layout.size((31, 17)), dtype, "random", "next_values")
         with np.errstate(all="ignore"):
             case = case.mapped(lambda name, a, scale=scale: a * dtype.type(scale) if a.dtype != bool else a)
@@ -129,36 +94,6 @@ def test_every_operation_is_rounded_on_its_own(backend, dtype):
             assert returns[t, env] == rounded(following + value)
 
 
-@pytest.mark.parametrize("other", ["int32", "int8", "bool", "float32", "float64"])
-@pytest.mark.parametrize("name", ["rewards", "values", "last_values", "final_values"])
-def test_a_mix_promotes_as_numpy_does(dtype, name, other):
-    case = make_case((17, 9), dtype)
-    mixed = {**case.arguments(), name: case.arguments()[name].astype(other)}
-    expected_dtype = np.result_type(dtype, other)
-    flags = ("terminated", "truncated")
-    same = dataclasses.replace(case, **{name: mixed[name]})
-    same = same.mapped(lambda key, a: a if key in flags else a.astype(expected_dtype))
-    for backend in ONE_TARGET:
-        for array, right in zip(fastgae.gae(**mixed, backend=backend), reference(same), strict=True):
-            assert_same_bits(array, right, f"{backend}:")
-
-
-def test_integers_and_lists_become_float64(backend):
-    got = fastgae.gae([1, 2], [0, 0, 4], [0, 1], gamma=0.5, gae_lambda=1, backend=backend)
-    assert_same_bits(got.advantages, np.array([2.0, 2.0]))
-    got = fastgae.gae(np.array([1, 2], np.uint8), [0, 0], [False, False], last_values=4, gamma=0.5, backend=backend)
-    assert_same_bits(got.returns[1], np.float64(4.0))
-
-
 def test_a_python_number_promotes_nothing(backend):
     got = fastgae.gae(np.ones(2, np.float32), np.ones(2, np.float32), [0, 0], last_values=0.1, backend=backend)
     assert got.advantages.dtype == np.float32
-
-
-def test_flags_of_every_type(backend, dtype):
-    case = make_case((17, 9), dtype)
-    for kind in ("bool", "uint8", "int64", "float32", "float64", ">i4", ">f8"):
-        flags = {name: getattr(case, name).astype(kind) for name in ("terminated", "truncated")}
-        got = fastgae.gae(**{**case.arguments(), **flags}, backend=backend)
-        for array, expected in zip(got, reference(case), strict=True):
-            assert_same_bits(array, expected, f"{kind}:")

@@ -4,13 +4,11 @@ A piece can begin before A of its successor is known, for the rounded recursion 
 the numbers with which it does not.
 """
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from support.backends import WITH_KERNELS
-from support.cases import BOOTSTRAPS, LONG_SIZES, make_case
+from support.cases import BOOTSTRAPS, make_case
 
 pytestmark = [
     pytest.mark.parametrize("backend", WITH_KERNELS, indirect=True),
@@ -48,18 +46,6 @@ def big_steps(rng, a):
 
 HOSTILE = [spikes, denormals, minus_zeros, not_numbers, constant, big_steps]
 COEFFICIENTS = [(0.99, 0.95), (1.0, 1.0), (0.999, 0.999), (0.99, 0.0), (0.5, 0.5)]
-
-
-@pytest.mark.parametrize("size", LONG_SIZES, ids=str)
-def test_every_length(variant, size):
-    number = LONG_SIZES.index(size)
-    for flags in ("none", "random"):
-        gamma, gae_lambda = COEFFICIENTS[number % len(COEFFICIENTS)]
-        case = make_case(
-            variant.layout.size(size), variant.dtype, flags, BOOTSTRAPS[number % 5], gamma=gamma, gae_lambda=gae_lambda
-        )
-        variant.check(dataclasses.replace(case, gamma=0.99, gae_lambda=0.95))
-        variant.check(case, num_threads=3)
 
 
 @pytest.mark.parametrize("make", HOSTILE, ids=lambda make: make.__name__)

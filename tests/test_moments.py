@@ -15,8 +15,6 @@ import pytest
 import fastgae
 from fastgae import Moments, _exact_sums
 from support.cases import assert_same_bits
-from support.exactness import answer
-from support.layouts import layouts_of
 
 DIGITS = decimal.Context(prec=3000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)  # more than any exact square has
 EDGES = [0.0, -0.0, 1.0, -1.0, 1.5, 1 / 3]
@@ -89,24 +87,16 @@ def test_sums_and_quotients_are_those_of_fractions(backend, dtype, scale):
     assert got.std == nearest_root(variance)
 
 
-def test_mean_variance_and_std_are_those_of_numpy(backend):
-    numbers = np.random.default_rng(2).normal(size=(1000, 9))
-    got = fastgae.moments(numbers, backend=backend)
-    assert got.mean == pytest.approx(numbers.mean(), rel=1e-13)
-    assert got.variance == pytest.approx(numbers.var(), rel=1e-13)
-    assert got.std == pytest.approx(numbers.std(), rel=1e-13)
-
-
 def test_std_is_rounded_once():
     """Where the variance is rounded first, its root is often another float64."""
     rng = np.random.default_rng(3)
     rounded_twice = 0
-    for _ in range(200):
+    for _ in range(60):
         numbers = rng.normal(size=5)
         got, (_, variance) = fastgae.moments(numbers), fractions_of(numbers)
         assert got.std == nearest_root(variance)
         rounded_twice += got.std != math.sqrt(got.variance)
-    assert rounded_twice > 10
+    assert rounded_twice > 3
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 1])
@@ -164,31 +154,6 @@ def test_a_mask_leaves_out(backend, dtype):
     broken = np.where(mask, numbers, np.array([np.nan, np.inf, -np.inf], dtype)[np.arange(15) % 3])
     assert fastgae.moments(broken, mask.astype(int), backend=backend) == expected
     assert fastgae.moments(numbers, np.zeros_like(mask), backend=backend) == Moments()
-
-
-def test_layouts_do_not_matter(backend, dtype):
-    for layout in layouts_of(backend):
-        size = layout.size((33, 7))
-        numbers = any_numbers(dtype, 600)[: math.prod(size)].reshape(size)
-        given = layout.arranged("advantages", numbers)
-        mask = layout.arranged("terminated", np.random.default_rng(7).random(numbers.shape) < 0.7)
-        there = layout.plain("terminated", mask)
-        plain = layout.plain("advantages", given)
-        expected = (answer(fastgae.moments, advantages=chosen) for chosen in (np.ravel(plain), plain[there]))
-        got = fastgae.moments(given, backend=backend), fastgae.moments(given, mask, backend=backend)
-        assert got == tuple(expected), layout.name
-
-
-def test_views_with_gaps_and_repeats(backend, dtype):
-    numbers = np.arange(600, dtype=dtype).reshape(20, 30) - 250
-    for view in (numbers[::2], numbers[:, ::3], numbers[::-1, ::-1], numbers[3:9, 5:6], numbers.T[1:]):
-        mask = view % 3 != 0
-        assert fastgae.moments(view, backend=backend) == fastgae.moments(np.array(view).ravel(), backend="numpy")
-        assert fastgae.moments(view, mask, backend=backend) == fastgae.moments(view[mask], backend="numpy")
-    mask = np.random.default_rng(12).random((20, 33)) < 0.5
-    assert fastgae.moments(numbers, mask[:, 1:31], backend=backend) == fastgae.moments(numbers[mask[:, 1:31]])
-    repeated = np.broadcast_to(numbers[0], (5, 30))
-    assert fastgae.moments(repeated, backend=backend) == sum([fastgae.moments(numbers[0])] * 5, Moments())
 
 
 def test_other_numbers_are_converted():
@@ -311,18 +276,15 @@ def test_json_gives_equal_moments(dtype):
 
 
 def test_normalize_is_its_equation(backend, dtype):
-    for layout in layouts_of(backend):
-        rng = np.random.default_rng(9)
-        given = layout.arranged("advantages", rng.normal(3, 2, layout.size((40, 6))).astype(dtype))
-        plain = layout.plain("advantages", given)
-        moments = fastgae.moments(rng.normal(1, 7, 100)) + fastgae.moments(plain)
-        expected = ((plain.astype(np.float64) - moments.mean) * (1 / (moments.std + 1e-8))).astype(dtype)
-        got = moments.normalize(given, backend=backend, num_threads=3)
-        assert_same_bits(layout.plain("advantages", got), expected, layout.name)
-        mask = rng.random(plain.shape) < 0.7
-        got = moments.normalize(plain, mask, eps=0.5, backend=backend)
-        scaled = ((plain.astype(np.float64) - moments.mean) * (1 / (moments.std + 0.5))).astype(dtype)
-        assert_same_bits(got, np.where(mask, scaled, dtype.type(0)), layout.name)
+    rng = np.random.default_rng(9)
+    given = rng.normal(3, 2, (40, 6)).astype(dtype)
+    moments = fastgae.moments(rng.normal(1, 7, 100)) + fastgae.moments(given)
+    for array, eps in ((given, 1e-8), (given[::-2, 1:], 0.5), (given.T, 0.5)):
+        mask = rng.random(array.shape) < 0.7
+        scaled = ((array.astype(np.float64) - moments.mean) * (1 / (moments.std + eps))).astype(dtype)
+        assert_same_bits(moments.normalize(array, eps=eps, backend=backend, num_threads=3), scaled)
+        got = moments.normalize(array, mask, eps=eps, backend=backend)
+        assert_same_bits(got, np.where(mask, scaled, dtype.type(0)))
 
 
 def test_normalize_in_place_and_by_parts(backend, dtype):

@@ -10,9 +10,6 @@ from fastgae._call import NUMBERS
 from fastgae._interop.arrays import BFLOAT16, widened
 from support.backends import BACKENDS
 from support.cases import assert_same_bits, make_case
-from support.functions import FUNCTIONS
-from support.good_calls import good_calls
-from support.layouts import layouts_of
 
 FORMATS = ["float16", "bfloat16"]
 ALL_BITS = np.arange(1 << 16, dtype=np.uint16)
@@ -37,23 +34,6 @@ def both(arguments, kind):
     return taken, {name: widened(given) if isinstance(given, np.ndarray) else given for name, given in taken.items()}
 
 
-def assert_like_float32(function, arguments, kind, backend=None, num_threads=None):
-    taken, wide = both(arguments, kind)
-    settings = {} if backend is None else {"backend": backend}
-    threads = {} if num_threads is None else {"num_threads": num_threads}
-    got, expected = function(**taken, **settings, **threads), function(**wide, **settings)
-    if isinstance(expected, fastgae.Diagnosis):
-        assert got.as_dict() == expected.as_dict()
-        return
-    if not isinstance(expected, tuple | np.ndarray):
-        assert got == expected
-        return
-    pairs = zip(got, expected, strict=True) if isinstance(got, tuple) else [(got, expected)]
-    for result, right in pairs:
-        assert result.dtype == right.dtype
-        assert_same_bits(result, right)
-
-
 def test_every_bfloat16_is_the_upper_half_of_a_float32():
     assert_same_bits(widened(ALL_BITS.view(BFLOAT16)), (ALL_BITS.astype(np.uint32) << 16).view(np.float32))
 
@@ -70,56 +50,6 @@ def test_every_bit_pattern_goes_through_the_kernels(backend, kind, shape, time_a
         given, np.zeros(shape, np.float32), ends, last_values=last_values, time_axis=time_axis, backend=backend
     )
     assert_same_bits(got.advantages, widened(given))
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        pytest.param(name, arguments, id=f"{name}-{what}")
-        for name, what, arguments in good_calls(size=(19, 35), dtype=np.float32)
-        if name in FUNCTIONS
-    ],
-)
-def test_every_function(name, arguments, kind):
-    assert_like_float32(getattr(fastgae, name), arguments, kind)
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_every_layout(kind, backend):
-    for layout, size in product(layouts_of(backend), ((1, 1), (33, 40))):
-        case = make_case(layout.size(size), np.float32, bootstrap="last_values")
-        arguments, _ = layout.arguments(case)
-        taken = {
-            name: _in_place(given, kind) if name in NUMBERS and isinstance(given, np.ndarray) else given
-            for name, given in arguments.items()
-        }
-        wide = {name: widened(given) if isinstance(given, np.ndarray) else given for name, given in taken.items()}
-        got, expected = fastgae.gae(**taken, backend=backend), fastgae.gae(**wide, backend=backend)
-        for result, right in zip(got, expected, strict=True):
-            assert_same_bits(result, right, layout.name)
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,)])
-@pytest.mark.parametrize("kind", FORMATS)
-def test_no_steps(kind, shape, backend):
-    given = narrow(np.zeros(shape), kind)
-    got = fastgae.gae(given, given, given, last_values=narrow(np.zeros(shape[1:]), kind), backend=backend)
-    assert [(array.shape, array.dtype) for array in got] == [(shape, np.float32)] * 2
-
-
-def _in_place(array, kind):
-    """Return the array in 16 bits, with strides in proportion, and in the same byte order where NumPy has it."""
-    if kind == "float16" and not array.dtype.isnative:
-        return array.astype(">f2" if np.little_endian else "<f2")
-    made = narrow(np.array(array.astype(np.float32), order="C"), kind)
-    memory = np.zeros(tuple(2 * n + 1 for n in array.shape), made.dtype)
-    gaps = any(stride not in (0, array.itemsize) for stride in array.strides[-1:])
-    view = memory[tuple(slice(1, 2 * n + 1, 2) for n in array.shape)] if gaps else made
-    view[...] = made
-    if 0 in array.strides and array.size:
-        return np.broadcast_to(view[tuple(slice(0, 1) if s == 0 else slice(None) for s in array.strides)], array.shape)
-    return view
 
 
 OPTIONS = {
@@ -177,30 +107,6 @@ def in_pieces(backend, kind, time_axis, extra, bootstrap):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize(
-    ("other", "expected"),
-    [
-        ("float32", "float32"),
-        ("float64", "float64"),
-        ("int8", "float32"),
-        ("int16", "float32"),
-        ("int32", "float64"),
-        ("int64", "float64"),
-        ("float16", "float32"),
-        (">f2", "float32"),
-    ],
-)
-def test_mixtures_promote_as_float32_does(kind, other, expected, backend):
-    rewards = narrow(np.arange(12.0).reshape(4, 3), kind)
-    given = {"terminated": np.zeros((4, 3), bool), "last_values": rewards[0], "backend": backend}
-    values = np.arange(12).reshape(4, 3).astype(other)
-    got = fastgae.gae(rewards, values, **given)
-    assert got.advantages.dtype == expected
-    right = fastgae.gae(widened(rewards), widened(values), **given)
-    assert_same_bits(got.advantages, right.advantages)
-
-
-@pytest.mark.parametrize("kind", FORMATS)
 def test_gamma_is_not_rounded_to_16_bits(kind, backend):
     given = {"terminated": np.zeros(4, bool), "last_values": 0, "gae_lambda": 1.0, "backend": backend}
     got = fastgae.gae(narrow(np.ones(4), kind), narrow(np.zeros(4), kind), **given, gamma=0.99)
@@ -218,14 +124,3 @@ def test_flags_of_16_bits(kind, backend):
     assert_same_bits(got.advantages, fastgae.gae(ones, ones, flags == 1, **given).advantages)
     with pytest.raises(ValueError, match="terminated must hold 0 or 1"):
         fastgae.gae(ones, ones, narrow(flags / 2, kind), **given)
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_out_of_16_bits_is_refused(kind, backend):
-    ones, ends = narrow(np.ones((4, 3)), kind), np.ones((4, 3), bool)
-    out = np.zeros_like(ones)
-    with pytest.raises(TypeError, match=r"out\[1\] has dtype .*; expected the working dtype float32"):
-        fastgae.gae(ones, ones, ends, last_values=ones[0], out=(None, out), backend=backend)
-    with pytest.raises(TypeError, match="expected the working dtype float32"):
-        fastgae.normalize(ones, out=out, backend=backend)
-    assert (out.view(np.uint16) == 0).all()

@@ -12,94 +12,20 @@ import fastgae
 from support.backends import BACKENDS, WITH_KERNELS
 from support.cases import LARGE_SIZES, assert_same_bits, make_case
 from support.exactness import reference
-from support.layouts import LAYOUTS, SOME, layouts_of, named
+from support.layouts import LAYOUTS, named
 from support.options import (
     NEXT_STEP,
     OPTIONS,
     always,
     arranged,
     assert_results,
-    check,
-    coefficients,
     last_advantages,
     mask,
     pick,
-    prev_done,
     row,
     some_mask,
     together,
 )
-
-# Around lanes, tiles and blocks of normalize.
-SIZES = [
-    (1, 1),
-    (1, 17),
-    (2, 7),
-    (3, 8),
-    (9, 1),
-    (17, 33),
-    (16, 64),
-    (65, 9),
-    (130, 3),
-    (33, 7),
-    (127, 9),
-    (128, 2),
-    (129, 16),
-    (257, 5),
-]
-
-
-def masked_away(case, mask):
-    """NaN in every number and True in every flag of the steps that do not exist."""
-
-    def spoil(name, array):
-        if array.shape != mask.shape and name != "values":
-            return array
-        spoiled = array.copy()
-        spoiled[: len(mask)][~mask] = np.nan if array.dtype != bool else True
-        return spoiled
-
-    return case.mapped(spoil)
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_every_option(backend, dtype, name):
-    for layout in layouts_of(backend, SOME):
-        in_every_bootstrap(backend, dtype, layout, OPTIONS[name])
-
-
-def test_every_layout(backend, dtype):
-    for layout in layouts_of(backend):
-        in_every_bootstrap(backend, dtype, layout, OPTIONS["all"])
-
-
-def in_every_bootstrap(backend, dtype, layout, given):
-    for number, bootstrap in enumerate(("last_values", "next_values", "final_dense", "final_sparse")):
-        size = layout.size([(9, 5), (17, 7), (33, 3), (3, 16)][number])
-        case = make_case(size, dtype, "random", bootstrap)
-        check(case, layout, backend, given(case))
-
-
-@pytest.mark.parametrize("backend", WITH_KERNELS)
-@pytest.mark.parametrize("name", OPTIONS)
-def test_every_size(backend, dtype, name):
-    for (number, size), layout in product(enumerate(SIZES), named("c", "env_major")):
-        bootstrap = ("longer_values", "last_values", "next_values", "final_dense", "final_sparse")[number % 5]
-        case = make_case(layout.size(size), dtype, "random", bootstrap)
-        check(case, layout, backend, OPTIONS[name](case))
-
-
-@pytest.mark.parametrize("backend", WITH_KERNELS)
-@pytest.mark.parametrize(
-    "given",
-    [NEXT_STEP, together(NEXT_STEP, mask), together(NEXT_STEP, mask, always(carry_over=True))],
-    ids=["alone", "mask", "carry_over"],
-)
-def test_next_step_everywhere(backend, dtype, given):
-    for layout, size in product(layouts_of(backend, SOME), SIZES):
-        case = make_case(layout.size(size), dtype, "random", "next_values")
-        case = dataclasses.replace(case, next_values=None, last_values=case.next_values[-1])
-        check(case, layout, backend, given(case))
 
 
 @pytest.mark.parametrize("size", LARGE_SIZES, ids=str)
@@ -145,28 +71,6 @@ def test_outputs_that_lie_on_an_option(backend, dtype, name):
         assert_same_bits(array, right)
 
 
-def envs_of(case):
-    return range(case.rewards.shape[1])
-
-
-@pytest.mark.parametrize("bootstrap", ["last_values", "next_values", "final_dense"])
-def test_a_masked_step_is_as_if_it_had_been_cut_out(backend, dtype, bootstrap):
-    case = make_case((33, 9), dtype, "random", bootstrap)
-    exists = some_mask(case)
-    exists[:, 0], exists[:, 1] = False, True
-    case = masked_away(case, exists)
-    advantages, returns = fastgae.gae(**case.arguments(), mask=exists, backend=backend)
-    for env in envs_of(case):
-        real = exists[:, env]
-        one = case.mapped(lambda name, a, env=env, real=real: a[env] if a.ndim == 1 else a[real, env])
-        assert_same_bits(advantages[~real, env], np.zeros(np.count_nonzero(~real), dtype))
-        assert_same_bits(returns[~real, env], case.values[~real, env])
-        if real.any():
-            plain = fastgae.gae(**one.arguments(), backend="numpy")
-            assert_same_bits(advantages[real, env], plain.advantages)
-            assert_same_bits(returns[real, env], plain.returns)
-
-
 class AutoresetMode(enum.Enum):
     """Gymnasium's has the same names."""
 
@@ -193,21 +97,6 @@ def test_next_step_drops_reset_rows_and_bootstraps_from_them(backend, dtype, mod
     assert (got.advantages[~real] == 0).all()
     assert_same_bits(got.returns[~real], case.values[~real])
     assert_same_bits(real, fastgae.valid_steps(case.terminated, case.truncated, before))
-
-
-def test_next_step_with_a_mask_is_as_if_the_masked_rows_had_been_cut_out(backend, dtype):
-    """A masked row between the end of an episode and the reset row has no effect, whatever its flags are."""
-    case = make_case((33, 9), dtype, "random", "next_values")
-    exists, last, before = some_mask(case), case.next_values[-1], prev_done(case)["prev_done"]
-    rollout = case.rewards, case.values, case.terminated, case.truncated
-    how = {"autoreset": "next_step", "last_values": last, "prev_done": before}
-    got = fastgae.gae(*rollout, mask=exists, **how, backend=backend)
-    for env in envs_of(case):
-        real = exists[:, env]
-        of_env = {name: given[env] if isinstance(given, np.ndarray) else given for name, given in how.items()}
-        alone = fastgae.gae(*(array[real, env] for array in rollout), **of_env, backend="numpy")
-        assert_same_bits(got.advantages[real, env], alone.advantages)
-        assert_same_bits(got.returns[real, env], alone.returns)
 
 
 @pytest.mark.parametrize("narrow", [False, True])
@@ -262,47 +151,6 @@ def test_pieces_have_the_bits_of_the_whole(backend, dtype, mode):
         following = got.advantages[0]
 
 
-@pytest.mark.parametrize("name", ["gamma", "gae_lambda"])
-def test_a_coefficient_per_env_is_that_of_each_env(backend, dtype, name):
-    case = make_case((33, 5), dtype)
-    each = np.array([0.0, 0.5, 0.9, 0.99, 1.0])
-    got = fastgae.gae(**{**case.arguments(), name: each[np.newaxis]}, backend=backend)
-    for env in envs_of(case):
-        one = {**case.envs([env]).arguments(), name: float(each[env])}
-        for array, right in zip(got, fastgae.gae(**one, backend="numpy"), strict=True):
-            assert_same_bits(array[:, [env]], right)
-
-
-def test_coefficients_per_step(backend):
-    """By the definition, in float64."""
-    case = make_case((33, 5), np.dtype(np.float64), "random", "final_dense")
-    gamma, gae_lambda = coefficients(case, "gamma", (33, 5)), coefficients(case, "gae_lambda", (33, 1))
-    got = fastgae.gae(**{**case.arguments(), "gamma": gamma, "gae_lambda": gae_lambda}, backend=backend)
-    following = np.vstack([case.values[1:], case.last_values])
-    following = np.where(case.truncated, case.final_values, following)
-    expected, later = np.zeros((33, 5)), np.zeros(5)
-    for t in reversed(range(33)):
-        delta = case.rewards[t] + np.where(case.terminated[t], 0, gamma[t] * following[t]) - case.values[t]
-        closed = case.terminated[t] | case.truncated[t]
-        later = expected[t] = delta + np.where(closed, 0, gamma[t] * gae_lambda[t] * later)
-    np.testing.assert_allclose(got.advantages, expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(got.returns, expected + case.values, rtol=1e-12, atol=1e-12)
-
-
-def test_gamma_lambda_of_arrays_is_one_float64_product_rounded_once(backend):
-    gamma, gae_lambda = np.float64([[0.997, 0.98]]), 0.93
-    rewards, values = np.float32([[0, 0], [1, 1]]), np.zeros((3, 2), np.float32)
-    got = fastgae.gae(rewards, values, np.zeros((2, 2)), gamma=gamma, gae_lambda=gae_lambda, backend=backend)
-    assert_same_bits(got.advantages[:1], (gamma * gae_lambda).astype(np.float32))
-
-
-def test_returns_lambda_is_the_returns_of_that_lambda(backend, dtype):
-    case = make_case((33, 9), dtype)
-    got = fastgae.gae(**case.arguments(), returns_lambda=0.3, backend=backend)
-    assert_same_bits(got.advantages, reference(case).advantages)
-    assert_same_bits(got.returns, reference(dataclasses.replace(case, gae_lambda=0.3)).returns)
-
-
 def test_tail_normalized_averages_the_advantages_that_there_are(backend):
     """A_t = sum over k of lambda^k A_t^(k) over the sum of lambda^k, for every k-step advantage up to the end."""
     case = make_case((12, 4), np.dtype(np.float64), "random", "last_values", gamma=0.9, gae_lambda=0.8)
@@ -324,19 +172,3 @@ def test_tail_normalized_averages_the_advantages_that_there_are(backend):
             expected[t, env] = total / weights
     np.testing.assert_allclose(got.advantages, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(got.returns, expected + case.values, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("normalize", ["global", "per_env"])
-def test_normalize_is_mean_0_and_std_1_of_the_real_steps(backend, dtype, normalize):
-    case = make_case((300, 6), dtype)
-    exists = some_mask(case)
-    plain = fastgae.gae(**case.arguments(), mask=exists, backend="numpy")
-    got = fastgae.gae(**case.arguments(), mask=exists, normalize=normalize, backend=backend)
-    assert_same_bits(got.returns, plain.returns)
-    assert (got.advantages[~exists] == 0).all()
-    groups = [exists] if normalize == "global" else [exists & (np.arange(6) == env) for env in range(6)]
-    for group in groups:
-        advantages = plain.advantages[group].astype(np.float64)
-        expected = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        np.testing.assert_allclose(got.advantages[group], expected, rtol=1e-5, atol=1e-6)
-    assert_same_bits(got.advantages, fastgae.normalize(plain.advantages, exists, by=normalize, backend="numpy"))

@@ -83,3 +83,19 @@ def test_of_few_envs_one_is_never_forgotten(dtype, envs, target):
     rewards = np.zeros((STEPS + envs, envs), dtype)
     rewards[-1, 1] = 8 * np.finfo(dtype).smallest_subnormal
     assert redone(rewards, np.zeros(rewards.shape, bool), 0.9405, target) > rewards.size // 2
+
+
+@pytest.mark.parametrize("options", [{}, {"mask": True}, {"returns_lambda": 0.5}], ids=["plain", "mask", "two lambdas"])
+def test_pieces_of_every_kernel_are_redone(dtype, target, options):
+    """The same numbers in some envs, one after the other in memory: flat, in lanes, and in lanes with options."""
+    for envs, steps in ((1, 5000), (2, 2000), (3, 2000), (5, 5000), (8, 5000), (20, 5000)):
+        rewards = np.zeros((envs, steps), dtype)
+        rewards[:, -1] = 8 * np.finfo(dtype).smallest_subnormal
+        zeros = np.zeros_like(rewards)
+        arguments = {"rewards": rewards, "values": zeros, "terminated": zeros, "last_values": zeros[:, 0], **options}
+        if "mask" in options:
+            arguments["mask"] = np.arange(steps) != np.full((envs, 1), steps // 2)
+        arguments |= {"gamma": 1.0, "gae_lambda": 0.9405, "time_axis": 1}
+        got = fastgae.gae(**arguments, num_threads=1, backend=f"cpp:{target}")
+        for array, right in zip(got, answer(fastgae.gae, **arguments), strict=True):
+            assert_same_bits(array, right, f"{envs} x {steps}")

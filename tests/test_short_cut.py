@@ -126,25 +126,6 @@ def test_a_number_of_numpy_promotes_the_results_and_pythons_does_not(backend, pl
             assert packed.returns.dtype == expected
 
 
-@pytest.mark.parametrize("flag", [2, -1, 256, 0.5, np.nan])
-def test_flags_that_are_neither_0_nor_1_are_refused(flag):
-    flags = np.zeros(SIZE, np.float64 if isinstance(flag, float) else np.int32)
-    flags[3, 2] = flag
-    with pytest.raises(ValueError, match="terminated must hold 0 or 1"):
-        fastgae.gae(np.ones(SIZE), np.ones((SIZE[0] + 1, SIZE[1])), flags)
-
-
-@pytest.mark.parametrize("boundaries", [[0, 9, 5, 17], [1, 17], [0, 16], [0, 18], [-1, 17]])
-def test_boundaries_that_do_not_rise_to_the_end_are_refused(boundaries):
-    with pytest.raises(ValueError, match="cu_seqlens must rise"):
-        fastgae.gae_packed(np.ones(17), np.ones(17), np.array(boundaries))
-
-
-def test_a_coefficient_of_an_empty_sequence_is_checked_too():
-    with pytest.raises(ValueError, match="gamma must be in"):
-        fastgae.gae_packed(np.ones(3), np.ones(3), np.array([0, 3, 3]), gamma=np.array([[0.5], [1.5]]))
-
-
 @pytest.mark.parametrize("decay", [np.nan, -1.5, 3.0, 0.5])
 def test_an_array_of_one_decay_may_hold_any_number(decay):
     """Kernels without options expect a number in [0, 1]."""

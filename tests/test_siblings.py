@@ -1,17 +1,12 @@
 """The estimators beside gae: right by the identities between them, and the same bits on every backend and layout."""
 
-import dataclasses
-import itertools
-
 import numpy as np
 import pytest
 
 import fastgae
-from support.backends import ONE_TARGET
-from support.cases import FEW_SIZES, assert_same_bits, make_case
-from support.exactness import answer, reference
-from support.layouts import SOME, layouts_of
-from support.options import call, check, coefficients, pick, some_mask
+from support.cases import assert_same_bits, make_case
+from support.exactness import reference
+from support.options import pick
 
 SIZE = (33, 9)
 
@@ -49,19 +44,6 @@ def test_discounted_returns_are_the_sums_of_their_rewards(backend):
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
     td1 = fastgae.td_lambda(**arguments_of(case), lambda_=1.0, backend=backend)
     np.testing.assert_allclose(got, td1, rtol=1e-11, atol=1e-11)
-
-
-def test_discounted_returns_everywhere(backend, dtype):
-    for layout, size in itertools.product(layouts_of(backend, SOME), FEW_SIZES):
-        case = make_case(layout.size(size), dtype)
-        exists = some_mask(case)
-        arguments, plain = layout.arguments(case)
-        expected = answer(fastgae.discounted_returns, **returns_arguments(plain), mask=exists)
-        names = [*returns_arguments(plain), "time_axis"]
-        here = {name: arguments[name] for name in names if name in arguments}
-        exists = layout.arranged("mask", exists)
-        got = fastgae.discounted_returns(**here, mask=exists, backend=backend)
-        assert_same_bits(layout.plain("advantages", got), expected)
 
 
 def test_discounted_returns_need_no_last_value_where_every_episode_ends(backend):
@@ -104,24 +86,6 @@ def test_n_step_returns_are_n_rewards_and_a_bootstrap(n):
         assert got[t, env] == pytest.approx(total, rel=1e-12, abs=1e-12)
 
 
-def test_n_step_returns_in_every_layout(dtype):
-    for layout in SOME:
-        case = make_case(layout.size((9, 4)), dtype)
-        arguments, plain = layout.arguments(case)
-        out = np.empty(layout.shape(case.rewards).shape, dtype)
-        expected = fastgae.n_step_returns(**arguments_of(plain), n=3)
-        arguments.pop("gae_lambda")
-        got = fastgae.n_step_returns(**arguments, n=3, out=out)
-        assert got is out
-        assert_same_bits(layout.plain("advantages", got), expected, layout.name)
-
-
-@pytest.mark.parametrize("n", [0, -1, 1.5, True, None])
-def test_n_must_be_a_positive_integer(n):
-    with pytest.raises(ValueError, match="n must be a positive integer"):
-        fastgae.n_step_returns([1.0], [1.0, 1.0], [0], n=n)
-
-
 def test_reverse_scan_is_what_it_says(backend, dtype):
     rng = np.random.default_rng(3)
     x, decay, initial = (rng.normal(size=shape).astype(dtype) for shape in (SIZE, SIZE, SIZE[1]))
@@ -134,22 +98,6 @@ def test_reverse_scan_is_what_it_says(backend, dtype):
     assert_same_bits(fastgae.reverse_scan(x.T, decay.T, initial=initial, time_axis=1, backend=backend), got.T)
 
 
-@pytest.mark.parametrize("decay", [0.9, 1.5, np.float64(-0.5), [[0.5]], np.arange(9.0)[np.newaxis] / 4])
-def test_decay_broadcasts_and_may_be_any_number(backend, decay):
-    x = np.random.default_rng(4).normal(size=SIZE)
-    full = np.broadcast_to(np.asarray(decay, float), SIZE)
-    got = fastgae.reverse_scan(x, decay, backend=backend)
-    assert_same_bits(got, fastgae.reverse_scan(x, full.copy(), backend="numpy"))
-    assert got[-2, 0] == x[-2, 0] + full[-2, 0] * x[-1, 0]
-
-
-@pytest.mark.parametrize("decay", [np.nan, -1.0, 2.0, np.inf])
-def test_reverse_scan_takes_any_number(backend, decay):
-    x = np.random.default_rng(4).normal(size=(9, 3))
-    expected = fastgae.reverse_scan(x, np.full(x.shape, decay), backend="numpy")
-    assert_same_bits(fastgae.reverse_scan(x, decay, backend=backend), expected)
-
-
 def test_discounted_returns_are_a_reverse_scan(backend, dtype):
     rewards = make_case(SIZE, dtype).rewards
     last = rewards[0] * 3
@@ -159,27 +107,6 @@ def test_discounted_returns_are_a_reverse_scan(backend, dtype):
 
 def vtrace(*, ratios, gae_lambda=1.0, **arguments):
     return fastgae.vtrace(ratios=ratios, lambda_=gae_lambda, **arguments)
-
-
-def test_vtrace_everywhere(backend, dtype):
-    for layout, (number, size) in itertools.product(layouts_of(backend, SOME), enumerate(FEW_SIZES)):
-        case = make_case(layout.size(size), dtype, "random", ("final_sparse", "next_values")[number % 2])
-        ratios = ratios_of(case)
-        ratios[0, 0] = np.nan
-        ratios[-1, -1] = -0.0
-        check(case, layout, backend, {"ratios": ratios, "rho_clip": 0.9, "c_clip": 0.0, "advantage_clip": 1.5}, vtrace)
-
-
-def test_vtrace_with_mask_and_coefficients(backend, dtype):
-    for layout in layouts_of(backend):
-        case = make_case(layout.size((17, 7)), dtype)
-        given = {
-            "ratios": ratios_of(case),
-            "mask": some_mask(case),
-            "gamma": coefficients(case, "gamma", case.rewards.shape),
-        }
-        for array, right in zip(*call(case, layout, backend, given, vtrace), strict=True):
-            assert_same_bits(array, right, layout.name)
 
 
 def test_vtrace_on_policy_is_gae(backend, dtype):
@@ -208,74 +135,6 @@ def test_vtrace_is_its_definition(backend, clip):
         advantage = pg[t] * (case.rewards[t] + np.where(case.terminated[t], 0.0, 0.9 * next_target) - case.values[t])
         np.testing.assert_allclose(got.advantages[t], advantage, rtol=1e-11, atol=1e-11)
         later = target - case.values[t]
-
-
-@pytest.mark.parametrize("name", ["rho_clip", "c_clip", "advantage_clip"])
-@pytest.mark.parametrize("clip", [-1.0, float("nan"), "1.0x", [1.0, 2.0]])
-def test_clips_are_checked(name, clip):
-    case = make_case((3, 2), np.dtype(np.float32))
-    with pytest.raises(ValueError, match=name):
-        fastgae.vtrace(**arguments_of(case), ratios=case.rewards, **{name: clip})
-
-
-@pytest.mark.parametrize("ratios", [None, np.ones((3, 3))])
-def test_ratios_are_checked(ratios):
-    case = make_case((3, 2), np.dtype(np.float32))
-    with pytest.raises((TypeError, ValueError), match="ratios"):
-        fastgae.vtrace(**arguments_of(case), ratios=ratios)
-
-
-LENGTHS = {"mixed": [3, 0, 1, 700, 2, 0, 45, 1], "short": [1, 2, 3] * 100, "one": [3000], "none": [], "empty": [0, 0]}
-
-
-def packed(lengths, dtype):
-    rng = np.random.default_rng([7, len(lengths), sum(lengths)])
-    total = sum(lengths)
-    rewards, values = (rng.normal(size=total).astype(dtype) for _ in range(2))
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return rewards, values, starts, rng.random(total) < 0.1, rng.normal(size=len(lengths)).astype(dtype), rng
-
-
-@pytest.mark.parametrize("backend", ONE_TARGET)  # their kernels are those of gae
-@pytest.mark.parametrize("lengths", LENGTHS)
-@pytest.mark.parametrize("bootstrapped", [False, True])
-def test_packed_sequences_are_rollouts_of_their_own(backend, dtype, lengths, bootstrapped):
-    for masked, per_sequence in itertools.product([False, True], repeat=2):
-        check_packed(backend, dtype, lengths, bootstrapped, masked, per_sequence)
-
-
-def check_packed(backend, dtype, lengths, bootstrapped, masked, per_sequence):
-    rewards, values, starts, ends, last, rng = packed(LENGTHS[lengths], dtype)
-    exists = rng.random(len(rewards)) < 0.6 if masked else None
-    each = rng.random(len(last)) if per_sequence else 0.9
-    got = fastgae.gae_packed(
-        rewards, values, starts, ends, last_values=last if bootstrapped else None, mask=exists, gamma=0.97,
-        gae_lambda=each[:, np.newaxis] if per_sequence else each, backend=backend,
-    )  # fmt: skip
-    assert got.advantages.shape == got.returns.shape == rewards.shape
-    for i, (first, stop) in enumerate(itertools.pairwise(starts)):
-        here = slice(first, stop)
-        expected = answer(
-            fastgae.gae, rewards=rewards[here], values=values[here], terminated=ends[here], gamma=0.97,
-            last_values=last[i] if bootstrapped else dtype.type(0), mask=None if exists is None else exists[here],
-            gae_lambda=float(each[i]) if per_sequence else each,
-        )  # fmt: skip
-        if bootstrapped:
-            assert_same_bits(got.advantages[here], expected.advantages, f"sequence {i}:")
-            assert_same_bits(got.returns[here], expected.returns, f"sequence {i}:")
-        else:  # the gate of the end leaves out what is 0 here
-            np.testing.assert_array_equal(got.advantages[here], expected.advantages)
-            np.testing.assert_array_equal(got.returns[here], expected.returns)
-
-
-def test_packed_coefficients_per_step_and_normalize(backend):
-    rewards, values, starts, _, _, rng = packed([5, 7], np.dtype(np.float32))
-    each = rng.random(2)
-    by_step = np.repeat(each, [5, 7])
-    got = fastgae.gae_packed(rewards, values, starts, gae_lambda=by_step, normalize="global", backend=backend)
-    plain = fastgae.gae_packed(rewards, values, starts, gae_lambda=each[:, np.newaxis], backend="numpy")
-    assert_same_bits(got.advantages, fastgae.normalize(plain.advantages, backend="numpy"))
-    assert_same_bits(got.returns, plain.returns)
 
 
 def test_packed_coefficients_say_by_their_axes_what_they_are_of(backend):
@@ -317,25 +176,6 @@ def test_packed_input_is_checked(changes, words):
     assert not missing, f"{missing} not in {caught.value}"
 
 
-@pytest.mark.parametrize("by", ["global", "per_env"])
-@pytest.mark.parametrize("masked", [False, True])
-def test_normalize_everywhere(backend, dtype, by, masked):
-    for layout, size in itertools.product(layouts_of(backend), ((300, 3), (1, 5), (129, 1))):
-        array = make_case(layout.size(size), dtype).rewards + dtype.type(3)
-        exists = np.random.default_rng(1).random(array.shape) < 0.7 if masked else None
-        given = layout.arranged("advantages", array)
-        plain = layout.plain("advantages", given)
-        here = None if exists is None else layout.arranged("terminated", exists)
-        there = None if exists is None else layout.plain("terminated", here)
-        expected = answer(fastgae.normalize, advantages=plain, mask=there, by=by)
-        got = fastgae.normalize(given, here, by=by, time_axis=layout.time_axis, backend=backend, num_threads=3)
-        assert_same_bits(layout.plain("advantages", got), expected, layout.name)
-        own = given.copy()
-        if own.dtype.isnative:
-            assert fastgae.normalize(own, here, by=by, time_axis=layout.time_axis, out=own, backend=backend) is own
-            assert_same_bits(layout.plain("advantages", own), expected, layout.name)
-
-
 def test_normalize_survives_what_float32_sums_do_not(backend):
     array = np.float32(1e4) + np.random.default_rng(0).normal(size=(4096, 32)).astype(np.float32)
     got = fastgae.normalize(array, backend=backend).astype(np.float64)
@@ -349,47 +189,6 @@ def test_normalize_of_nothing_and_of_what_is_all_the_same(backend, by):
     assert (fastgae.normalize(np.full((5, 3), 2.0), by=by, backend=backend) == 0).all()
     exists = np.zeros((5, 3), bool)
     assert (fastgae.normalize(np.full((5, 3), np.nan), exists, by=by, backend=backend) == 0).all()
-
-
-@pytest.mark.parametrize("by", ["global", "per_env"])
-def test_normalize_by_the_std_of_a_sample(backend, dtype, by):
-    """By the definition, in float64; where only one step exists, its std is unknown."""
-    for layout in layouts_of(backend):
-        array = make_case(layout.size((129, 4)), dtype).rewards
-        given = layout.arranged("advantages", array)
-        plain = layout.plain("advantages", given)
-        got = fastgae.normalize(given, by=by, ddof=1, eps=0.5, time_axis=layout.time_axis, backend=backend)
-        wide, axis = plain.astype(np.float64), 0 if by == "per_env" else None
-        expected = (wide - wide.mean(axis)) / (wide.std(axis, ddof=1) + 0.5)
-        np.testing.assert_allclose(layout.plain("advantages", got), expected, rtol=4 * np.finfo(dtype).eps, atol=1e-7)
-        same = answer(fastgae.normalize, advantages=plain, by=by, ddof=1, eps=0.5)
-        assert_same_bits(layout.plain("advantages", got), same, layout.name)
-    for few in ([[1.0]], [[1.0], [3.0]]):
-        given = np.array(few, dtype)
-        assert np.isnan(fastgae.normalize(given, by=by, ddof=len(few), backend=backend)).all()
-    assert np.isnan(fastgae.normalize(np.ones((2, 1), dtype), by=by, ddof=10**30, backend=backend)).all()
-
-
-def test_normalize_by_a_given_mean_and_std(backend, dtype):
-    for layout, masked in itertools.product(layouts_of(backend), (False, True)):
-        array = make_case(layout.size((129, 4)), dtype).rewards
-        exists = np.random.default_rng(1).random(array.shape) < 0.7
-        given, here = layout.arranged("advantages", array), layout.arranged("terminated", exists)
-        plain, there = layout.plain("advantages", given), layout.plain("terminated", here)
-        how = {"mask": here if masked else None, "eps": 0.5, "time_axis": layout.time_axis, "backend": backend}
-        mean, std = np.random.default_rng(2).random((2, plain.shape[1]))
-        envs, one_step = np.delete(given.shape, layout.time_axis), list(given.shape)
-        one_step[layout.time_axis] = 1
-        for center, deviation in (
-            (mean.reshape(envs), std.reshape(envs)),
-            (mean.reshape(one_step), std.reshape(one_step)),
-            (0.1, 3),
-        ):
-            got = fastgae.normalize(given, mean=center, std=deviation, **how)
-            scale = 1 / (np.ravel(deviation) + 0.5)
-            expected = ((plain.astype(np.float64) - np.ravel(center)) * scale).astype(dtype)
-            expected = np.where(there, expected, dtype.type(0)) if masked else expected
-            assert_same_bits(layout.plain("advantages", got), expected, layout.name)
 
 
 @pytest.mark.parametrize(
@@ -430,11 +229,3 @@ def test_valid_steps_are_those_after_no_end(time_axis):
     assert_same_bits(turn(got), expected)
     with pytest.raises(ValueError, match="prev_done"):
         fastgae.valid_steps(case.terminated, prev_done=np.zeros(3))
-
-
-def test_lambdas_are_named_in_errors():
-    case = dataclasses.replace(make_case((3, 2), np.dtype(np.float32)), gae_lambda=0.5)
-    for function in (fastgae.td_lambda, fastgae.vtrace):
-        ratios = {"ratios": case.rewards} if function is fastgae.vtrace else {}
-        with pytest.raises(ValueError, match="lambda_ must be in"):
-            function(**arguments_of(case), lambda_=2.0, **ratios)

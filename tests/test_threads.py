@@ -4,6 +4,7 @@ import os
 import threading
 from itertools import product
 
+import numpy as np
 import pytest
 
 import fastgae
@@ -22,8 +23,8 @@ def test_any_number_of_threads(dtype, size, large):
             assert_same_bits(array, right, f"{backend}, {num_threads} threads")
 
 
-def test_env_major_with_any_number_of_threads(dtype, large):
-    case, expected = large(LARGE_SIZES[0], dtype)
+def test_env_major_with_any_number_of_threads(large):
+    case, expected = large(LARGE_SIZES[0], np.dtype(np.float32))
     swapped = case.mapped(lambda name, a: a.T.copy())
     for backend, num_threads in product(WITH_KERNELS, NUM_THREADS):
         got = fastgae.gae(**swapped.arguments(), time_axis=1, backend=backend, num_threads=num_threads)
@@ -32,9 +33,9 @@ def test_env_major_with_any_number_of_threads(dtype, large):
 
 
 @pytest.mark.parametrize("backend", WITH_KERNELS)
-def test_several_python_threads_at_once(backend, dtype, large):
+def test_several_python_threads_at_once(backend, large):
     """Each with its own number of threads; none may see another's memory or settings."""
-    case, expected = large(LARGE_SIZES[0], dtype)
+    case, expected = large(LARGE_SIZES[0], np.dtype(np.float32))
     together = threading.Barrier(len(NUM_THREADS))
     failures = []
 

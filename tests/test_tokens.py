@@ -1,17 +1,13 @@
-"""Sequences of tokens: terminated left out, and one number in last_values. The explicit form gives the same bits."""
+"""Sequences of tokens: terminated left out, and one number in last_values."""
 
 import itertools
-from itertools import product
 
 import numpy as np
 import pytest
 
 import fastgae
-from support.backends import ONE_TARGET, WITH_KERNELS, no_short_cut
-from support.cases import FEW_SIZES, LARGE_SIZES, LONG_SIZES, SIZES, assert_same_bits, make_case
-from support.exactness import answer
-from support.functions import FUNCTIONS, parameters
-from support.layouts import LAYOUTS, SOME, layouts_of, named
+from support.cases import assert_same_bits, make_case
+from support.layouts import LAYOUTS
 from support.options import arranged
 
 PLAIN = LAYOUTS[0]
@@ -22,26 +18,13 @@ def lengths(envs, steps):
     return np.linspace(0, steps, envs).astype(int)
 
 
-def spans(steps, envs):
-    """Return flags of alternating spans, which begin and end anywhere."""
-    return np.cumsum(np.random.default_rng([steps, envs]).random((steps, envs)) < 0.2, axis=0) % 2 == 1
-
-
 # Which steps are tokens that the policy wrote, as (T, N).
 MASKS = {
     "no mask": lambda steps, envs: None,
     "right padding": lambda steps, envs: np.arange(steps)[:, np.newaxis] < lengths(envs, steps),
     "left padding": lambda steps, envs: np.arange(steps)[::-1, np.newaxis] < lengths(envs, steps),
-    "tool spans": spans,
     "all masked": lambda steps, envs: np.zeros((steps, envs), bool),
     "none masked": lambda steps, envs: np.ones((steps, envs), bool),
-}
-NUMBERS = {
-    "for good": 0.0,
-    "an integer": -2,
-    "a number": 0.37,
-    "no axes": np.array(0.37, np.float32),
-    "one per env": None,
 }
 
 
@@ -60,121 +43,6 @@ def forms(size, dtype, mask="no mask", number=None, layout=PLAIN):
 def assert_equal(got, expected, layout=PLAIN, what=""):
     for array, right in zip(got, expected, strict=True):
         assert_same_bits(layout.plain("advantages", array), right, what)
-
-
-@pytest.mark.parametrize("mask", MASKS)
-def test_the_bits_of_the_explicit_form(backend, dtype, mask):
-    """Every mask meets every number, and every size meets both."""
-    numbers = [*NUMBERS.values()] * 3
-    for layout, (place, size) in product(layouts_of(backend, SOME), enumerate(FEW_SIZES)):
-        short, explicit = forms(size, dtype, mask, numbers[place + [*MASKS].index(mask)], layout)
-        expected, what = answer(fastgae.gae, **explicit), f"{layout.name} {size}"
-        assert_equal(fastgae.gae(**short, backend=backend), expected, layout, what)
-        with no_short_cut(backend):
-            assert_equal(fastgae.gae(**short, backend=backend), expected, layout, f"{what}, the long way")
-
-
-@pytest.mark.parametrize("mask", ["no mask", "tool spans"])
-@pytest.mark.parametrize("size", [*SIZES, *LONG_SIZES, *LARGE_SIZES], ids=str)
-def test_every_size(size, mask):
-    """The flags that kernels read in place of those left out are only as many as one row or one env has."""
-    for layout in named("c", "env_major"):
-        short, explicit = forms(size, np.float32, mask, 0.37, layout)
-        expected = fastgae.gae(**explicit, backend="numpy")
-        for backend, num_threads in product(WITH_KERNELS, (1, 3)):
-            got = fastgae.gae(**short, backend=backend, num_threads=num_threads)
-            assert_equal(got, expected, layout, f"{backend}, {layout.name}, {num_threads} threads")
-
-
-@pytest.mark.parametrize("mask", ["right padding", "left padding", "tool spans"])
-def test_last_values_follow_the_last_token_that_exists(backend, dtype, mask):
-    short, explicit = forms((23, 7), dtype, mask)
-    advantages, _ = fastgae.gae(**short, backend=backend)
-    for env, exists in enumerate(explicit["mask"].T):
-        rewards, values = (explicit[name][exists, env] for name in ("rewards", "values"))
-        last = explicit["last_values"][env]
-        alone = fastgae.gae(rewards, values, np.zeros(len(rewards), bool), last_values=last, backend="numpy")
-        assert_same_bits(advantages[exists, env], alone.advantages)
-        assert not advantages[~exists, env].any()
-        if len(rewards):
-            assert_same_bits(alone.advantages[-1], (rewards[-1] + dtype.type(0.99) * last) - values[-1])
-
-
-@pytest.mark.parametrize("mask", [mask for mask in MASKS if mask != "no mask"])
-@pytest.mark.parametrize("last_advantages", [None, 0.25])
-def test_carry_over_gives_the_advantage_of_the_next_token(backend, dtype, mask, last_advantages):
-    for layout, size in product(layouts_of(backend, SOME), FEW_SIZES):
-        short, explicit = forms(size, dtype, mask, 0.37, layout)
-        short["last_advantages"] = explicit["last_advantages"] = last_advantages
-        advantages = answer(fastgae.gae, **explicit).advantages.copy()
-        following = np.full_like(advantages[:1].sum(axis=0), 0 if last_advantages is None else last_advantages)
-        for t in reversed(range(len(advantages))):
-            following = advantages[t] = np.where(explicit["mask"][t], advantages[t], following)
-        expected = advantages, advantages + explicit["values"]
-        what = f"{layout.name} {size}"
-        assert_equal(fastgae.gae(**short, carry_over=True, backend=backend), expected, layout, what)
-        with no_short_cut(backend):
-            got = fastgae.gae(**short, carry_over=True, backend=backend)
-            assert_equal(got, expected, layout, f"{what}, the long way")
-
-
-def test_carry_over_without_a_mask_changes_nothing(backend):
-    short, explicit = forms((17, 6), np.dtype(np.float32), number=0.37)
-    expected = fastgae.gae(**explicit, backend="numpy")
-    assert_equal(fastgae.gae(**short, carry_over=True, backend=backend), expected)
-
-
-# The other functions in which last_values may stand without terminated, and what each of them needs besides.
-OTHERS = {
-    "td_lambda": {},
-    "upgo": {},
-    "vtrace": {"ratios": 0.7},
-    "n_step_returns": {"n": 3},
-    "discounted_returns": {},
-}
-
-
-@pytest.mark.parametrize("function", OTHERS)
-@pytest.mark.parametrize("backend", ONE_TARGET)
-@pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)
-def test_every_function(backend, dtype, layout, function):
-    takes = parameters(function)
-
-    def results(given, axis, backend):
-        given = {**given, **OTHERS[function], "time_axis": axis, "backend": backend}
-        if "ratios" in given:
-            given["ratios"] = np.full_like(given["rewards"], given["ratios"])
-        result = getattr(fastgae, function)(**{name: value for name, value in given.items() if name in takes})
-        return result if isinstance(result, tuple) else (result,)
-
-    for size, number in product(FEW_SIZES, (0.0, 0.37, None)):
-        short, explicit = forms(size, dtype, "tool spans", number, layout)
-        assert_equal(results(short, layout.time_axis, backend), results(explicit, 0, "numpy"), layout, f"{size}")
-
-
-def test_no_function_is_missing():
-    """In a packed call, terminated could always be left out; diagnose returns no arrays."""
-    takes = {name for name in FUNCTIONS if "last_values" in parameters(name)}
-    assert takes == {"gae", *OTHERS, "gae_packed", "diagnose"}
-
-
-@pytest.mark.parametrize("number", [0.37, -1, np.float32(0.37), np.array(0.37)])
-def test_a_number_for_the_state_after_the_last_step(backend, number):
-    """One number stands for all envs, and for all sequences, wherever an argument has one for each of them."""
-    dtype = np.result_type(np.float32, number) if isinstance(number, np.ndarray) else np.dtype(np.float32)
-    case = make_case((17, 6), np.float32, "random", "last_values")
-    envs, sequences = np.full(6, number, dtype), np.full(3, number, dtype)
-    given, cu_seqlens = (case.rewards[:, 0], case.values[:, 0]), np.array([0, 5, 5, 17])
-    for one, all_of_them in [
-        [
-            fastgae.gae(**{**case.arguments(), "last_advantages": last}, time_axis=0, backend=backend)
-            for last in (number, envs)
-        ],
-        [fastgae.reverse_scan(case.rewards, 0.5, initial=last, backend=backend)[np.newaxis] for last in (number, envs)],
-        [fastgae.gae_packed(*given, cu_seqlens, last_values=last, backend=backend) for last in (number, sequences)],
-    ]:
-        for array, right in zip(one, all_of_them, strict=True):
-            assert_same_bits(array, right)
 
 
 @pytest.mark.parametrize("function", [fastgae.gae, fastgae.td_lambda, fastgae.upgo, fastgae.diagnose])

@@ -1,6 +1,6 @@
 """Builds of the compiled module with other flags, and commands that run on them.
 
-``python tests/variants.py address -- python -m fuzz --seconds 60`` compiles the module under the address sanitizer,
+``python tests/variants.py address -- python -m fuzz`` compiles the module under the address sanitizer,
 puts it into a copy of the package, and runs the command with that copy first on its path, in the folder ``tests``.
 """
 

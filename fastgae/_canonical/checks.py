@@ -112,6 +112,8 @@ def warn_of_reset_rows(call: Call) -> None:
     """Warn if row 0 looks like a reset row: its reward is 0, as in all rows after a done, and in no other row."""
     if call.autoreset != NEXT_STEP or call.prev_done is not None or isinstance(call.rewards, OnDevice):
         return
+    if not call.rewards.size:
+        return
     ends = call.terminated if call.truncated is None else call.terminated | call.truncated
     zero, done = (np.moveaxis(array, call.time_axis, 0) for array in (call.rewards == 0, ends))
     first, after, others = zero[0] & ~done[0], zero[1:][done[:-1]], zero[1:][~done[:-1]]

@@ -50,9 +50,10 @@ def _axes_look_swapped(steps: Steps) -> str:
     across[:, :-1] = steps.values[:, 1:]
     along, inside = steps.next_row, ~steps.done
     if steps.next_values is not None:
+        known = [inside & np.isfinite(row) for row in (along, across)]
         same = [
-            np.mean(np.abs(steps.next_values - row)[inside & np.isfinite(row)] <= steps.tolerance)
-            for row in (along, across)
+            (np.abs(steps.next_values - row)[here] <= steps.tolerance).sum() / max(1, here.sum())
+            for row, here in zip((along, across), known, strict=True)
         ]
         if same[0] < 0.1 and same[1] > 0.8:
             return (

@@ -132,7 +132,7 @@ def check_order(steps: RecordedSteps, last: Array, following: Following | None) 
     if len(jumps):
         at = int(jumps[0])
         raise ScatteredError(at, f"step {before[at]} is followed by step {after[at]}")
-    if following is None or following.name != steps.name(-1) or following.step is None:
+    if following is None or following.name != steps.name(len(last) - 1) or following.step is None:
         return
     end = int(steps.step[-1])
     if (following.step != end + 1 and not last[-1]) or (following.step <= end and not steps.restarts):

@@ -260,25 +260,6 @@ def test_nothing_to_normalize(tmp_path, recorded):
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-@pytest.mark.parametrize(
-    ("changed", "names"),
-    [({"n": 4}, "n"), ({"estimator": "discounted_returns", "n": None}, "estimator, n"), ({"gamma": 0.5}, "gamma")],
-)
-def test_resumed_for_something_else(tmp_path, recorded, changed, names, monkeypatch):
-    source = write(recorded.table(), tmp_path / "a.parquet", 100)
-
-    def stopped(*arguments):
-        raise KeyboardInterrupt
-
-    begun = {"estimator": "n_step_returns", "n": 3}
-    with monkeypatch.context() as patched:
-        patched.setattr("fastgae.data.spool.Spool.finish", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            compute(source, **begun, **quiet)
-    with pytest.raises(DataError, match=f"cannot resume: {names} changed since"):
-        compute(source, **{**begun, **changed}, resume=True, **quiet)
-
-
 @pytest.mark.parametrize("rows", [3, 5, 10**6])
 def test_the_rows_that_are_carried(rows):
     """No more than n, and none behind the end of the episode in every env."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,48 +21,11 @@ def assert_results(got, recorded, order=slice(None)):
     assert_same_bits(got, recorded.result, order)
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-@pytest.mark.parametrize("group", [7, 100, ROWS])
-@pytest.mark.parametrize("rows", [61, 1000, 10**6])
-def test_same_bits_in_every_split(tmp_path, recorded, suffix, group, rows):
-    source = write(recorded.table(), tmp_path / f"source{suffix}", group)
-    before = source.read_bytes()
-    report = compute(source, tmp_path / f"out{suffix}", memory=limit(rows), **quiet)
-    assert_results(read(tmp_path / f"out{suffix}"), recorded)
-    assert (report.steps, report.episodes) == (ROWS, len(recorded.first))
-    assert source.read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"out{suffix}", source.name]
-
-
 def test_runs_of_one_row(tmp_path, recorded):
     source = write(recorded.table().slice(ROWS - 100), tmp_path / "source.parquet", 3)
     compute(source, tmp_path / "out.parquet", memory=limit(1), **quiet)
     got = read(tmp_path / "out.parquet")["advantages"]
     assert np.array_equal(got, recorded.result.advantages[-100:])
-
-
-@pytest.mark.parametrize("count", [2, 9])
-def test_several_files(tmp_path, recorded, count):
-    bounds = np.linspace(0, ROWS, count + 1).astype(int)
-    (tmp_path / "runs").mkdir()
-    for i, (begin, end) in enumerate(pairwise(bounds)):
-        write(recorded.table().slice(begin, end - begin), tmp_path / "runs" / f"{i}.parquet", 100)
-    files = sorted((tmp_path / "runs").iterdir())
-    for number, source in enumerate((tmp_path / "runs", tmp_path / "runs" / "*.parquet", files)):
-        compute(source, tmp_path / f"{number}.parquet", memory=limit(333), **quiet)
-        assert_results(read(tmp_path / f"{number}.parquet"), recorded)
-
-
-@pytest.mark.parametrize("names", [int, "episode {}".format])
-@pytest.mark.parametrize("rows", [500, 10**6])
-def test_scattered_rows(tmp_path, recorded, names, rows):
-    order = np.random.default_rng(1).permutation(ROWS)
-    named = pa.array([names(int(each)) for each in recorded.episode])
-    source = write(recorded.table(episode=named).take(order), tmp_path / "source.parquet", 300)
-    compute(source, tmp_path / "out.parquet", memory=limit(rows), **quiet)
-    got = read(tmp_path / "out.parquet")
-    assert got["episode"].to_pylist() == named.take(order).to_pylist()
-    assert_results(got.set_column(0, "episode", pa.array(recorded.episode[order])), recorded, order)
 
 
 @pytest.mark.parametrize("rows", [2, 3, 10**6])
@@ -136,28 +98,6 @@ def test_flags_alone_end_episodes(tmp_path, recorded):
     assert np.array_equal(got["returns"], recorded.result.returns)
 
 
-def test_every_episode_ends_for_good(tmp_path, recorded):
-    expected = fastgae.gae_packed(
-        recorded.rewards, recorded.values, np.append(recorded.first, ROWS), gamma=0.9, gae_lambda=0.8
-    )
-    source = write(recorded.table("episode", "step", "rewards", "values"), tmp_path / "a.parquet", 100)
-    compute(source, tmp_path / "out.parquet", ends="terminated", gamma=0.9, gae_lambda=0.8, memory=limit(77), **quiet)
-    assert np.array_equal(read(tmp_path / "out.parquet")["advantages"], expected.advantages)
-
-
-@pytest.mark.parametrize("rows", [150, 10**6])
-@pytest.mark.parametrize("scattered", [False, True])
-def test_normalized_over_everything(tmp_path, recorded, rows, scattered):
-    order = np.random.default_rng(2).permutation(ROWS) if scattered else np.arange(ROWS)
-    source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
-    report = compute(source, tmp_path / "out.parquet", normalize="global", memory=limit(rows), **quiet)
-    moments = fastgae.moments(recorded.result.advantages)
-    got = read(tmp_path / "out.parquet")
-    assert np.array_equal(got["advantages"], moments.normalize(recorded.result.advantages)[order])
-    assert np.array_equal(got["returns"], recorded.result.returns[order])
-    assert (report.mean, report.std) == (moments.mean, moments.std)
-
-
 def test_a_part_that_is_not_whole_is_computed_again(tmp_path, recorded, monkeypatch):
     """The machine stopped, and what was written shortly before is not on the disk."""
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
@@ -186,46 +126,6 @@ def test_report(tmp_path, recorded):
     assert report.explained_variance == pytest.approx(explained)
     assert f"{ROWS:,}" in str(report)
     assert json.loads(report.to_json())["episodes"] == len(recorded.first)
-
-
-def test_rllib_columns(tmp_path, recorded):
-    names = {"episode": "eps_id", "step": "t", "terminated": "terminateds", "truncated": "truncateds"}
-    columns = {**names, "values": "vf_preds", "rewards": "rewards", "next_values": "next_values"}
-    table = recorded.table().rename_columns(columns)
-    (tmp_path / "episodes").mkdir()
-    write(table, tmp_path / "episodes" / "0.parquet", 500)
-    compute(tmp_path / "episodes", columns={"next_values": "next_values"}, **quiet)
-    got = read(tmp_path / "episodes.advantages.parquet")
-    assert got.column_names == ["eps_id", "t", "advantages", "value_targets"]
-    assert np.array_equal(got["value_targets"], recorded.result.returns)
-
-
-def test_lerobot(tmp_path, recorded):
-    folder = tmp_path / "dataset"
-    (folder / "meta").mkdir(parents=True)
-    (folder / "meta" / "info.json").write_text('{"codebase_version": "v3.0"}')
-    columns = {
-        "episode_index": recorded.episode,
-        "frame_index": recorded.step,
-        "next.reward": recorded.rewards,
-        "values": recorded.values,
-        "next.done": recorded.last,
-        "next.truncated": recorded.truncated,
-        "next.values": recorded.next_values,
-    }
-    for number in range(2):
-        (folder / "data" / f"chunk-00{number}").mkdir(parents=True)
-        rows = slice(0, recorded.first[5]) if number == 0 else slice(recorded.first[5], None)
-        part = pa.table({name: column[rows] for name, column in columns.items()})
-        write(part, folder / "data" / f"chunk-00{number}" / "file-000.parquet", 100)
-    compute(folder, columns={"next_values": "next.values"}, **quiet)
-    got = read(folder / "meta" / "advantages.parquet")
-    assert got.column_names == ["episode_index", "frame_index", "advantages", "returns"]
-    assert np.array_equal(got["advantages"], recorded.result.advantages)
-    (folder / "meta" / "advantages.parquet").unlink()
-    (folder / "meta" / "info.json").write_text(f'{{"codebase_version": "v3.0", "total_frames": {ROWS + 1}}}')
-    with pytest.raises(DataError, match=r"info.json says that there are 3001 steps; the episodes have 3000"):
-        compute(folder, columns={"next_values": "next.values"}, **quiet)
 
 
 def test_no_rows(tmp_path, recorded):

@@ -125,6 +125,26 @@ def test_times_and_folders_do_not_matter(tmp_path, recorded, monkeypatch):
         assert (folder / "out.parquet").stat() == before
 
 
+def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
+    source, out = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
+    with monkeypatch.context() as patched:
+        patched.setattr("fastgae.data.spool.Spool.finish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            compute(source, out, progress=False)
+    for changed, named in (
+        ({"ends": "terminated"}, "ends"),
+        ({"gamma": 0.5}, "gamma"),
+        ({"gae_lambda": 0.5}, "gae_lambda"),
+        ({"estimator": "td_lambda"}, "estimator"),
+        ({"estimator": "n_step_returns", "n": 4}, "n"),
+        ({"memory": "2GB"}, "memory"),
+        ({"normalize": "global"}, "normalize"),
+        ({"values": "rewards"}, "columns"),
+    ):
+        with pytest.raises(DataError, match=rf"cannot resume: .*\b{named}\b.* changed since"):
+            compute(source, out, resume=True, progress=False, **changed)
+
+
 def test_data_that_change_without_a_trace(tmp_path, recorded, monkeypatch):
     """A file of the same size and the same time: only its content differs."""
     (tmp_path / "a").mkdir()
@@ -165,6 +185,16 @@ def test_digests_read_samples_of_large_files(tmp_path, monkeypatch):
     for size in (3, 4096, 2**16):
         assert differing(size, (0, size // 2, size - 1)) == 3
     assert differing(10**6, (0, 5000, 5001, 10**6 - 1)) == 3
+
+
+def test_digests_tell_sizes(tmp_path, monkeypatch):
+    """Of files that are read in samples, these may be all that differs."""
+    monkeypatch.setattr("fastgae.data.asked.COMPARED", 2**16)
+    digests = set()
+    for size in (10**6, 10**6 + 1, 2 * 10**6):
+        (tmp_path / "a").write_bytes(bytes(size))
+        digests.add(Asked.of({}, [tmp_path / "a"]).digest())
+    assert len(digests) == 3
 
 
 def test_a_source_that_changes_after_it_was_read(tmp_path, recorded, monkeypatch):

@@ -1,13 +1,15 @@
-"""A differential fuzzer of the public functions: ``cd tests && python -m fuzz --help``.
+"""The one core of the tests: random calls of the public functions, beside an oracle: ``cd tests && python -m fuzz``.
 
-choices.py     where random decisions come from, so that a case can be replayed and made smaller
-memory.py      arrays in any memory, which ends at pages that may not be touched
-contents.py    what arrays hold, and how they lie
+layouts.py     the memory layouts, and where the elements of an array lie
+memory.py      memory that ends at pages that may not be touched
 calls.py       a call as data
-roles.py       one argument by its role in fastgae/_call.py
-draw.py        random calls of every public function, from its signature; finish.py adds outputs, threads and mistakes
+contents.py    the elements of arrays
+right.py       right calls of every public function, from its signature and the roles in fastgae/_call.py
+strategy.py    the one strategy of hypothesis: right calls, and calls with mistakes
+accepted.py    which calls must be refused, by the documentation alone
 oracle.py      the answers, from the equations alone, one step after the other
 invariance.py  calls that must give the same bits as a call, for functions that the oracle does not know
-check.py       a call on every backend: the same bits as each other and as the oracle, and nothing else written
-mutants.py     mistakes planted in the kernels, each of which must be found
+check.py       a call in every way: the same bits as each other and as the oracle, and nothing else written
+run.py         so many calls, in several processes
+mutants.py     mistakes planted in the package, each of which must be found
 """

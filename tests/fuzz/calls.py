@@ -1,5 +1,6 @@
 """A call as data: a public function, its arguments, and how each array is handed over."""
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter
@@ -11,7 +12,11 @@ from fastgae._call import NUMBERS, ROLES, Role
 from fastgae._interop.arrays import BFLOAT16
 from support.functions import parameters
 
-from .memory import Arena, Place
+from .layouts import Layout
+from .memory import Arena
+
+PER_ENV = (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS)
+OUTSIDE = ("num_threads", "backend")  # these stand in ``Call.how``, or are chosen by the check
 
 
 def upper_halves(array: np.ndarray) -> np.ndarray:
@@ -19,32 +24,31 @@ def upper_halves(array: np.ndarray) -> np.ndarray:
     return (np.array(array, order="C").view(np.uint32) >> 16).astype(np.uint16).view(BFLOAT16)
 
 
+def everywhere(flags: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return flags that lack trailing axes, or have length 1 there, for every step of a shape."""
+    return np.broadcast_to(flags.reshape(*flags.shape, *(1,) * (len(shape) - flags.ndim)), shape)
+
+
 @dataclass(frozen=True)
 class Given:
     """One array of a call: its elements, and how they are handed over."""
 
     plain: np.ndarray
-    place: Place
+    layout: Layout
     kind: str = "array"  # or "list", "readonly", "bfloat16": then the elements are such numbers, as float32
+    at_end: bool = True
 
-    def made(self, arena: Arena) -> Any:
+    def made(self, arena: Arena, time: int) -> Any:
         if self.kind == "list":
             return self.plain.tolist()
-        array = arena.array(upper_halves(self.plain) if self.kind == "bfloat16" else self.plain, self.place)
+        plain = upper_halves(self.plain) if self.kind == "bfloat16" else self.plain
+        array = arena.array(plain, self.layout.place(plain.ndim, time, self.at_end))
         array.flags.writeable = self.kind != "readonly"
         return array
 
     @property
     def dtype(self) -> np.dtype:
         return np.asarray(self.plain.tolist()).dtype if self.kind == "list" else self.plain.dtype.newbyteorder("=")
-
-
-PER_ENV = (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS)
-
-
-def everywhere(flags: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return flags that lack trailing axes, or have length 1 there, for every step of a shape."""
-    return np.broadcast_to(flags.reshape(*flags.shape, *(1,) * (len(shape) - flags.ndim)), shape)
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,30 @@ class Call:
 
     function: str
     arguments: dict[str, Any]
-    time_axis: int = 0  # of the first argument, not negative
-    out: list[Given | Alias | None] | None = None
-    broken: str = ""  # which mistake was made on purpose
+    out: Any = None  # one output or a list of them, each of which is a Given, an Alias, or anything else as it is
+    wrong: list[str] = field(default_factory=list)  # the mistakes that were made on purpose
     how: dict[str, Any] = field(default_factory=dict)  # num_threads
 
     @property
-    def first(self) -> Given:
-        return next(iter(self.arguments.values()))
+    def first(self) -> Any:
+        return self.arguments.get(next(iter(self.parameters())))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return np.shape(self.first.plain if isinstance(self.first, Given) else self.first)
+
+    @property
+    def time_axis(self) -> int:
+        """Return the axis of time, not negative; 0 where the argument is wrong."""
+        try:
+            axis = operator.index(self.arguments.get("time_axis", 0))
+        except TypeError:
+            return 0
+        return axis % len(self.shape) if -len(self.shape) <= axis < len(self.shape) else 0
+
+    @property
+    def is_packed(self) -> bool:
+        return any(ROLES[name] is Role.BOUNDARIES for name in self.parameters())
 
     def plain(self, name: str) -> Any:
         """Return an argument as the oracle takes it: an array by its elements, anything else as it is.
@@ -78,15 +98,10 @@ class Call:
         given = self.arguments.get(name)
         if not isinstance(given, Given):
             return given
-        array, shape = given.plain, self.first.plain.shape
         if ROLES[name] is Role.STEP_FLAGS:
-            return everywhere(array, shape)
-        one_step = ROLES[name] in PER_ENV and array.ndim == len(shape) and not self.is_packed
-        return array[(slice(None),) * self.time_axis + (0,)] if one_step else array
-
-    @property
-    def is_packed(self) -> bool:
-        return any(ROLES[name] is Role.BOUNDARIES for name in self.arguments)
+            return everywhere(given.plain, self.shape)
+        one_step = ROLES[name] in PER_ENV and given.plain.ndim == len(self.shape) and not self.is_packed
+        return given.plain[(slice(None),) * self.time_axis + (0,)] if one_step else given.plain
 
     def working_dtype(self) -> np.dtype:
         """Return the dtype that NumPy promotes the numbers to, without those of Python; bool if there are none."""
@@ -100,22 +115,25 @@ class Call:
     def parameters(self) -> Mapping[str, Parameter]:
         return parameters(self.function)
 
-    def __str__(self) -> str:
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))  # hypothesis would write down every field
+
+    def __repr__(self) -> str:
         lines = [f"fastgae.{self.function}("]
-        for name, given in self.arguments.items():
-            lines.append(f"    {name}={_described(given)},")
+        lines += [f"    {name}={_described(given)}," for name, given in self.arguments.items()]
         if self.out is not None:
-            lines.append(f"    out=({', '.join(map(_described, self.out))}),")
+            lines.append(f"    out={_described(self.out)},")
         lines += [f"    {name}={given!r}," for name, given in self.how.items()]
-        return "\n".join([*lines, ")" + (f"  # broken on purpose: {self.broken}" if self.broken else "")])
+        return "\n".join([*lines, ")" + (f"  # wrong on purpose: {', '.join(self.wrong)}" if self.wrong else "")])
 
 
 def _described(given: object) -> str:
+    if isinstance(given, list | tuple):
+        return f"({', '.join(map(_described, given))})"
     if not isinstance(given, Given):
         return repr(given)
     array, odd = given.plain, "" if given.kind == "array" else f" as {given.kind}"
     with np.printoptions(threshold=24, precision=9):
-        text = " ".join(np.array2string(array).split())
-    repeated = [axis for axis, stride in enumerate(array.strides) if stride == 0 and array.shape[axis] > 1]
-    again = f" repeated along {repeated}" * bool(repeated)
-    return f"{array.dtype.str}{array.shape}{odd} {text[:160]} {given.place}{again}"
+        numbers = np.array2string(array, separator=",").replace("\n", "")
+    beginning = "" if given.at_end else ", at the beginning of its memory"
+    return f"{array.dtype}{list(array.shape)}{odd} [{given.layout.name}{beginning}] {numbers}"

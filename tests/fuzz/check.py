@@ -1,9 +1,14 @@
-"""Make one call on every backend and CPU target: all give the same bits, the oracle too, and write nothing else."""
+"""The one check: make a call on every backend and CPU target, with its short cut and without, and compare.
+
+Whether a call is accepted, and its answers, are those of the oracles in accepted.py and oracle.py. All backends give
+the same bits, errors and warnings, in words too, and write to nothing but the outputs.
+"""
 
 import collections
 import contextlib
 import itertools
 import math
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,7 +18,9 @@ from typing import Any
 import numpy as np
 
 import fastgae
+from support.backends import no_short_cut
 
+from .accepted import faults
 from .calls import Alias, Call, Given, everywhere
 from .invariance import halves, in_plain_memory
 from .memory import Arena, Pages
@@ -39,48 +46,80 @@ def variants(names: Sequence[str] = ()) -> list[str]:
     ]
 
 
+def ways(names: Sequence[str]) -> list[tuple[str, bool]]:
+    """Return the ways of a call: every one of these backends, and those with a short cut once without it."""
+    without = {name.partition(":")[0]: name for name in reversed(names) if name != "numpy"}
+    return [(name, True) for name in names] + [(name, False) for name in without.values()]
+
+
 def check(call: Call, backends: Sequence[str]) -> str:
-    """Make the call on every backend. Return "right" or "refused", or raise DifferenceError."""
-    outcomes = {}
-    for backend in backends if "backend" in call.parameters() else backends[:1]:
+    """Make the call in every way. Return "right" or "refused", or raise DifferenceError."""
+    wrong, outcomes = faults(call), {}
+    for backend, short_cut in ways(backends) if "backend" in call.parameters() else [(backends[0], True)]:
+        what = backend if short_cut else f"{backend} without its short cut"
         try:
-            outcomes[backend] = _run(call, backend)
+            with contextlib.nullcontext() if short_cut else no_short_cut(backend):
+                outcomes[what] = _run(call, backend)
         except DifferenceError as error:
-            raise DifferenceError(f"{backend}: {error}") from None
+            raise DifferenceError(f"{what}: {error}") from None
     first, expected = next(iter(outcomes.items()))
-    for backend, outcome in outcomes.items():
-        _compare(f"{backend} and {first}", outcome, expected)
-    if "error" in expected:
-        if not call.broken:
-            raise DifferenceError(f"a good call was refused: {expected['error']}")
+    for what, outcome in outcomes.items():
+        _compare(f"{what} and {first}", outcome, expected)
+    if wrong or "error" in expected:
+        _check_refused(wrong, expected)
         return "refused"
-    if not call.broken:
-        if call.function == "moments":
-            _check_merged(call, expected["report"])
-        for name, index, numbers in answers(call):
-            got = expected["arrays"].get(name, expected["arrays"].get("result"))
-            if got is not None:
-                _same_bits(f"{first} and the oracle, {name}{list(index)}", got[index], numbers)
-        if call.function not in ANSWERS:
-            _check_invariance(call, expected, first)
-        _check_normalized(call, expected["arrays"], first)
+    if call.function == "moments":
+        _check_merged(call, expected["report"])
+    for name, index, numbers in answers(call):
+        got = expected["arrays"].get(name, expected["arrays"].get("result"))
+        if got is not None:
+            _same_bits(f"{first} and the oracle, {name}{list(index)}", got[index], numbers)
+    if call.function not in ANSWERS:
+        _check_invariance(call, expected, first)
+    _check_normalized(call, expected["arrays"], first)
     return "right"
+
+
+def _check_refused(wrong: Sequence[tuple[type[Exception], tuple[str, ...]]], outcome: dict[str, Any]) -> None:
+    """Compare an error with what is wrong by the oracle: it names one of the arguments, and has the right type."""
+    said = ", ".join(f"{error.__name__} of {' or '.join(names)}" for error, names in wrong) or "nothing wrong"
+    if "error" not in outcome:
+        raise DifferenceError(f"accepted, and the oracle expects a {said}")
+    kind, _, message = outcome["error"].partition(": ")
+    named = [error for error, names in wrong if any(_names(message, name) for name in names)]
+    if kind not in [error.__name__ for error in named]:
+        raise DifferenceError(f"refused, and the oracle expects {said}: {outcome['error']}")
+
+
+def _names(message: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) is not None
 
 
 def _run(call: Call, backend: str) -> dict[str, Any]:
     """Return copies of the results and their strides, or the error."""
     how = {"backend": backend} if "backend" in call.parameters() else {}
     with contextlib.closing(Arena(PAGES)) as arena:
-        given = {name: a.made(arena) if isinstance(a, Given) else a for name, a in call.arguments.items()}
+
+        def made(given: Any) -> Any:
+            return given.made(arena, call.time_axis) if isinstance(given, Given) else given
+
+        given = {name: made(each) for name, each in call.arguments.items()}
         arguments = {**given, **call.how, **how}
         written: list[Any] = []
         pair: list[Any] = []
-        for output in call.out or ():
-            base = given.get(output.name) if isinstance(output, Alias) else output and output.made(arena)
-            pair.append(base[output.index] if isinstance(output, Alias) and isinstance(base, np.ndarray) else base)
+        for output in (outputs := call.out if isinstance(call.out, list) else [call.out]):
+            again = [each is output for each in outputs].index(True)
+            base = (
+                given[output.name]
+                if isinstance(output, Alias)
+                else written[again]
+                if again < len(written)
+                else made(output)
+            )
+            pair.append(base[output.index] if isinstance(output, Alias) else base)
             written.append(base)
         if call.out is not None:
-            arguments["out"] = tuple(pair) if len(pair) == 2 else pair[0]
+            arguments["out"] = tuple(pair) if isinstance(call.out, list) else pair[0]
         try:
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("error")
@@ -113,7 +152,7 @@ def _outcome(call: Call, result: Any, pair: list[Any]) -> dict[str, Any]:
         raise DifferenceError("the results of an earlier call were written to")
     if call.out is None:
         IN_USE.extend((array, array.tobytes()) for array in named.values())
-    shape, dtype = call.first.plain.shape, call.working_dtype()
+    shape, dtype = call.shape, call.working_dtype()
     for name, array in named.items():
         if array is None and call.out is not None:
             continue
@@ -154,7 +193,7 @@ def _same_bits(what: str, got: np.ndarray, expected: np.ndarray) -> None:
 
 def _check_invariance(call: Call, expected: dict[str, Any], backend: str) -> None:
     """Compare with the same call in plain memory, and with a call for each half of the envs."""
-    everything = (slice(None),) * call.first.plain.ndim
+    everything = (slice(None),) * len(call.shape)
     parts = halves(call) if expected["arrays"] else ()
     for index, other in ((everything, in_plain_memory(call)), *parts):
         got, what = _run(other, backend), f"{list(index)} in other memory or in a call of its own"

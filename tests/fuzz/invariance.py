@@ -12,7 +12,7 @@ import numpy as np
 from fastgae._call import ROLES
 
 from .calls import PER_ENV, Call, Given
-from .memory import Place
+from .layouts import LAYOUTS
 
 
 def in_plain_memory(call: Call) -> Call:
@@ -23,7 +23,7 @@ def in_plain_memory(call: Call) -> Call:
 
 def halves(call: Call) -> Iterator[tuple[tuple[slice, ...], Call]]:
     """Yield the index of two halves of the envs, and the call of each; nothing where envs depend on each other."""
-    shape = call.first.plain.shape
+    shape = call.shape
     others = [axis for axis, n in enumerate(shape) if axis != call.time_axis and n > 1]
     if not others or "normalize" in call.arguments or "by" in call.parameters():
         return
@@ -36,9 +36,7 @@ def halves(call: Call) -> Iterator[tuple[tuple[slice, ...], Call]]:
 def _plain(given: Any) -> Any:
     if not isinstance(given, Given):
         return given
-    axes = given.plain.ndim
-    array = np.array(given.plain, given.dtype, order="C")
-    return Given(array, Place(tuple(range(axes)), (0,) * axes, (False,) * axes, 0, True))
+    return Given(np.array(given.plain, given.dtype, order="C"), LAYOUTS["c"])
 
 
 def _part(call: Call, name: str, index: tuple[slice, ...]) -> Any:
@@ -47,7 +45,7 @@ def _part(call: Call, name: str, index: tuple[slice, ...]) -> Any:
     if not isinstance(given, Given):
         return given
     array = given.plain
-    if name == "final_values" and array.shape != call.first.plain.shape:
+    if name == "final_values" and array.shape != call.shape:
         cut = call.plain("truncated") != 0
         chosen = np.zeros(cut.shape, bool)
         chosen[index] = True

@@ -1,14 +1,15 @@
-"""Memory between two guard pages, which end the process when touched, and arrays of any strides in it."""
+"""Memory between two guard pages, which end the process when touched, and the arrays of one call in it."""
 
 import ctypes
 import ctypes.util
 import mmap
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from .layouts import Place, bytes_of, view_in
 
 PAGE = mmap.PAGESIZE
 POISON = 0xFF  # NaN in every type of number, and a flag that is neither 0 nor 1
@@ -44,51 +45,17 @@ def _guarded(size: int) -> np.ndarray:
     return whole[PAGE : PAGE + size]
 
 
-@dataclass(frozen=True)
-class Place:
-    """The layout of an array in its memory."""
-
-    order: tuple[int, ...]  # the axes, outermost first
-    gaps: tuple[int, ...]  # for each axis, how many unused elements lie between two neighbours
-    backwards: tuple[bool, ...]  # for each axis
-    shift: int = 0  # bytes by which the array is out of alignment
-    at_end: bool = True  # the array ends where the second guard begins; otherwise it begins where the first one ends
-
-    def strides(self, shape: Sequence[int], itemsize: int) -> list[int]:
-        strides, apart = [0] * len(shape), itemsize
-        for axis in reversed(self.order):
-            apart += self.gaps[axis] * itemsize
-            strides[axis] = -apart if self.backwards[axis] else apart
-            apart *= max(shape[axis], 1)
-        return strides
-
-    def __str__(self) -> str:
-        said = [f"{name} {given}" for name, given in (("axes", self.order), ("gaps", self.gaps)) if any(given)]
-        said += [f"backwards {self.backwards}"] * any(self.backwards) + [f"shifted {self.shift}"] * bool(self.shift)
-        return ", ".join([*said, "at the end" if self.at_end else "at the beginning"])
-
-
 class Arena:
     """Make the arrays of one call in guarded memory, compare the memory after the call, and give it back."""
 
     def __init__(self, pages: Pages):
         self._pages = pages
-        self._blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # memory, array, bytes that are the array's
+        self._blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # memory, array, the bytes before the call
 
     def array(self, plain: np.ndarray, place: Place) -> np.ndarray:
-        """Return an array with these elements in this place. Axes of stride 0 in ``plain`` stay broadcast."""
-        repeated = [stride == 0 and n > 1 for stride, n in zip(plain.strides, plain.shape, strict=True)]
-        shape = [1 if again else n for again, n in zip(repeated, plain.shape, strict=True)]
-        strides = place.strides(shape, plain.itemsize)
-        reach = [max(n - 1, 0) * stride if plain.size else 0 for n, stride in zip(shape, strides, strict=True)]
-        extent = sum(map(abs, reach)) + plain.itemsize if plain.size else 0
-        block = self._pages.take(extent + place.shift)
-        begin = len(block) - extent - place.shift if place.at_end else place.shift
-        first = begin - sum(step for step in reach if step < 0)
-        view: np.ndarray = np.ndarray(shape, plain.dtype, block, first, strides)
-        view[...] = plain[tuple(slice(0, 1) if again else slice(None) for again in repeated)]
-        spread = [0 if again else stride for again, stride in zip(repeated, strides, strict=True)]
-        array: np.ndarray = np.ndarray(plain.shape, plain.dtype, block, first, spread)
+        """Return an array with these elements in this place."""
+        block = self._pages.take(bytes_of(plain, place))
+        array = view_in(block, plain, place)
         self._blocks.append((block, array, block.copy()))
         return array
 

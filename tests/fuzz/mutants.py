@@ -1,7 +1,7 @@
 """Plant mistakes in the kernels, one at a time, and say how soon the fuzzer finds each: ``python -m fuzz.mutants``.
 
 Every mutant is compiled with the smallest thresholds, and under a sanitizer if its results are the same bits.
-Exit status 1: one was not found within the time.
+Exit status 1: one was not found within so many calls.
 """
 
 import argparse
@@ -161,12 +161,12 @@ def planted(mutant: Mutant, folder: Path) -> Path:
     return folder
 
 
-def found(mutant: Mutant, seconds: float, seed: int) -> tuple[bool, str]:
+def found(mutant: Mutant, calls: int, seed: int) -> tuple[bool, str]:
     """Compile the mutant, fuzz it, and say what was found after how many seconds."""
     with tempfile.TemporaryDirectory() as made:
         sources = planted(mutant, Path(made, "sources"))
         build = compiled([*BUILDS[mutant.build][0], "-w"], Path(made, "build"), sources)
-        command = [sys.executable, "-m", "fuzz", "--seconds", str(seconds), "--seed", str(seed), "--most", "1"]
+        command = [sys.executable, "-m", "fuzz", "--calls", str(calls), "--seed", str(seed), "--most", "1"]
         command += ["--backend", "cpp", "--backend", "numpy"]
         begun = time.monotonic()
         done = run_on(mutant.build, build, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -176,7 +176,7 @@ def found(mutant: Mutant, seconds: float, seed: int) -> tuple[bool, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m fuzz.mutants", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each mutant (default: %(default)s)")
+    parser.add_argument("--calls", type=int, default=20_000, help="at most, for each mutant (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the fuzzer (default: %(default)s)")
     parser.add_argument("--only", type=int, help="the number of one mutant")
     args = parser.parse_args(argv)
@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number, mutant in enumerate(MUTANTS):
         if args.only not in (None, number):
             continue
-        caught, said = found(mutant, args.seconds, args.seed)
+        caught, said = found(mutant, args.calls, args.seed)
         missed += not caught
         print(f"{number:2} {mutant.what:50} {said}", flush=True)
     print(f"{missed} not found")

@@ -14,7 +14,7 @@ import numpy as np
 
 from .calls import Call
 
-MOST_STEPS = 3000  # a scalar step takes a microsecond or two
+MOST_STEPS = 1200  # a scalar step takes a microsecond or two
 
 
 @dataclass
@@ -41,7 +41,7 @@ def answers(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
 
 def _columns(call: Call, reserve: int = 1) -> Iterator[tuple[Any, ...]]:
     """Yield the index of every environment, or of as many as there is time for, spread over all of them."""
-    shape, axis = call.first.plain.shape, call.time_axis
+    shape, axis = call.shape, call.time_axis
     others = shape[:axis] + shape[axis + 1 :]
     count = int(np.prod(others))
     take = min(count, max(2, MOST_STEPS // max(1, shape[axis] * reserve)))
@@ -59,7 +59,8 @@ class _Rollout:
 
     def __init__(self, call: Call):
         self.call, self.real = call, call.working_dtype().type
-        self.shape, self.axis = call.first.plain.shape, call.time_axis
+        self.shape, self.axis = call.shape, call.time_axis
+        self.arrays: dict[str, Any] = {}
         cut, final = call.plain("truncated"), call.plain("final_values")
         if final is not None and final.shape != self.shape:  # one by one, in C order
             dense = np.zeros(self.shape, final.dtype.newbyteorder("="))
@@ -67,28 +68,33 @@ class _Rollout:
             final = dense
         self.final = final
 
+    def array(self, name: str) -> np.ndarray | None:
+        if name not in self.arrays:
+            given = self.call.plain(name)
+            self.arrays[name] = None if given is None else np.asarray(given)
+        return self.arrays[name]
+
     def column(self, name: str, column: tuple[Any, ...]) -> list[Any] | None:
-        array = self.call.plain(name)
-        return None if array is None else self.numbers(np.asarray(array)[column])
+        array = self.array(name)
+        return None if array is None else self.numbers(array[column])
 
     def numbers(self, array: np.ndarray) -> list[Any]:
         return [self.real(x) for x in array.astype(self.real)]
 
     def flags(self, name: str, column: tuple[Any, ...], missing: bool) -> list[bool]:
-        array = self.call.plain(name)
+        array = self.array(name)
         steps = self.shape[self.axis]
-        return [missing] * steps if array is None else [bool(x) for x in np.asarray(array)[column] != 0]
+        return [missing] * steps if array is None else (array[column] != 0).tolist()
 
     def row(self, name: str, column: tuple[Any, ...]) -> Any:
-        array = self.call.plain(name)
-        if array is None:
-            return None
-        return self.real(np.asarray(array)[_without_time(column) if np.ndim(array) else ()])
+        array = self.array(name)
+        return None if array is None else self.real(array[_without_time(column) if array.ndim else ()])
 
     def coefficients(self, name: str, default: float, column: tuple[Any, ...]) -> list[float]:
         """Return float64, because coefficients are multiplied before they are rounded."""
-        given = self.call.plain(name) if self.call.arguments.get(name) is not None else default
-        return [float(x) for x in np.broadcast_to(np.asarray(given, np.float64), self.shape)[column]]
+        given = self.array(name)
+        wide = np.asarray(default if given is None else given, np.float64)
+        return np.broadcast_to(wide, self.shape)[column].tolist()
 
     def env(self, column: tuple[Any, ...]) -> tuple[list[int], Env]:
         """Return the indices of the steps that exist, and their arguments."""
@@ -103,9 +109,8 @@ class _Rollout:
             final = self.numbers(self.final[column])
         terminated, truncated = self.flags("terminated", column, False), self.flags("truncated", column, False)
         next_values, real = [], []
-        before = bool(
-            call.plain("prev_done") is not None and np.asarray(call.plain("prev_done"))[_without_time(column)]
-        )
+        started = self.array("prev_done")
+        before = started is not None and bool(started[_without_time(column)])
         next_step = str(call.arguments.get("autoreset")).lower() == "next_step"
         for t, after in zip(existing, [*existing[1:], None], strict=False):
             if following is not None:

@@ -1,29 +1,46 @@
-"""Make random calls in several processes until the time is over, and replay the calls that fail."""
+"""Make so many random calls in several processes, and replay the calls that fail.
+
+The calls come in blocks, each with a seed of its own. hypothesis makes a call that fails smaller, and says how to
+replay it. If a call ends its process, its block is drawn again, with each call in a process of its own.
+"""
 
 import argparse
+import base64
 import contextlib
 import multiprocessing
 import os
 import queue
 import secrets
-import sys
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase
 
 from support.functions import FUNCTIONS
 
+from .calls import Call
 from .check import DifferenceError, check, variants
-from .choices import Choices, parse, smallest, written
-from .draw import random_call
+from .strategy import calls
 
 EXAMPLES = """\
 examples, from the folder tests:
-  python -m fuzz --seconds 60 --seed 1
+  python -m fuzz --calls 100000 --seed 1
   python -m fuzz --function gae --backend cpp --backend numpy
-  python -m fuzz --replay 81985529216486895
+  python -m fuzz --replay AXicY2CAAkYGBgYAABAAAg==
 """
+
+BLOCK = 500  # calls; hypothesis remembers what it drew, so one run of a million would need much memory
+SETTINGS = hypothesis.settings(
+    database=None,
+    deadline=None,
+    phases=(Phase.generate, Phase.shrink),
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,121 +48,136 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m fuzz", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--seconds", type=float, default=60.0, help="how long to go on (default: %(default)s)")
-    add("--seed", type=int, help="where the cases begin (default: one that nobody knows)")
+    add("--calls", type=int, default=20_000, help="how many calls to make (default: %(default)s)")
+    add("--seed", type=int, help="of the first block (default: one that nobody knows)")
     add("--workers", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     add("--function", action="append", choices=FUNCTIONS, help="only calls of this function; may be repeated")
     add("--backend", action="append", default=[], help="only this backend; may be repeated")
     add("--most", type=int, default=3, help="stop after so many findings (default: %(default)s)")
-    add("--replay", metavar="CASE", type=parse, help="make one case again, and then ever smaller ones that fail too")
+    add("--replay", metavar="CASE", help="make one call again, as a finding says")
     args = parser.parse_args(argv)
     functions = tuple(args.function or FUNCTIONS)
-    if args.replay is not None:
-        return replay(args.replay, functions, args.backend)
-    return fuzz(args, functions)
+    return replay(args.replay, functions, args.backend) if args.replay else fuzz(args, functions)
 
 
-def attempt(case: int | Sequence[int], functions: tuple[str, ...], backends: Sequence[str]) -> tuple[str, Choices]:
-    """Make the call of a case. Return its outcome and its decisions."""
-    choose = Choices(case)
-    call = random_call(choose, functions)
+def block(seed: int, count: int, functions: Sequence[str], make: Callable[[Call], Any]) -> str:
+    """Make the calls of a block. Return what was found, with the smallest call; "" if all is right."""
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(SETTINGS, max_examples=count)
+    @hypothesis.given(calls(functions))
+    def run(call: Call) -> None:
+        make(call)
+
+    return failure_of(run, functions)
+
+
+def failure_of(run: Callable[[], None], functions: Sequence[str]) -> str:
     try:
-        return check(call, backends), choose
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            run()
     except DifferenceError as error:
-        return f"{error}\n{call}", choose
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        only = "".join(f" --function {name}" for name in functions) if len(functions) < len(FUNCTIONS) else ""
+        case = notes.rpartition("b'")[2].partition("'")[0]
+        shown = notes.partition("\n\nYou can reproduce")[0]
+        return f"{error}\n{shown}\n  replay: cd tests && python -m fuzz{only} --replay {case}"
+    except hypothesis.errors.Flaky as error:  # as after a read of memory that nobody has written
+        return "; ".join(map(str, getattr(error, "exceptions", [error]))) + "; but not every time"
+    return ""
 
 
 def work(number: int, args: Any, functions: tuple[str, ...], current: Any, found: Any) -> None:
-    """Run every n-th case from the seed on, with n workers. ``current`` holds the case, in case the process crashes."""
+    """Run every n-th block, with n workers. ``current`` holds the block and its last call, in case of a crash."""
     backends = variants(args.backend)
-    attempt(args.seed, functions, backends)  # compiling and importing take time that should not count
     counts: Counter[str] = Counter()
-    runs, case, end = 0, args.seed + number, time.monotonic() + args.seconds
-    while time.monotonic() < end:
-        current.value = case
-        outcome, _ = attempt(case, functions, backends)
-        known = outcome in ("right", "refused")
-        counts[outcome if known else "wrong"] += 1
-        runs += len(backends)
-        if not known:
-            found.put((case, outcome))
+
+    def make(call: Call) -> None:
+        current[2] += 1
+        counts[check(call, backends)] += 1
+
+    for at in range(number * BLOCK, args.calls, args.workers * BLOCK):
+        current[:] = seed, count, _ = (args.seed << 32) + at, min(BLOCK, args.calls - at), 0
+        if said := block(seed, count, functions, make):
+            counts["wrong"] += 1
+            found.put(said)
             if counts["wrong"] >= args.most:
                 break
-        case += args.workers
-    found.put((None, {"counts": counts, "runs": runs, "backends": backends}))
+    found.put((counts, backends))
 
 
 def fuzz(args: argparse.Namespace, functions: tuple[str, ...]) -> int:
-    args.seed = secrets.randbits(60) if args.seed is None else args.seed
-    print(f"seed {args.seed}, {args.workers} workers, {args.seconds:.0f} s", flush=True)
+    args.seed = secrets.randbits(32) if args.seed is None else args.seed
+    print(f"seed {args.seed}, {args.workers} workers, {args.calls} calls", flush=True)
     context = multiprocessing.get_context("spawn")
     found = context.Queue()
-    currents = [context.Value("q", -1, lock=False) for _ in range(args.workers)]
+    currents = [context.Array("q", 3, lock=False) for _ in range(args.workers)]
     workers = [
         context.Process(target=work, args=(i, args, functions, current, found)) for i, current in enumerate(currents)
     ]
     for worker in workers:
         worker.start()
     counts: Counter[str] = Counter()
-    runs, findings, backends = 0, 0, []
-    running = set(range(args.workers))
+    findings, backends, running = 0, [], set(range(args.workers))
     while running or not found.empty():
         with contextlib.suppress(queue.Empty):
-            case, what = found.get(timeout=0.2)
-            if case is None:
-                counts += what["counts"]
-                runs, backends = runs + what["runs"], what["backends"]
-            else:
+            what = found.get(timeout=0.2)
+            if isinstance(what, str):
                 findings += 1
-                report(case, what, args)
+                print(f"\nFOUND {what}\n", flush=True)
+            else:
+                counts, backends = counts + what[0], what[1]
         for i in [i for i in running if not workers[i].is_alive()]:
             running.discard(i)
             if workers[i].exitcode:
                 findings += 1
-                report(currents[i].value, f"the process ended with status {workers[i].exitcode}", args)
+                said = crashed(*currents[i], functions, args.backend)
+                print(f"\nFOUND the process ended with status {workers[i].exitcode}: {said}\n", flush=True)
     total = sum(counts.values())
-    print(f"{total} calls, {runs} runs on {', '.join(backends)}: {dict(counts)}; {findings} findings", flush=True)
+    print(f"{total} calls on {', '.join(backends)}: {dict(counts)}; {findings} findings", flush=True)
     return 1 if findings or not total else 0
 
 
-def report(case: int, what: str, args: argparse.Namespace) -> None:
-    only = "".join(f" --function {name}" for name in args.function or ())
-    only += "".join(f" --backend {name}" for name in args.backend)
-    print(f"\nFOUND {what}\n  replay: cd tests && python -m fuzz --replay {case}{only}\n", flush=True)
+def crashed(seed: int, count: int, number: int, functions: tuple[str, ...], names: Sequence[str]) -> str:
+    """Draw a block again up to the call that ended its process, and return the smallest call that does."""
+    backends, made = variants(names), 0
+
+    def make(call: Call) -> None:
+        nonlocal made
+        made += 1
+        if made >= number:
+            in_a_child(call, backends)
+
+    return block(seed, count, functions, make) or "not again, so it is not a single call"
 
 
-def replay(case: int | Sequence[int], functions: tuple[str, ...], names: Sequence[str]) -> int:
-    """Make a case again. If it fails, try smaller ones, each in a process of its own, which a crash may end."""
-    backends = variants(names)
-    choose = Choices(case)
-    print(random_call(choose, functions), flush=True)
-
-    def fails(candidate: list[int]) -> bool:
-        child = multiprocessing.get_context("fork").Process(target=_child, args=(candidate, functions, backends))
-        child.start()
-        child.join(60)
-        if child.is_alive():
-            child.kill()
-            child.join()
-        return child.exitcode != 0
-
-    if not fails(choose.taken):
-        print("right")
-        return 0
-    small = smallest(choose.taken, fails)
-    outcome = "the process ends with a signal" if _crashes(small, functions, backends) else ""
-    print(f"\nthe smallest that fails: python -m fuzz --replay {written(small)}", flush=True)
-    print(outcome or attempt(small, functions, backends)[0])
-    return 1
-
-
-def _crashes(case: list[int], functions: tuple[str, ...], backends: Sequence[str]) -> bool:
-    child = multiprocessing.get_context("fork").Process(target=_child, args=(case, functions, backends))
+def in_a_child(call: Call, backends: Sequence[str]) -> None:
+    child = multiprocessing.get_context("fork").Process(target=check, args=(call, backends))
     child.start()
-    child.join()
-    return bool(child.exitcode and child.exitcode < 0)
+    child.join(60)
+    if child.is_alive():
+        child.kill()
+        child.join()
+    if child.exitcode:
+        raise DifferenceError(f"the process ends with status {child.exitcode}")
 
 
-def _child(case: list[int], functions: tuple[str, ...], backends: Sequence[str]) -> None:
-    outcome, _ = attempt(case, functions, backends)
-    sys.exit(outcome not in ("right", "refused"))
+def replay(case: str, functions: tuple[str, ...], names: Sequence[str]) -> int:
+    """Make a call again, in this process."""
+    backends = variants(names)
+
+    @hypothesis.reproduce_failure(hypothesis.__version__, base64.b64encode(base64.b64decode(case)))
+    @hypothesis.settings(SETTINGS)
+    @hypothesis.given(calls(functions))
+    def run(call: Call) -> None:
+        print(call, flush=True)
+        check(call, backends)
+
+    try:
+        run()
+    except DifferenceError as error:
+        print(error)
+        return 1
+    except hypothesis.errors.DidNotReproduce:
+        print("right")
+    return 0

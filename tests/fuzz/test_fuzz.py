@@ -1,8 +1,9 @@
-"""Test the fuzzer itself: its oracle, its guarded memory, how cases replay and shrink. And run a few cases."""
+"""Run some calls of every function, and test the fuzzer itself: oracles, guarded memory, shrinking and replaying."""
 
 import contextlib
 import ctypes
 import inspect
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,47 +13,46 @@ import fastgae
 from support.functions import FUNCTIONS, parameters
 from support.oracle import gae_oracle
 
+pytest.importorskip("hypothesis")
+
 from .calls import Call, Given
 from .check import DifferenceError, check, variants
-from .choices import Choices, parse, smallest, written
-from .draw import random_call
+from .layouts import LAYOUTS
 from .memory import Arena, Pages, Place
 from .mutants import MUTANTS, ROOT
 from .oracle import ANSWERS, answers
-from .roles import handed_over
-from .run import attempt, main
+from .right import WEIGHTS
+from .run import block, main
 
 NUMPY = ["numpy"]
 TESTS = str(Path(__file__).parents[1])
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_some_cases(function):
-    """Run a few cases of each function, so that plain `pytest` sees a broken generator or function."""
+def test_some_calls(function):
+    """The calls that plain `pytest` makes: more of functions with more arguments."""
     backends = variants()
-    for case in range(40):
-        outcome, _ = attempt(case, (function,), backends)
-        assert outcome in ("right", "refused"), outcome
+    assert not block(1, 10 * WEIGHTS.get(function, 8), (function,), lambda call: check(call, backends))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_roles_are_true(monkeypatch, function):
     """Without the oracle, every answer is compared with calls for halves of the envs, which roles say how to make."""
     monkeypatch.setattr("fuzz.check.ANSWERS", {})
-    for case in range(40):
-        outcome, _ = attempt(case, (function,), NUMPY)
-        assert outcome in ("right", "refused"), outcome
+    assert not block(2, 40, (function,), lambda call: check(call, NUMPY))
 
 
 def test_every_argument_is_given_sometimes():
-    """Only a setting can be missing here: its values stand in ``SETTINGS`` in draw.py."""
+    """Only a setting can be missing here: its values stand in ``SETTINGS`` in right.py."""
     missing = {(name, each) for name in FUNCTIONS for each in parameters(name)}
-    for case in range(6000):
-        call = random_call(Choices(case))
-        given = {*call.arguments, *call.how, "backend", *(["out"] if call.out else [])}
-        missing -= {(call.function, name) for name in given}
-        if not missing:
-            return
+
+    def given(call):
+        names = {*call.arguments, *call.how, "backend", *(["out"] if call.out else [])}
+        missing.difference_update((call.function, name) for name in names)
+
+    for seed in range(20):
+        for name in {function for function, _ in missing}:
+            block(seed, 50, (name,), given)
     assert not missing
 
 
@@ -67,8 +67,7 @@ def plain_call(**changed):
         "final_values": rng.normal(size=shape),
         **changed,
     }
-    choose = Choices([])
-    return Call("gae", {name: handed_over(choose, array) for name, array in arrays.items()}), arrays
+    return Call("gae", {name: Given(array, LAYOUTS["c"]) for name, array in arrays.items()}), arrays
 
 
 def test_the_oracle_is_right():
@@ -123,7 +122,7 @@ def replaced(monkeypatch, change):
 def test_without_an_oracle_memory_and_envs_are_compared(monkeypatch, change, found):
     replaced(monkeypatch, change)
     call, arrays = plain_call()
-    call.arguments["rewards"] = Given(arrays["rewards"], Place((1, 0), (0, 0), (False, False), 0, True))
+    call.arguments["rewards"] = Given(arrays["rewards"], LAYOUTS["fortran"])
     with pytest.raises(DifferenceError, match=found) if found else contextlib.nullcontext():
         check(call, NUMPY)
 
@@ -174,29 +173,42 @@ def test_pages_beside_an_array_may_not_be_touched(python, at_end, beside):
     assert done.returncode < 0  # a signal
 
 
-def test_a_case_is_replayed_by_its_decisions():
-    for case in range(50):
-        choose = Choices(case)
-        call = str(random_call(choose))
-        assert str(random_call(Choices(parse(written(choose.taken))))) == call
-        assert str(random_call(Choices(parse(written(case))))) == call
+def wrong_where_truncated(call, backends):
+    """Stand in for ``check``: find a mistake in every call of ``gae`` with at least five steps and ``truncated``."""
+    if call.function == "gae" and "truncated" in call.arguments and len(call.shape) == 2 and call.shape[0] >= 5:
+        raise DifferenceError("planted")
+    return "right"
 
 
-def test_shrinking_keeps_what_matters():
-    def fails(taken):
-        choose = Choices(taken)
-        return [choose.below(100) for _ in range(20)][7] >= 42
-
-    taken = [*range(50, 57), 99, *range(60, 72)]
-    assert smallest(taken, fails) == [0] * 7 + [42]
-
-
-def test_what_is_found_is_printed_with_how_to_replay_it(monkeypatch, capsys):
-    monkeypatch.setattr("fuzz.run.check", lambda call, backends: (_ for _ in ()).throw(DifferenceError("planted")))
-    assert main(["--replay", "5", "--backend", "numpy"]) == 1
+def test_what_is_found_is_small_and_can_be_replayed(monkeypatch, capsys):
+    monkeypatch.setattr("fuzz.run.check", wrong_where_truncated)
+    found = block(4, 100, ("gae",), lambda call: wrong_where_truncated(call, NUMPY))
+    assert found.startswith("planted")
+    shape = re.search(r"rewards=\w+\[(\d+), (\d+)\]", found)
+    assert shape.groups() == ("5", "1")
+    case = found.split()[-1]
+    assert main(["--replay", case, "--function", "gae", "--backend", "numpy"]) == 1
     printed = capsys.readouterr().out
-    assert "python -m fuzz --replay" in printed
+    assert shape[0] in printed
     assert "planted" in printed
+
+
+def test_a_finding_that_does_not_come_again_is_reported():
+    made = []
+
+    def wrong_once(call):
+        made.append(call)
+        if len(made) == 5:
+            raise DifferenceError("planted")
+
+    assert block(6, 20, ("gae",), wrong_once) == "planted; but not every time"
+
+
+def test_a_seed_makes_the_same_calls():
+    made = [], []
+    for calls in made:
+        block(5, 20, FUNCTIONS, lambda call, calls=calls: calls.append(str(call)))
+    assert made[0] == made[1]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)

@@ -5,9 +5,9 @@ import pytest
 
 import fastgae
 from fastgae._interop import FUNCTIONS
+from fuzz.accepted import faults
 from fuzz.calls import Given
-from fuzz.choices import Choices
-from fuzz.draw import random_call
+from fuzz.run import block
 
 from .device import PLACES, check
 
@@ -25,17 +25,18 @@ def arguments_of(call):
     final = arguments.get("final_values")
     if np.ndim(final) and final.shape != first.shape:
         arguments["final_values"] = np.zeros(first.shape, final.dtype)
-        arguments["final_values"][arguments["truncated"] != 0] = final
+        arguments["final_values"][call.plain("truncated") != 0] = final
     return arguments
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_random_calls(batch):
-    made = 0
-    for case in range(100 * batch, 100 * batch + 20):
-        call = random_call(Choices(case), sorted(FUNCTIONS))
-        if call.broken or call.first.plain.size > LARGEST:
-            continue
-        check(getattr(fastgae, call.function), {**arguments_of(call), **call.how}, PLACES[case % len(PLACES)])
-        made += 1
-    assert made > 8
+    made = []
+
+    def make(call):
+        if not faults(call) and call.first.plain.size <= LARGEST:
+            place = PLACES[len(made) % len(PLACES)]
+            made.append(check(getattr(fastgae, call.function), {**arguments_of(call), **call.how}, place))
+
+    block(batch, 20, sorted(FUNCTIONS), make)
+    assert len(made) > 8

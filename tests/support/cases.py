@@ -15,8 +15,6 @@ SIZES = [
     *[(66, 2), (68, 3), (69, 7), (129, 12), (64, 15), (137, 31)],  # narrow rows, and what is left of their last batch
     *[(7, 40), (8, 40), (9, 40), (24, 40)],  # env-major ends that other rows follow in memory
 ]
-# Few and long trajectories, which kernels take in many steps, in whole tiles and in pieces.
-LONG_SIZES = [(255, 2), (256, 1), (257, 33), (513, 3), (1777, 1), (2003, 3), (1601, 17)]
 # A few sizes, for tests that run in many other combinations.
 FEW_SIZES = [(1, 1), (1, 17), (2, 7), (3, 8), (9, 1), (17, 33), (16, 64), (65, 9)]
 # Past the thresholds of csrc/tuning.hpp: results are streamed and threads spawn (wide, and long); rows are cut.

@@ -1,5 +1,6 @@
 """The public functions that take arrays, and what their signatures and the record of a call say of their parameters."""
 
+import functools
 import inspect
 from typing import get_args, get_origin, get_type_hints
 
@@ -9,6 +10,7 @@ from fastgae._call import ROLES, Role
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
 
 
+@functools.cache
 def parameters(name):
     """Return the parameters of a public function by name, each with its type as the annotation."""
     function = getattr(fastgae, name)
@@ -35,6 +37,7 @@ def allows_none(parameter):
     return type(None) in get_args(parameter.annotation)
 
 
+@functools.cache
 def gives_two(name):
     """Whether a function returns advantages and returns, and not one array."""
     return get_origin(get_type_hints(getattr(fastgae, name))["return"]) is fastgae.GAEResult

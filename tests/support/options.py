@@ -2,12 +2,7 @@
 
 import numpy as np
 
-import fastgae
-
-from .backends import no_short_cut
 from .cases import assert_same_bits
-from .exactness import answer
-from .layouts import poisoned
 
 
 def pick(case, name, seed=0):
@@ -101,27 +96,6 @@ def arranged(case, layout, given):
             back = np.moveaxis(here[name], layout.time_axis, 0)
             there[name] = np.array(back.reshape(len(back), -1), array.dtype)
     return {**arguments, **here}, {**plain.arguments(), **there}
-
-
-def call(case, layout, backend, given, function=fastgae.gae, **options):
-    """Return the results of the call in a layout as (T, N), and of the plain call with the numpy backend."""
-    here, there = arranged(case, layout, given)
-    got = function(**here, backend=backend, **options)
-    return [layout.plain("advantages", a) for a in got], answer(function, **there)
-
-
-def check(case, layout, backend, given, function=fastgae.gae):
-    here, there = arranged(case, layout, given)
-    expected = answer(function, **there)
-    of_call = f"{layout.name} {case.rewards.shape} {' '.join(given)}"
-    out = tuple(poisoned(layout.shape(case.rewards).shape, case.rewards.dtype) for _ in range(2))
-    for what, more in {"fresh": {}, "out": {"out": out}, "threads": {"num_threads": 3}}.items():
-        got = function(**here, backend=backend, **more)
-        assert_results(layout, got, expected, f"{of_call}, {what}:")
-    if backend.startswith("cpp"):  # no other has a short cut
-        with no_short_cut(backend):
-            got = function(**here, backend=backend)
-        assert_results(layout, got, expected, f"{of_call}, the long way:")
 
 
 def assert_results(layout, got, expected, what=""):

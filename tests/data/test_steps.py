@@ -1,0 +1,74 @@
+"""The rows of recorded data: their order, and the first rows alone."""
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae.data.estimators import How, gae_arguments
+from fastgae.data.steps import (
+    RecordedSteps,
+    ScatteredError,
+    at_row,
+    carried_into,
+    check_order,
+    checked_rows,
+    last_rows,
+    sampled,
+)
+
+
+def steps_of(numbers, episodes, ends, restarts=False, seed=0):
+    rewards, values = np.random.default_rng(seed).normal(size=(2, len(numbers)))
+    ended, episodes = np.isin(np.arange(len(numbers)), ends), np.array(episodes)
+    changes = episodes[1:] != episodes[:-1]
+    none = np.zeros(len(numbers), bool)
+    final = np.full(len(numbers), 0.5)
+    name = episodes.__getitem__
+    return RecordedSteps(name, changes, np.array(numbers), rewards, values, ended, none, None, final, restarts=restarts)
+
+
+@pytest.mark.parametrize("border", range(1, 6))
+@pytest.mark.parametrize(
+    ("numbers", "ends", "restarts", "wrong"),
+    [
+        ([0, 1, 2, 3, 4, 5], [5], False, None),
+        ([0, 1, 2, 4, 5, 6], [], False, 2),
+        ([0, 1, 2, 3, 4, 5], [2], False, None),
+        ([0, 1, 2, 2, 3, 4], [2], False, 2),
+        ([0, 1, 2, 1, 2, 3], [2], False, 2),
+        ([0, 1, 2, 2, 3, 4], [2], True, None),
+        ([0, 1, 2, 0, 1, 2], [2], True, None),
+        ([0, 1, 2, 0, 1, 2], [], True, 2),
+    ],
+)
+def test_steps_of_an_episode_rise_by_one(numbers, ends, restarts, wrong, border):
+    """In one run of rows, and where another run begins at any row. A step that comes again after a flag is an error."""
+    steps = steps_of(numbers, [0] * 6, ends, restarts)
+    for first, end in ((0, 6), (0, border)):
+        part = rows_of(steps, first, end)
+        following = None if end == 6 else at_row(steps, end, {})
+        if wrong is not None and wrong < end:
+            with pytest.raises(ScatteredError, match=f"step {numbers[wrong]} is followed by step {numbers[wrong + 1]}"):
+                check_order(part, last_rows(part, following), following)
+        else:
+            check_order(part, last_rows(part, following), following)
+
+
+def rows_of(steps, first, end):
+    arrays = {name: each[first:end].copy() for name, each in steps._asdict().items() if isinstance(each, np.ndarray)}
+    arrays["changes"] = steps.changes[first : end - 1]
+    return steps._replace(**arrays, name=lambda row: steps.name(range(len(steps.rewards))[first:end][row]))
+
+
+@pytest.mark.parametrize("rows", range(1, 12))
+def test_the_first_rows_are_computed_as_among_all(rows):
+    """Without a trace, the advantages of the first rows depend on them and on the value of the next row alone."""
+    steps = steps_of([0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3], [0] * 4 + [1] * 3 + [2] * 4, [3, 6, 10])
+    how = How("gae", 0.9, {"gae_lambda": 0.0})
+
+    def advantages(some, following):
+        checked, last = checked_rows(some, following, how)
+        arguments = gae_arguments(checked, carried_into(last, following))
+        return fastgae.gae(**arguments, gamma=0.9, gae_lambda=0.0).advantages
+
+    np.testing.assert_array_equal(advantages(*sampled(steps, rows)), advantages(steps, None)[:rows])

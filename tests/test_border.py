@@ -157,14 +157,15 @@ def test_a_call_may_be_shorter(length):
         assert result is None
 
 
-ODD = (None, object(), "text", 10**400, True, float("nan"), [1.0], {}, np.ones(()), np.ones(2, "O"), 1j)
+ODD = (None, object(), "text", 10**400, True, float("nan"), [1.0], {}, np.ones(2, "O"), 1j, np.full((), 2.0))
 GIVEN = ODD[1:]  # None leaves out what is optional
 DECLINED = {
     **dict.fromkeys(("rewards", "values", "terminated", "gamma", "gae_lambda"), ODD),
     "time_axis": (*ODD, 1.0, 2, -3, 10**30),
     **dict.fromkeys(("tail_normalized", "carry_over"), (*ODD[:4], *ODD[5:], np.True_, 0)),
     **dict.fromkeys(("truncated", "last_values", "next_values", "final_values", "prev_done", "mask"), GIVEN),
-    **dict.fromkeys(("last_advantages", "returns_lambda"), GIVEN),
+    "last_advantages": GIVEN[:-1],
+    "returns_lambda": GIVEN,
     **dict.fromkeys(("ratios", "rho_clip", "c_clip"), (*GIVEN, 0.5)),
     **dict.fromkeys(("autoreset", "normalize"), (*GIVEN, b"global")),
     "out": (
@@ -180,6 +181,12 @@ def test_odd_arguments_are_declined(name):
         outputs = poisoned(), poisoned()
         assert short_cut(call(out=outputs)._replace(**{name: odd})) is None, repr(odd)
         assert all((output == 7).all() for output in outputs), repr(odd)
+
+
+def test_an_array_without_axes_is_a_number():
+    for name in ("gamma", "gae_lambda", "last_advantages", "returns_lambda"):
+        results = [short_cut(call()._replace(**{name: given})) for given in (0.5, np.full((), 0.5))]
+        np.testing.assert_array_equal(*results, name)
 
 
 def test_outputs_that_overlap_are_declined():

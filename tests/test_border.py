@@ -184,8 +184,9 @@ def test_odd_arguments_are_declined(name):
 
 
 def test_an_array_without_axes_is_a_number():
+    plain = call()
     for name in ("gamma", "gae_lambda", "last_advantages", "returns_lambda"):
-        results = [short_cut(call()._replace(**{name: given})) for given in (0.5, np.full((), 0.5))]
+        results = [short_cut(plain._replace(**{name: given})) for given in (0.5, np.full((), 0.5))]
         np.testing.assert_array_equal(*results, name)
 
 

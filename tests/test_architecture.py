@@ -7,10 +7,11 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fastgae
-from support.backends import BACKENDS, ONE_TARGET
+from support.backends import BACKENDS, ONE_TARGET, no_short_cut
 
 PACKAGE = Path(fastgae.__file__).parent
 CSRC = Path(__file__).parents[1] / "csrc"
@@ -95,6 +96,39 @@ def test_imports_never_run_back():
         if imported == "fastgae" and LAYERS[ours] in ("ray", "data"):
             continue
         assert theirs >= ours, f"{path.name} imports {imported}"
+
+
+@pytest.mark.parametrize("backend", ONE_TARGET)
+def test_a_call_passes_few_files(backend):
+    """docs/design.md shows the way of a call. Files that help on the way, and return to it, do not go deep either."""
+    rewards, values = np.ones((2, 6, 3))
+    flags = np.zeros((6, 3), bool)
+    ways = set()
+
+    def look(frame, event, _):
+        files = []
+        while event == "call" and frame:
+            path = Path(frame.f_code.co_filename)
+            if PACKAGE in path.parents and (not files or files[-1] != path):
+                files.append(path)
+            frame = frame.f_back
+        ways.add(tuple(path.relative_to(PACKAGE).as_posix() for path in reversed(files)))
+
+    def call():
+        fastgae.gae(rewards, values, flags, last_values=0.0, mask=flags[:, ::-1], backend=backend)
+
+    with no_short_cut(backend):
+        call()  # what is imported or compiled at the first call is not on the way
+        sys.setprofile(look)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+    way = ("estimators/gae.py", "_run.py")
+    if backend in ("numba", "numpy"):  # a compiled module is no file
+        way += ("_backends/numba/__init__.py" if backend == "numba" else "_backends/numpy.py",)
+    assert way in ways
+    assert max(map(len, ways)) <= 6
 
 
 def test_no_imports_in_a_circle():

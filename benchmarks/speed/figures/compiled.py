@@ -1,0 +1,105 @@
+"""A call inside a loop that JAX compiles as a whole, as libraries for JAX train: fastgae beside what people write."""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from timeit import Timer
+from typing import Any
+
+import numpy as np
+
+from speed.machine import describe_machine
+from speed.text import duration, markdown
+from speed.timing import best
+
+SHAPES = ((128, 8), (128, 64), (24, 4096), (128, 1024), (2048, 64))
+CALLS = 50  # in one compiled loop
+GAMMA, LAMBDA = 0.99, 0.95
+
+
+def contenders() -> dict[str, Callable[..., Any]]:
+    """Return functions of rewards, values, terminated and last values that return the advantages."""
+    import jax
+    import jax.numpy as jnp
+    import rlax
+
+    import fastgae
+
+    def own_scan(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
+            advantage, next_value = carry
+            reward, value, done = row
+            delta = reward + GAMMA * next_value * (1 - done) - value
+            advantage = delta + GAMMA * LAMBDA * (1 - done) * advantage
+            return (advantage, value), advantage
+
+        rows = rewards, values, terminated.astype(jnp.float32)
+        return jax.lax.scan(step, (jnp.zeros_like(last), last), rows, reverse=True, unroll=16)[1]
+
+    def associative(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        goes_on = 1 - terminated.astype(jnp.float32)
+        deltas = rewards + GAMMA * jnp.concatenate([values[1:], last[None]]) * goes_on - values
+
+        def both(later: Any, earlier: Any) -> Any:
+            return earlier[0] * later[0], earlier[0] * later[1] + earlier[1]
+
+        return jax.lax.associative_scan(both, (GAMMA * LAMBDA * goes_on, deltas), reverse=True)[1]
+
+    def of_rlax(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        of_env = rlax.truncated_generalized_advantage_estimation
+        discounts = GAMMA * (1 - terminated.astype(jnp.float32))
+        longer = jnp.concatenate([values, last[None]])
+        return jax.vmap(of_env, (1, 1, None, 1), 1)(rewards, discounts, LAMBDA, longer)
+
+    def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        given = rewards, values, terminated
+        return fastgae.gae(*given, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA).advantages
+
+    return {"fastgae": ours, "own lax.scan": own_scan, "associative_scan": associative, "RLax": of_rlax}
+
+
+def measure() -> dict[str, Any]:
+    import jax
+
+    names = ("jax", "rlax")
+    rows = [measure_shape(steps, envs, contenders()) for steps, envs in SHAPES]
+    assert jax.default_backend() == "cpu"
+    return {"machine": describe_machine() | {name: version(name) for name in names}, "rows": rows}
+
+
+def measure_shape(steps: int, envs: int, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return the seconds of one call of each function in the compiled loop, after a check of its answer."""
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(0)
+    rewards, values = rng.normal(size=(2, steps, envs)).astype(np.float32)
+    given = [rewards, values, rng.random((steps, envs)) < 0.02, rng.normal(size=envs).astype(np.float32)]
+    arrays = list(map(jnp.asarray, given))
+    right = functions["fastgae"](*given)
+    timers = {}
+    for name, function in functions.items():
+        np.testing.assert_allclose(jax.jit(function)(*arrays), right, rtol=1e-4, atol=1e-4)
+
+        def loop(rewards: Any, values: Any, terminated: Any, last: Any, function: Any = function) -> Any:
+            # Each call needs the results of the one before, so that XLA can leave none of them out.
+            def call(advantages: Any, _: None) -> Any:
+                return function(rewards + 1e-3 * advantages, values, terminated, last), None
+
+            return jax.lax.scan(call, jnp.zeros_like(rewards), None, length=CALLS)[0]
+
+        program = jax.jit(loop)
+        program(*arrays).block_until_ready()
+        timers[name] = Timer(lambda program=program: program(*arrays).block_until_ready())  # type: ignore[misc]
+    seconds = {name: found / CALLS for name, found in best(timers, 2.0).items()}
+    return {"name": f"{steps}×{envs}", "seconds": seconds}
+
+
+def table(measured: Mapping[str, Any]) -> str:
+    """Write the times, and in parentheses how many times as long as fastgae the others take."""
+    names = list(measured["rows"][0]["seconds"])
+    rows = []
+    for row in measured["rows"]:
+        ours = row["seconds"]["fastgae"]
+        others = (f"{duration(row['seconds'][name])} ({row['seconds'][name] / ours:.2g})" for name in names[1:])
+        rows.append((row["name"], duration(ours), *others))
+    return markdown(("T×N", *names), rows)

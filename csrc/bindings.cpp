@@ -381,10 +381,12 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
                          : py::reinterpret_borrow<py::object>(out[i]);
     const Operand advantages = operand_of(results[0].ptr(), call.checked);
     const Operand returns = operand_of(results[1].ptr(), call.checked);
+    bool filled;
     {
         const WithoutGil released;
-        if (!fill(call, reader, advantages, returns, num_threads, target)) return py::none();
+        filled = fill(call, reader, advantages, returns, num_threads, target);
     }
+    if (!filled) return py::none();
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
     PyObject* const pair = registered.result_type->tp_alloc(registered.result_type, 2);
     if (!pair) throw py::error_already_set();

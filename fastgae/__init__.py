@@ -17,7 +17,6 @@ from fastgae.estimators.n_step_returns import n_step_returns
 from fastgae.estimators.normalize import normalize
 from fastgae.estimators.retrace import retrace
 from fastgae.estimators.reverse_scan import reverse_scan
-from fastgae.estimators.td_errors import td_errors
 from fastgae.estimators.td_lambda import td_lambda
 from fastgae.estimators.upgo import upgo
 from fastgae.estimators.valid_steps import valid_steps
@@ -51,7 +50,6 @@ __all__ = [
     "normalize",
     "retrace",
     "reverse_scan",
-    "td_errors",
     "td_lambda",
     "upgo",
     "valid_steps",

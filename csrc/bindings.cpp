@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -489,7 +490,7 @@ bool compute_recorded(const Call& call, const Operand& advantages, const Operand
 bool computed_without_python(const xla::Frame& frame, const xla::Recorded& recorded) {
     const xla::Batch batch(frame, recorded);
     if (!batch.fits()) return false;
-    std::vector<std::vector<Index>> strides(recorded.inputs.size() + 2);
+    xla::Strides strides[kArguments + 2];
     const Index calls = batch.calls();
     for (Index number = 0; number < calls; ++number) {
         Call call = recorded.call;
@@ -530,13 +531,13 @@ void* handle(xla::Frame* frame) noexcept {
     if (frame->stage != xla::kExecute) return nullptr;
     try {
         if (frame->struct_size < sizeof(xla::Frame)) throw std::runtime_error("this XLA is too old for fastgae");
-        const std::optional<std::string> key = xla::key_of(*frame);
+        const std::optional<std::string_view> key = xla::key_of(*frame);
         if (!key) throw std::runtime_error("the attribute `call` is missing");
         const xla::Recorded* const recorded = records.find(*key);
         if (recorded && computed_without_python(*frame, *recorded)) return nullptr;
         const py::gil_scoped_acquire acquired;
         try {
-            py::reinterpret_borrow<py::object>(without_a_record)(*key, described(frame->arguments),
+            py::reinterpret_borrow<py::object>(without_a_record)(std::string(*key), described(frame->arguments),
                                                                  described(frame->results));
             return nullptr;
         } catch (py::error_already_set& error) {

@@ -6,12 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -115,7 +117,7 @@ struct Recorded {
 // The recorded calls by their keys. A recorded call is never changed or removed.
 class Records {
 public:
-    const Recorded* find(const std::string& key) const {
+    const Recorded* find(std::string_view key) const {
         const std::shared_lock<std::shared_mutex> locked(mutex_);
         const auto found = records_.find(key);
         return found == records_.end() ? nullptr : &found->second;
@@ -128,24 +130,25 @@ public:
 private:
     static constexpr std::size_t kMost = 10000;  // programs that are never alike must not fill the memory
     mutable std::shared_mutex mutex_;
-    std::map<std::string, Recorded> records_;
+    std::map<std::string, Recorded, std::less<>> records_;
 };
+
+constexpr Index kMostAxes = 8;  // of one call
+using Strides = Index[kMostAxes];
 
 // Finds the arrays of each call of a batch: the batch axes of a buffer come before the axes that it has in one call,
 // and have length 1 where all calls share it.
 class Batch {
 public:
-    Batch(const Frame& frame, const Recorded& recorded) : arguments_(frame.arguments) {
-        const Buffer& result = *frame.results.items[0];
-        rank_ = result.rank - recorded.inputs[0].second;
-        shape_ = result.shape;
-        for (std::int64_t i = 0; i < arguments_.size; ++i) own_ranks_.push_back(recorded.inputs[i].second);
+    Batch(const Frame& frame, const Recorded& recorded)
+        : arguments_(frame.arguments), inputs_(recorded.inputs), shape_(frame.results.items[0]->shape) {
+        rank_ = frame.results.items[0]->rank - inputs_[0].second;
     }
 
     // Return whether the buffers have the ranks of the recorded call, or all have the same batch axes.
     bool fits() const {
         for (std::int64_t i = 0; i < arguments_.size; ++i)
-            if (arguments_.items[i]->rank != own_ranks_[i] + rank_) return false;
+            if (inputs_[i].second > kMostAxes || arguments_.items[i]->rank != inputs_[i].second + rank_) return false;
         return rank_ >= 0;
     }
 
@@ -156,7 +159,7 @@ public:
     }
 
     // Return an argument of one call. Its strides, those of C order, are written to `strides`.
-    Operand argument(std::int64_t number, Index call, std::vector<Index>& strides) const {
+    Operand argument(std::int64_t number, Index call, Strides& strides) const {
         const Buffer& buffer = *arguments_.items[number];
         Index index = 0, stride = 1;
         for (Index axis = rank_ - 1; axis >= 0; --axis) {
@@ -168,14 +171,14 @@ public:
     }
 
     // Return a result of one call.
-    Operand result(const Buffer& buffer, Index call, std::vector<Index>& strides) const {
+    Operand result(const Buffer& buffer, Index call, Strides& strides) const {
         Operand operand = one(buffer, call, strides);
         operand.writeable = true;
         return operand;
     }
 
 private:
-    Operand one(const Buffer& buffer, Index index, std::vector<Index>& strides) const {
+    Operand one(const Buffer& buffer, Index index, Strides& strides) const {
         static_assert(sizeof(Index) == sizeof(std::int64_t), "shapes are read in place");
         Operand operand;
         operand.given = true;
@@ -184,31 +187,30 @@ private:
         operand.size = bytes_of(operand.stored);
         operand.rank = static_cast<std::int16_t>(buffer.rank - rank_);
         operand.shape = reinterpret_cast<const Index*>(buffer.shape) + rank_;
-        strides.resize(operand.rank);
         Index stride = operand.size;
         for (Index axis = operand.rank - 1; axis >= 0; --axis) {
             strides[axis] = stride;
             stride *= operand.shape[axis];
         }
-        operand.strides = strides.data();
+        operand.strides = strides;
         operand.data = static_cast<char*>(buffer.data) + index * stride;
         return operand;
     }
 
     const Buffers& arguments_;
-    Index rank_;
+    const std::vector<std::pair<Argument, Index>>& inputs_;
     const std::int64_t* shape_;
-    std::vector<Index> own_ranks_;
+    Index rank_;
 };
 
 // Return the text of the attribute `call`; none if there is no such attribute.
-inline std::optional<std::string> key_of(const Frame& frame) {
+inline std::optional<std::string_view> key_of(const Frame& frame) {
     const Attributes& attributes = frame.attributes;
     for (std::int64_t i = 0; i < attributes.size; ++i) {
         const Text& name = *attributes.names[i];
-        if (attributes.types[i] != kString || std::string(name.begin, name.size) != "call") continue;
+        if (attributes.types[i] != kString || std::string_view(name.begin, name.size) != "call") continue;
         const Text& text = *static_cast<const Text*>(attributes.items[i]);
-        return std::string(text.begin, text.size);
+        return std::string_view(text.begin, text.size);
     }
     return std::nullopt;
 }

@@ -33,7 +33,7 @@ def contenders() -> dict[str, Callable[..., Any]]:
             return (advantage, value), advantage
 
         rows = rewards, values, terminated.astype(jnp.float32)
-        return jax.lax.scan(step, (jnp.zeros_like(last), last), rows, reverse=True, unroll=16)[1]
+        return jax.lax.scan(step, (jnp.zeros_like(last), last), rows, reverse=True)[1]
 
     def associative(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         goes_on = 1 - terminated.astype(jnp.float32)

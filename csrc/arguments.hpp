@@ -94,18 +94,18 @@ struct Operand {
     }
 };
 
-// Return an argument as its place expects it: one coefficient, or one number for all envs, is a number, also if an
-// array without axes holds it.
-inline Operand of_place(Argument place, const Operand& given) {
-    const bool may_be_number = place == kGamma || place == kGaeLambda || place == kReturnsLambda ||
-                               place == kLastValues || place == kLastAdvantages;
-    if (!may_be_number || given.rank != 0 || (given.type != Type::f32 && given.type != Type::f64)) return given;
+// Let a coefficient, or one number for all envs, that is an array without axes be a number.
+inline void read_number(Argument place, Operand& given) {
+    if (!given.data || given.rank != 0 || (given.type != Type::f32 && given.type != Type::f64)) return;
+    if (place != kGamma && place != kGaeLambda && place != kReturnsLambda && place != kLastValues &&
+        place != kLastAdvantages)
+        return;
     Operand number;
     number.given = number.weak = true;
     number.stored = given.stored;  // unlike a number of Python, it takes part in promotion
     number.number = given.type == Type::f32 ? *reinterpret_cast<const float*>(given.data)
                                             : *reinterpret_cast<const double*>(given.data);
-    return number;
+    given = number;
 }
 
 enum class Normalize { nothing, all, per_env };

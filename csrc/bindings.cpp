@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <iterator>
@@ -404,6 +405,7 @@ struct Recording {
 };
 
 thread_local Recording* recording = nullptr;
+std::atomic<int> recordings{0};  // of all threads; to look at it takes less time than to find a thread's own variable
 
 Index place_of(const std::vector<PyObject*>& objects, PyObject* object) {
     const auto found = std::find(objects.begin(), objects.end(), object);
@@ -449,15 +451,18 @@ py::object gae_of_call(PyObject* arguments, PyObject* num_threads, PyObject* tar
     PyObject* out[2];
     if (!read_settings(given, call) || !read_out(given[kOut], out)) return py::none();
     for (Index i = 0; i < given.count; ++i)
-        if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None && !is_setting(Argument(i)))
-            call.operands[i] = of_place(Argument(i), operand_of(object, checked));
-    if (recording) recording->call = call;  // before it is unpacked
+        if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None && !is_setting(Argument(i))) {
+            call.operands[i] = operand_of(object, checked);
+            read_number(Argument(i), call.operands[i]);
+        }
+    const bool recorded = recordings && recording && !checked;
+    if (recorded) recording->call = call;  // before it is unpacked
     std::optional<Packed> packed;
     if (call[kCuSeqlens].given && !packed.emplace(call, *recycling.memory).unpack()) return py::none();
     const Type type = working_type(call);
     if (type == Type::other) return py::none();
     py::object result = (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);
-    if (recording && !checked && !result.is_none()) record(given, out, index_from(num_threads), chosen);
+    if (recorded && !result.is_none()) record(given, out, index_from(num_threads), chosen);
     return result;
 }
 
@@ -471,10 +476,9 @@ void record_call(const std::string& key, const py::tuple& inputs, const py::tupl
     for (const auto& each : inputs) here.inputs.push_back(each.ptr());
     for (const auto& each : outputs) here.outputs.push_back(each.ptr());
     struct Scope {
-        Recording* before = std::exchange(recording, nullptr);
-        ~Scope() { recording = before; }
-    } scope;
-    recording = &here;
+        explicit Scope(Recording* here) { recording = here, ++recordings; }
+        ~Scope() { recording = nullptr, --recordings; }
+    } const scope(&here);
     call();
     if (here.recorded) records.add(key, *here.recorded);
 }
@@ -497,7 +501,8 @@ bool computed_without_python(const xla::Frame& frame, const xla::Recorded& recor
         Operand results[2];
         for (std::size_t i = 0; i < recorded.inputs.size(); ++i) {
             const Argument place = recorded.inputs[i].first;
-            call.operands[place] = of_place(place, batch.argument(i, number, strides[i]));
+            call.operands[place] = batch.argument(i, number, strides[i]);
+            read_number(place, call.operands[place]);
         }
         for (int i = 0; i < 2; ++i)
             if (const Index place = recorded.outputs[i]; place >= 0)

@@ -125,7 +125,7 @@ private:
 
     // Use the last values of sequences that have a step as the final values of truncated steps.
     bool take_last_values(const Operand& given) {
-        if (!given.data || given.rank != 1 || !has_one_for_each(given)) return false;
+        if (!given.data || given.stored == Stored::other || given.rank != 1 || !has_one_for_each(given)) return false;
         last_values_.resize(ended_.size() * given.size);
         for (std::size_t i = 0; i < ended_.size(); ++i)
             std::memcpy(&last_values_[i * given.size], given.data + ended_[i] * given.strides[0], given.size);

@@ -228,7 +228,7 @@ class _Faults:
         for place, each in enumerate(out):
             if each is not None:
                 self.output(f"out[{place}]", each)
-        if isinstance(out[0], Given) and out[0] is out[1]:
+        if isinstance(out[0], Given) and out[0] is out[1] and out[0].plain.size:
             self.add(ValueError, "out[0]")
         if out[0] is None and self.given.get("normalize") is not None:
             self.add(ValueError, "normalize")

@@ -237,7 +237,7 @@ Pointers<Real> first_row(const Rollout<Real>& rollout) {
 // are therefore collected in padded rows and written upwards, so that each row overwrites the useless end of the row
 // before.
 template <class V, class In, class Out, int count, class Real>
-void narrow_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
+void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
     constexpr Index padded = count * V::width;
     const Index envs = rollout.envs;
     const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
@@ -268,12 +268,15 @@ void narrow_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
         if constexpr (Out::advantages) write(advantages, rollout.advantages);
         if constexpr (Out::returns) write(returns, rollout.returns);
     }
+    // Rows of 16-bit inputs come in pieces, and the piece before this one begins with this carry.
+    unrolled<count>([&](auto k) { V::store(advantages + k * V::width, a[k]); });
+    std::memcpy(carry, advantages, envs * sizeof(Real));
 }
 
 // Compute the rows [0, top) of a rollout whose rows are one vector each and contiguous. No vector reaches into another
 // row, so results need not be collected.
 template <class V, class In, class Out, class Real>
-void vector_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
+void vector_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
     const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
     const Pointers<Real> at = first_row<In>(rollout);
     Real *const advantages = rollout.advantages.data, *const returns = rollout.returns.data;
@@ -284,11 +287,12 @@ void vector_rows(const Rollout<Real>& rollout, Index top, const Real* carry) {
         const typename V::Type r[1] = {a[0] + d.values};
         store<V, Out>(advantages, returns, i, a, r);
     }
+    V::store(carry, a[0]);  // as in narrow_rows
 }
 
 // Compute the rows [0, top) of a rollout without options whose rows are narrow, or one vector each.
 template <class In, class Out, class Real>
-void few_envs(const Rollout<Real>& rollout, Index top, const Real* carry) {
+void few_envs(const Rollout<Real>& rollout, Index top, Real* carry) {
     using V = Vector<Real>;
     const auto run = rollout.envs == V::width  ? vector_rows<V, In, Out, Real>
                      : rollout.envs < V::width ? narrow_rows<V, In, Out, 1, Real>

@@ -76,6 +76,18 @@ def test_pieces(backend, extra, bootstrap):
         in_pieces(backend, kind, time_axis, extra, bootstrap)
 
 
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])
+def test_pieces_of_few_envs(backend):
+    """Rows of one or two vectors keep A in registers, from which the next piece needs it."""
+    rng = np.random.default_rng(0)
+    for envs in (4, 5, 8, 9, 16, 17, 31):
+        shape = 70_000 // envs, envs
+        rewards, values = (narrow(rng.normal(size=shape), "bfloat16") for _ in range(2))
+        given = {"terminated": rng.random(shape) < 0.05, "last_values": 0.5, "backend": backend}
+        got, expected = fastgae.gae(rewards, values, **given), fastgae.gae(widened(rewards), widened(values), **given)
+        assert_same_bits(got.advantages, expected.advantages, f"{envs} envs")
+
+
 def in_pieces(backend, kind, time_axis, extra, bootstrap):
     case = make_case(IN_PIECES, np.float32, flags="random", **OPTIONS[bootstrap])
     arguments = case.arguments()

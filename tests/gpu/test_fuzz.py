@@ -12,7 +12,7 @@ from fuzz.run import block
 from .device import PLACES, check
 
 LARGEST = 800  # steps, because the interpreter takes its time
-BATCHES = 8
+BATCHES = 3
 
 
 def arguments_of(call):
@@ -38,5 +38,5 @@ def test_random_calls(batch):
             place = PLACES[len(made) % len(PLACES)]
             made.append(check(getattr(fastgae, call.function), {**arguments_of(call), **call.how}, place))
 
-    block(batch, 20, sorted(FUNCTIONS), make)
+    block(batch, 40, sorted(FUNCTIONS), make)
     assert len(made) > 8

@@ -36,9 +36,14 @@ namespace py = pybind11;
 namespace fastgae {
 namespace {
 
-// Drops the GIL during its lifetime. Until Python 3.14, a thread that wants the GIL back while the interpreter exits is
-// ended: its stack is unwound, and the process aborts if the unwinding meets a destructor that must not throw, such as
-// py::gil_scoped_release's. Here the unwinding stops: the thread waits for the end of the process, as in Python 3.14.
+// Until Python 3.14, a thread that wants the GIL while the interpreter exits is ended: its stack is unwound, and the
+// process aborts if the unwinding meets a destructor that must not throw, such as py::gil_scoped_release's. Where the
+// unwinding is caught, the thread waits for the end of the process, as in Python 3.14.
+[[noreturn]] void wait_for_the_end() {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// Drops the GIL during its lifetime.
 class WithoutGil {
 public:
     WithoutGil() : thread_(PyEval_SaveThread()) {}
@@ -47,7 +52,7 @@ public:
         try {
             PyEval_RestoreThread(thread_);
         } catch (...) {
-            for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+            wait_for_the_end();
         }
     }
 
@@ -552,6 +557,8 @@ void* handle(xla::Frame* frame) noexcept {
         return xla::error(*frame, "out of memory", xla::kResourceExhausted);
     } catch (const std::exception& error) {
         return xla::error(*frame, error.what(), xla::kInvalidArgument);
+    } catch (...) {  // the interpreter exits, and this thread wanted the GIL
+        wait_for_the_end();
     }
 }
 

@@ -45,29 +45,27 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raise BlockingIOError if another run has it, and DataError if it is not ours.
     """
-    file, ours = _locked(folder)
+    file = _locked(folder)
     try:
         yield
     finally:
         with file, suppress(OSError):  # another run may have come in between
             if _names(folder) == [LOCK]:
                 _drop(file, folder / LOCK)
-                if ours:
-                    folder.rmdir()
+                folder.rmdir()
 
 
 def foreign(path: Path) -> DataError:
     return DataError(f"{path} is not from fastgae: move it elsewhere, or pass another path as out")
 
 
-def _locked(folder: Path) -> tuple[IO[bytes], bool]:
-    """Return the locked file, and whether a run has made the folder: an empty one may be somebody else's."""
+def _locked(folder: Path) -> IO[bytes]:
+    """Return the locked file. A run that was killed in here, or at its very end, leaves an empty folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    path, ours = folder / LOCK, False
+    path = folder / LOCK
     while True:
         with suppress(FileExistsError):
             folder.mkdir()
-            ours = True
         # Another run may begin or end meanwhile, which makes or removes the folder and the lock.
         with suppress(FileExistsError, FileNotFoundError), ExitStack() as stack:
             file = stack.enter_context(_opened(path))
@@ -78,9 +76,9 @@ def _locked(folder: Path) -> tuple[IO[bytes], bool]:
             except OSError:  # a file system that knows no locks: better without one than not at all
                 pass
             if os.path.samestat(os.fstat(file.fileno()), path.lstat()):
-                ours |= _is_marked(file, folder)
+                _mark(file, folder)
                 stack.pop_all()
-                return file, ours
+                return file
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -99,12 +97,11 @@ def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-def _is_marked(file: IO[bytes], folder: Path) -> bool:
-    """Return whether the lock says that the folder is ours, and let it say so if nothing else is in the folder."""
+def _mark(file: IO[bytes], folder: Path) -> None:
+    """Check that the lock says that the folder is ours, and let it say so if nothing else is in the folder."""
     content = file.read(len(MARK) + 1)
     if content == MARK:
-        return True
+        return
     if content or _names(folder) != [LOCK]:
         raise foreign(folder)
     file.write(MARK)
-    return False

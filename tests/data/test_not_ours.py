@@ -149,13 +149,17 @@ def test_a_folder_of_duckdb_may_be_a_link(places):
     refused(at, source, "sorting is not from fastgae")
 
 
-def test_an_empty_folder_is_used_and_stays(places, few):
+@pytest.mark.parametrize("resume", [False, True])
+def test_an_empty_folder_is_used_and_removed(places, few, resume):
+    """A run that was killed before it made its lock, or after it removed it, leaves one."""
     source, made = places
     _, run, _ = made("empty")
-    (run / UNFINISHED).mkdir()
-    compute(source, run / OUT, memory=limit(20), progress=False)
-    assert sorted(path.name for path in run.iterdir()) == [OUT, UNFINISHED]
-    assert not list((run / UNFINISHED).iterdir())
+    for _ in range(2):  # the second time after a finished run
+        (run / UNFINISHED).mkdir()
+        compute(source, run / OUT, memory=limit(20), resume=resume, progress=False)
+        assert [path.name for path in run.iterdir()] == [OUT]
+        if not resume:
+            (run / OUT).unlink()
 
 
 @pytest.mark.parametrize("has_hard_links", [True, False])

@@ -105,6 +105,7 @@ ROLES: dict[str, Role] = {
     "by": Role.SETTING,
     "ddof": Role.SETTING,
     "eps": Role.SETTING,
+    "stop_gradients": Role.SETTING,
     "num_threads": Role.SETTING,
     "backend": Role.SETTING,
 }

@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 from numpy import ndarray
 
 from fastgae._call import NEW, RECURSIONS, ROLES, Call, Estimator, Role, names_of
-from fastgae._canonical import checked
-from fastgae._interop import FUNCTIONS, is_tensor, with_tensors
+from fastgae._canonical import as_switch, checked
+from fastgae._interop import FUNCTIONS, check_no_tensors, is_tensor, with_tensors
 from fastgae._misnamed import no_argument, shows_its_source
 from fastgae._run import run
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-PLACES = {field: place for place, field in enumerate((*Call._fields, "backend", "num_threads"))}
+PLACES = {field: place for place, field in enumerate((*Call._fields, "backend", "num_threads", "stop_gradients"))}
 NUMBERS = tuple(field for field in names_of(Role.STEPS, Role.ENVS) if field in PLACES)
-OUT = PLACES["out"]
+OUT, STOP_GRADIENTS = PLACES["out"], PLACES["stop_gradients"]
 MISSING = object()  # stands for an argument that must be given
 
 # Name of an estimator -> the place and name of an argument, and the function that converts or refuses it.
@@ -81,7 +81,7 @@ def estimator(
         places = [PLACES[fields.get(each.name, each.name)] for each in parameters]
         numbers = {each.name: number for number, each in enumerate(parameters)}
         most = sum(each.kind is not each.KEYWORD_ONLY for each in parameters)
-        blank: list[Any] = [*(Call._field_defaults.get(field) for field in Call._fields), None, None]
+        blank: list[Any] = [*(Call._field_defaults.get(field) for field in Call._fields), None, None, True]
         for field, setting in (fixed or {}).items():
             blank[PLACES[field]] = setting
         for place, parameter in zip(places, parameters, strict=True):
@@ -107,9 +107,15 @@ def estimator(
                 complete &= given[place] is not None
             if not regular:
                 function(*positional, **named)  # raises Python's own error
-            if type(given[0]) is not ndarray and is_tensor(given[0]):
-                return with_tensors(called, {word: given[places[number]] for word, number in numbers.items()})
-            num_threads, backend = given.pop(), given.pop()
+            if given[STOP_GRADIENTS] is not True:
+                given[STOP_GRADIENTS] = as_switch("stop_gradients", given[STOP_GRADIENTS])
+            is_array = type(given[0]) is ndarray or not is_tensor(given[0])
+            if not (is_array and given[STOP_GRADIENTS]):
+                arguments = {word: given[places[number]] for word, number in numbers.items()}
+                if not is_array:
+                    return with_tensors(called, arguments)
+                check_no_tensors(arguments)
+            _, num_threads, backend = given.pop(), given.pop(), given.pop()
             if result is not None:
                 out = NEW if given[OUT] is None else given[OUT]
                 given[OUT] = (out, None) if result == "advantages" else (None, out)

@@ -36,8 +36,8 @@ def test_every_role_is_of_a_parameter():
 
 
 def test_gae_has_the_names_the_order_and_the_defaults_of_the_record():
-    *names, num_threads, backend = OF_GAE
-    assert (num_threads, backend) == ("num_threads", "backend")
+    *names, stop_gradients, num_threads, backend = OF_GAE
+    assert (stop_gradients, num_threads, backend) == ("stop_gradients", "num_threads", "backend")
     assert tuple(names) == Call._fields[: len(names)]
     given = {name: OF_GAE[name].default for name in names if OF_GAE[name].default is not inspect.Parameter.empty}
     assert given == {name: Call._field_defaults[name] for name in names if name in Call._field_defaults}
@@ -48,7 +48,7 @@ def test_gae_puts_every_argument_in_its_place(monkeypatch):
     monkeypatch.setattr(
         sys.modules["fastgae.estimators.gae"], "run", lambda estimator, call, *how: seen.append((call, how))
     )
-    given = {name: object() for name in OF_GAE}
+    given = {**{name: object() for name in OF_GAE}, "stop_gradients": False}
     fastgae.gae(**given)
     ((call, how),) = seen
     assert how == (given["backend"], given["num_threads"])

@@ -13,7 +13,7 @@ already imported.
 """
 
 from fastgae._interop.arrays import OnDevice, broadcast_to, is_narrow, widened
-from fastgae._interop.calls import with_tensors
+from fastgae._interop.calls import check_no_tensors, with_tensors
 from fastgae._interop.conversion import as_array, as_floats, as_numbers, as_numpy, converter, is_weak, on_the_cpu
 from fastgae._interop.functions import FUNCTIONS, takes_tensors
 from fastgae._interop.libraries import any_traced, is_tensor, kind_of
@@ -27,6 +27,7 @@ __all__ = [
     "as_numbers",
     "as_numpy",
     "broadcast_to",
+    "check_no_tensors",
     "converter",
     "is_narrow",
     "is_tensor",

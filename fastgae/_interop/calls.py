@@ -14,10 +14,25 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
     arguments.pop("misnamed", None)  # it is empty; it is there because `arguments` are the locals of a function
     kind = kind_of(next(iter(arguments.values())))
     assert kind is not None
+    if not arguments.pop("stop_gradients", True):
+        if arguments.get("out") is not None:
+            raise ValueError("out cannot carry gradients: leave it out, or leave stop_gradients True")
+        raise NotImplementedError(f"stop_gradients=False is not there yet for arrays of {kind}: leave it True")
     result: Result = (
         CALLS[kind](arguments)(function, arguments) if kind in CALLS else _computed(kind, function, arguments)
     )
     return result
+
+
+def check_no_tensors(arguments: dict[str, Any]) -> None:
+    """Raise an error if a call that keeps gradients would lose them, because its first argument is NumPy's."""
+    first, *others = arguments
+    for name in others:
+        if kind := kind_of(arguments[name]):
+            raise TypeError(
+                f"{name} is an array of {kind}, and {first} is not, so the results would have no gradients: convert "
+                f"{first}, or leave stop_gradients True"
+            )
 
 
 def _computed(kind: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
 from fastgae._interop.torch import NARROW_DTYPES
 from fastgae._interop.torch_eager import computed
 
+NO_OPERANDS = ("out", "stop_gradients")  # arguments that an operation does not have
 # Arguments that are never tensors. Every other argument is a tensor, None, or a number in place of a tensor.
 NO_TENSORS = names_of(Role.SETTING, Role.CONSTANT)
 
@@ -41,7 +42,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
     names: list[str] = []
     numbers: list[float] = []
     for name, value in arguments.items():
-        if name == "out":
+        if name in NO_OPERANDS:
             continue
         if isinstance(value, torch.Tensor):
             given[name] = value.detach()
@@ -66,7 +67,7 @@ def _filled(out: Any, result: torch.Tensor) -> Any:
 def _registered(name: str, function: Callable[..., Any]) -> Any:
     """Register the operation that stands for a function, and return it."""
     hints = get_type_hints(function)
-    annotations = {name: hints[name] for name in inspect.signature(function).parameters if name != "out"}
+    annotations = {name: hints[name] for name in inspect.signature(function).parameters if name not in NO_OPERANDS}
     first, *others = annotations
     types = [f"Tensor {first}", *(f"{_type_in_torch(other, annotations[other])} {other}" for other in others)]
     results = "(Tensor, Tensor)" if gives_two(function) else "Tensor"

@@ -6,8 +6,7 @@ from types import NoneType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from fastgae._call import Array
-from fastgae._canonical import as_flags, as_number, as_unit_interval, integer_of, shown
-from fastgae._canonical.arguments import as_switch
+from fastgae._canonical import as_flags, as_number, as_switch, as_unit_interval, integer_of, shown
 from fastgae._interop import as_array, as_floats, as_numbers, as_numpy, on_the_cpu
 
 Reader = Callable[[str, Any], Any]

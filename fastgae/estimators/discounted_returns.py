@@ -19,6 +19,7 @@ def discounted_returns(
     gamma: float | ArrayLike = 0.99,
     time_axis: int = 0,
     out: ArrayT | None = None,
+    stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
 ) -> ArrayT:
@@ -32,7 +33,7 @@ def discounted_returns(
 
     Parameters
     ----------
-    rewards, terminated, truncated, mask, gamma, time_axis, num_threads, backend
+    rewards, terminated, truncated, mask, gamma, time_axis, stop_gradients, num_threads, backend
         As in ``gae``. At masked steps G = 0.
     last_values : array of ``rewards``' shape without time, or one number for all envs
         V of the state after the last step; with ``mask``, after the last step that exists. You may leave it out if the

@@ -8,8 +8,9 @@ from typing import Never
 from numpy import ndarray
 
 from fastgae._call import GAEResult
+from fastgae._canonical import as_switch
 from fastgae._declared import declared
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
+from fastgae._interop import check_no_tensors, is_tensor, takes_tensors, with_tensors
 from fastgae._misnamed import no_argument, shows_its_source
 from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
@@ -38,6 +39,7 @@ def gae(
     carry_over: bool = False,
     time_axis: int = 0,
     out: Output[ArrayT] | None = None,
+    stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
     **misnamed: Never,
@@ -55,7 +57,8 @@ def gae(
     same bits on every backend, CPU target, thread count and memory layout.
 
     Pass NumPy arrays, torch tensors on the CPU or a GPU, or JAX arrays on the CPU, also inside torch.compile, jax.jit
-    and jax.vmap. Results come back as arrays of the library of ``rewards``, without gradients (docs/tensors.md).
+    and jax.vmap. Results come back as arrays of the library of ``rewards``; ``stop_gradients`` says
+    whether they have gradients (docs/tensors.md).
 
     Parameters
     ----------
@@ -117,6 +120,10 @@ def gae(
     out : (advantages, returns), optional
         Arrays of ``rewards``' shape and the working dtype to fill. Either may be None, and is then not computed. They
         may overlap an input but not each other, and no two elements of one array may share memory.
+    stop_gradients : bool
+        True: results have no gradients, so a loss treats them as constants. False, for torch tensors and JAX arrays:
+        gradients flow to all arguments that hold numbers, ``gamma`` and ``gae_lambda`` among them, and not through
+        closed gates. NumPy arrays have no gradients, so there it changes nothing.
     num_threads : int, optional
         At most this many threads; None: ``FASTGAE_NUM_THREADS``, ``OMP_NUM_THREADS``, or the CPUs this process may use.
     backend : str, optional
@@ -157,8 +164,12 @@ def gae(
     """
     if misnamed:
         raise no_argument(gae, misnamed)
+    if stop_gradients is not True:
+        stop_gradients = as_switch("stop_gradients", stop_gradients)
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae, locals())
+    if not stop_gradients:
+        check_no_tensors(locals())
     return run(
         GAE,
         (

@@ -26,6 +26,7 @@ def n_step_returns(
     gamma: float | ArrayLike = 0.99,
     time_axis: int = 0,
     out: ArrayT | None = None,
+    stop_gradients: bool = True,
 ) -> ArrayT:
     r"""Compute n-step returns, n rewards and a bootstrap: the target of n-step temporal-difference learning.
 
@@ -38,7 +39,7 @@ def n_step_returns(
 
     Parameters
     ----------
-    rewards, values, terminated, truncated, last_values, next_values, final_values, gamma, time_axis
+    rewards, values, terminated, truncated, last_values, next_values, final_values, gamma, time_axis, stop_gradients
         As in ``gae``.
     n : int >= 1
         Number of rewards in each return; fewer if the episode or the rollout ends before.

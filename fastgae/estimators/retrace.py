@@ -24,6 +24,7 @@ def retrace(
     lambda_: float | ArrayLike = 1.0,
     time_axis: int = 0,
     out: ArrayT | None = None,
+    stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
 ) -> ArrayT:
@@ -41,7 +42,7 @@ def retrace(
     Parameters
     ----------
     rewards, terminated, truncated, mask, gamma
-        As in ``gae``, and so are ``time_axis``, ``num_threads`` and ``backend``.
+        As in ``gae``, and so are ``time_axis``, ``stop_gradients``, ``num_threads`` and ``backend``.
     values : array like ``rewards``
         Q(s_t, a_t), the value of the action that was taken.
     next_values : array like ``rewards``

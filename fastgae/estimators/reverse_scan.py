@@ -19,6 +19,7 @@ def reverse_scan(
     initial: ArrayLike | None = None,
     time_axis: int = 0,
     out: ArrayT | None = None,
+    stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
 ) -> ArrayT:
@@ -38,7 +39,7 @@ def reverse_scan(
         Any numbers.
     initial : array of ``x``'s shape without time or with one step, or one number for all of it, optional
         The y after the last step; None: 0.
-    time_axis, num_threads, backend
+    time_axis, stop_gradients, num_threads, backend
         As in ``gae``.
     out : array, optional
         An array of ``x``'s shape and the working dtype, which is filled and returned.

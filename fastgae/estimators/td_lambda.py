@@ -25,6 +25,7 @@ def td_lambda(
     lambda_: float | ArrayLike = 0.95,
     time_axis: int = 0,
     out: ArrayT | None = None,
+    stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
 ) -> ArrayT:
@@ -39,7 +40,7 @@ def td_lambda(
     Parameters
     ----------
     rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
-        As in ``gae``, and so are ``time_axis``, ``num_threads`` and ``backend``.
+        As in ``gae``, and so are ``time_axis``, ``stop_gradients``, ``num_threads`` and ``backend``.
     lambda_ : float in [0, 1], or an array of them, as for ``gamma``
         0: the one-step target ``r + gamma V'``. 1: the discounted return.
     out : array, optional

@@ -35,6 +35,7 @@ def vtrace(
     normalize: Normalize | None = None,
     time_axis: int = 0,
     out: Output[ArrayT] | None = None,
+    stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
 ) -> GAEResult[ArrayT]:
@@ -54,7 +55,8 @@ def vtrace(
     Parameters
     ----------
     rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
-        As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``num_threads`` and ``backend``.
+        As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``stop_gradients``, ``num_threads`` and
+        ``backend``.
     ratios : array like ``rewards``
         Importance ratios pi(a|s) / mu(a|s) of the present policy over the policy that acted.
     lambda_ : float in [0, 1], or an array of them, as for ``gamma``

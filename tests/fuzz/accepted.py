@@ -111,7 +111,7 @@ class _Faults:
                 self.add(ValueError, name)
             if name in ("normalize", "by") and not (isinstance(value, str) and value in ("global", "per_env")):
                 self.add(ValueError, name)
-            if name in ("tail_normalized", "carry_over") and not isinstance(value, bool):
+            if name in ("tail_normalized", "carry_over", "stop_gradients") and not isinstance(value, bool):
                 self.add(TypeError, name)
             if (name == "n" and (integer(value) or 0) < 1) or (name == "ddof" and (integer(value) or 0) < 0):
                 self.add(ValueError, name)

@@ -342,6 +342,7 @@ SETTINGS: dict[str, Callable[[Draws, Frame], Any]] = {
     "normalize": lambda draws, frame: draws.pick(("global", "per_env") if frame.lengths is None else ("global",)),
     "tail_normalized": lambda draws, frame: True,
     "carry_over": lambda draws, frame: True,
+    "stop_gradients": lambda draws, frame: True,
     "time_axis": lambda draws, frame: frame.axis - len(frame.shape) if draws.chance(30) else frame.axis,
     "n": lambda draws, frame: 1 + draws.below(9),
     "ddof": lambda draws, frame: draws.below(3),

@@ -345,7 +345,7 @@ KINDS = {
 }
 SETTINGS = {
     **dict.fromkeys(("autoreset", "normalize", "by"), "choice"),
-    **dict.fromkeys(("tail_normalized", "carry_over"), "switch"),
+    **dict.fromkeys(("tail_normalized", "carry_over", "stop_gradients"), "switch"),
     "ddof": "degrees",
     "time_axis": "axis",
     "n": "count",

@@ -24,7 +24,13 @@ if TYPE_CHECKING:  # here mypy compares every backend with the contract, because
 CHOICES: tuple[str, ...] = get_args(BackendName)
 *BACKENDS, ON_DEVICES = (name for name in CHOICES if ":" not in name)
 # Modules that may be missing, because they are optional.
-NEEDS = {"cpp": ("fastgae._core",), "numba": ("numba",), "numpy": (), ON_DEVICES: ("triton", "torch")}
+NEEDS = {
+    "cpp": ("fastgae._core",),
+    "numba": ("numba",),
+    "numpy": (),
+    ON_DEVICES: ("triton", "torch"),
+    "autograd": ("torch",),
+}
 MOST_THREADS = 1024  # a larger number of threads counts as this number
 
 ENVIRONMENT = {
@@ -225,7 +231,7 @@ def _warn_of_fallback() -> None:
 def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceBackend:
     """Return the backend that computes on the device of an argument. A number of threads has no effect there."""
     resolve_threads(num_threads)
-    module = _import(ON_DEVICES)
+    module = _import(array.backend)
     if isinstance(module, Exception):
         raise BackendUnavailableError(
             f"{name} is {array!r}, but the {ON_DEVICES} backend cannot run here: {_cause(module)}; pip install "

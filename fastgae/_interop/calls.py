@@ -17,6 +17,11 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
     if not arguments.pop("stop_gradients", True):
         if arguments.get("out") is not None:
             raise ValueError("out cannot carry gradients: leave it out, or leave stop_gradients True")
+        if kind == "torch":
+            from fastgae._interop.torch_gradients import differentiated
+
+            kept: Result = differentiated(function, arguments)
+            return kept
         raise NotImplementedError(f"stop_gradients=False is not there yet for arrays of {kind}: leave it True")
     result: Result = (
         CALLS[kind](arguments)(function, arguments) if kind in CALLS else _computed(kind, function, arguments)

@@ -1,6 +1,9 @@
-"""A call inside a loop that JAX compiles as a whole, as libraries for JAX train: fastgae beside what people write."""
+"""fastgae beside what people write in JAX: in a loop that JAX compiles as a whole, as libraries for JAX train, and eager.
 
-from collections.abc import Callable, Mapping
+An eager call has to pay for XLA itself: a program of two negations shows how much that is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from timeit import Timer
 from typing import Any
@@ -21,6 +24,7 @@ def contenders() -> dict[str, Callable[..., Any]]:
     import jax
     import jax.numpy as jnp
     import rlax
+    from brax.training.agents.ppo import losses as of_brax
 
     import fastgae
 
@@ -50,24 +54,51 @@ def contenders() -> dict[str, Callable[..., Any]]:
         longer = jnp.concatenate([values, last[None]])
         return jax.vmap(of_env, (1, 1, None, 1), 1)(rewards, discounts, LAMBDA, longer)
 
+    def brax(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        ends = terminated.astype(jnp.float32)
+        # Brax's own advantages take one more step, which XLA leaves out here.
+        targets, _ = of_brax.compute_gae(jnp.zeros_like(ends), ends, rewards, values, last, LAMBDA, GAMMA)
+        return targets - values
+
     def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         given = rewards, values, terminated
         return fastgae.gae(*given, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA).advantages
 
-    return {"fastgae": ours, "own lax.scan": own_scan, "associative_scan": associative, "RLax": of_rlax}
+    return {"fastgae": ours, "own lax.scan": own_scan, "associative_scan": associative, "RLax": of_rlax, "Brax": brax}
+
+
+def eager(given: Sequence[Any], arrays: Sequence[Any]) -> dict[str, Callable[[], Any]]:
+    """Return calls outside of compiled code, beside the parts that an eager call of fastgae cannot avoid."""
+    import jax
+
+    import fastgae
+
+    own_scan = jax.jit(contenders()["own lax.scan"])
+    nothing = jax.jit(lambda rewards, values, terminated, last: (-rewards, -values))
+
+    def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        return fastgae.gae(rewards, values, terminated, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA)
+
+    return {
+        "fastgae": lambda: jax.block_until_ready(tuple(ours(*arrays))),
+        "own lax.scan, jitted": lambda: jax.block_until_ready(own_scan(*arrays)),
+        "jitted -rewards, -values": lambda: jax.block_until_ready(nothing(*arrays)),
+        "fastgae, NumPy": lambda: ours(*given),
+    }
 
 
 def measure() -> dict[str, Any]:
     import jax
 
-    names = ("jax", "rlax")
-    rows = [measure_shape(steps, envs, contenders()) for steps, envs in SHAPES]
+    names = ("jax", "rlax", "brax")
+    functions = contenders()
     assert jax.default_backend() == "cpu"
+    rows = [{"name": f"{steps}×{envs}", **measure_shape(steps, envs, functions)} for steps, envs in SHAPES]
     return {"machine": describe_machine() | {name: version(name) for name in names}, "rows": rows}
 
 
 def measure_shape(steps: int, envs: int, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Return the seconds of one call of each function in the compiled loop, after a check of its answer."""
+    """Return the seconds of one call in the compiled loop, after a check of its answer, and of one eager call."""
     import jax
     import jax.numpy as jnp
 
@@ -91,15 +122,22 @@ def measure_shape(steps: int, envs: int, functions: Mapping[str, Callable[..., A
         program(*arrays).block_until_ready()
         timers[name] = Timer(lambda program=program: program(*arrays).block_until_ready())  # type: ignore[misc]
     seconds = {name: found / CALLS for name, found in best(timers, 2.0).items()}
-    return {"name": f"{steps}×{envs}", "seconds": seconds}
+    return {"seconds": seconds, "eager": best({name: Timer(call) for name, call in eager(given, arrays).items()}, 0.5)}
+
+
+TABLES = {"seconds": "T×N, in a compiled loop", "eager": "T×N, one eager call"}
 
 
 def table(measured: Mapping[str, Any]) -> str:
-    """Write the times, and in parentheses how many times as long as fastgae the others take."""
-    names = list(measured["rows"][0]["seconds"])
+    """Write the times, and in parentheses how many times as long as fastgae the others take: compiled, then eager."""
+    return "\n\n".join(_table(measured["rows"], of, heading) for of, heading in TABLES.items())
+
+
+def _table(measured: Sequence[Mapping[str, Any]], of: str, heading: str) -> str:
+    names = list(measured[0][of])
     rows = []
-    for row in measured["rows"]:
-        ours = row["seconds"]["fastgae"]
-        others = (f"{duration(row['seconds'][name])} ({row['seconds'][name] / ours:.2g})" for name in names[1:])
+    for row in measured:
+        ours = row[of]["fastgae"]
+        others = (f"{duration(row[of][name])} ({row[of][name] / ours:.2g})" for name in names[1:])
         rows.append((row["name"], duration(ours), *others))
-    return markdown(("T×N", *names), rows)
+    return markdown((heading, *names), rows)

@@ -14,10 +14,11 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
     arguments.pop("misnamed", None)  # it is empty; it is there because `arguments` are the locals of a function
     kind = kind_of(next(iter(arguments.values())))
     assert kind is not None
-    if not arguments.pop("stop_gradients", True):
+    if not arguments.get("stop_gradients", True):
         if arguments.get("out") is not None:
             raise ValueError("out cannot carry gradients: leave it out, or leave stop_gradients True")
-        raise NotImplementedError(f"stop_gradients=False is not there yet for arrays of {kind}: leave it True")
+        if kind != "jax":
+            raise NotImplementedError(f"stop_gradients=False is not there yet for arrays of {kind}: leave it True")
     result: Result = (
         CALLS[kind](arguments)(function, arguments) if kind in CALLS else _computed(kind, function, arguments)
     )

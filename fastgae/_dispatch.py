@@ -16,10 +16,10 @@ from fastgae._canonical import integer_of, shown
 from fastgae._typing import BackendName
 
 if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
-    from fastgae._backends import cpp, numba, numpy, triton
+    from fastgae._backends import cpp, numba, numpy, triton, xla
 
     _: tuple[Backend, ...] = (cpp, numba, numpy)
-    _on_devices: DeviceBackend = triton
+    _on_devices: tuple[DeviceBackend, ...] = (triton, xla)
 
 CHOICES: tuple[str, ...] = get_args(BackendName)
 *BACKENDS, ON_DEVICES = (name for name in CHOICES if ":" not in name)
@@ -30,6 +30,7 @@ NEEDS = {
     "numpy": (),
     ON_DEVICES: ("triton", "torch"),
     "autograd": ("torch",),
+    "xla": ("jax",),
 }
 MOST_THREADS = 1024  # a larger number of threads counts as this number
 

@@ -10,7 +10,7 @@ from fastgae._canonical.arguments import NEXT_STEP, as_switch, autoreset_mode, o
 from fastgae._canonical.existing import without_reset_rows
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import as_one_env
-from fastgae._interop import OnDevice
+from fastgae._interop import OnDevice, kind_of
 
 NORMALIZE = ("global", "per_env")
 
@@ -189,12 +189,18 @@ def _check_final_values(call: Call, mode: str | None) -> None:
         raise ValueError('autoreset="next_step" has V of the final observations in values: leave final_values out')
     if following:
         raise ValueError("final_values and next_values both hold the value after a truncated step: keep one")
-    if isinstance(final, OnDevice) and final.shape != truncated.shape:
+    if isinstance(final, OnDevice) and kind_of(final.array) == "jax":
+        if final.shape != truncated.shape and final.ndim != 1:
+            raise ValueError(
+                f"final_values has shape {final.shape}; expected one dimension, one per True of truncated, or rewards' "
+                f"shape {truncated.shape}"
+            )
+    elif isinstance(final, OnDevice) and final.shape != truncated.shape:
         raise ValueError(
             f"final_values has shape {final.shape}; expected rewards' shape {truncated.shape}: to count the flags of "
             "truncated, the program would have to wait for the GPU"
         )
-    if final.shape != truncated.shape and final.shape != (count := np.count_nonzero(truncated),):
+    elif final.shape != truncated.shape and final.shape != (count := np.count_nonzero(truncated),):
         raise ValueError(
             f"final_values has shape {final.shape}; expected ({count},), one per True of truncated, or rewards' shape "
             f"{truncated.shape}"

@@ -1,4 +1,4 @@
-"""Arrays in the memory of a GPU, and arrays of 16-bit floats."""
+"""Arrays whose numbers the CPU does not read, on a GPU or in a program that JAX compiles, and 16-bit floats."""
 
 from typing import Any, cast
 
@@ -18,10 +18,10 @@ BFLOAT16 = np.dtype((bfloat16, "V2"))
 
 
 class OnDevice:
-    """An array in the memory of a GPU. The checks see its dtype, shape and addresses.
+    """A tensor in the memory of a GPU, or an array of JAX. The checks see its dtype, shape and addresses.
 
-    Nothing ever reads its numbers on the CPU, because that would wait for the GPU. ``dtype`` is a NumPy dtype; for
-    16-bit floats it is float32, because they are read as float32.
+    Nothing ever reads its numbers on the CPU, because that would wait for the GPU, and JAX may not have them yet.
+    ``dtype`` is a NumPy dtype; for 16-bit floats it is float32, because they are read as float32.
     """
 
     __slots__ = ("array", "backend", "dtype", "shape")
@@ -52,7 +52,7 @@ class OnDevice:
         return np.asarray(_Addresses(self.array))
 
     def __repr__(self) -> str:
-        return f"an array on {self.array.device}"
+        return f"an array on {getattr(self.array, 'device', 'the device of JAX')}"
 
 
 class _Addresses:
@@ -72,7 +72,9 @@ class _Addresses:
 def broadcast_to(array: Array, shape: tuple[int, ...]) -> Array:
     """Return a view that repeats an array along its axes of length 1."""
     if isinstance(array, OnDevice):
-        return cast(Array, OnDevice(array.array.expand(shape), shape, array.dtype))
+        # A tensor repeats itself without a copy. An array of JAX is repeated where it is read.
+        repeated = array.array.expand(shape) if hasattr(array.array, "expand") else array.array
+        return cast(Array, OnDevice(repeated, shape, array.dtype))
     return np.broadcast_to(array, shape)
 
 

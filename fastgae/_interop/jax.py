@@ -1,6 +1,7 @@
 """Convert JAX arrays, which cannot be written to."""
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -8,6 +9,8 @@ import jax
 import numpy as np
 
 from fastgae._call import Array
+
+enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 
 
 def to_numpy(name: str, array: jax.Array) -> Array:
@@ -33,6 +36,24 @@ def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
     floats = jax.numpy.issubdtype(dtype, jax.numpy.floating)
     result: np.dtype[Any] = jax.dtypes.canonicalize_dtype(dtype if floats else float)
     return result
+
+
+def computes(given: Iterable[object]) -> bool:
+    """Return whether JAX computes with an array among these, and not NumPy: it is traced, or not on the CPU."""
+    return any(isinstance(each, jax.Array) and not on_the_cpu(each) for each in given)
+
+
+def on_the_cpu(array: jax.Array) -> bool:
+    """Return whether NumPy can read an array."""
+    return not isinstance(array, jax.core.Tracer) and all(device.platform == "cpu" for device in array.devices())
+
+
+def as_array(given: Any, floats: bool) -> Any:
+    """Return a NumPy array as an array of JAX, and anything but arrays as it is. ``floats``: of 32 or 64 bits."""
+    if not isinstance(given, jax.Array | np.ndarray):
+        return given
+    dtype = promoted([given]) if floats else given.dtype
+    return jax.numpy.asarray(given, np.float32 if floats and dtype.itemsize == 2 else dtype)
 
 
 def converter(numbers: Iterable[object]) -> Callable[[Array], jax.Array]:

@@ -1,27 +1,33 @@
 """Make calls with JAX arrays, also in code that JAX traces."""
 
+import enum
+import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
-from fastgae import _threads
-from fastgae._call import Array, GAEResult
+from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
-from fastgae._interop.arrays import of_call
-from fastgae._interop.batches import Batch
-from fastgae._interop.conversion import as_array, given_back, taken
+from fastgae._interop.arrays import OnDevice, widened
+from fastgae._interop.conversion import as_array, given_back, number_dtype, taken
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.jax import from_numpy, to_numpy
-from fastgae._interop.libraries import is_tensor
+from fastgae._interop.jax import computes, enable_x64, from_numpy, to_numpy
 
+NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
+NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
 ALIGNMENT = 64  # bytes; JAX copies memory that begins at any other address
+SETTINGS = (type(None), bool, int, float, str)  # what a program can hold as text
 
 
 def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a function with JAX arrays that hold numbers."""
+    if function.__name__ in FUNCTIONS and computes(arguments.values()):
+        return traced(function, arguments)
     arrays = taken(arguments, jax.Array, to_numpy)
     if "out" in arrays:
         shape, dtype = next(iter(arrays.values())).shape, dtype_of_results(function, arrays)
@@ -39,64 +45,89 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Return the results of a callback that makes the call when the traced code runs."""
+    """Return the results of a call in code that JAX traces. They are constants, unless the call keeps gradients.
+
+    On the CPU, XLA calls the compiled module. Anywhere else, without that module, and for derivatives, JAX itself
+    computes the call.
+    """
     if function.__name__ not in FUNCTIONS:
         raise TypeError(f"{function.__name__} needs the numbers themselves: call it outside of jax.jit")
-    dtypes_alone = {
-        name: np.empty(0, given.dtype) if isinstance(given, jax.Array) else given for name, given in arguments.items()
-    }
-    dtype = jax.dtypes.canonicalize_dtype(dtype_of_results(function, dtypes_alone))
-    first = next(iter(arguments))
-    if jax_xla.takes(arguments):
-        results = jax_xla.call(function, arguments, dtype)
-    else:
-        results = callback(function, arguments, first, dtype, 1 + gives_two(function), Batch.results)
-    return GAEResult(*results) if gives_two(function) else results[0]
+    arrays, settings = _split(arguments)
+    mine = {name: array for name, array in arrays.items() if isinstance(array, jax.Array)}
+    others = {name: array for name, array in arrays.items() if name not in mine}
+    if arguments.get("stop_gradients", True):
+        return _called(function, settings, others | jax.lax.stop_gradient(mine))
+    call = jax.custom_jvp(lambda mine: _called(function, settings, others | mine))
+
+    def derivative(primals: Any, tangents: Any) -> Any:
+        (mine,), (moves,) = primals, tangents
+        moves = {name: move for name, move in moves.items() if not isinstance(move, SymbolicZero)}
+        still = {name: array for name, array in (others | mine).items() if name not in moves}
+        moved = {name: mine[name] for name in moves}
+        return jax.jvp(lambda moved: _lowered(function, settings, still | moved), (moved,), (moves,))
+
+    call.defjvp(derivative, symbolic_zeros=True)
+    return call(mine)
 
 
-def callback(
-    function: Callable[..., Any],
-    arguments: dict[str, Any],
-    first: str,
-    dtype: np.dtype[Any],
-    count: int,
-    results_of: Callable[[Batch], tuple[Array, ...]],
-) -> list[jax.Array]:
-    """Return the results of a function that gets NumPy arrays when the traced code runs. They have no gradient.
-
-    There are ``count`` results of this dtype, in the shape of the argument with the name ``first``. ``results_of``
-    makes the calls of a batch.
-    """
-    traced = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
-    # A batch splits arrays, so each must be a NumPy array, and a masked array would lose its mask.
-    others = {
-        name: as_array(name, given) if name == first or isinstance(given, np.ndarray) or is_tensor(given) else given
-        for name, given in arguments.items()
-        if name not in traced
-    }
-    ranks = {name: array.ndim for name, array in traced.items()}
-
-    def computed(*given: Any) -> list[Array]:
-        arrays = {name: of_call(name, _waited_for(array)) for name, array in zip(ranks, given, strict=True)}
-        results = results_of(Batch(function, others | arrays, ranks, first))
-        return [result.astype(dtype, copy=False) for result in results]
-
-    like = [jax.ShapeDtypeStruct(np.shape(arguments[first]), dtype)] * count
-    # A callback has no derivative. stop_gradient tells JAX to treat these results as constants.
-    results: list[jax.Array] = jax.pure_callback(
-        computed, like, *map(jax.lax.stop_gradient, traced.values()), vmap_method="expand_dims"
-    )
-    return results
+def _called(function: Callable[..., Any], settings: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """Return the results of a call whose derivative is never taken."""
+    lowered = functools.partial(_lowered, function, settings)
+    if not jax_xla.is_ready():
+        return lowered(arrays)
+    # The lowering says what is wrong, and what the results are like. It has no traced settings.
+    defaults = {name: _default(function, name) for name in arrays if ROLES.get(name) in NO_ARRAYS}
+    shown = {name: array for name, array in arrays.items() if name not in defaults}
+    like = jax.eval_shape(lambda: _lowered(function, settings | defaults | {"backend": None}, shown))
+    compiled = functools.partial(jax_xla.call, function, settings, like)
+    if jax.default_backend() == "cpu":
+        return compiled(arrays)
+    return jax.lax.platform_dependent(arrays, cpu=compiled, default=lowered)
 
 
-def _waited_for(array: jax.Array) -> Array:
-    """Return an argument of a callback as a NumPy array, or raise an error if JAX would wait for ever.
+def _default(function: Callable[..., Any], name: str) -> Any:
+    default = inspect.signature(function).parameters[name].default
+    return 1 if default is inspect.Parameter.empty else default
 
-    JAX copies large arguments in a thread of its own. On one CPU it has a single thread, and the callback occupies it.
-    """
-    if not array.is_ready() and _threads.affinity() == 1 and jax.default_backend() == "cpu":
-        raise RuntimeError(
-            "on one CPU, JAX has only one thread, in which this callback would wait for ever: call fastgae "
-            "outside of jax.jit, or let the process run on two CPUs"
-        )
-    return np.asarray(array)
+
+def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """Return the results of a call as JAX itself computes them."""
+    if settings.get("backend") is not None:
+        raise TypeError(f"JAX computes this call, and backend={settings['backend']!r} does not: leave backend out")
+    if traced := [name for name in arrays if ROLES.get(name) in NO_ARRAYS]:
+        raise TypeError(f"{traced[0]} is an array, and in a program of JAX it must be a number that does not change")
+    given = {name: each for name, each in settings.items() if name not in NOT_IN_PROGRAMS}
+    # The text tells numbers apart that are equal, such as 0.0 and -0.0.
+    key = tuple((name, type(each), repr(each), each) for name, each in given.items())
+    wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+    with enable_x64(True):  # gamma and lambda are multiplied in float64, and so are numbers of NumPy in float64
+        return _program(function, key, wide, arrays)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _program(function: Callable[..., Any], settings: tuple[Any, ...], wide: bool, arrays: dict[str, Any]) -> Any:
+    """Return the results of a function of arrays whose numbers are not known yet."""
+    held = {name: OnDevice(array, array.shape, _dtype_of(name, array), "xla") for name, array in arrays.items()}
+    results = function(**held, **{name: given for name, _, _, given in settings})
+    narrow = {} if wide else {np.dtype(np.float64): np.float32}
+    return jax.tree.map(lambda result: result.astype(narrow.get(result.dtype, result.dtype)), results)
+
+
+def _dtype_of(name: str, array: Any) -> np.dtype[Any]:
+    """Return NumPy's dtype for the numbers of an array: float32 for 16-bit floats, because they are read as float32."""
+    return number_dtype(name, array) if array.dtype.itemsize == 2 else array.dtype
+
+
+def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays of a call, all in JAX or NumPy, and its other arguments."""
+    arrays, settings = {}, {}
+    for name, given in arguments.items():
+        if isinstance(given, jax.Array):
+            arrays[name] = given
+        elif isinstance(given, enum.Enum):
+            settings[name] = given.name
+        elif type(given) in SETTINGS:
+            settings[name] = given
+        else:
+            arrays[name] = widened(as_array(name, given))
+    return arrays, settings

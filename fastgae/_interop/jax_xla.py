@@ -7,6 +7,7 @@ declines, such as a wrong number, is an ordinary call every time, and its error 
 
 import ctypes
 import functools
+import inspect
 import json
 import math
 import re
@@ -21,9 +22,9 @@ from fastgae._call import Array
 from fastgae._interop.arrays import of_call
 from fastgae._interop.batches import Batch
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two, takes_out
+from fastgae._interop.jax import enable_x64
 
 TARGET = "fastgae"
-SETTINGS = (type(None), bool, int, float, str)  # what a program can hold as text
 DTYPES = {
     1: np.bool_,
     2: np.int8,
@@ -60,22 +61,14 @@ def is_ready() -> bool:
     return True
 
 
-def takes(arguments: dict[str, Any]) -> bool:
-    """Return whether the arguments are JAX arrays on the CPU, and settings that a program can hold."""
-    fit = all(isinstance(given, jax.Array) or type(given) in SETTINGS for given in arguments.values())
-    return fit and jax.default_backend() == "cpu" and is_ready()
-
-
-def call(function: Callable[..., Any], arguments: dict[str, Any], dtype: np.dtype[Any]) -> list[jax.Array]:
-    """Return the results of a call in a compiled program. They have no gradient."""
-    arrays = {name: given for name, given in arguments.items() if isinstance(given, jax.Array)}
-    settings = {name: given for name, given in arguments.items() if name not in arrays}
-    key = json.dumps([function.__name__, {name: np.ndim(given) for name, given in arrays.items()}, settings])
-    like = [jax.ShapeDtypeStruct(np.shape(next(iter(arrays.values()))), dtype)] * (1 + gives_two(function))
-    compiled = jax.ffi.ffi_call(TARGET, like, vmap_method="expand_dims")
-    # A foreign call has no derivative. stop_gradient tells JAX to treat these results as constants.
-    results: list[jax.Array] = compiled(*map(jax.lax.stop_gradient, arrays.values()), call=key)
-    return results
+def call(function: Callable[..., Any], settings: dict[str, Any], like: Any, arrays: dict[str, Any]) -> Any:
+    """Return the results of a call in a compiled program, in the shapes and dtypes of ``like``."""
+    arrays = {name: arrays[name] for name in inspect.signature(function).parameters if name in arrays}
+    key = json.dumps([function.__name__, {name: given.ndim for name, given in arrays.items()}, settings])
+    flat, form = jax.tree.flatten(like)
+    with enable_x64(True):  # arrays of NumPy in float64 stay as they are
+        results = jax.ffi.ffi_call(TARGET, flat, vmap_method="expand_dims")(*arrays.values(), call=key)
+    return jax.tree.unflatten(form, results)
 
 
 Described = tuple[int, int, tuple[int, ...]]  # address, dtype, shape

@@ -42,6 +42,7 @@ def differentiated(function: Callable[..., Any], arguments: dict[str, Any]) -> A
 
     torch.compile breaks the graph here, and calls it as it is.
     """
+    arguments = arguments | {"stop_gradients": True}
     numbers = (traced if transforms() else computed)(function, arguments)
     device = next(iter(arguments.values())).device
     tensors = {

@@ -3,7 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from fastgae import _dispatch
 from fastgae._interop import any_traced, converter, kind_of
 from fastgae.compat._arguments import Body
 
+STOPS = "stop_target_gradients"  # a function with this argument has gradients in JAX
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -38,7 +39,7 @@ def anywhere(like: str, **shapes: str) -> Callable[[Callable[Parameters, Result]
     a float.
 
     NumPy computes arrays and tensors on the CPU. torch computes tensors on a GPU, where they stay, and tensors in code
-    that it compiles or transforms. A call that JAX traces becomes one callback, in which NumPy computes.
+    that it compiles or transforms. JAX computes arrays that it traces, and arrays on other devices.
     """
 
     def decorated(compute: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -54,8 +55,15 @@ def anywhere(like: str, **shapes: str) -> Callable[[Callable[Parameters, Result]
 
 
 def namespace_of(array: Any) -> Any:
-    """Return NumPy or torch: the module whose functions take this array."""
-    return np if isinstance(array, np.ndarray) else sys.modules["torch"]
+    """Return NumPy, torch or jax.numpy: the module whose functions take this array."""
+    if isinstance(array, np.ndarray):
+        return np
+    return sys.modules["torch" if kind_of(array) == "torch" else "jax.numpy"]
+
+
+def constant(array: Any) -> Any:
+    """Return an array of JAX without gradients, and any other one as it is, because compat gives it none."""
+    return sys.modules["jax"].lax.stop_gradient(array) if kind_of(array) == "jax" else array
 
 
 def _called(body: Body, given: dict[str, Any]) -> Any:
@@ -66,8 +74,11 @@ def _called(body: Body, given: dict[str, Any]) -> Any:
 
         if computes(first):
             return _in_torch(body, given, first)
-    elif any_traced(given.values()):
-        return _in_a_callback(body, given)
+    elif any_traced(given.values()) or kind_of(first) == "jax":
+        from fastgae._interop import jax
+
+        if jax.computes(given.values()):
+            return _in_jax(body, given)
     result = _in_numpy(body, **given)
     convert = converter(first, body.numbers_in(given))
     return result if convert is None else _each(convert, result)
@@ -90,6 +101,8 @@ def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:
     if on_device(first) and not is_compiling():
         _dispatch.on_devices(like, held(like, first))
     taken = {name: as_tensor(name, each, like, first) for name, each in given.items()}
+    if STOPS in body.readers:
+        taken[STOPS] = True
     if not is_compiling():
         taken |= body.read({name: each for name, each in taken.items() if kind_of(each) is None})
     taken.update({name: floats(name, taken[name]) for name in numbers if name in taken})
@@ -97,18 +110,17 @@ def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:
     return _each(lambda result: result.to(dtype), body.compute(**taken))
 
 
-def _in_a_callback(body: Body, given: dict[str, Any]) -> Any:
-    """Return the results in code that JAX traces, from a callback that makes every call of a batch."""
-    from fastgae._interop.batches import Batch
-    from fastgae._interop.jax import promoted
-    from fastgae._interop.jax_calls import callback
+def _in_jax(body: Body, given: dict[str, Any]) -> Any:
+    """Return the results for arrays that JAX traces, or that are not on the CPU."""
+    from fastgae._interop.jax import as_array, enable_x64, promoted
 
-    returns = body.signature.return_annotation
-    fields = getattr(returns, "_fields", get_args(returns))
-    compute = functools.partial(_in_numpy, body)
+    read = body.read({name: each for name, each in given.items() if kind_of(each) != "jax"})
     dtype = promoted(body.numbers_in(given))
-    results = callback(compute, given, body.like, dtype, len(fields) or 1, Batch.one_by_one)
-    return getattr(returns, "_make", tuple)(results) if fields else results[0]
+    with enable_x64(True):  # as in NumPy, integers become float64 in here
+        taken = {name: as_array(read.get(name, each), name in body.numbers) for name, each in given.items()}
+        if STOPS not in body.readers:
+            taken = {name: constant(each) for name, each in taken.items()}
+        return _each(lambda result: result.astype(dtype), body.compute(**taken))
 
 
 def _each(convert: Callable[[Any], Any], result: Any) -> Any:

@@ -5,16 +5,18 @@ Arguments have RLax's names: ``r_t`` and ``discount_t`` belong to step t, ``v_tm
 Q' and a' at the step after it. An episode ends where ``discount_t`` is 0; there is no other flag, so the caller decides
 what truncation does. JAX arrays come back as JAX arrays, also in ``jax.jit``, ``jax.vmap`` and ``jax.lax.scan``.
 
-No gradients flow through these functions, so ``stop_target_gradients`` is accepted and changes nothing. In RLax,
-gradients flow into ``v_tm1`` or ``q_tm1`` of an error, and into everything if ``stop_target_gradients`` is False.
+In JAX, gradients flow as in RLax: into ``v_tm1`` or ``q_tm1`` of an error, and into everything if
+``stop_target_gradients`` is False. Tensors get no gradients.
 
 All results agree with RLax's to 1e-5, because XLA may compute a product and a sum with one rounding, and
 multiplies gamma and lambda in float32.
 """
 
+import math
 from typing import Any, NamedTuple
 
-from fastgae.compat._anywhere import anywhere, namespace_of
+from fastgae._interop import kind_of
+from fastgae.compat._anywhere import anywhere, constant, namespace_of
 from fastgae.compat._arguments import Coefficient, Coefficients, Discounts, Flags, Integers, Numbers
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
@@ -39,7 +41,15 @@ def truncated_generalized_advantage_estimation(
         delta_t = (r_t + discount_t V_{t+1}) - V_t
         A_t     = delta_t + discount_t lambda_t A_{t+1}
     """
-    return gae(r_t, values[:-1], last_values=values[-1], gamma=discount_t, gae_lambda=lambda_).advantages
+    advantages, _ = gae(
+        r_t,
+        values[:-1],
+        last_values=values[-1],
+        gamma=discount_t,
+        gae_lambda=lambda_,
+        stop_gradients=stop_target_gradients,
+    )
+    return advantages
 
 
 @anywhere("r_t: T", lambda_="| T")
@@ -53,7 +63,42 @@ def lambda_returns(
         G_t = r_t + discount_t ((1 - lambda_t) V'_t + lambda_t G_{t+1})     G_T = V'_{T-1}
     """
     mix = _at_every_step(lambda_, r_t)
-    return reverse_scan(r_t + discount_t * ((1 - mix) * v_t), discount_t * mix, initial=v_t[-1])
+    terms, decay = r_t + discount_t * ((1 - mix) * v_t), discount_t * mix
+    return reverse_scan(terms, decay, initial=v_t[-1], stop_gradients=stop_target_gradients)
+
+
+@anywhere("r_t: T", lambda_t="| T")
+def n_step_bootstrapped_returns(
+    r_t: Numbers,
+    discount_t: Discounts,
+    v_t: Numbers,
+    n: int,
+    lambda_t: Coefficients = 1.0,
+    stop_target_gradients: bool = False,
+) -> Any:
+    r"""Compute n-step returns, which may be mixed by lambda; fewer steps at the end of the trajectory.
+
+    ::
+
+        G_t^(0) = V'_{t-1}
+        G_t^(k) = r_t + discount_t ((1 - lambda_t) V'_t + lambda_t G_{t+1}^(k-1))     V' of the last step after the end
+
+    The result is G^(n).
+    """
+    if n < 1:
+        raise ValueError(f"n must be a positive integer, got {n}")
+    xp, steps, mix = namespace_of(r_t), len(r_t), _at_every_step(lambda_t, r_t)
+    after = xp.ones_like(r_t[:1])
+
+    def windows(numbers: Any, beyond: Any) -> Any:
+        """Return n rows: the numbers, and the numbers of the next step, and so on."""
+        padded = xp.concatenate([numbers, *[beyond] * (n - 1)])
+        return xp.stack([padded[i : i + steps] for i in range(n)])
+
+    terms = windows(r_t + discount_t * ((1 - mix) * v_t), 0 * after)
+    targets = xp.concatenate([v_t[n - 1 :], *[v_t[-1:]] * min(n - 1, steps)])
+    decay = windows(discount_t * mix, after)
+    return reverse_scan(terms, decay, initial=targets, stop_gradients=stop_target_gradients)[0]
 
 
 @anywhere("r_t: T", v_t="| T")
@@ -66,7 +111,7 @@ def discounted_returns(r_t: Numbers, discount_t: Discounts, v_t: Numbers, stop_t
     """
     xp = namespace_of(r_t)
     last = xp.broadcast_to(xp.asarray(v_t, dtype=r_t.dtype), r_t.shape)[-1]
-    return reverse_scan(r_t, discount_t, initial=last)
+    return reverse_scan(r_t, discount_t, initial=last, stop_gradients=stop_target_gradients)
 
 
 def vtrace(
@@ -118,7 +163,9 @@ def leaky_vtrace(
     With ``alpha_=1`` the errors equal the errors of ``vtrace``, also where a ratio is infinite; RLax gives NaN there.
     ``alpha_`` is ``1 - leaky`` of ``fastgae.vtrace``.
     """
-    return _errors(v_tm1, v_t, r_t, discount_t, rho_tm1, alpha_, lambda_, clip_rho_threshold, sample_mask)
+    return _errors(
+        v_tm1, v_t, r_t, discount_t, rho_tm1, alpha_, lambda_, clip_rho_threshold, stop_target_gradients, sample_mask
+    )
 
 
 def vtrace_td_error_and_advantage(
@@ -181,7 +228,9 @@ def leaky_vtrace_td_error_and_advantage(
     of ``vtrace_td_error_and_advantage``, also where a ratio is infinite; RLax gives NaN there.
     """
     xp = namespace_of(r_t)
-    errors = _errors(v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, clip_rho_threshold, sample_mask)
+    errors = _errors(
+        v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, clip_rho_threshold, stop_target_gradients, sample_mask
+    )
     mix = _at_every_step(lambda_, v_tm1)[:-1]
     targets = mix * (errors + v_tm1)[1:] + (1 - mix) * v_tm1[1:]
     estimates = r_t + discount_t * xp.concatenate([targets, v_t[-1:]])
@@ -201,7 +250,7 @@ def general_off_policy_returns_from_q_and_v(
     ``q_t`` is the value of the action that was taken after step t, and ``c_t`` is the decay of the trace there. Retrace
     has ``c_t = lambda min(ratio, 1)`` with the ratio of that action; ``fastgae.retrace`` calls it ``c_{t+1}``.
     """
-    return _off_policy(q_t, v_t, r_t, discount_t, c_t)
+    return _off_policy(q_t, v_t, r_t, discount_t, c_t, stop_target_gradients)
 
 
 @anywhere("r_t: T", q_t="T A", pi_t="T A")
@@ -221,10 +270,11 @@ def general_off_policy_returns_from_action_values(
         V'_t = sum over a of pi_t(a) Q'_t(a)
         G_t  = r_t + discount_t (V'_t - c_t Q'_t(a'_t) + c_t G_{t+1})     last step: G = r + discount V'
 
-    The last number of ``a_t`` and the last of ``c_t`` are not read. An action that is too large raises IndexError; RLax
-    gives NaN.
+    The last number of ``a_t`` and the last of ``c_t`` are not read. An action that is too large raises IndexError; in
+    code that JAX traces it gives NaN, as in RLax.
     """
-    return _off_policy(_at(q_t[:-1], a_t[:-1]), (pi_t * q_t).sum(axis=-1), r_t, discount_t, c_t[:-1])
+    values = (pi_t * q_t).sum(axis=-1)
+    return _off_policy(_at(q_t[:-1], a_t[:-1]), values, r_t, discount_t, c_t[:-1], stop_target_gradients)
 
 
 @anywhere("r_t: T", q_tm1="T A", q_t="T A", pi_t="T A", lambda_="| T")
@@ -249,12 +299,14 @@ def retrace(
         E_t = G_t - Q_t(a_t)     G by general_off_policy_returns_from_action_values
 
     ``q_tm1``, ``q_t`` and ``pi_t`` have shape (T, actions). ``mu_t`` has shape (T,): the probability of ``a_t`` under
-    the policy that acted. An action that is too large raises IndexError; RLax gives NaN.
+    the policy that acted. An action that is too large raises IndexError; in code that JAX traces it
+    gives NaN, as in RLax.
     """
     xp = namespace_of(r_t)
     ratios = _at(pi_t, a_t) / (mu_t + xp.asarray(eps, dtype=mu_t.dtype))
     traces = _weights(ratios, 1.0) * xp.asarray(lambda_, dtype=ratios.dtype)
-    returns = _off_policy(_at(q_t, a_t)[:-1], (pi_t * q_t).sum(axis=-1), r_t, discount_t, traces[:-1])
+    values = (pi_t * q_t).sum(axis=-1)
+    returns = _off_policy(_at(q_t, a_t)[:-1], values, r_t, discount_t, traces[:-1], stop_target_gradients)
     return returns - _at(q_tm1, a_tm1)
 
 
@@ -283,15 +335,15 @@ def retrace_continuous(
     # exp(min(x, 0)) equals min(exp(x), 1), and it never overflows.
     ratios = xp.exp(_weights(log_rhos, 0.0))
     traces = ratios * xp.asarray(lambda_, dtype=ratios.dtype)
-    return _off_policy(q_t, v_t, r_t, discount_t, traces) - q_tm1
+    return _off_policy(q_t, v_t, r_t, discount_t, traces, stop_target_gradients) - q_tm1
 
 
-def _off_policy(q_t: Any, v_t: Any, r_t: Any, discount_t: Any, c_t: Any) -> Any:
+def _off_policy(q_t: Any, v_t: Any, r_t: Any, discount_t: Any, c_t: Any, stop: bool) -> Any:
     """Compute off-policy returns from the values of the taken actions and of the states."""
     bootstrapped = r_t[:-1] + discount_t[:-1] * (v_t[:-1] - c_t * q_t)
     last = r_t[-1:] + discount_t[-1:] * v_t[-1:]
-    returns = reverse_scan(bootstrapped, discount_t[:-1] * c_t, initial=last[0])
-    return namespace_of(r_t).concatenate([returns, last])
+    returns = reverse_scan(bootstrapped, discount_t[:-1] * c_t, initial=last[0], stop_gradients=stop)
+    return namespace_of(r_t).concatenate([returns, constant(last) if stop else last])
 
 
 def _errors(
@@ -303,28 +355,31 @@ def _errors(
     alpha: float,
     lambda_: Any,
     clip: float,
+    stop: bool,
     sample_mask: Any,
 ) -> Any:
-    """Compute leaky V-trace's errors."""
+    """Compute leaky V-trace's errors. ``stop``: of their gradients, only that of V, which is subtracted, is left."""
     # fastgae.vtrace cannot do this, because it writes 0 at a masked step where RLax carries the next step's error over.
     xp = namespace_of(r_t)
     deltas = _weights(rho_tm1, clip, alpha) * (r_t + discount_t * v_t - v_tm1)
     decay = discount_t * (_weights(rho_tm1, 1.0, alpha) * xp.asarray(lambda_, dtype=rho_tm1.dtype))
-    if sample_mask is None:
-        return reverse_scan(deltas, decay)
-    learnable = sample_mask != 0
-    # RLax multiplies the delta of a masked step by 0, so NaN there stays NaN.
-    return reverse_scan(deltas * learnable, xp.where(learnable, decay, 1))
+    if sample_mask is not None:
+        learnable = sample_mask != 0
+        # RLax multiplies the delta of a masked step by 0, so NaN there stays NaN.
+        deltas, decay = deltas * learnable, xp.where(learnable, decay, 1)
+    errors = reverse_scan(deltas, decay, stop_gradients=stop)
+    return errors - (v_tm1 - constant(v_tm1)) if stop and kind_of(v_tm1) == "jax" else errors
 
 
 def _weights(ratios: Any, clip: float, alpha: float = 1.0) -> Any:
     """Mix clipped ratios, which have the weight ``alpha``, and unclipped ratios."""
     xp = namespace_of(ratios)
     clipped = xp.minimum(ratios, xp.asarray(clip, dtype=ratios.dtype))
-    if alpha == 1:  # The sum below would be NaN where a ratio is infinite, because 0 times infinity is NaN.
+    if (
+        isinstance(alpha, float) and alpha == 1
+    ):  # The sum below would be NaN where a ratio is infinite, because 0 times infinity is NaN.
         return clipped
-    share = float(alpha)
-    return (1 - share) * ratios + share * clipped
+    return (1 - alpha) * ratios + alpha * clipped
 
 
 def _at_every_step(lambda_: Any, steps: Any) -> Any:
@@ -337,4 +392,6 @@ def _at(table: Any, actions: Any) -> Any:
     """Pick the number of each step's action from an array of shape (T, actions)."""
     # The numbers of the rows, on the device of the actions.
     rows = namespace_of(actions).cumsum(namespace_of(actions).ones_like(actions), 0) - 1
+    if kind_of(table) == "jax":
+        return table.at[rows, actions].get(mode="fill", fill_value=math.nan)
     return table[rows, actions]

@@ -145,6 +145,11 @@ CALLS = {
         {**without(ONE, "lambda_"), "v_t": whole(STEPS)},
         ("r_t", "v_t"),
     ),
+    "rlax n_step_bootstrapped_returns": (
+        rlax.n_step_bootstrapped_returns,
+        {**without(ONE, "lambda_"), "v_t": VTRACE["v_t"], "n": 3, "lambda_t": 0.8},
+        ("r_t", "v_t"),
+    ),
     "rlax vtrace": (rlax.vtrace, VTRACE, ("r_t", "v_t", "v_tm1", "rho_tm1")),
     "rlax vtrace advantage": (
         rlax.vtrace_td_error_and_advantage,

@@ -1,4 +1,4 @@
-"""fastgae beside what people write in JAX: in a loop that JAX compiles as a whole, as libraries for JAX train, and eager.
+"""fastgae beside what people write in JAX: in a loop that JAX compiles, as libraries for JAX train, and eager.
 
 An eager call has to pay for XLA itself: a program of two negations shows how much that is.
 """

@@ -298,7 +298,8 @@ def _times(gate: Any, one: Any, other: Any) -> Any:
 def _plus(gate: Any, one: Any, other: Any, terms: Any) -> Any:
     """Return terms + one * other, the product only where the gate is open. Each is rounded on its own."""
     # XLA cannot know that NaN changes nothing here, so it can neither join product and sum, nor leave out + 0.0.
-    return jnp.where(gate, terms + jnp.where(terms == terms, one * other, terms), terms)
+    numbers = (terms == terms) & (other == other)
+    return jnp.where(gate, terms + jnp.where(numbers, one * other, terms + other), terms)
 
 
 def _scan(terms: Any, decay: Any, initial: Any, trace: Any, exists: Any) -> Any:

@@ -46,7 +46,7 @@ def _for_kernel(given: Call) -> dict[str, Any]:
         last = one_for_each("last_values", last, (sequences,), "one per sequence", on_device=True)
     coefficients = {name: getattr(given, name) for name in COEFFICIENTS}
     per_sequence = {
-        name: coefficient
+        name: as_unit_interval(name, coefficient, _fits)
         for name, coefficient in coefficients.items()
         if _is_per_sequence(name, coefficient, sequences, len(reward))
     }

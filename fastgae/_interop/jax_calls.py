@@ -13,8 +13,8 @@ from jax.custom_derivatives import SymbolicZero
 
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
-from fastgae._interop.arrays import OnDevice, widened
-from fastgae._interop.conversion import as_array, given_back, number_dtype, taken
+from fastgae._interop.arrays import OnDevice, is_narrow, widened
+from fastgae._interop.conversion import as_array, given_back, taken
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
 from fastgae._interop.jax import computes, enable_x64, from_numpy, to_numpy
 
@@ -114,8 +114,9 @@ def _program(function: Callable[..., Any], settings: tuple[Any, ...], wide: bool
 
 
 def _dtype_of(name: str, array: Any) -> np.dtype[Any]:
-    """Return NumPy's dtype for the numbers of an array: float32 for 16-bit floats, because they are read as float32."""
-    return number_dtype(name, array) if array.dtype.itemsize == 2 else array.dtype
+    """Return the dtype of an array: float32 for 16-bit floats, because they are read as float32, unless refused."""
+    is_float = is_narrow(array.dtype) and ROLES.get(name) is not Role.COEFFICIENT
+    return np.dtype(np.float32) if is_float else array.dtype
 
 
 def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

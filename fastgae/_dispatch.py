@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from fastgae import _memory
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
 from fastgae._canonical import integer_of, shown
-from fastgae._interop import kind_of
 from fastgae._typing import BackendName
 
 if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
@@ -25,7 +24,14 @@ if TYPE_CHECKING:  # here mypy compares every backend with the contract, because
 CHOICES: tuple[str, ...] = get_args(BackendName)
 *BACKENDS, ON_DEVICES = (name for name in CHOICES if ":" not in name)
 # Modules that may be missing, because they are optional.
-NEEDS = {"cpp": ("fastgae._core",), "numba": ("numba",), "numpy": (), ON_DEVICES: ("triton", "torch"), "xla": ("jax",)}
+NEEDS = {
+    "cpp": ("fastgae._core",),
+    "numba": ("numba",),
+    "numpy": (),
+    ON_DEVICES: ("triton", "torch"),
+    "autograd": ("torch",),
+    "xla": ("jax",),
+}
 MOST_THREADS = 1024  # a larger number of threads counts as this number
 
 ENVIRONMENT = {
@@ -226,7 +232,7 @@ def _warn_of_fallback() -> None:
 def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceBackend:
     """Return the backend that computes on the device of an argument. A number of threads has no effect there."""
     resolve_threads(num_threads)
-    module = _import("xla" if kind_of(array.array) == "jax" else ON_DEVICES)
+    module = _import(array.backend)
     if isinstance(module, Exception):
         raise BackendUnavailableError(
             f"{name} is {array!r}, but the {ON_DEVICES} backend cannot run here: {_cause(module)}; pip install "

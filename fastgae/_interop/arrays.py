@@ -24,12 +24,13 @@ class OnDevice:
     ``dtype`` is a NumPy dtype; for 16-bit floats it is float32, because they are read as float32.
     """
 
-    __slots__ = ("array", "dtype", "shape")
+    __slots__ = ("array", "backend", "dtype", "shape")
 
-    def __init__(self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]):
+    def __init__(self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], backend: str = "triton"):
         self.array = array
         self.shape = shape
         self.dtype = dtype
+        self.backend = backend  # computes a call whose first argument this is
 
     @property
     def ndim(self) -> int:

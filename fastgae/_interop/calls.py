@@ -14,11 +14,8 @@ def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> 
     arguments.pop("misnamed", None)  # it is empty; it is there because `arguments` are the locals of a function
     kind = kind_of(next(iter(arguments.values())))
     assert kind is not None
-    if not arguments.get("stop_gradients", True):
-        if arguments.get("out") is not None:
-            raise ValueError("out cannot carry gradients: leave it out, or leave stop_gradients True")
-        if kind != "jax":
-            raise NotImplementedError(f"stop_gradients=False is not there yet for arrays of {kind}: leave it True")
+    if not arguments.get("stop_gradients", True) and arguments.get("out") is not None:
+        raise ValueError("out cannot carry gradients: leave it out, or leave stop_gradients True")
     result: Result = (
         CALLS[kind](arguments)(function, arguments) if kind in CALLS else _computed(kind, function, arguments)
     )
@@ -50,6 +47,11 @@ def _computed(kind: str, function: Callable[..., Any], arguments: dict[str, Any]
 def _torch(arguments: dict[str, Any]) -> Callable[..., Any]:
     from fastgae._interop.torch import transforms
 
+    if not arguments.get("stop_gradients", True):
+        from fastgae._interop.torch_gradients import differentiated
+
+        kept: Callable[..., Any] = differentiated
+        return kept
     if transforms():
         # Not above, because the import registers the operations, which takes longer than a call.
         from fastgae._interop.torch_ops import traced

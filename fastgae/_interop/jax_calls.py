@@ -107,7 +107,7 @@ def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dic
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _program(function: Callable[..., Any], settings: tuple[Any, ...], wide: bool, arrays: dict[str, Any]) -> Any:
     """Return the results of a function of arrays whose numbers are not known yet."""
-    held = {name: OnDevice(array, array.shape, _dtype_of(name, array)) for name, array in arrays.items()}
+    held = {name: OnDevice(array, array.shape, _dtype_of(name, array), "xla") for name, array in arrays.items()}
     results = function(**held, **{name: given for name, _, _, given in settings})
     narrow = {} if wide else {np.dtype(np.float64): np.float32}
     return jax.tree.map(lambda result: result.astype(narrow.get(result.dtype, result.dtype)), results)

@@ -111,6 +111,20 @@ def test_ppo_help_is_complete(example, capsys):
     assert "examples:" in shown
 
 
+def test_ppo_jax_trains_the_same_both_ways(example, tmp_path, capsys):
+    pytest.importorskip("jax")
+    plot = tmp_path / "plot.svg"
+    ppo = example("ppo_jax")
+    ppo.main(f"--updates 3 --seeds 2 --rounds 1 --num-envs 4 --num-steps 32 --epochs 1 --seed 3 --plot {plot}".split())
+    shown = capsys.readouterr().out
+    assert "768 steps in" in shown
+    assert "learning curves: the same bits\nweights: the same bits" in shown
+    assert "<svg" in plot.read_text()
+    with pytest.raises(SystemExit):
+        ppo.parse(["--minibatches", "3"])
+    assert "--minibatches must divide" in capsys.readouterr().err
+
+
 def test_the_drop_in_changes_nothing(example, capsys):
     pytest.importorskip("stable_baselines3")
     assert example("sb3_drop_in").main(["--total-steps", "2048", "--env-id", "Pendulum-v1"]) == 0

@@ -1,8 +1,40 @@
 """What the tests of both libraries share."""
 
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
+
+import fastgae
+
+
+@pytest.fixture
+def two_ranks():
+    """Return a function that runs a program in two processes at a time; its first argument is 0 or 1."""
+
+    def run(program, *arguments):
+        paths = os.pathsep.join(filter(None, [str(Path(fastgae.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-P", "-c", program, str(rank), *arguments],
+                env={**os.environ, "PYTHONPATH": paths},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        try:
+            printed = [rank.communicate(timeout=300)[0] for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()  # if one failed, the other waits for it
+        assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
+
+    return run
 
 
 @pytest.fixture

@@ -1,9 +1,6 @@
 """The recipe of docs/moments.md on two ranks of torch.distributed: the bits of one process with all advantages."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,29 +29,12 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("cut", [1, 700, 2999])
-def test_two_ranks_give_the_bits_of_one_process(tmp_path, cut):
+def test_two_ranks_give_the_bits_of_one_process(two_ranks, tmp_path, cut):
     whole = np.random.default_rng(cut).normal(0.3, 2.0, 3000).astype(np.float32)
     parts = np.split(whole, [cut])
     for rank, part in enumerate(parts):
         np.save(tmp_path / f"given{rank}.npy", part)
-    program = RANK.format(recipe=RECIPE[0])
-    paths = os.pathsep.join(filter(None, [str(Path(fastgae.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-P", "-c", program, str(rank), str(tmp_path)],
-            env={**os.environ, "PYTHONPATH": paths},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        printed = [rank.communicate(timeout=300)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()  # if one failed, the other waits for it
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
+    two_ranks(RANK.format(recipe=RECIPE[0]), str(tmp_path))
     expected = fastgae.moments(whole).normalize(whole)
     for rank, right in enumerate(np.split(expected, [cut])):
         assert_same_bits(np.load(tmp_path / f"result{rank}.npy"), right)

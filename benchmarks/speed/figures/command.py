@@ -23,7 +23,7 @@ from speed.places import ROOT
 from speed.rows import Row
 from speed.text import track
 
-from . import apart, compiled, peers, training
+from . import apart, in_jax, peers, training
 from .charts import overhead_chart, peers_chart, throughput_chart
 from .tables import filled, render
 
@@ -65,7 +65,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "threads": lambda: of_rows(table.THREADS, thread_counts(runs_here(), usable_cpus()), 1.5),
     "memory": of_memory,
     "peers": peers.measure,
-    "compiled": compiled.measure,
+    "jax": in_jax.measure,
     "training": training.measure,
     "hooks": apart.hooks,
     "trainers": apart.trainers,

@@ -7,7 +7,7 @@ from typing import Any
 from speed.table import ADD
 from speed.text import duration, markdown
 
-from . import apart, compiled, peers, training
+from . import apart, in_jax, peers, training
 from .charts import contenders, in_times_of_ours, label_of, machine_line
 
 Results = Mapping[str, Any]
@@ -71,7 +71,7 @@ TABLES: dict[str, Callable[[Results], str]] = {  # of the section with this name
     "threads": of_backends,
     "memory": of_memory,
     "peers": peers.table,
-    "compiled": compiled.table,
+    "jax": in_jax.table,
     "training": training.table,
     "hooks": apart.table_of_hooks,
     "trainers": apart.table_of_hooks,

@@ -1,6 +1,10 @@
-"""A call inside a loop that JAX compiles as a whole, as libraries for JAX train: fastgae beside what people write."""
+"""fastgae beside what people write in JAX: in a loop that JAX compiles, as libraries for JAX train, and eager.
 
-from collections.abc import Callable, Mapping
+An eager call cannot cost less than one with NumPy and the conversion of two results, and a compiled one not less than
+the smallest program with two results.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from timeit import Timer
 from typing import Any
@@ -21,6 +25,7 @@ def contenders() -> dict[str, Callable[..., Any]]:
     import jax
     import jax.numpy as jnp
     import rlax
+    from brax.training.agents.ppo import losses as of_brax
 
     import fastgae
 
@@ -50,24 +55,59 @@ def contenders() -> dict[str, Callable[..., Any]]:
         longer = jnp.concatenate([values, last[None]])
         return jax.vmap(of_env, (1, 1, None, 1), 1)(rewards, discounts, LAMBDA, longer)
 
+    def brax(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        ends = terminated.astype(jnp.float32)
+        # Brax's own advantages take one more step, which XLA leaves out here.
+        targets, _ = of_brax.compute_gae(jnp.zeros_like(ends), ends, rewards, values, last, LAMBDA, GAMMA)
+        return targets - values
+
     def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         given = rewards, values, terminated
         return fastgae.gae(*given, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA).advantages
 
-    return {"fastgae": ours, "own lax.scan": own_scan, "associative_scan": associative, "RLax": of_rlax}
+    return {"fastgae": ours, "own lax.scan": own_scan, "associative_scan": associative, "RLax": of_rlax, "Brax": brax}
+
+
+def eager(given: Sequence[Any], arrays: Sequence[Any]) -> dict[str, Callable[[], Any]]:
+    """Return calls outside of compiled code, beside the parts that an eager call of fastgae cannot avoid."""
+    import jax
+
+    import fastgae
+    from fastgae._interop import jax_calls
+
+    own_scan = jax.jit(contenders()["own lax.scan"])
+    nothing = jax.jit(lambda rewards, values, terminated, last: (-rewards, -values))
+    results = [jax_calls._aligned(given[0].shape, given[0].dtype) for _ in "AR"]  # JAX copies any other memory
+
+    @jax.jit
+    def jitted(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        return ours(rewards, values, terminated, last)
+
+    def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+        return fastgae.gae(rewards, values, terminated, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA)
+
+    return {
+        "fastgae": lambda: jax.block_until_ready(ours(*arrays)),
+        "fastgae with NumPy": lambda: ours(*given),
+        "two results to JAX": lambda: list(map(jax.dlpack.from_dlpack, results)),
+        "fastgae, jitted": lambda: jax.block_until_ready(jitted(*arrays)),
+        "own lax.scan, jitted": lambda: jax.block_until_ready(own_scan(*arrays)),
+        "two negations, jitted": lambda: jax.block_until_ready(nothing(*arrays)),
+    }
 
 
 def measure() -> dict[str, Any]:
     import jax
 
-    names = ("jax", "rlax")
-    rows = [measure_shape(steps, envs, contenders()) for steps, envs in SHAPES]
+    names = ("jax", "rlax", "brax")
+    functions = contenders()
     assert jax.default_backend() == "cpu"
+    rows = [{"name": f"{steps}×{envs}", **measure_shape(steps, envs, functions)} for steps, envs in SHAPES]
     return {"machine": describe_machine() | {name: version(name) for name in names}, "rows": rows}
 
 
 def measure_shape(steps: int, envs: int, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """Return the seconds of one call of each function in the compiled loop, after a check of its answer."""
+    """Return the seconds of one call in the compiled loop, after a check of its answer, and of one eager call."""
     import jax
     import jax.numpy as jnp
 
@@ -76,9 +116,10 @@ def measure_shape(steps: int, envs: int, functions: Mapping[str, Callable[..., A
     given = [rewards, values, rng.random((steps, envs)) < 0.02, rng.normal(size=envs).astype(np.float32)]
     arrays = list(map(jnp.asarray, given))
     right = functions["fastgae"](*given)
-    timers = {}
-    for name, function in functions.items():
+    for function in functions.values():
         np.testing.assert_allclose(jax.jit(function)(*arrays), right, rtol=1e-4, atol=1e-4)
+    timers = {}
+    for name, function in {**functions, "the loop alone": lambda rewards, *others: -rewards}.items():
 
         def loop(rewards: Any, values: Any, terminated: Any, last: Any, function: Any = function) -> Any:
             # Each call needs the results of the one before, so that XLA can leave none of them out.
@@ -91,15 +132,22 @@ def measure_shape(steps: int, envs: int, functions: Mapping[str, Callable[..., A
         program(*arrays).block_until_ready()
         timers[name] = Timer(lambda program=program: program(*arrays).block_until_ready())  # type: ignore[misc]
     seconds = {name: found / CALLS for name, found in best(timers, 2.0).items()}
-    return {"name": f"{steps}×{envs}", "seconds": seconds}
+    return {"seconds": seconds, "eager": best({name: Timer(call) for name, call in eager(given, arrays).items()}, 0.5)}
+
+
+TABLES = {"seconds": "T×N, in a compiled loop", "eager": "T×N, one eager call"}
 
 
 def table(measured: Mapping[str, Any]) -> str:
-    """Write the times, and in parentheses how many times as long as fastgae the others take."""
-    names = list(measured["rows"][0]["seconds"])
+    """Write the times, and in parentheses how many times as long as fastgae the others take: compiled, then eager."""
+    return "\n\n".join(_table(measured["rows"], of, heading) for of, heading in TABLES.items())
+
+
+def _table(measured: Sequence[Mapping[str, Any]], of: str, heading: str) -> str:
+    names = list(measured[0][of])
     rows = []
-    for row in measured["rows"]:
-        ours = row["seconds"]["fastgae"]
-        others = (f"{duration(row['seconds'][name])} ({row['seconds'][name] / ours:.2g})" for name in names[1:])
+    for row in measured:
+        ours = row[of]["fastgae"]
+        others = (f"{duration(row[of][name])} ({row[of][name] / ours:.2g})" for name in names[1:])
         rows.append((row["name"], duration(ours), *others))
-    return markdown(("T×N", *names), rows)
+    return markdown((heading, *names), rows)

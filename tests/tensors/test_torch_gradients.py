@@ -1,0 +1,135 @@
+"""Results of torch that keep their gradients: the kernels' bits, and derivatives that agree with finite differences."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae._call import ROLES, Role
+from support.cases import assert_same_bits
+from support.tensor_calls import CALLS, array_arguments, arrays_of, calls
+
+torch = pytest.importorskip("torch")
+
+KEEPING = [name for name, call in CALLS.items() if "stop_gradients" in inspect.signature(call[0]).parameters]
+NUMBERS = (Role.STEPS, Role.ENVS, Role.COEFFICIENT, Role.FACTORS)
+DOUBLE = {name: (function, arguments) for name, function, arguments in calls(np.float64)}
+
+
+def prepared(name):
+    """Return a call as a function of its numbers, and these as leaves, away from 0 and 1 and from the clips."""
+    function, arguments = DOUBLE[name]
+    arrays = {each: given for each, given in arguments.items() if each in array_arguments(function)}
+    leaves = {}
+    for each, given in arrays.items():
+        array = np.asarray(given)
+        if ROLES[each] in NUMBERS and array.dtype == np.float64:
+            array = 0.1 + 0.8 * array if ROLES[each] is Role.COEFFICIENT else array
+            array = array * 1.001 if each == "ratios" else array
+            leaves[each] = torch.tensor(array).requires_grad_()
+        elif isinstance(given, np.ndarray):
+            arguments = arguments | {each: torch.tensor(array)}
+
+    def call(*numbers, stop_gradients=False):
+        given = arguments | dict(zip(leaves, numbers, strict=True))
+        return function(**given, stop_gradients=stop_gradients)
+
+    return call, tuple(leaves.values())
+
+
+@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # from torch itself
+def test_derivatives(name):
+    call, numbers = prepared(name)
+    for kept, stopped in zip(*(arrays_of(call(*numbers, stop_gradients=stop)) for stop in (False, True)), strict=True):
+        assert_same_bits(kept.detach().numpy(), stopped.numpy())
+        assert kept.requires_grad
+        assert not stopped.requires_grad
+    assert torch.autograd.gradcheck(call, numbers, fast_mode=True, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(call, numbers, fast_mode=True)
+
+
+def test_gradients_that_are_known():
+    rewards, next_values = torch.randn(9, requires_grad=True), torch.randn(9, requires_grad=True)
+    returns = fastgae.discounted_returns(rewards, last_values=0.0, gamma=0.9, stop_gradients=False)
+    (gradient,) = torch.autograd.grad(returns[0], rewards)
+    torch.testing.assert_close(gradient, 0.9 ** torch.arange(9))
+    ended = torch.arange(9) == 4
+    advantages, _ = fastgae.gae(rewards, torch.ones(9), ended, next_values=next_values, stop_gradients=False)
+    for gradient in torch.autograd.grad(advantages[3], (rewards, next_values)):
+        assert gradient[3] != 0
+        assert not gradient[5:].any()
+    assert not gradient[4:].any()  # nor does the value after the episode count
+
+
+def test_numbers_that_are_not_read_have_no_gradient():
+    """NaN behind a closed gate, and at a step that does not exist."""
+    given = torch.randn(4, 6, 2).numpy()
+    terminated, mask = np.zeros((6, 2), bool), np.ones((6, 2), bool)
+    terminated[2], mask[3, 1], given[3, 2], given[:, 3, 1] = True, False, np.nan, np.nan
+    rewards, values, ratios, following = leaves = [torch.tensor(each, requires_grad=True) for each in given]
+    gamma, decay = coefficients = [torch.tensor(each, requires_grad=True) for each in (0.9, 0.8)]
+    rollout = {"rewards": rewards, "values": values, "terminated": torch.from_numpy(terminated)}
+    rollout |= {"next_values": following, "mask": torch.from_numpy(mask), "gamma": gamma, "stop_gradients": False}
+    following.data[2] = torch.nan
+    for results in (
+        fastgae.gae(**rollout, gae_lambda=decay),
+        fastgae.vtrace(**rollout, ratios=ratios.abs(), lambda_=decay),
+        (fastgae.retrace(**rollout, ratios=ratios.abs(), lambda_=decay),),
+    ):
+        total = sum(result[torch.from_numpy(mask)].sum() for result in results)
+        total.backward()
+        for leaf in leaves:
+            if leaf.grad is not None:
+                assert torch.isfinite(leaf.grad).all()
+                assert leaf.grad[3, 1] == 0
+                leaf.grad = None
+        assert all(torch.isfinite(each.grad) for each in coefficients)
+
+
+def test_transforms(compiled):
+    terminated, leaves = torch.rand(6, 3) < 0.2, (torch.randn(6, 3), torch.randn(6, 3), torch.randn(3))
+
+    def total(rewards, values, last_values, gae_lambda):
+        given = {"last_values": last_values, "gae_lambda": gae_lambda, "stop_gradients": False}
+        advantages, returns = fastgae.gae(rewards, values, terminated, **given)
+        return (advantages**2).sum() + returns.sum()
+
+    arguments = *leaves, torch.tensor(0.7)
+    tracked = [each.clone().requires_grad_() for each in arguments]
+    total(*tracked).backward()
+    expected = [each.grad for each in tracked]
+    every = range(len(arguments))
+    torch.testing.assert_close(list(torch.func.grad(total, tuple(every))(*arguments)), expected)
+    torch.testing.assert_close(list(torch.func.vjp(total, *arguments)[1](torch.ones(()))), expected)
+    _, moved = torch.func.jvp(total, arguments, arguments)
+    torch.testing.assert_close(moved, sum((one * other).sum() for one, other in zip(arguments, expected, strict=True)))
+    one, other = (torch.func.hessian(total, 3)(*arguments), torch.func.jacfwd(torch.func.grad(total, 3), 3)(*arguments))
+    torch.testing.assert_close(one, other)
+    batch = torch.stack([leaves[0], 2 * leaves[0]])
+    each = torch.func.vmap(torch.func.grad(total), (0, None, None, None))(batch, *arguments[1:])
+    torch.testing.assert_close(each[0], expected[0])
+    for array in tracked:
+        array.grad = None
+    with pytest.raises(Exception, match="differentiated"):  # torch breaks the graph there
+        compiled(total)(*tracked)
+    torch._dynamo.reset()
+    torch.compile(total, backend="aot_eager")(*tracked).backward()
+    torch.testing.assert_close([each.grad for each in tracked], expected)
+
+
+def test_other_kinds_of_arrays():
+    values = torch.randn(4, 3, dtype=torch.bfloat16, requires_grad=True)
+    ended = np.zeros((4, 3), bool)
+    for rewards, dtype in ((torch.ones(4, 3), torch.float32), (torch.ones(4, 3, dtype=torch.int64), torch.float64)):
+        advantages, _ = fastgae.gae(rewards, values, ended, last_values=np.ones(3, np.float32), stop_gradients=False)
+        assert advantages.dtype == dtype
+        advantages.sum().backward()
+        assert values.grad.dtype == torch.bfloat16
+    for shape in ((0, 3), (3, 0), (0,), (4,), (2, 3, 4)):
+        rewards = torch.ones(shape, requires_grad=True)
+        fastgae.gae(rewards, rewards, np.zeros(shape), last_values=0.0, stop_gradients=False).returns.sum().backward()
+        assert rewards.grad.shape == shape
+    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]"):
+        fastgae.gae(values, values, ended, last_values=0.0, gamma=torch.tensor(1.5), stop_gradients=False)

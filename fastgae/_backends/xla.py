@@ -21,7 +21,7 @@ from jax import lax
 from fastgae._call import EPS, Call, GAEResult
 from fastgae._canonical import MOMENT_STEPS, NEXT_STEP
 from fastgae._interop import OnDevice
-from fastgae._interop.jax import enable_x64
+from fastgae._interop.jax import canonical, with_float64
 
 FLAG = np.dtype(bool)
 RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
@@ -40,68 +40,49 @@ def gae(call: Call) -> GAEResult[Any]:
     """Compute a checked call. ``out`` is never given, because JAX arrays never change."""
     if call.cu_seqlens is not None:
         call = _one_env(call)
-    rewards, axis, dtype = call.rewards, call.time_axis, call.rewards.dtype
-    steps = functools.partial(_steps, dtype, axis)
-    flags = functools.partial(_steps, FLAG, axis)
-    envs = functools.partial(_envs, dtype, rewards.shape[:axis] + rewards.shape[axis + 1 :])
-    coefficient = functools.partial(_coefficient, dtype, axis)
-    reward, values, following, last = (
-        steps(rewards),
-        steps(call.values),
-        steps(call.next_values),
-        envs(call.last_values),
-    )
-    terminated, truncated, exists = flags(call.terminated), flags(call.truncated), flags(call.mask)
+    axis, dtype = call.time_axis, canonical(call.rewards.dtype)
+    reward = _steps(dtype, axis, call.rewards)
+    shape = reward.shape[1:]
+    terminated, truncated, exists = (_steps(FLAG, axis, each) for each in (call.terminated, call.truncated, call.mask))
     ends = _either(terminated, truncated)
-    if values is not None and len(values) > len(reward):
-        values, last = values[:-1], values[-1]
-    if values is not None and following is None:
-        following = _next_existing(values, last, exists)
+    values, following = _values(call, reward, truncated, exists)
     if call.autoreset == NEXT_STEP:
-        exists = _without_resets(ends, _envs(FLAG, reward.shape[1:], call.prev_done), exists)
-    bootstrap, gamma = _open(exists, terminated), coefficient(call.gamma)
-    if call.final_values is not None:
-        final = _dense(call, steps)
-        following = final if following is None else jnp.where(truncated, final, following)
-    if values is None and following is not None:  # a recursion of rewards alone
+        exists = _without_resets(ends, _envs(FLAG, shape, call.prev_done), exists)
+    here = _open(exists, None)
+    bootstrap = _open(exists, terminated)
+    if values is None and following is not None:  # of rewards alone, only final values are known
         bootstrap &= truncated
-    one_step = reward if following is None else _plus(bootstrap, gamma, following, reward)
+    gamma, gae_lambda = _coefficient(axis, call.gamma), _coefficient(axis, call.gae_lambda)
+    one_step = reward if following is None else _plus(bootstrap, jnp.asarray(gamma, dtype), following, reward)
     if call.recursion == "n_step_returns":
-        returns = _n_step_returns(reward, one_step, _open(None, ends), gamma, call.n)
+        returns = _n_step_returns(reward, one_step, _open(None, ends), jnp.asarray(gamma, dtype), call.n)
         return GAEResult(None, jnp.moveaxis(returns, 0, axis))
     deltas = one_step if values is None else one_step - values
-    gae_lambda = _raw(call.gae_lambda, axis)
     if call.recursion == "upgo":
-        stops = _next_existing(~(deltas >= 0.0), jnp.ones(deltas.shape[1:], bool), exists)
-        truncated, ends = _either(truncated, stops), _either(ends, stops)
+        ends = _either(ends, _next_existing(~(deltas >= 0), jnp.ones(shape, bool), exists))
     trace = _open(exists, ends)
     if call.recursion == "retrace":
-        ratios = _next_existing(steps(call.ratios), jnp.zeros(reward.shape[1:], dtype), exists)
-        if not isinstance(gae_lambda, float):
-            gae_lambda = _next_existing(jnp.broadcast_to(gae_lambda, reward.shape), jnp.zeros(()), exists)
-        gae_lambda = _times(trace, jnp.asarray(gae_lambda, np.float64), jnp.where(ratios > 1, 1, ratios))
+        gae_lambda = _traces_of_next(_steps(dtype, axis, call.ratios), gae_lambda, trace, exists)
         call = call._replace(ratios=None)
-    decay = _rounded_product(dtype, _raw(call.gamma, axis), gae_lambda)
+    decay, zero = _rounded_product(dtype, gamma, gae_lambda), jnp.zeros(shape, dtype)
     scan = functools.partial(_scan, trace=trace, exists=exists)
-    zero = jnp.zeros(reward.shape[1:], dtype)
-    initial = zero if call.last_advantages is None else envs(call.last_advantages)
     if call.tail_normalized:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
-        left = scan(jnp.ones_like(deltas), coefficient(call.gae_lambda), zero)
-        advantages = scan(_times(_open(exists, None), left, deltas), decay, zero) / left
-    elif call.ratios is not None:
-        weights = functools.partial(_weights, steps(call.ratios), leaky=call.leaky)
-        weighted = _times(_open(exists, None), weights(call.rho_clip), deltas)
+        left = scan(jnp.ones_like(deltas), jnp.asarray(gae_lambda, dtype), zero)
+        advantages = scan(_times(here, left, deltas), decay, zero) / left
+    elif call.ratios is not None:  # A = rho delta + gamma lambda c A_next
+        weights = functools.partial(_weights, _steps(dtype, axis, call.ratios), leaky=call.leaky)
+        weighted = _times(here, weights(call.rho_clip), deltas)
         advantages = scan(weighted, _times(trace, weights(call.c_clip), decay), zero)
     else:
-        advantages = scan(deltas, decay, initial)
+        last = _envs(dtype, shape, call.last_advantages)
+        advantages = scan(deltas, decay, zero if last is None else last)
     traced = advantages
     if call.returns_lambda is not None:
-        returns_decay = _rounded_product(dtype, _raw(call.gamma, axis), _raw(call.returns_lambda, axis))
-        traced = scan(deltas, returns_decay, zero)
+        traced = scan(deltas, _rounded_product(dtype, gamma, _coefficient(axis, call.returns_lambda)), zero)
     returns = None if values is None else traced + values
     if call.ratios is not None:
         after = jnp.concatenate([advantages[1:], zero[np.newaxis]])[: len(reward)]
-        advantages = _times(_open(exists, None), weights(call.advantage_clip), _plus(trace, decay, after, deltas))
+        advantages = _times(here, weights(call.advantage_clip), _plus(trace, decay, after, deltas))
     if exists is not None and not call.carry_over:
         advantages = jnp.where(exists, advantages, 0)
         returns = returns if values is None else jnp.where(exists, returns, values)
@@ -143,7 +124,7 @@ def steps_without_resets(
 
 def _array(dtype: np.dtype[Any], given: Any) -> Any:
     array = jnp.broadcast_to(given.array if isinstance(given, OnDevice) else given, given.shape)
-    return array != 0 if dtype is FLAG else array.astype(dtype)
+    return array != 0 if dtype is FLAG else array.astype(canonical(dtype))
 
 
 def _steps(dtype: np.dtype[Any], axis: int, given: Any) -> Any:
@@ -153,20 +134,14 @@ def _steps(dtype: np.dtype[Any], axis: int, given: Any) -> Any:
 
 def _envs(dtype: np.dtype[Any], shape: tuple[int, ...], given: Any) -> Any:
     """Return one number or flag per env."""
-    if given is None:
-        return None
-    return jnp.broadcast_to(_array(dtype, given), shape)
+    return None if given is None else jnp.broadcast_to(_array(dtype, given), shape)
 
 
-def _raw(given: Any, axis: int) -> Any:
+def _coefficient(axis: int, given: Any) -> Any:
     """Return a coefficient that is not rounded yet: a float, or an array that broadcasts."""
     if not isinstance(given, OnDevice):
         return given
     return jnp.moveaxis(given.array, axis, 0) if given.ndim else jnp.asarray(given.array)
-
-
-def _coefficient(dtype: np.dtype[Any], axis: int, given: Any) -> Any:
-    return jnp.asarray(_raw(given, axis), dtype)
 
 
 def _rounded_product(dtype: np.dtype[Any], gamma: Any, decay: Any) -> Any:
@@ -175,17 +150,42 @@ def _rounded_product(dtype: np.dtype[Any], gamma: Any, decay: Any) -> Any:
         return jnp.asarray(gamma * decay, dtype)
     if all(isinstance(each, jax.Array) and each.dtype == dtype for each in (gamma, decay)):
         return gamma * decay
-    return (jnp.asarray(gamma, np.float64) * jnp.asarray(decay, np.float64)).astype(dtype)
+    double = canonical(np.float64)
+    return (jnp.asarray(gamma, double) * jnp.asarray(decay, double)).astype(dtype)
 
 
-def _dense(call: Call, steps: Callable[[Any], Any]) -> Any:
+def _traces_of_next(ratios: Any, gae_lambda: Any, trace: Any, exists: Any) -> Any:
+    """Return lambda min(ratio, 1) of the next step that exists, in float64; 0 if there is none."""
+    zero = jnp.zeros(ratios.shape[1:], ratios.dtype)
+    ratios = _next_existing(ratios, zero, exists)
+    if not isinstance(gae_lambda, float):
+        gae_lambda = _next_existing(jnp.broadcast_to(gae_lambda, ratios.shape), zero, exists)
+    return _times(trace, jnp.asarray(gae_lambda, canonical(np.float64)), jnp.where(ratios > 1, 1, ratios))
+
+
+def _values(call: Call, rewards: Any, truncated: Any, exists: Any) -> tuple[Any, Any]:
+    """Return V and V' of all steps; None where the call has none."""
+    axis, dtype = call.time_axis, rewards.dtype
+    values, following = _steps(dtype, axis, call.values), _steps(dtype, axis, call.next_values)
+    if values is not None and following is None:
+        longer = len(values) > len(rewards)
+        last = values[-1] if longer else _envs(dtype, rewards.shape[1:], call.last_values)
+        values = values[: len(rewards)]
+        following = _next_existing(values, last, exists)
+    if call.final_values is None:
+        return values, following
+    final = _dense(call, dtype)
+    return values, final if following is None else jnp.where(truncated, final, following)
+
+
+def _dense(call: Call, dtype: np.dtype[Any]) -> Any:
     """Return final values in the shape of rewards. Sparse ones have one number per True of truncated, in C order."""
     if call.final_values.shape == call.rewards.shape:
-        return steps(call.final_values)
+        return _steps(dtype, call.time_axis, call.final_values)
     truncated = _array(FLAG, call.truncated)
     place = jnp.cumsum(truncated.reshape(-1), dtype=np.int32) - 1
     # Where numbers are missing, because the program cannot count flags while it is compiled, there is NaN.
-    numbers = jnp.append(_array(call.rewards.dtype, call.final_values), np.nan)
+    numbers = jnp.append(_array(dtype, call.final_values), np.nan)
     dense = numbers[jnp.clip(place, 0, len(numbers) - 1)].reshape(call.rewards.shape)
     return jnp.moveaxis(dense, call.time_axis, 0)
 
@@ -213,7 +213,7 @@ def _one_env(call: Call) -> Call:
     else:
         final = _envs(call.rewards.dtype, (len(starts) - 1,), last)[sequence]
         ends = {"truncated": held(last_steps, FLAG), "final_values": held(final, call.rewards.dtype)}
-    zero = held(jnp.zeros((), call.rewards.dtype), call.rewards.dtype)
+    zero = held(np.zeros((), call.rewards.dtype), call.rewards.dtype)
     coefficients = {name: per_step(getattr(call, name)) for name in ("gamma", "gae_lambda", "returns_lambda")}
     return call._replace(cu_seqlens=None, last_values=zero, **ends, **coefficients)
 
@@ -278,7 +278,7 @@ def _differentiable(value: Callable[..., Any]) -> Any:
     def derivative(primals: Any, tangents: Any) -> Any:
         gate, one, other, *_ = primals
         _, moved, other_moved, *moved_terms = tangents
-        with enable_x64(True):  # off where the derivative is traced
+        with with_float64():  # off where the derivative is traced
             # Numbers behind a closed gate are left out before they are multiplied, because 0 times NaN is NaN.
             products = moved * jnp.where(gate, other, 0) + jnp.where(gate, one, 0) * other_moved
             return function(*primals), sum(moved_terms, products)
@@ -342,7 +342,7 @@ def _n_step_returns(rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int
 
 def _normalized(matrix: Any, exists: Any, by: str, moments: Any, ddof: int, eps: float, axis: int) -> Any:
     """Compute (x - mean) / (std + eps) for the steps that exist, in float64, and round it once."""
-    wide = matrix.astype(np.float64)
+    wide = matrix.astype(canonical(np.float64))
     if moments is None:
         mean = _mean(_block_sums(wide, exists), exists, wide, by, 0)
         centered = wide - mean
@@ -365,7 +365,9 @@ def _block_sums(terms: Any, exists: Any) -> Any:
 
 def _mean(sums: Any, exists: Any, like: Any, by: str, ddof: int) -> Any:
     """Return sum / (count - ddof) of each env, or the quotient over all envs."""
-    counts = jnp.full(like.shape[1:], float(len(like))) if exists is None else exists.sum(0, dtype=np.float64)
+    counts = (
+        jnp.full(like.shape[1:], float(len(like))) if exists is None else exists.sum(0, dtype=canonical(np.float64))
+    )
     per_env = _tree(sums)
     if by == "global":
         per_env, counts = _tree(per_env.reshape(-1)), counts.sum()

@@ -7,7 +7,8 @@
 * ``torch_eager.py`` and, for tensors on a GPU, which stay there, ``torch_devices.py``
 * ``torch_ops.py``: the operations that stand for the functions in code that torch compiles
 * ``torch_gradients.py``: calls whose results keep their gradients
-* ``jax_calls.py``, also for code that JAX traces; ``batches.py`` turns the calls of ``jax.vmap`` into one call.
+* ``jax_calls.py``, also for code that JAX traces: ``jax_xla.py`` lets XLA call the compiled module, in which
+  ``batches.py`` turns the calls of ``jax.vmap`` into one call
 
 Nothing here imports torch or JAX before the caller does: if the caller passes an array of a library, the library is
 already imported.

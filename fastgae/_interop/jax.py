@@ -1,8 +1,10 @@
 """Convert JAX arrays, which cannot be written to."""
 
+import contextlib
 import functools
 import importlib
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -10,7 +12,18 @@ import numpy as np
 
 from fastgae._call import Array
 
-enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
+_enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
+
+
+def with_float64() -> AbstractContextManager[Any]:
+    """Let code use float64, also where JAX has not enabled it. JAX before 0.8 fails then, and uses float32 instead."""
+    return contextlib.nullcontext() if jax.__version_info__ < (0, 8) else _enable_x64(True)
+
+
+def canonical(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype that JAX has for one of NumPy's: float32 for float64 where that is not enabled."""
+    result: np.dtype[Any] = jax.dtypes.canonicalize_dtype(dtype)
+    return result
 
 
 def to_numpy(name: str, array: jax.Array) -> Array:
@@ -26,7 +39,7 @@ def to_numpy(name: str, array: jax.Array) -> Array:
 
 def from_numpy(array: Array) -> jax.Array:
     """Return a JAX array, in the same memory if that is aligned; float64 becomes float32 unless JAX enables float64."""
-    return jax.dlpack.from_dlpack(array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False))
+    return jax.dlpack.from_dlpack(array.astype(canonical(array.dtype), copy=False))
 
 
 def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
@@ -34,8 +47,7 @@ def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
     dtypes = [each.dtype for each in numbers if isinstance(each, jax.Array | np.ndarray)]
     dtype = functools.reduce(jax.numpy.promote_types, dtypes)
     floats = jax.numpy.issubdtype(dtype, jax.numpy.floating)
-    result: np.dtype[Any] = jax.dtypes.canonicalize_dtype(dtype if floats else float)
-    return result
+    return canonical(dtype if floats else float)
 
 
 def computes(given: Iterable[object]) -> bool:

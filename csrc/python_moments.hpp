@@ -35,7 +35,7 @@ inline Index stride_of(const Operand& array, Index axis) {
 
 // Return the view of a matrix, which must lie as `like` does.
 template <class Element, class Like>
-View<Element> matrix_of(const Operand& array, const Moments<Like>& like, const char* name) {
+View<Element> matrix_of(const Operand& array, const MaskedMatrix<Like>& like, const char* name) {
     require(array.rank == 2 && array.type == type_of<std::remove_const_t<Element>> && array.shape[0] == like.steps &&
                 array.shape[1] == like.envs && (std::is_const_v<Element> || array.writeable),
             name);
@@ -53,9 +53,10 @@ inline const double* row_of(const Operand& array, Index envs, const char* name) 
 
 // Return the views of a matrix to add up or to rescale, of its mask, and of its centers and scales per env.
 template <class Element>
-Moments<Element> moments_of(const Operand& matrix, const Operand& mask, const Operand& center, const Operand& scale) {
+MaskedMatrix<Element> moments_of(const Operand& matrix, const Operand& mask, const Operand& center,
+                                 const Operand& scale) {
     require(matrix.rank == 2, "matrix");
-    Moments<Element> moments;
+    MaskedMatrix<Element> moments;
     moments.steps = matrix.shape[0];
     moments.envs = matrix.shape[1];
     moments.env_major = moments.envs == 1 || stride_of(matrix, 1) != 1;

@@ -6,7 +6,7 @@ SHELL := $(CURDIR)/.ci/shell
 .ONESHELL:
 .SILENT:
 
-PUSH := readme tiny thread address native emulated gpu peers fuzz gate tensors compat faults ray corpus lint site index \
+PUSH := ray gpu readme tiny thread address native emulated peers fuzz gate tensors compat faults corpus lint site index \
     pure release benchmarks snippets users
 # What needs no push: .github/workflows/nightly.yml runs it, with new seeds where something is random. On a push,
 # `emulated` tries two of the machines, `release` collects the tests and runs those that depend on what is installed,
@@ -147,7 +147,7 @@ tiny: installed
 address thread: installed
 	step "the compiled module under the $@ sanitizer: random calls"
 	venv installed
-	on_build $@ python -m fuzz --calls $(if $(filter address,$@),6000 --seed 3,4000 --seed 4) --backend cpp --backend numpy
+	on_build $@ python -m fuzz --calls $(if $(filter address,$@),3000 --seed 3,4000 --seed 4) --backend cpp --backend numpy
 
 native: installed
 	step "the kernels without Python, under sanitizers"

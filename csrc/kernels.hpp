@@ -132,10 +132,10 @@ Index states_of(const Rollout<Real>& rollout) {
 // Moments are sums of blocks of this many steps. Rounding depends on the number, so all backends use the same one.
 constexpr Index kMomentSteps = 128;
 
-// A matrix to normalize. The kernels that sum it read center unless it is null; the kernel that rescales it reads both
-// center and scale.
+// A matrix whose steps may be masked, to normalize. The kernels that sum it read center unless it is null; the kernel
+// that rescales it reads both center and scale.
 template <class Element>
-struct Moments {
+struct MaskedMatrix {
     Index steps = 0, envs = 0;
     bool env_major = false;
     View<Element> matrix;
@@ -192,8 +192,8 @@ struct Kernels {
                  Store);
     // Write the sum of every kMomentSteps steps of an env to `sums`, a (blocks, N) matrix; and x = (x - center) scale.
     // Both take the envs [first, last) of a time-major matrix, or the blocks [first, last) of an env-major one.
-    void (*block_sums)(const Moments<const Real>&, Index first, Index last, double* sums);
-    void (*rescale)(const Moments<Real>&, Index first, Index last);
+    void (*block_sums)(const MaskedMatrix<const Real>&, Index first, Index last, double* sums);
+    void (*rescale)(const MaskedMatrix<Real>&, Index first, Index last);
     // Make streamed results visible to all threads. Each thread calls this after its last kernel.
     void (*finish)(Store);
     // Set to = a + b, with streaming stores where the target has them. Only benchmarks use it.

@@ -16,7 +16,7 @@ FASTGAE_INLINE typename V::Type moment_term(const Element* x, const std::uint8_t
 // Add `rows` rows, from row t on, to the sums of the envs [first, last). A sum stays in a register while it takes the
 // numbers of all these rows, one after the other.
 template <int rows, bool masked, bool centered, class Real>
-FASTGAE_INLINE void add_to_sums(const Moments<const Real>& of, Index t, Index first, Index last, double* sums) {
+FASTGAE_INLINE void add_to_sums(const MaskedMatrix<const Real>& of, Index t, Index first, Index last, double* sums) {
     for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         typename V::Type center{};
@@ -31,7 +31,7 @@ FASTGAE_INLINE void add_to_sums(const Moments<const Real>& of, Index t, Index fi
 }
 
 template <bool masked, bool centered, class Real>
-void sum_rows(const Moments<const Real>& of, Index first, Index last, double* sums) {
+void sum_rows(const MaskedMatrix<const Real>& of, Index first, Index last, double* sums) {
     for (Index bottom = 0; bottom < of.steps; bottom += kMomentSteps, sums += of.envs) {
         std::fill(sums + first, sums + last, 0.0);
         const Index top = std::min(of.steps, bottom + kMomentSteps);
@@ -48,7 +48,7 @@ struct BlockPlace {
     Index t, env, steps;
 };
 template <class Element>
-BlockPlace block_place(const Moments<Element>& of, Index i) {
+BlockPlace block_place(const MaskedMatrix<Element>& of, Index i) {
     const Index whole = of.steps / kMomentSteps;
     if (i < whole * of.envs) return {i % whole * kMomentSteps, i / whole, kMomentSteps};
     return {whole * kMomentSteps, i - whole * of.envs, of.steps - whole * kMomentSteps};
@@ -57,7 +57,7 @@ BlockPlace block_place(const Moments<Element>& of, Index i) {
 // Sum groups * V::width blocks side by side, from `block` on. Terms are transposed in registers, so that one vector
 // adds to the sums of V::width blocks, and several groups hide the latency of the additions.
 template <class V, int groups, bool masked, bool centered, class Real>
-FASTGAE_INLINE void sum_blocks(const Moments<const Real>& of, Index block, double* sums) {
+FASTGAE_INLINE void sum_blocks(const MaskedMatrix<const Real>& of, Index block, double* sums) {
     constexpr int count = groups * V::width;
     BlockPlace at[count];
     const Real* x[count];
@@ -101,7 +101,7 @@ void with_constant(bool condition, const Work& work) {
 }
 
 template <class Real>
-void block_sums(const Moments<const Real>& of, Index first, Index last, double* sums) {
+void block_sums(const MaskedMatrix<const Real>& of, Index first, Index last, double* sums) {
     with_constant(bool(of.mask), [&](auto masked) {
         with_constant(of.center != nullptr, [&](auto centered) {
             if (!of.env_major) return sum_rows<masked.value, centered.value>(of, first, last, sums);
@@ -126,7 +126,7 @@ FASTGAE_INLINE typename V::Type rescaled(const Element* x, const std::uint8_t* m
 
 // Rescale `rows` rows of the envs [first, last), from row t on. Each center and scale is read once for all of them.
 template <int rows, bool masked, class Real>
-FASTGAE_INLINE void rescale_rows(const Moments<Real>& of, Index t, Index first, Index last) {
+FASTGAE_INLINE void rescale_rows(const MaskedMatrix<Real>& of, Index t, Index first, Index last) {
     for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         const auto center = V::load(of.center + n), scale = V::load(of.scale + n);
@@ -142,7 +142,7 @@ FASTGAE_INLINE void rescale_rows(const Moments<Real>& of, Index t, Index first, 
 
 // Rescale one block of an env-major matrix.
 template <bool masked, class Real>
-FASTGAE_INLINE void rescale_block(const Moments<Real>& of, const BlockPlace& at) {
+FASTGAE_INLINE void rescale_block(const MaskedMatrix<Real>& of, const BlockPlace& at) {
     Real* const x = of.matrix.at(at.t, at.env);
     const std::uint8_t* const mask = masked ? of.mask.at(at.t, at.env) : nullptr;
     for_each_vector<double>(0, at.steps, [&](auto v, Index k) FASTGAE_INLINE_LAMBDA {
@@ -153,7 +153,7 @@ FASTGAE_INLINE void rescale_block(const Moments<Real>& of, const BlockPlace& at)
 }
 
 template <class Real>
-void rescale(const Moments<Real>& of, Index first, Index last) {
+void rescale(const MaskedMatrix<Real>& of, Index first, Index last) {
     with_constant(bool(of.mask), [&](auto masked) {
         if (of.env_major) {
             for (; first < last; ++first) rescale_block<masked.value>(of, block_place(of, first));

@@ -61,7 +61,7 @@ public:
 
 private:
     template <class Element>
-    Moments<Element> moments(const double* center, const double* scale) const {
+    MaskedMatrix<Element> moments(const double* center, const double* scale) const {
         const View<Real>& x = rollout_.advantages;
         const View<Element> matrix = {x.data, x.step, x.env};
         return {rollout_.steps, rollout_.envs, rollout_.env_major, matrix, rollout_.mask, center, scale};

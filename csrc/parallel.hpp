@@ -280,7 +280,7 @@ Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads)
 
 // Call work(first, last) on spans of envs, or of blocks if the matrix is env-major.
 template <class Element, class Work>
-void spread_moments(const Moments<Element>& moments, Index num_threads, const Work& work) {
+void spread_moments(const MaskedMatrix<Element>& moments, Index num_threads, const Work& work) {
     const Index threads = useful_threads(num_threads, moments.steps, moments.envs);
     const Index blocks = (moments.steps + kMomentSteps - 1) / kMomentSteps;
     const Spans spans(moments.env_major ? moments.envs * blocks : moments.envs, 64, threads);
@@ -288,13 +288,13 @@ void spread_moments(const Moments<Element>& moments, Index num_threads, const Wo
 }
 
 template <class Real>
-void block_sums(const Target& target, const Moments<const Real>& moments, Index num_threads, double* sums) {
+void block_sums(const Target& target, const MaskedMatrix<const Real>& moments, Index num_threads, double* sums) {
     const auto run = kernels(target, Real()).block_sums;
     spread_moments(moments, num_threads, [&](Index first, Index last) { run(moments, first, last, sums); });
 }
 
 template <class Real>
-void rescale(const Target& target, const Moments<Real>& moments, Index num_threads) {
+void rescale(const Target& target, const MaskedMatrix<Real>& moments, Index num_threads) {
     const auto run = kernels(target, Real()).rescale;
     spread_moments(moments, num_threads, [&](Index first, Index last) { run(moments, first, last); });
 }

@@ -6,6 +6,7 @@ record.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Generic, NamedTuple, get_type_hints
@@ -116,7 +117,8 @@ def names_of(*roles: Role) -> tuple[str, ...]:
     return tuple(name for name, role in ROLES.items() if role in roles)
 
 
-class Estimator(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Estimator:
     """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
 
     numbers: tuple[str, ...]  # the fields whose dtypes decide on the dtype of the results

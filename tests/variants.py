@@ -23,7 +23,8 @@ WITHOUT_AVX512 = "-DFASTGAE_WITHOUT_AVX512"
 
 # name -> (flags, sanitizer libraries to load before Python, environment)
 BUILDS: dict[str, tuple[list[str], list[str], dict[str, str]]] = {
-    "tiny": (["-O1", TINY], [], {}),
+    # pybind11 has functions with unused parameters.
+    "tiny": (["-O1", TINY, "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"], [], {}),
     "address": (
         # As the code is written: optimising it first takes minutes and hides what it removes. tests/native has AVX-512.
         ["-O0", "-g1", TINY, WITHOUT_AVX512, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],

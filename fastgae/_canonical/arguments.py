@@ -2,7 +2,6 @@
 
 import enum
 import operator
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -16,21 +15,18 @@ NEXT_STEP = "next_step"
 AUTORESET = (NEXT_STEP, "same_step", "disabled")
 
 
-def of_one_dtype(required: Collection[str], **given: object) -> list[Any]:
-    """Return the numbers of a call in the working dtype, and None for optional ones that are missing."""
-    arrays = [None if raw is None and name not in required else as_numbers(name, raw) for name, raw in given.items()]
-    strong = [
-        array.dtype
-        for array, raw in zip(arrays, given.values(), strict=True)
-        if array is not None and (raw is array or not is_weak(raw))
-    ]
+def of_one_dtype(**given: object) -> list[Array]:
+    """Return numbers in the working dtype of all of them."""
+    numbers, strong = [], []
+    for name, argument in given.items():
+        numbers.append(number := as_numbers(name, argument))
+        if argument is number or not is_weak(argument):
+            strong.append(number.dtype)
     dtype = working_dtype(strong)
-    return [None if array is None else _cast(array, dtype) for array in arrays]
+    return [number if number.dtype == dtype else _cast(number, dtype) for number in numbers]
 
 
 def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    if array.dtype == dtype:
-        return array
     if isinstance(array, OnDevice) or array.ndim or abs(array.item()) <= LARGEST_SINGLE:
         return array.astype(dtype)
     with np.errstate(over="ignore"):  # a Python number beyond the working dtype becomes infinity

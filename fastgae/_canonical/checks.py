@@ -1,7 +1,9 @@
 """Check a call as a whole. ``arguments`` and ``frame`` check each argument by itself, ``packed`` packed sequences."""
 
+import functools
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,13 +25,27 @@ FITTED = {
     Role.COEFFICIENT: Frame.coefficient,
     Role.FACTORS: Frame.factors,
 }
-# Sparse final values have a shape of their own.
-ELSEWHERE = ("rewards", "values", "final_values")
-PLACES = [
-    (place, field, field in Call._field_defaults and Call._field_defaults[field] is None)
-    for place, field in enumerate(Call._fields)
-    if ROLES.get(field) in FITTED and field not in ELSEWHERE
-]
+
+
+class Reading(NamedTuple):
+    """How the arguments of an estimator are read: fields of ``Call``, and what the estimator calls them."""
+
+    numbers: list[tuple[str, str, bool]]  # field, name, is required
+    fitted: list[tuple[str, str, Callable[[Frame, str, Any], Any], bool]]  # field, name, how, None is read, too
+
+
+@functools.cache
+def _reading(estimator: Estimator) -> Reading:
+    optional = {field for field, default in Call._field_defaults.items() if default is None} - {*estimator.required}
+    names = {field: estimator.word(field) for field in Call._fields}
+    return Reading(
+        [(field, names[field], field in estimator.required) for field in estimator.numbers],
+        [
+            (field, name, FITTED[ROLES[name]], field not in optional)
+            for field, name in names.items()
+            if ROLES[name] in FITTED and field not in ("rewards", "values", "final_values")  # their shapes differ
+        ],
+    )
 
 
 def checked(estimator: Estimator, given: Call) -> Call:
@@ -41,52 +57,41 @@ def checked(estimator: Estimator, given: Call) -> Call:
     packed: dict[str, Any] = {}
     if "cu_seqlens" in estimator.required:
         given, packed = as_one_env(given)
-    word = estimator.word
-    call = given._replace(**_of_one_dtype(estimator, given))
-    frame = frame_of(word("rewards"), call.rewards, call.time_axis)
+    reading, read = _reading(estimator), given._asdict()
+    numbers = [
+        (field, name)
+        for field, name, required in reading.numbers
+        if required or not (read[field] is None or read[field] is ABSENT)
+    ]
+    for (field, _), number in zip(numbers, of_one_dtype(**{name: read[field] for field, name in numbers}), strict=True):
+        read[field] = number
+    read["autoreset"] = mode = autoreset_mode(given.autoreset)
+    call = Call._make(read.values())
+    frame = frame_of(estimator.word("rewards"), call.rewards, call.time_axis)
     longer = _is_longer(frame, call.values)
-    mode = autoreset_mode(call.autoreset)
     if call.terminated is None and "terminated" not in estimator.required:
         _check_one_sequence(call, longer, mode)
     if call.values is not ABSENT:
         _check_bootstrap(longer, call, frame)
-    fields: list[Any] = [*call]
-    for place, field, optional in PLACES:
-        argument = fields[place]
-        if argument is ABSENT or (argument is None and optional and field not in estimator.required):
-            continue
-        name = word(field)
-        fields[place] = FITTED[ROLES[name]](frame, name, argument)
-    call = Call._make(fields)
+    for field, name, fitted, also_none in reading.fitted:
+        argument = read[field]
+        if argument is not ABSENT and (also_none or argument is not None):
+            read[field] = fitted(frame, name, argument)
+    call = Call._make(read.values())
     if call.prev_done is not None and mode != NEXT_STEP:
         raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
     _check_final_values(call, mode)
-    call = call._replace(
-        autoreset=mode,
-        tail_normalized=as_switch("tail_normalized", call.tail_normalized),
-        carry_over=as_switch("carry_over", call.carry_over),
-        time_axis=frame.axis,
-        out=_checked_out(estimator, frame, call),
-        **packed,
-    )
+    read["tail_normalized"] = as_switch("tail_normalized", call.tail_normalized)
+    read["carry_over"] = as_switch("carry_over", call.carry_over)
+    read["time_axis"], read["out"] = frame.axis, _checked_out(estimator, frame, call)
+    read.update(packed)
+    call = Call._make(read.values())
     _check_combination(call)
     _check_normalize(call.normalize, call.out)
     if call.values is ABSENT and call.terminated is not ABSENT:
         _check_ends(call)
     # The backend of a GPU finds the reset rows itself, because to find them here would mean to wait for the GPU.
     return without_reset_rows(call) if mode == NEXT_STEP and not isinstance(call.rewards, OnDevice) else call
-
-
-def _of_one_dtype(estimator: Estimator, given: Call) -> dict[str, Any]:
-    """Return the fields that hold numbers, in the working dtype."""
-    fields = [
-        field
-        for field in estimator.numbers
-        if field in estimator.required or not (getattr(given, field) is None or getattr(given, field) is ABSENT)
-    ]
-    named = {estimator.word(field): getattr(given, field) for field in fields}
-    numbers = of_one_dtype(tuple(named), **named)
-    return dict(zip(fields, numbers, strict=True))
 
 
 def _is_longer(frame: Frame, values: Any) -> bool:

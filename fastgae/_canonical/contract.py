@@ -1,5 +1,6 @@
 """The input of every backend."""
 
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +60,8 @@ class Rollout(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Return whether the rollout has no options, and its coefficients are numbers."""
-        return all(given is None or given is False for given in self[11:]) and not (
-            isinstance(self.gamma, np.ndarray) or isinstance(self.gamma_lambda, np.ndarray)
-        )
+        numbers = not (isinstance(self.gamma, np.ndarray) or isinstance(self.gamma_lambda, np.ndarray))
+        return numbers and all(map(is_, self[-len(NO_OPTIONS) :], NO_OPTIONS))
+
+
+NO_OPTIONS = tuple(Rollout._field_defaults.values())

@@ -5,6 +5,11 @@ import numpy as np
 from fastgae._call import Array, Call
 
 
+def time_first(array: Array, axis: int) -> Array:
+    """Return a view whose first axis is time. NumPy takes microseconds even where that changes nothing."""
+    return np.moveaxis(array, axis, 0) if axis else array
+
+
 def without_reset_rows(call: Call) -> Call:
     """Return the call with a mask that leaves out the rows in which ``autoreset="next_step"`` resets an env."""
     if call.mask is not None and call.next_values is None:
@@ -26,12 +31,12 @@ def with_next_values(call: Call) -> Call:
 def steps_without_resets(done: Array, prev_done: Array | None, axis: int, mask: Array | None = None) -> Array:
     """Return where a step exists: it is in the mask, and the step before it in the mask ended no episode."""
     exists = np.empty_like(done)
-    rows, ends = np.moveaxis(exists, axis, 0), np.moveaxis(done, axis, 0)
+    rows, ends = time_first(exists, axis), time_first(done, axis)
     before = np.zeros(ends.shape[1:], bool) if prev_done is None else prev_done
     if mask is None:
         rows[:1], rows[1:] = ~before, ~ends[:-1]
         return exists
-    for t, unmasked in enumerate(np.moveaxis(mask, axis, 0)):
+    for t, unmasked in enumerate(time_first(mask, axis)):
         rows[t] = unmasked & ~before
         before = np.where(unmasked, ends[t], before)
     return exists
@@ -42,15 +47,15 @@ def next_existing_values(values: Array, last_values: Array | None, mask: Array |
 
     Without ``last_values``, ``values`` is one longer along time and ends with them.
     """
-    steps = np.moveaxis(values, axis, 0)
+    steps = time_first(values, axis)
     if last_values is None:
         steps, last_values = steps[:-1], steps[-1]
-    following = np.empty_like(np.moveaxis(steps, 0, axis))
-    rows = np.moveaxis(following, axis, 0)
+    following = np.empty_like(np.moveaxis(steps, 0, axis) if axis else steps)
+    rows = time_first(following, axis)
     if mask is None:
         rows[:-1], rows[-1:] = steps[1:], last_values
         return following
-    exists = np.moveaxis(mask, axis, 0)
+    exists = time_first(mask, axis)
     upcoming = last_values
     for t in reversed(range(len(rows))):
         rows[t] = upcoming

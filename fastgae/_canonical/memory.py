@@ -33,10 +33,13 @@ def in_one_layout(call: Call) -> tuple[Call, "Layout", GAEResult[Any]]:
         given = fields[place]
         if not (given is None or given is ABSENT or type(given) is float):
             fields[place] = convert(layout, given)
-    inputs = [array for array in fields if type(array) is np.ndarray]
     results = GAEResult(*(_memory.empty_like(rewards) if array is NEW else array for array in call.out))
+    # New memory overlaps no input, and to ask NumPy that takes microseconds.
+    is_new = all(array is NEW for array in call.out)
+    inputs = () if is_new else tuple(array for array in fields if type(array) is np.ndarray)
     matrices = tuple(layout.output(array, inputs) for array in results)
-    return Call._make(fields)._replace(time_axis=0, out=matrices), layout, results
+    fields[TIME_AXIS], fields[OUT] = 0, matrices
+    return Call._make(fields), layout, results
 
 
 def in_place(array: Array, mask: Array | None, time_axis: int) -> tuple[Array, Array | None, "Layout"]:
@@ -96,8 +99,8 @@ def canonical_rollout(call: Call) -> Rollout:
 
 def _discounted(call: Call, decay: Any) -> Any:
     """Return gamma times a decay. A gamma of 1 changes no number, so the decays of ``reverse_scan`` are not copied."""
-    if type(call.gamma) is float and call.gamma == 1.0:
-        return decay
+    if type(call.gamma) is float and (call.gamma == 1.0 or type(decay) is float):
+        return decay if call.gamma == 1.0 else call.gamma * decay
     with np.errstate(all="ignore"):  # the decays of other estimators may be NaN or infinite
         return call.gamma * decay
 
@@ -222,6 +225,7 @@ _OF_ROLES = {
     Role.ENVS: Layout.row,
     Role.COEFFICIENT: Layout.factors,
 }
+TIME_AXIS, OUT = Call._fields.index("time_axis"), Call._fields.index("out")
 # The arguments that are converted to the layout: the place in a Call, and the method that converts it.
 CONVERSIONS = [
     (place, _OF_ROLES[role]) for place, name in enumerate(Call._fields) if (role := ROLES.get(name)) in _OF_ROLES

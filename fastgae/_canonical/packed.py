@@ -41,8 +41,9 @@ def _for_kernel(given: Call) -> dict[str, Any]:
     sequences = len(starts) - 1
     if len(reward) and len(starts) == 1:
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, but has no sequence")
-    (last,) = of_one_dtype((), last_values=given.last_values)
+    last = given.last_values
     if last is not None:
+        (last,) = of_one_dtype(last_values=last)
         last = one_for_each("last_values", last, (sequences,), "one per sequence", on_device=True)
     coefficients = {name: getattr(given, name) for name in COEFFICIENTS}
     per_sequence = {
@@ -61,10 +62,10 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
     """
     reward = end_to_end("rewards", given.rewards)
     frame, total = Frame("rewards", reward.shape, 0, ()), len(reward)
-    _, values, last = of_one_dtype(
-        ("values",), rewards=given.rewards, values=given.values, last_values=given.last_values
-    )
+    optional = {} if given.last_values is None else {"last_values": given.last_values}
+    _, values, *others = of_one_dtype(rewards=given.rewards, values=given.values, **optional)
     frame.steps("values", values)
+    last = others[0] if others else None
     starts = as_boundaries("cu_seqlens", given.cu_seqlens)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow

@@ -208,7 +208,7 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: Ba
     0.75
     """
     module = _dispatch.choose(backend, None).module
-    (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
+    (numbers,) = of_one_dtype(advantages=advantages)
     frame = frame_of("advantages", numbers, 0)
     return _moments_of(numbers, frame.flags_or_none("mask", mask), module)
 

@@ -85,7 +85,7 @@ def normalize(
     """
     if not isinstance(by, str) or by not in NORMALIZE:
         raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
-    (numbers,) = of_one_dtype(("advantages",), advantages=advantages)
+    (numbers,) = of_one_dtype(advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.flags_or_none("mask", mask)
     given = _as_moments(frame, mean, std)

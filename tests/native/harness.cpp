@@ -269,7 +269,8 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
     const bool masked = below(2), centered = below(2);
     const View<const std::uint8_t> exists = masked ? mask.read() : View<const std::uint8_t>();
     const double* const shift = centered ? center.data() : nullptr;
-    const fastgae::Moments<const Real> of = {steps, envs, problem.env_major, matrix.read(), exists, shift, nullptr};
+    const fastgae::MaskedMatrix<const Real> of = {steps, envs,   problem.env_major, matrix.read(), exists,
+                                                  shift, nullptr};
     fastgae::block_sums(target, of, problem.num_threads, sums.data());
     std::vector<Real> expected;
     bool right = true;
@@ -285,8 +286,8 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
             expected.push_back(!masked || *mask.view.at(t, n) ? static_cast<Real>((x - center[n]) * scale[n]) : x);
         }
     }
-    const fastgae::Moments<Real> all = {steps,  envs,          problem.env_major, matrix.view,
-                                        exists, center.data(), scale.data()};
+    const fastgae::MaskedMatrix<Real> all = {steps,  envs,          problem.env_major, matrix.view,
+                                             exists, center.data(), scale.data()};
     fastgae::rescale(target, all, problem.num_threads);
     for (Index n = 0; n < envs; ++n)
         for (Index t = 0; t < steps; ++t) right = right && same(*matrix.view.at(t, n), expected[n * steps + t]);

@@ -22,7 +22,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from fastgae._backends.numba import moments
 from fastgae._backends.numba.compiled import compiled, parallel, signature
 from fastgae._backends.numba.kernel import env_major, time_major
-from fastgae._backends.numba.moments import Moments
+from fastgae._backends.numba.moments import MaskedMatrix
 from fastgae._backends.numba.pieces import cut
 from fastgae._backends.numba.short_cut import BOOL, EMPTY, recognised
 from fastgae._call import Array, Call, GAEResult
@@ -141,7 +141,7 @@ def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_thre
     steps, envs = matrix.shape
     sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
     row = np.zeros(envs) if center is None else center
-    arguments = Moments(matrix, EMPTY[BOOL] if mask is None else mask, row, row, center is not None, sums)
+    arguments = MaskedMatrix(matrix, EMPTY[BOOL] if mask is None else mask, row, row, center is not None, sums)
     function = moments.block_sums_env_major if _is_env_major(matrix) else moments.block_sums_time_major
     _run(function, matrix, arguments, num_threads)
     return sums
@@ -152,7 +152,7 @@ def rescale(
 ) -> None:
     """Compute x = (x - center) scale in float64 and in place, for the steps that exist."""
     exists = EMPTY[BOOL] if mask is None else mask
-    arguments = Moments(matrix, exists, center, scale, False, EMPTY[np.dtype(np.float64)])
+    arguments = MaskedMatrix(matrix, exists, center, scale, False, EMPTY[np.dtype(np.float64)])
     function = moments.rescale_env_major if _is_env_major(matrix) else moments.rescale_time_major
     _run(function, matrix, arguments, num_threads)
 

@@ -12,7 +12,7 @@ from fastgae._backends.numba.language import at, at_or, inner, keep, restrict, v
 from fastgae._canonical import MOMENT_STEPS
 
 
-class Moments(NamedTuple):
+class MaskedMatrix(NamedTuple):
     """The arguments of every kernel in this file: the same for all, so that they share one parallel loop."""
 
     matrix: Any  # rescaled in place
@@ -48,7 +48,7 @@ def _rescale_row(size, exists, center, scale, numbers):
 
 def block_sums_time_major(first, last, arguments):
     """Add up MOMENT_STEPS steps of each env, row by row."""
-    given = views(Moments, arguments)
+    given = views(MaskedMatrix, arguments)
     all_exist = np.ones((1, STEPS), np.uint8)
     for t in range(given.matrix.steps):
         for n in range(first, last, STEPS):
@@ -61,7 +61,7 @@ def block_sums_time_major(first, last, arguments):
 
 def rescale_time_major(first, last, arguments):
     """Rescale row by row."""
-    given = views(Moments, arguments)
+    given = views(MaskedMatrix, arguments)
     all_exist = np.ones((1, STEPS), np.uint8)
     for t in range(given.matrix.steps):
         for n in range(first, last, STEPS):
@@ -101,7 +101,7 @@ def _rescale_line(size, exists, center, scale, numbers):
 
 def block_sums_env_major(first, last, arguments):
     """Add up MOMENT_STEPS steps of each env, for LANES envs at a time."""
-    given = views(Moments, arguments)
+    given = views(MaskedMatrix, arguments)
     steps, all_exist = given.matrix.steps, np.ones((1, MOMENT_STEPS), np.uint8)
     lines, totals = np.zeros((LANES, MOMENT_STEPS)), np.empty((1, LANES))
     for left in range(first, last, LANES):
@@ -122,7 +122,7 @@ def block_sums_env_major(first, last, arguments):
 
 def rescale_env_major(first, last, arguments):
     """Rescale one env after the other."""
-    given = views(Moments, arguments)
+    given = views(MaskedMatrix, arguments)
     steps, all_exist = given.matrix.steps, np.ones((1, STEPS), np.uint8)
     for n in range(first, last):
         for t in range(0, steps, STEPS):

@@ -20,6 +20,11 @@ def with_float64() -> AbstractContextManager[Any]:
     return contextlib.nullcontext() if jax.__version_info__ < (0, 8) else _enable_x64(True)
 
 
+def settled(array: jax.Array) -> jax.Array:
+    """Return a traced array as one whose numbers have its dtype: ``jax.vmap`` may keep NumPy's float64 behind it."""
+    return jax.numpy.copy(array) if isinstance(array, jax.core.Tracer) else array
+
+
 def canonical(dtype: Any) -> np.dtype[Any]:
     """Return the dtype that JAX has for one of NumPy's: float32 for float64 where that is not enabled."""
     result: np.dtype[Any] = jax.dtypes.canonicalize_dtype(dtype)

@@ -16,7 +16,7 @@ from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, is_narrow, widened
 from fastgae._interop.conversion import as_array, given_back, taken
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.jax import canonical, computes, from_numpy, to_numpy, with_float64
+from fastgae._interop.jax import canonical, computes, from_numpy, settled, to_numpy, with_float64
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
@@ -124,7 +124,7 @@ def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays, settings = {}, {}
     for name, given in arguments.items():
         if isinstance(given, jax.Array):
-            arrays[name] = given
+            arrays[name] = settled(given)
         elif isinstance(given, enum.Enum):
             settings[name] = given.name
         elif type(given) in SETTINGS:

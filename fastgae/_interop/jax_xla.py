@@ -20,7 +20,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._interop.arrays import of_call
-from fastgae._interop.batches import Batch
+from fastgae._interop.batches import BROADCAST, OF_ENVS, Batch
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two, takes_out
 from fastgae._interop.jax import with_float64
 
@@ -62,7 +62,51 @@ def is_ready() -> bool:
 
 
 def call(function: Callable[..., Any], settings: dict[str, Any], like: Any, arrays: dict[str, Any]) -> Any:
-    """Return the results of a call in a compiled program, in the shapes and dtypes of ``like``."""
+    """Return the results of a call in a compiled program, in the shapes and dtypes of ``like``.
+
+    A batch of trajectories becomes the environments of one call. Any other batch is a loop in the compiled module.
+    """
+    one = jax.custom_batching.custom_vmap(functools.partial(_foreign, function, settings, like))
+
+    def batched(size: int, in_batch: list[dict[str, bool]], arrays: dict[str, Any]) -> Any:
+        (moved,) = in_batch
+        like_all = jax.tree.map(lambda each: jax.ShapeDtypeStruct((*each.shape, size), each.dtype), like)
+        if _is_trajectory(settings, like, arrays, moved):
+            wide = {name: _of_envs(name, array, size, moved[name]) for name, array in arrays.items()}
+            results = jax.tree.map(jax.numpy.transpose, call(function, settings, like_all, wide))
+        else:
+            results = jax.vmap(one.fun, ({name: 0 if each else None for name, each in moved.items()},))(arrays)
+        return results, jax.tree.map(lambda _: True, like)
+
+    one.def_vmap(batched)
+    with with_float64():
+        return one(arrays)
+
+
+def _is_trajectory(settings: dict[str, Any], like: Any, arrays: dict[str, Any], moved: dict[str, bool]) -> bool:
+    """Return whether a call has one axis, time, and a batch of such calls may become environments of one call."""
+    (steps, *others), *_ = (each.shape for each in jax.tree.leaves(like))
+    final = arrays.get("final_values")
+    return (
+        not others
+        and settings.get("time_axis") == 0
+        and settings.get("normalize") != "global"
+        and settings.get("by") != "global"
+        and settings.get("prev_done") is None
+        and all(name in OF_ENVS for name in arrays)
+        and (final is None or final.shape[moved["final_values"] :] == (steps,))
+    )
+
+
+def _of_envs(name: str, array: Any, size: int, moved: bool) -> Any:
+    """Return an argument of a trajectory as one of many: time is the first axis, and the batch the second."""
+    in_one_call = array.ndim - moved
+    if name in BROADCAST:
+        return array.reshape(-1, array.shape[-1] if in_one_call else 1).T if moved or in_one_call else array
+    return (array if moved else jax.numpy.broadcast_to(array, (size, *array.shape))).T
+
+
+def _foreign(function: Callable[..., Any], settings: dict[str, Any], like: Any, arrays: dict[str, Any]) -> Any:
     arrays = {name: arrays[name] for name in inspect.signature(function).parameters if name in arrays}
     key = json.dumps([function.__name__, {name: given.ndim for name, given in arrays.items()}, settings])
     flat, form = jax.tree.flatten(like)

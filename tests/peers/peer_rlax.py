@@ -38,6 +38,8 @@ def comparisons(rng):
         ("truncated_generalized_advantage_estimation", ", lambda per step", (rewards, discounts, mix, longer), {}),
         ("lambda_returns", "", (rewards, discounts, following, 0.95), {}),
         ("lambda_returns", ", lambda per step", (rewards, discounts, following, mix), {}),
+        ("n_step_bootstrapped_returns", "", (rewards, discounts, following, 5), {}),
+        ("n_step_bootstrapped_returns", ", lambda per step", (rewards, discounts, following, 5, mix), {}),
         ("discounted_returns", "", (rewards, discounts, following), {}),
         ("vtrace", "", off_policy, {}),
         ("vtrace", ", lambda per step, mask", off_policy, {"clip_rho_threshold": 2.0, **each}),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fastgae
 from fastgae.compat import paper2code, rlax
 from support.cases import assert_same_bits
 from support.compat_calls import CALLS, arrays_of, given_as, of_numpy
@@ -100,6 +101,16 @@ def test_gradients_end(name):
 
     for gradient in (jax.grad(loss), jax.jit(jax.grad(loss))):
         np.testing.assert_array_equal(gradient(arrays[first]), np.ones(arrays[first].shape))
+
+
+def test_vmap_over_float64_of_numpy():
+    """vmap keeps the float64 of NumPy behind an array that it shows as float32."""
+    rewards, discounts = np.linspace(-1, 1, 10).reshape(2, 5), np.full((2, 5), 0.5)
+    got = jax.vmap(lambda r, d: rlax.lambda_returns(r, d, r, 0.9))(rewards, discounts)
+    expected = [rlax.lambda_returns(r, d, r, 0.9) for r, d in zip(rewards, discounts, strict=True)]
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    sums = jax.vmap(lambda r: fastgae.discounted_returns(r, last_values=0.0, stop_gradients=False))(rewards)
+    assert_same_bits(sums, np.float32([fastgae.discounted_returns(r, last_values=0.0) for r in np.float32(rewards)]))
 
 
 def test_traced_values_beside_rewards_of_numpy():

@@ -102,6 +102,24 @@ def test_batches_without_python(no_python):
         no_python()
 
 
+def test_trajectories_become_environments():
+    """Also where some arguments are the same for all, and with numbers of each trajectory."""
+    given = {**CASE.arguments(), "gamma": np.linspace(0.5, 1, 6, dtype=np.float32)}
+    given.update(terminated=CASE.terminated[:, 0], gae_lambda=np.full(17, 0.9, np.float32))
+    of_each = {"rewards": 1, "values": 1, "truncated": 1, "final_values": 1, "last_values": 0, "gamma": 0}
+    arrays, others = split(given)
+    axes = ({name: of_each.get(name) for name in arrays},)
+    program = jax.jit(jax.vmap(lambda arrays: fastgae.gae(**arrays, **others), axes, 1))
+    text = program.lower(arrays).as_text()
+    assert text.count("custom_call @fastgae") == 1
+    assert "-> (tensor<17x6xf32>, tensor<17x6xf32>)" in text.partition("custom_call @fastgae")[2].partition("\n")[0]
+    each = [
+        {name: np.take(a, i, of_each[name]) if name in of_each else a for name, a in given.items()} for i in range(6)
+    ]
+    expected = [fastgae.gae(**one) for one in each]
+    assert_answers(program(arrays), fastgae.GAEResult(*(np.stack(pair, 1) for pair in zip(*expected, strict=True))))
+
+
 def test_wrong_numbers_end_the_program():
     """The message is the usual one, and the next execution is right again."""
     program = jax.jit(lambda rewards, ended, gamma: fastgae.gae(rewards, rewards, ended, last_values=0.0, gamma=gamma))

@@ -14,22 +14,24 @@ from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, naming
 from fastgae.data.estimators import How, check_normalize, checked_how
-from fastgae.data.formats import Format, format_of
+from fastgae.data.formats import Format, found_in
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
-from fastgae.data.places import Source, found_sources, local
+from fastgae.data.places import Source, local
 from fastgae.data.plan import Plan, check_alike, check_out, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
+from fastgae.data.tables import Tabular, table_for_table
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
 from fastgae.data.walk import computed_and_written
 
 NORMALIZE = (None, "global")
 
 
+@table_for_table
 @open_files()
 def compute(
-    source: Source,
+    source: Source | Tabular,
     out: str | os.PathLike[str] | None = None,
     *,
     format: str = "auto",  # noqa: A002 (the word of the field)
@@ -47,7 +49,7 @@ def compute(
     plot: str | os.PathLike[str] | None = None,
     backend: BackendName | None = None,
     num_threads: int | None = None,
-) -> Report:
+) -> Report | pa.Table:
     r"""Compute advantages and value targets of recorded episodes, and write them to a file beside the data.
 
     ::
@@ -74,11 +76,14 @@ def compute(
 
     Parameters
     ----------
-    source : path, folder, pattern, or a list of them
-        Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL. Names that begin
-        with "_" or "." are skipped in folders and patterns.
+    source : path, folder, pattern, or a list of them; or a table
+        Tables of Parquet, Arrow, Delta, Iceberg, CSV or JSON, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari,
+        RLlib or D4RL. Names that begin with "_" or "." are skipped in folders and patterns. A table is one of pyarrow,
+        a data frame of pandas or Polars, or anything else with ``__arrow_c_stream__``; or a dataset of
+        ``pyarrow.dataset`` or Hugging Face, whose rows stay in their files.
     out : path, optional
-        The file to write, Parquet, Arrow or .npz by its suffix. None: the place that the format's convention gives.
+        The file to write, Parquet, Arrow or .npz by its suffix. None: the place that the format's convention gives; or,
+        for a table, no file.
     format : str
         "auto", or the name of a format if the files do not show it.
     columns : mapping, optional
@@ -119,6 +124,9 @@ def compute(
     -------
     Report
         Episodes, steps, statistics, and the findings of ``fastgae.diagnose`` in a sample; ``print`` shows a table.
+    pyarrow.Table
+        If the source is a table and ``out`` is None: what the file would hold, one row for each row of the source, in
+        the same order.
 
     Raises
     ------
@@ -141,14 +149,11 @@ def compute(
     picture = None if plot is None else checked_picture(plot)
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     bytes_in_memory = limit_from("memory", str(memory))
-    sources = found_sources(source)
-    known = format_of(format, sources[0])
-    contents = [known.contents(each) for each in sources]
-    files, pieces = [file for files, _ in contents for file in files], [piece for _, own in contents for piece in own]
-    if not pieces:
-        raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
-    schema = known.schema(files[0])
-    chosen, pieces, valued = _with_values(values, columns, known, files[0], schema, pieces, how)
+    known, sources, files, pieces = found_in(source, format)
+    if resume and not sources:
+        raise ValueError("resume needs a source of files, and this one is a table in memory: leave resume out")
+    schema = pieces[0].schema
+    chosen, pieces, valued = _with_values(values, columns, known, pieces, how)
     check_normalize(normalize, how, valued is not None or "values" in chosen.of_role)
     if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
         files.append(Path(values))
@@ -180,12 +185,11 @@ def _with_values(
     values: str | Critic | Callable[[dict[str, Any]], Any],
     given: Mapping[str, str] | None,
     known: Format,
-    path: Path,
-    schema: pa.Schema,
     pieces: list[Piece],
     how: How,
 ) -> tuple[Columns, list[Piece], Valuation | None]:
     """Return the columns to read, the pieces that have them, and the critic if values come from one."""
+    path, schema = pieces[0].path, pieces[0].schema
     if not isinstance(values, str):
         with naming(path):
             chosen = chosen_columns(given, known, schema, None, how)

@@ -19,7 +19,7 @@ from fastgae.data.arrays import Arrays, column_of
 from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, reading
 from fastgae.data.kinds import HDF5, kind_of
-from fastgae.data.pieces import Piece, slices
+from fastgae.data.pieces import Piece, slices, with_columns
 from fastgae.data.places import HIDDEN
 from fastgae.data.stored import Stored, file_of, table_of
 
@@ -122,11 +122,6 @@ def hdf5_pieces(path: Path) -> list[Piece]:
     ]
 
 
-def hdf5_schema(path: Path) -> pa.Schema:
-    """Return the columns of the first episode of a file."""
-    return _hdf5_episode(path, _some_groups(path)[0]).schema()
-
-
 def _hdf5_episode(path: Path, number: int) -> Stored:
     return Stored.of(path, f"episode_{number}", longer=LONGER, keys=partial(_keys, number))
 
@@ -154,12 +149,7 @@ def _keys(episode: int, start: int, stop: int) -> Mapping[str, Array]:
 
 def table_pieces(path: Path, pieces: list[Piece]) -> list[Piece]:
     """Return the pieces of the file of one episode, without the padding of its end, and with its keys."""
-    return [_with_keys(piece, _episode(path)) for piece in without_padding(pieces)]
-
-
-def table_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a file, and the keys."""
-    return pa.schema([*((name, pa.int64()) for name in KEYS), *schema])
+    return [with_columns(piece, KEYS, partial(_keys, _episode(path))) for piece in without_padding(pieces)]
 
 
 def without_padding(pieces: list[Piece]) -> list[Piece]:
@@ -183,26 +173,3 @@ def _first_rows(piece: Piece, rows: int) -> Piece:
             left -= min(left, batch.num_rows)
 
     return piece._replace(rows=rows, read=lambda columns: piece.read(columns).slice(0, rows), batches=batches)
-
-
-def _with_keys(piece: Piece, episode: int) -> Piece:
-    """Return the piece with the columns of KEYS, which its file does not have."""
-
-    def added(rows: Any, columns: Sequence[str], first: int) -> Any:
-        keys = _keys(episode, first, first + rows.num_rows)
-        arrays = [pa.array(keys[name]) if name in keys else rows.column(name) for name in columns]
-        return type(rows).from_arrays(arrays, names=list(columns))
-
-    def stored(columns: Sequence[str]) -> list[str]:
-        return [name for name in columns if name not in KEYS]
-
-    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        first = piece.first
-        for batch in piece.batches(stored(columns), most):
-            yield added(batch, columns, first)
-            first += batch.num_rows
-
-    def read(columns: Sequence[str]) -> pa.Table:
-        return added(piece.read(stored(columns)), columns, piece.first)
-
-    return piece._replace(read=read, batches=batches)

@@ -28,6 +28,7 @@ examples:
   fastgae compute episodes.parquet
   fastgae compute lerobot_dataset --values critic.npy --ends terminated
   fastgae compute 'runs/*.parquet' -o advantages.parquet --column rewards=reward --column episode=run
+  fastgae compute recordings --episode file        one episode per file, or names that begin again in every file
   fastgae compute episodes.parquet --gamma 0.997 --normalize global --memory 256MB
   fastgae compute episodes.parquet --estimator discounted_returns -o returns.parquet
   fastgae compute episodes.parquet --resume        continue a run that was killed
@@ -67,6 +68,7 @@ def add_parser(commands: "Commands") -> None:
         metavar="COLUMN|FILE",
         help="the column, or the file, that holds V (default: the format's column)",
     )
+    add("--episode", choices=("file",), help="the file, with the folders around it, is a part of an episode's name")
     add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flags say")
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
     add(
@@ -107,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
             format=args.format,
             columns=dict(args.column),
             ends=args.ends,
+            episode_is=args.episode,
             values=args.values,
             estimator=args.estimator,
             gamma=args.gamma,

@@ -14,7 +14,7 @@ from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, naming
 from fastgae.data.estimators import How, check_normalize, checked_how
-from fastgae.data.formats import Format, found_in
+from fastgae.data.formats import FILE, Format, found_in
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
 from fastgae.data.places import Source, local
@@ -37,6 +37,7 @@ def compute(
     format: str = "auto",  # noqa: A002 (the word of the field)
     columns: Mapping[str, str] | None = None,
     ends: str | None = None,
+    episode_is: Literal["file"] | None = None,
     values: str | Critic | Callable[[dict[str, Any]], Any] = "values",
     estimator: str = "gae",
     gamma: float = 0.99,
@@ -87,11 +88,15 @@ def compute(
     format : str
         "auto", or the name of a format if the files do not show it.
     columns : mapping, optional
-        The name of the column for each role: "env", "episode", "step", "rewards", "values", "next_values",
+        The name of the column for each role: "file", "env", "episode", "step", "rewards", "values", "next_values",
         "terminated", "truncated" or "done". They take precedence over the names that the format uses.
     ends : str, optional
         "terminated": the last row of every episode ends it for good, whatever its flags say. None: if a last row does
         not end its episode for good, it needs the value of the state after it.
+    episode_is : str, optional
+        "file": the file of a row, with the folders around it, is a part of the name of its episode: for one episode per
+        file, or where the names of episodes begin again in every file. The sidecar then has a column "file". None: the
+        columns of "env" and "episode" alone name an episode.
     values : str or callable
         The column of V; or a file of V (.npy, or a table with a column "values"), with one number for each row of the
         source, or, for a Minari dataset, one for each observation; or a function ``critic(batch) -> V`` of a dict of
@@ -146,10 +151,16 @@ def compute(
     began = time.perf_counter()
     if normalize not in NORMALIZE:
         raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
+    if episode_is not in (None, "file"):
+        raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
     picture = None if plot is None else checked_picture(plot)
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     bytes_in_memory = limit_from("memory", str(memory))
-    known, sources, files, pieces = found_in(source, format)
+    found = found_in(source, format)
+    if episode_is is not None:
+        found = found.with_files()
+        columns = {"file": FILE, **(columns or {})}
+    known, sources, files, pieces, names = found
     if resume and not sources:
         raise ValueError("resume needs a source of files, and this one is a table in memory: leave resume out")
     schema = pieces[0].schema
@@ -162,7 +173,7 @@ def compute(
     check_alike(pieces, plan.read)
     to = known.sidecar(sources[0]) if out is None else local("out", out)
     check_out(to, sources, plan)
-    spool = Spool(to, plan.options, files)
+    spool = Spool(to, {**plan.options, "names": names}, files)
     with spool.held():
         if resume and (about := spool.finished()):
             if picture is not None and not picture.exists():

@@ -66,8 +66,8 @@ class Files:
             raise RowError(
                 int(wrong[0]),
                 f"{self._paths[after[wrong[0]]]} goes on with the same episode, or with another one of the same name: "
-                "name a column of step; or, if every file counts its episodes from 0, compute each file by itself, or "
-                "name a column of env that differs from file to file",
+                'name a column of step; or, if every file counts its episodes from 0, pass episode_is="file" '
+                "(--episode file)",
             )
         return int(file[0])
 

@@ -1,9 +1,12 @@
 """The column names of each format of recorded data, and the place of its sidecar."""
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, reading
@@ -29,15 +32,16 @@ from fastgae.data.minari import (
     table_pieces,
 )
 from fastgae.data.npz import npy_files
-from fastgae.data.pieces import Piece, arrow_pieces, parquet_pieces
+from fastgae.data.pieces import Piece, arrow_pieces, parquet_pieces, with_columns
 from fastgae.data.places import DELTA, ICEBERG, found_sources, listed, log_files, log_of
 from fastgae.data.stored import flat, npy_pieces
 from fastgae.data.streams import stream_pieces, text_pieces
 from fastgae.data.tables import HERE, delta_pieces, iceberg_pieces, is_table, pieces_of_table
 
 # The roles of columns. "done" is terminated or truncated.
-ROLES = ("env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
-NAMING = ("env", "episode")  # together they name an episode
+ROLES = ("file", "env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
+NAMING = ("file", "env", "episode")  # together they name an episode
+FILE = "file"  # the column of this role that ``with_files`` makes
 
 
 # Return the rows of a file or table, as pieces that can be read by themselves.
@@ -107,7 +111,7 @@ def table_files(source: Path) -> list[Path]:
 
 PLAIN = Format(
     "table",
-    {role: role for role in ROLES},
+    {role: role for role in ROLES if role != FILE},
     beside,
     next_state={"observations": "next_observations", "obs": "next_obs"},
 )
@@ -215,6 +219,21 @@ class Found(NamedTuple):
     paths: list[Path]
     files: list[Path]
     pieces: list[Piece]
+    names: Collection[str] = ()  # of the files, where they are parts of the names of episodes
+
+    def with_files(self) -> "Found":
+        """Return the source with a column that names the file of each row, as seen from a folder of all files."""
+        if not self.files:
+            raise ValueError('episode_is="file" needs a source of files, and this one is a table in memory')
+        if FILE in self.pieces[0].schema.names:
+            raise DataError(f"{self.pieces[0].path} has a column {FILE!r} itself: pass columns={{'file': {FILE!r}}}")
+        above = os.path.commonpath([(path if path.is_dir() else path.parent).absolute() for path in self.paths])
+
+        def named(piece: Piece, name: str) -> Piece:
+            return with_columns(piece, [FILE], lambda start, stop: {FILE: pa.repeat(name, stop - start)})
+
+        names = [Path(os.path.relpath(piece.path, above)).as_posix() for piece in self.pieces]
+        return self._replace(pieces=list(map(named, self.pieces, names)), names=list(dict.fromkeys(names)))
 
 
 def found_in(source: Any, name: str) -> Found:

@@ -38,7 +38,7 @@ def holds_numbers(kind: pa.DataType) -> bool:
     """Return whether a column of this type can be read as arrays."""
     if pa.types.is_struct(kind):
         return all(holds_numbers(field.type) for field in kind)
-    if _is_list(kind) or isinstance(kind, pa.FixedShapeTensorType):
+    if is_list(kind) or isinstance(kind, pa.FixedShapeTensorType):
         return holds_numbers(kind.value_type)
     return any(is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
 
@@ -49,7 +49,7 @@ def axes_of(kind: pa.DataType) -> int:
         return max((axes_of(field.type) for field in kind), default=0)
     if isinstance(kind, pa.FixedShapeTensorType):
         return len(kind.shape)
-    return 1 + axes_of(kind.value_type) if _is_list(kind) else 0
+    return 1 + axes_of(kind.value_type) if is_list(kind) else 0
 
 
 def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
@@ -63,7 +63,7 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
         return {field.name: arrays_of(part) for field, part in zip(kind, column.flatten(), strict=True)}
     if isinstance(kind, pa.FixedShapeTensorType):
         return column.to_numpy_ndarray()
-    if not _is_list(kind):
+    if not is_list(kind):
         return column.to_numpy(zero_copy_only=False)
     lengths = pc.unique(pc.list_value_length(column))
     if len(lengths) > 1:
@@ -72,5 +72,6 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
     return inner.reshape(len(column), lengths[0].as_py() if len(lengths) else 0, *inner.shape[1:])
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether each row of a column of this type is a list."""
     return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))

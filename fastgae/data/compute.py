@@ -156,7 +156,7 @@ def compute(
     picture = None if plot is None else checked_picture(plot)
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     bytes_in_memory = limit_from("memory", str(memory))
-    found = found_in(source, format)
+    found = found_in(source, format, columns)
     if episode_is is not None:
         found = found.with_files()
         columns = {"file": FILE, **(columns or {})}

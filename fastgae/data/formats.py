@@ -31,6 +31,7 @@ from fastgae.data.minari import (
     minari_files,
     table_pieces,
 )
+from fastgae.data.nested import unnested
 from fastgae.data.npz import npy_files
 from fastgae.data.pieces import Piece, arrow_pieces, parquet_pieces, with_columns
 from fastgae.data.places import DELTA, ICEBERG, found_sources, listed, log_files, log_of
@@ -72,6 +73,8 @@ class Format:
     state: tuple[str, ...] | None = None
     # The columns of the state after a row, by the names of the columns of the state in the row.
     next_state: Mapping[str, str] = field(default_factory=dict)
+    # What to do where a column is missing, by its role; "state" is what a critic reads.
+    advice: Mapping[str, str] = field(default_factory=dict)
     # Raises if the source says that it has other episodes than its files, or other rows than its pieces.
     check: Callable[[Path, Sequence[Path], Sequence[Piece]], None] = lambda source, files, pieces: None
 
@@ -128,6 +131,11 @@ RLLIB = Format(
     beside,
     {"advantages": "advantages", "returns": "value_targets"},
     next_state={"obs": "new_obs"},
+    advice={
+        "step": "RLlib records no t beside single steps: record with output_write_episodes=True, or add a column t",
+        "state": "RLlib packs observations into text: record with output_write_episodes=True, or with "
+        "output_compress_columns=[]",
+    },
 )
 
 
@@ -236,8 +244,8 @@ class Found(NamedTuple):
         return self._replace(pieces=list(map(named, self.pieces, names)), names=list(dict.fromkeys(names)))
 
 
-def found_in(source: Any, name: str) -> Found:
-    """Return what a source holds; ``name``: of its format, or "auto"."""
+def found_in(source: Any, name: str, columns: Mapping[str, str] | None) -> Found:
+    """Return what a source holds; ``name``: of its format, or "auto"; ``columns``: the caller's names of columns."""
     if is_table(source):
         known, paths, files, pieces = format_named(name), [], [], pieces_of_table(source)
     else:
@@ -248,6 +256,9 @@ def found_in(source: Any, name: str) -> Found:
         pieces = [piece for _, own in of_paths for piece in own]
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, paths)) or HERE}")
+    pieces = unnested(pieces, {**known.columns, **(columns or {})})
+    if not pieces:
+        raise DataError(f"the episodes in {', '.join(map(str, paths)) or HERE} have no steps")
     if name == "auto" and known is PLAIN:
         known = shown_by(pieces[0].schema.names)
     return Found(known, paths, files, pieces)

@@ -71,7 +71,7 @@ def test_columns(tmp_path, recorded):
     for arguments, message in (
         ({}, "nothing says which episodes ended for good"),
         ({"columns": {"rewards": "reward"}}, "no column 'reward' for rewards; there are episode, rewards, values"),
-        ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are env, episode"),
+        ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are file, env, episode"),
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),
         ({"format": "csv"}, "format must be"),
         ({"normalize": "per_env"}, "normalize must be"),

@@ -125,6 +125,7 @@ RLLIB = Format(
         "step": "t",
         "rewards": "rewards",
         "values": "vf_preds",
+        "next_values": "next_values",
         "terminated": "terminateds",
         "truncated": "truncateds",
     },
@@ -152,6 +153,7 @@ LEROBOT = Format(
         "step": "frame_index",
         "rewards": "next.reward",
         "values": "values",
+        "next_values": "next_values",
         "done": "next.done",
         "truncated": "next.truncated",
     },
@@ -161,7 +163,13 @@ LEROBOT = Format(
 )
 D4RL = Format(
     "d4rl",
-    {"rewards": "rewards", "values": "values", "terminated": "terminals", "truncated": "timeouts"},
+    {
+        "rewards": "rewards",
+        "values": "values",
+        "next_values": "next_values",
+        "terminated": "terminals",
+        "truncated": "timeouts",
+    },
     beside,
     next_state={"observations": "next_observations"},
 )

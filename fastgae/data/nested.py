@@ -29,7 +29,9 @@ def unnested(pieces: list[Piece], roles: Mapping[str, str]) -> list[Piece]:
     first = _tables(pieces[0], schema.names, 1)
     if schema.names == [ITEM] and pa.types.is_binary(schema.field(ITEM).type):
         rows: Lists | Packed = Packed.of(next(first), pieces[0].path)
-    elif rewards in schema.names and is_list(schema.field(rewards).type) and roles.get(STEP) not in schema.names:
+    elif (
+        schema.names.count(rewards) == 1 and is_list(schema.field(rewards).type) and roles.get(STEP) not in schema.names
+    ):
         with naming(pieces[0].path):
             rows = Lists.of(next(first), roles)
     else:

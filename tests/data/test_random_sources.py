@@ -122,12 +122,12 @@ def lerobot(drawn, folder):
     columns["done"] = pa.array(drawn.last)
     del columns["terminated"]
     names = {"episode": "episode_index", "step": "frame_index", "rewards": "next.reward", "done": "next.done"}
-    names |= {"truncated": "next.truncated", "next_values": "next.values"}
+    names |= {"truncated": "next.truncated"}
     (folder / "meta").mkdir(parents=True)
     (folder / "meta" / "info.json").write_text(json.dumps({"total_frames": drawn.rows}))
     named = {names.get(role, role): column for role, column in columns.items()}
     order = in_files(drawn, folder / "data" / "chunk-000", named, ".parquet")
-    return {} if drawn.ends else {"columns": {"next_values": "next.values"}}, order
+    return {}, order
 
 
 def flat(drawn):

@@ -16,7 +16,7 @@ larger than memory.
 
 SOURCE is a file, a folder or a pattern: tables of Parquet, Arrow, Delta, Iceberg,
 CSV or JSON, arrays in HDF5, .npz or .npy files, a LeRobot, Minari or D4RL
-dataset, or episodes that RLlib recorded. (For a Minari dataset, pass a file of values, or call
+or robomimic dataset, or episodes that RLlib recorded. (For a Minari dataset, pass a file of values, or call
 fastgae.data.compute from Python with a critic.)
 
 The exit status is 0 if the results were written, 2 if the data or an option

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, reading
+from fastgae.data.grouped import Groups
 from fastgae.data.kinds import (
     ARROW,
     HDF5,
@@ -25,8 +26,8 @@ from fastgae.data.kinds import (
     kind_of,
 )
 from fastgae.data.minari import (
+    GROUPS,
     check_whole,
-    hdf5_pieces,
     is_minari,
     minari_files,
     table_pieces,
@@ -178,7 +179,7 @@ D4RL = Format(
 def minari_pieces(path: Path) -> list[Piece]:
     """Return the rows of one file of a Minari dataset."""
     kind = kind_of(path)
-    return hdf5_pieces(path) if kind == HDF5 else table_pieces(path, READERS[kind](path))
+    return GROUPS.pieces(path) if kind == HDF5 else table_pieces(path, READERS[kind](path))
 
 
 MINARI = Format(
@@ -197,7 +198,23 @@ MINARI = Format(
     state=("observations",),
     check=check_whole,
 )
-FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL)}
+DEMOS = Groups("data/demo_", "demo", (), "robomimic")
+ROBOMIMIC = Format(
+    "robomimic",
+    {
+        "episode": "demo",
+        "step": "step",
+        "rewards": "rewards",
+        "values": "values",
+        "next_values": "next_values",
+        "done": "dones",
+    },
+    beside,
+    reader=DEMOS.pieces,
+    state=("obs",),
+    next_state={"obs": "next_obs"},
+)
+FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL, ROBOMIMIC)}
 
 
 def format_of(name: str, source: Path) -> Format:
@@ -208,7 +225,10 @@ def format_of(name: str, source: Path) -> Format:
         return LEROBOT
     if is_minari(source):
         return MINARI
-    if not table_files(source):
+    files = table_files(source)
+    if files and kind_of(files[0]) == HDF5 and DEMOS.numbers(files[0]):
+        return ROBOMIMIC
+    if not files:
         raise DataError(f"{source} holds no file of a known format: {', '.join(KINDS)}, or a LeRobot or Minari dataset")
     return PLAIN
 

@@ -25,13 +25,12 @@ EPISODE, STEP, ITEM = "episode", "step", "item"
 
 def unnested(pieces: list[Piece], roles: Mapping[str, str]) -> list[Piece]:
     """Return pieces whose rows are steps; ``roles``: the name of the column of each role."""
-    schema, rewards = pieces[0].schema, roles["rewards"]
+    schema = pieces[0].schema
+    lists = {field.name for field in schema if is_list(field.type)}
     first = _tables(pieces[0], schema.names, 1)
     if schema.names == [ITEM] and pa.types.is_binary(schema.field(ITEM).type):
         rows: Lists | Packed = Packed.of(next(first), pieces[0].path)
-    elif (
-        schema.names.count(rewards) == 1 and is_list(schema.field(rewards).type) and roles.get(STEP) not in schema.names
-    ):
+    elif roles["rewards"] in lists and roles.get(STEP) not in {*schema.names} - lists:
         with naming(pieces[0].path):
             rows = Lists.of(next(first), roles)
     else:

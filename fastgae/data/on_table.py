@@ -44,7 +44,7 @@ def on_table(
     table : pyarrow.Table, or anything with ``__arrow_c_stream__``, such as a data frame of pandas or Polars
         One row per step. Its columns are named as in ``fastgae.data.compute``.
     format : str
-        The format whose column names the table uses: "table", "rllib", "lerobot", "minari" or "d4rl".
+        The format whose column names the table uses: "table", "rllib", "lerobot", "minari", "d4rl" or "robomimic".
     columns, ends, estimator, gamma, gae_lambda, n, backend, num_threads
         As in ``fastgae.data.compute``.
 

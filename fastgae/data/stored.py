@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,7 +70,7 @@ class Stored(NamedTuple):
     def items(self) -> Mapping[str, Any]:
         """Return all arrays, and groups of them."""
         file = file_of(self.path, self.since)
-        items: Mapping[str, Any] = file[self.group] if self.group else file
+        items: Mapping[str, Any] = reduce(lambda group, name: group[name], filter(None, self.group.split("/")), file)
         return items
 
     @property

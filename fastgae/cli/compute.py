@@ -15,9 +15,9 @@ episode and the step. fastgae never writes to the data themselves. They may be
 larger than memory.
 
 SOURCE is a file, a folder or a pattern: tables of Parquet, Arrow, Delta, Iceberg,
-CSV or JSON, arrays in HDF5, .npz or .npy files, a LeRobot, Minari or D4RL
-or robomimic dataset, or episodes that RLlib recorded. (For a Minari dataset, pass a file of values, or call
-fastgae.data.compute from Python with a critic.)
+CSV or JSON, arrays in HDF5, .npz or .npy files, a LeRobot, Minari, robomimic or
+D4RL dataset, or episodes that RLlib recorded. (For a Minari dataset, pass a file
+of values, or call fastgae.data.compute from Python with a critic.)
 
 The exit status is 0 if the results were written, 2 if the data or an option
 cannot be used, and 130 after Ctrl-C.

@@ -79,8 +79,8 @@ def compute(
     ----------
     source : path, folder, pattern, or a list of them; or a table
         Tables of Parquet, Arrow, Delta, Iceberg, CSV or JSON, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari,
-        RLlib, robomimic or D4RL. Names that begin with "_" or "." are skipped in folders and patterns. A table is one of pyarrow,
-        a data frame of pandas or Polars, or anything else with ``__arrow_c_stream__``; or a dataset of
+        RLlib, robomimic or D4RL. Names that begin with "_" or "." are skipped in folders and patterns. A table is one
+        of pyarrow, a data frame of pandas or Polars, or anything else with ``__arrow_c_stream__``; or a dataset of
         ``pyarrow.dataset`` or Hugging Face, whose rows stay in their files.
     out : path, optional
         The file to write, Parquet, Arrow or .npz by its suffix. None: the place that the format's convention gives; or,

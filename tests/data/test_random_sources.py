@@ -12,7 +12,7 @@ from fastgae.data import DataError, compute
 
 from .recorded import limit, read, write
 
-CASES = 84
+CASES = 96
 TEXT = ("csv", "jsonl")  # no float32
 TABLES = ("parquet", "arrow", "stream", *TEXT)
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
@@ -109,6 +109,58 @@ def jsonl(drawn, folder):
     return {}, in_files(drawn, folder, drawn.columns(), ".jsonl")
 
 
+def huggingface(drawn, folder):
+    order = in_files(drawn, folder, drawn.columns(), ".stream")
+    files = sorted(folder.iterdir(), key=lambda path: int(path.stem))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": path.name} for path in files]}))
+    return {}, order
+
+
+def one_per_file(drawn, folder):
+    columns = drawn.columns()
+    del columns["episode"]
+    suffix = drawn.rng.choice([".parquet", ".arrow"])
+    for number, (first, length) in enumerate(zip(drawn.first, drawn.lengths, strict=True)):
+        file = folder / f"worker={number // 3:02}" / f"{number % 3}{suffix}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(pa.table(columns).slice(first, length), file, int(drawn.rng.choice([1, 7, 10**6])))
+    return {"episode_is": "file"}, np.arange(drawn.rows)
+
+
+def lists(drawn, folder):
+    """A row for each episode. Flags are lists, or for the whole episode."""
+    parts = [slice(first, first + length) for first, length in zip(drawn.first, drawn.lengths, strict=True)]
+    columns = {}
+    for name, column in drawn.columns().items():
+        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        whole = name == "episode" or (name in ("terminated", "truncated") and drawn.rng.random() < 0.5)
+        rows = [column[part] for part in parts]
+        if whole:
+            columns[name] = pa.concat_arrays([row[-1:] for row in rows])
+        else:
+            columns[name] = pa.array([row.to_pylist() for row in rows], pa.list_(column.type))
+    folder.mkdir()
+    table, half = pa.table(columns), len(parts) // 2
+    suffix = drawn.rng.choice([".parquet", ".arrow"])
+    for number, rows in enumerate([table.slice(0, half), table.slice(half)]):
+        if len(rows):
+            write(rows, folder / f"{number}{suffix}", int(drawn.rng.choice([1, 3, 10**6])))
+    return {}, np.arange(drawn.rows)
+
+
+def robomimic(drawn, folder):
+    h5py = pytest.importorskip("h5py")
+    folder.mkdir()
+    arrays = {name: drawn.flags(name) for name in ("terminated", "truncated")}
+    arrays |= {name: getattr(drawn, name) for name in ("rewards", "values")}
+    arrays |= {} if drawn.ends else {"next_values": drawn.next_values}
+    with h5py.File(folder / "a.hdf5", "w") as file:
+        for number, (first, length) in enumerate(zip(drawn.first, drawn.lengths, strict=True)):
+            for name, array in arrays.items():
+                file[f"data/demo_{number}/{name}"] = array[first : first + length]
+    return {"columns": {name: name for name in ("terminated", "truncated")}}, np.arange(drawn.rows)
+
+
 def rllib(drawn, folder):
     names = {"episode": "eps_id", "step": "t", "terminated": "terminateds", "truncated": "truncateds"}
     names |= {"values": "vf_preds", "next_values": "behind"}
@@ -201,7 +253,8 @@ def minari_arrow(drawn, folder):
     return {}, np.arange(drawn.rows)
 
 
-MADE = (parquet, arrow, stream, csv, jsonl, rllib, lerobot, npz, npy, hdf5, minari_hdf5, minari_arrow)
+TABULAR = (parquet, arrow, stream, csv, jsonl, huggingface, one_per_file, lists)
+MADE = (*TABULAR, robomimic, rllib, lerobot, npz, npy, hdf5, minari_hdf5, minari_arrow)
 FORMATS = {make.__name__: make for make in MADE}
 CASE = [(seed, list(FORMATS)[seed % len(FORMATS)]) for seed in range(CASES)]
 
@@ -308,7 +361,7 @@ def gap(drawn, row):
 
 
 FAULTS = {each.__name__: each for each in (nan_reward, infinite_value, wrong_flag, early_end, gap)}
-STEPPED = (*TABLES, "rllib", "lerobot")  # formats with a column of steps
+STEPPED = (*(make.__name__ for make in TABULAR), "rllib", "lerobot")  # formats with a column of steps
 FAULTY = [(*case, fault) for case in CASE[: len(FORMATS)] for fault in FAULTS if fault != "gap" or case[1] in STEPPED]
 
 

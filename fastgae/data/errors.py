@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
 
@@ -35,5 +36,5 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(f"{path} vanished while it was read") from error
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, duckdb.Error, OSError) as error:
         raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error

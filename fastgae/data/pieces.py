@@ -1,7 +1,7 @@
 """Read files from their last row to their first, in runs of limited size."""
 
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,6 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
-from fastgae.data.kinds import CONTINUATION
 from fastgae.data.written import complete
 
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
@@ -185,7 +184,7 @@ def parquet_pieces(path: Path) -> list[Piece]:
         with reading(path):
             yield from opened(_parquet, path, checked_time(path, since)).iter_batches(most, [group], columns)
 
-    return _pieces(path, rows, schema, read, batches)
+    return pieces_of(path, rows, schema, batches, read)
 
 
 def arrow_pieces(path: Path) -> list[Piece]:
@@ -202,39 +201,80 @@ def arrow_pieces(path: Path) -> list[Piece]:
     def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         yield from read(number, columns).to_batches(most)
 
-    return _pieces(path, rows, schema, read, batches)
+    return pieces_of(path, rows, schema, batches, read)
 
 
-def _pieces(
+def pieces_of(
     path: Path,
     rows: Sequence[int],
     schema: pa.Schema,
-    read: Callable[[int, Sequence[str]], pa.Table],
     batches: Callable[[int, Sequence[str], int], Iterator[pa.RecordBatch]],
+    read: Callable[[int, Sequence[str]], pa.Table] | None = None,
 ) -> list[Piece]:
+    """Return the pieces of a file, with so many rows each.
+
+    ``batches(number, columns, most)`` returns the rows of a piece in any batches; ``read(number, columns)`` returns
+    them at once, if that is faster.
+    """
+    schema = _plain(schema)
+
     def decoded_read(number: int, columns: Sequence[str]) -> pa.Table:
-        return _decoded(read(number, columns))
+        if read is not None:
+            return decoded(read(number, columns))
+        found = decoded_batches(number, columns, max(rows[number], 1))
+        return pa.Table.from_batches(found, pa.schema(schema.field(name) for name in columns))
 
     def decoded_batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        return map(_decoded, batches(number, columns, most))
+        for batch in map(decoded, batches(number, columns, most)):
+            yield from (batch.slice(row, most) for row in range(0, batch.num_rows, most))
 
-    schema = _without_dictionaries(schema)
     return [
         Piece(path, first, count, schema, partial(decoded_read, number), partial(decoded_batches, number))
         for number, (count, first) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
     ]
 
 
-def _decoded(rows: Any) -> Any:
-    """Return a table or batch without dictionaries: they differ from batch to batch, which no Arrow file may have."""
-    schema = _without_dictionaries(rows.schema)
+def decoded(rows: Any) -> Any:
+    """Return a table or batch without dictionaries, which differ from batch to batch, as no Arrow file may have them.
+
+    Text becomes an array of strings too, because few functions of Arrow know views of them.
+    """
+    schema = _plain(rows.schema)
     return rows if schema.equals(rows.schema) else rows.cast(schema)
 
 
-def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
-    )
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(field.with_type(_plain_type(field.type)).remove_metadata() for field in schema)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    return pa.large_string() if pa.types.is_string_view(kind) else kind
+
+
+def with_columns(piece: Piece, names: Collection[str], made: Callable[[int, int], Mapping[str, Any]]) -> Piece:
+    """Return a piece with columns more, which ``made(start, stop)`` makes for these rows of the file."""
+
+    def added(rows: Any, columns: Sequence[str], first: int) -> Any:
+        more = made(first, first + rows.num_rows)
+        arrays = [pa.array(more[name]) if name in names else rows.column(name) for name in columns]
+        return type(rows).from_arrays(arrays, names=list(columns))
+
+    def stored(columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if name not in names]
+
+    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        first = piece.first
+        for batch in piece.batches(stored(columns), most):
+            yield added(batch, columns, first)
+            first += batch.num_rows
+
+    def read(columns: Sequence[str]) -> pa.Table:
+        return added(piece.read(stored(columns)), columns, piece.first)
+
+    fields = [(name, pa.array(column).type) for name, column in made(0, 0).items()]
+    return piece._replace(schema=pa.schema([*fields, *piece.schema]), read=read, batches=batches)
 
 
 def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
@@ -283,9 +323,6 @@ def _parquet(path: Path) -> pq.ParquetFile:
 @contextmanager
 def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
     with pa.memory_map(str(path)) as file:
-        if file.read(len(CONTINUATION)) == CONTINUATION:
-            raise DataError(f"{path} is an Arrow stream, which cannot be read from its end: write an Arrow file")
-        file.seek(0)
         yield pa.ipc.open_file(file)
 
 

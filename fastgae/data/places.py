@@ -14,16 +14,15 @@ Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters or more, so not a drive of Windows
 HIDDEN = ("_", ".")  # how names of files begin that are no data: _temporary, ._a.parquet, _SUCCESS
-# Tables with a log of the files, and of the rows of files, that still belong to them: the log, and who reads it.
-LOGS = {
-    "Delta": ("_delta_log", "deltalake"),
-    "Hudi": (".hoodie", "hudi"),
-    "Iceberg": ("metadata/*.metadata.json", "pyiceberg"),
-}
+# Tables with a log of the files, and of the rows of files, that still belong to them.
+DELTA, HUDI, ICEBERG = "Delta", "Hudi", "Iceberg"
+LOGS = {DELTA: "_delta_log/*", HUDI: ".hoodie/*", ICEBERG: "metadata/*.metadata.json"}
 
 
 def found_sources(source: Source) -> list[Path]:
     """Return the paths that a path, a pattern or a list of them names."""
+    if not isinstance(source, str | os.PathLike | Sequence):
+        raise TypeError(f"source must be paths, or a table with __arrow_c_stream__, got {type(source).__name__}")
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     found = [path for each in given for path in _matches(os.fspath(each))]
     parents = dict.fromkeys(path.absolute().parent for path in found)
@@ -71,10 +70,17 @@ def _unreadable(error: OSError) -> NoReturn:
     raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
+def log_of(folder: Path) -> str | None:
+    """Return the kind of table that a folder is, if it is one with a log."""
+    return next((kind for kind, log in LOGS.items() if next(folder.glob(log), None) is not None), None)
+
+
+def log_files(folder: Path) -> list[Path]:
+    """Return the log of a table, which changes whenever its rows change."""
+    return sorted(path for log in LOGS.values() for path in folder.glob(log) if path.is_file())
+
+
 def _check_no_log(folder: Path) -> None:
-    for kind, (log, library) in LOGS.items():
-        if next(folder.glob(log), None) is not None:
-            raise DataError(
-                f"{folder} is a {kind} table, whose files also hold rows that were deleted since: read it with "
-                f"{library}, and write the rows to a Parquet file or pass them to fastgae.data.on_table"
-            )
+    if (kind := log_of(folder)) is not None:
+        way = "read it with its own library, and pass the rows as a table" if kind == HUDI else "pass this folder"
+        raise DataError(f"{folder} is a {kind} table, whose files also hold rows that were deleted since: {way}")

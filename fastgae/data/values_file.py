@@ -17,7 +17,7 @@ from fastgae._archive import check_npy
 from fastgae.data.arrays import column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.formats import TABLES
-from fastgae.data.kinds import NPY, is_data, kind_of
+from fastgae.data.kinds import NPY, by_suffix, is_data, kind_of
 from fastgae.data.pieces import Piece
 from fastgae.data.places import local
 
@@ -30,7 +30,7 @@ Rows: TypeAlias = Callable[[int, int], pa.Table]
 
 def is_values_file(values: str, columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
-    return values not in columns and is_data(local("values", values))
+    return values not in columns and (by_suffix(path := local("values", values)) is not None or is_data(path))
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
@@ -93,12 +93,11 @@ def _npy(path: Path) -> tuple[int, Rows]:
 
 def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
     if (kind := kind_of(path)) not in TABLES:
-        raise DataError(f"values are read from an .npy file, or a table of Parquet or Arrow; {path} is of {kind}")
-    reader = TABLES[kind]
-    names = reader.schema(path).names
+        raise DataError(f"values are read from an .npy file, or a table such as Parquet; {path} is of {kind}")
+    pieces = TABLES[kind](path)
+    names = pieces[0].schema.names if pieces else []
     if NAME not in names:
         raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
-    pieces = reader.pieces(path)
     columns = [NAME, *(key for key in keys if key in names)]
     return sum(piece.rows for piece in pieces), partial(_rows_of, pieces, columns)
 

@@ -1,0 +1,72 @@
+"""Read tables whose rows come in one order only: Arrow streams, and text.
+
+All rows are one piece. So a table that does not fit into memory is copied before it is read from its end.
+"""
+
+import glob
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.ipc
+
+from fastgae.data.errors import DataError, reading
+from fastgae.data.kinds import CSV, kind_of
+from fastgae.data.pieces import SLICE, Piece, checked_time, pieces_of
+
+END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
+
+
+@contextmanager
+def _stream(path: Path) -> Iterator[pa.RecordBatchReader]:
+    with reading(path), pa.memory_map(str(path)) as file:
+        file.seek(max(file.size() - len(END), 0))
+        if file.read() != END:
+            raise DataError(f"{path} cannot be read: this Arrow stream has no end; it was not closed, or was cut")
+        file.seek(0)
+        yield pa.ipc.open_stream(file)
+
+
+def stream_pieces(path: Path) -> list[Piece]:
+    """Return all rows of an Arrow stream, such as the files of Hugging Face's ``save_to_disk``."""
+    since = path.stat().st_mtime_ns
+    with _stream(path) as stream:
+        rows, schema = sum(batch.num_rows for batch in stream), stream.schema
+
+    def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        checked_time(path, since)
+        with _stream(path) as stream:
+            yield from (batch.select(columns) for batch in stream)
+
+    return pieces_of(path, [rows], schema, batches)
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[duckdb.DuckDBPyRelation]:
+    with reading(path), duckdb.connect() as database:
+        read = database.read_csv if kind_of(path) == CSV else database.read_json
+        # All rows say which types the columns have. duckdb takes a path for a pattern.
+        rows = read(glob.escape(str(path)), sample_size=-1, hive_partitioning=False)
+        # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
+        yield rows.select(
+            *(
+                duckdb.ColumnExpression(name).cast(str(kind).replace("HUGEINT", "BIGINT")).alias(name)
+                for name, kind in zip(rows.columns, rows.types, strict=True)
+            )
+        )
+
+
+def text_pieces(path: Path) -> list[Piece]:
+    """Return all rows of a CSV file, or of a file of JSON objects."""
+    since = path.stat().st_mtime_ns
+    with _text(path) as rows:
+        count, schema = len(rows), rows.limit(0).to_arrow_table().schema
+
+    def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        checked_time(path, since)
+        with _text(path) as rows:
+            yield from rows.select(*map(duckdb.ColumnExpression, columns)).to_arrow_reader(min(most, SLICE))
+
+    return pieces_of(path, [count], schema, batches)

@@ -12,12 +12,12 @@ from fastgae._memory import limit_from
 from fastgae._typing import BackendName
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
-from fastgae.data.errors import DataError, naming
+from fastgae.data.errors import DataError, UnreachableError, naming, reading
 from fastgae.data.estimators import How, check_normalize, checked_how
 from fastgae.data.formats import Format, format_of
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
-from fastgae.data.places import Source, found_sources, local
+from fastgae.data.places import Source, found_sources, path_of
 from fastgae.data.plan import Plan, check_alike, check_out, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
@@ -75,7 +75,7 @@ def compute(
     Parameters
     ----------
     source : path, folder, pattern, or a list of them
-        Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL. Names that begin
+        They may be URLs such as s3://bucket/a.parquet, and so may ``out`` and a file of ``values``. Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL. Names that begin
         with "_" or "." are skipped in folders and patterns.
     out : path, optional
         The file to write, Parquet, Arrow or .npz by its suffix. None: the place that the format's convention gives.
@@ -142,8 +142,9 @@ def compute(
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     bytes_in_memory = limit_from("memory", str(memory))
     sources = found_sources(source)
-    known = format_of(format, sources[0])
-    contents = [known.contents(each) for each in sources]
+    with reading(sources[0]):
+        known = format_of(format, sources[0])
+        contents = [known.contents(each) for each in sources]
     files, pieces = [file for files, _ in contents for file in files], [piece for _, own in contents for piece in own]
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
@@ -151,11 +152,11 @@ def compute(
     chosen, pieces, valued = _with_values(values, columns, known, files[0], schema, pieces, how)
     check_normalize(normalize, how, valued is not None or "values" in chosen.of_role)
     if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
-        files.append(Path(values))
+        files.append(path_of("values", values))
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
     plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture)
     check_alike(pieces, plan.read)
-    to = known.sidecar(sources[0]) if out is None else local("out", out)
+    to = known.sidecar(sources[0]) if out is None else path_of("out", out)
     check_out(to, sources, plan)
     spool = Spool(to, plan.options, files)
     with spool.held():
@@ -170,6 +171,8 @@ def compute(
             put_scratch_into(spool.folder)
             try:
                 sums, findings = computed_and_written(plan, spool, progress)
+            except UnreachableError:
+                raise
             except DataError:
                 spool.remove()  # nothing can be resumed, because the data have to change
                 raise
@@ -194,6 +197,6 @@ def _with_values(
     if is_values_file(values, schema.names):
         with naming(path):
             chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how)
-        return chosen, with_values(pieces, Path(values), chosen.keys), None
+        return chosen, with_values(pieces, path_of("values", values), chosen.keys), None
     with naming(path):
         return chosen_columns(given, known, schema, values, how), pieces, None

@@ -6,17 +6,27 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from fastgae.data.urls import is_remote, without_secrets
+
 
 class DataError(ValueError):
     """Recorded data that cannot be computed. The message names the file and, if possible, the episode and the step."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(without_secrets(message))
+
+
+class UnreachableError(DataError):
+    """A file behind a URL that cannot be read now. ``resume`` keeps the finished part."""
 
 
 class WriteError(OSError):
     """Results that cannot be written, for example because the disk is full. ``resume`` keeps the finished part."""
 
     def __init__(self, path: Path, reason: object, *, kept: bool = True) -> None:
-        advice = "; the finished part is kept: make room, and continue with resume" if kept else ""
-        super().__init__(f"cannot write {path}: {reason}{advice}")
+        room = "" if is_remote(path) else "make room, and "
+        advice = f"; the finished part is kept: {room}continue with resume" if kept else ""
+        super().__init__(without_secrets(f"cannot write {path}: {reason}{advice}"))
 
 
 @contextmanager
@@ -25,7 +35,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error
 
 
 @contextmanager
@@ -33,7 +43,19 @@ def reading(path: Path) -> Iterator[None]:
     """Name the file in errors that occur while it is read."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise DataError(f"{path} vanished while it was read") from error
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    except (DataError, ModuleNotFoundError):
+        raise
+    except Exception as error:  # the libraries behind URLs raise errors of many kinds
+        damaged = isinstance(error, pa.ArrowException)
+        if not (damaged or isinstance(error, OSError) or is_remote(path)):
+            raise
+        if is_remote(path):
+            kind = DataError if damaged else UnreachableError
+            raise kind(f"{path} cannot be read: {_first_line(error)}") from None  # the error may hold secrets
+        if isinstance(error, FileNotFoundError):
+            raise DataError(f"{path} vanished while it was read") from error
+        raise DataError(f"{path} cannot be read: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, reading
@@ -21,9 +20,10 @@ from fastgae.data.minari import (
     table_schema,
 )
 from fastgae.data.npz import npy_files
-from fastgae.data.pieces import Piece, arrow_file, arrow_pieces, parquet_pieces
+from fastgae.data.pieces import Piece, arrow_file, arrow_pieces, parquet_pieces, parquet_schema
 from fastgae.data.places import listed
 from fastgae.data.stored import flat, npy_pieces
+from fastgae.data.urls import is_remote
 
 # The roles of columns. "done" is terminated or truncated.
 ROLES = ("env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
@@ -43,7 +43,7 @@ def arrow_schema(path: Path) -> pa.Schema:
 
 
 TABLES = {
-    PARQUET: Reader(parquet_pieces, pq.read_schema),
+    PARQUET: Reader(parquet_pieces, parquet_schema),
     ARROW: Reader(arrow_pieces, arrow_schema),
 }
 ARRAYS = {
@@ -101,7 +101,8 @@ def table_files(source: Path) -> list[Path]:
     if not source.is_dir():
         return npy_files(source) if by_suffix(source) == NPY else [source]
     # Spark names folders of files like files. An empty one, or a link to nothing, is an error where it is read.
-    return [path for path in listed(source) if is_data(path) and not (path.is_dir() and any(path.iterdir()))]
+    found = [path for path in listed(source) if is_data(path)]
+    return found if is_remote(source) else [path for path in found if not (path.is_dir() and any(path.iterdir()))]
 
 
 PLAIN = Format(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fastgae.data.errors import DataError, reading
+from fastgae.data.urls import opened_binary
 
 PARQUET, ARROW, HDF5, NPZ, NPY = "Parquet", "Arrow", "HDF5", ".npz", ".npy"
 KINDS = (PARQUET, ARROW, HDF5, NPZ, NPY)
@@ -28,7 +29,7 @@ def kind_of(path: Path) -> str:
 
 
 def by_suffix(path: Path) -> str | None:
-    return SUFFIXES.get(path.suffix.lower())
+    return SUFFIXES.get(path.suffix.partition("?")[0].lower())  # the suffix of a URL may have a query behind it
 
 
 def is_data(path: Path) -> bool:
@@ -40,6 +41,6 @@ def _by_content(path: Path) -> str | None:
     with reading(path):
         if not path.is_file() and path.exists():  # a pipe would wait for a writer
             raise DataError(f"{path} is not a file")
-        with path.open("rb") as file:
+        with opened_binary(path) as file:
             start = file.read(max(map(len, STARTS)))
     return next((kind for known, kind in STARTS.items() if start.startswith(known)), None)

@@ -13,6 +13,7 @@ from fastgae.data.estimators import How
 from fastgae.data.formats import Format, beside
 from fastgae.data.pieces import Piece, Run
 from fastgae.data.steps import RowError
+from fastgae.data.urls import resolved
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
 
@@ -90,7 +91,7 @@ def check_out(out: Path, sources: Sequence[Path], plan: Plan) -> None:
         if key in plan.format.results.values():
             raise DataError(f"the column {key!r} identifies rows, but a column of results has the same name: rename it")
     for source in sources:
-        if plan.format.sidecar is beside and source.resolve() in out.resolve().parents:
+        if plan.format.sidecar is beside and resolved(source) in resolved(out).parents:
             raise DataError(f"{out} lies in {source}, and the next run would read it as data: pass a path elsewhere")
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
 from fastgae.data.npz import ABOUT, NpzWriter, npz_about
-from fastgae.data.pieces import arrow_file
+from fastgae.data.pieces import arrow_file, parquet_schema
 
 
 class Sidecar(NamedTuple):
@@ -33,7 +33,7 @@ ARROW = Sidecar(lambda file, schema, keys: pa.ipc.new_file(file, schema), arrow_
 SIDECARS = {
     ".parquet": Sidecar(
         lambda file, schema, keys: pq.ParquetWriter(file, schema, use_dictionary=keys),  # keys repeat, results hardly
-        lambda path: _about(pq.read_schema(path)),
+        lambda path: _about(parquet_schema(path)),
     ),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), ARROW),
     ".npz": Sidecar(lambda file, schema, keys: NpzWriter(file, schema), npz_about),

@@ -8,8 +8,10 @@ import json
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from hashlib import sha256
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,15 @@ from typing import Any
 import pyarrow as pa
 
 from fastgae.data.asked import Asked, times_of
-from fastgae.data.errors import DataError, WriteError
+from fastgae.data.errors import DataError, WriteError, reading
 from fastgae.data.lock import LOCK, foreign, locked
 from fastgae.data.npz import ABOUT
 from fastgae.data.packed import unpacked
 from fastgae.data.pieces import LARGE, SCRATCH
+from fastgae.data.progress import Advance, progress_of
 from fastgae.data.scattered import COPY, SORTING
 from fastgae.data.sidecars import about, sidecar_of
+from fastgae.data.urls import STORES, is_remote, protocol_of
 from fastgae.data.written import PARTIAL, complete
 
 ASKED, RESULTS = "asked.json", "results"
@@ -39,7 +43,7 @@ class Spool:
     def __init__(self, out: Path, options: Mapping[str, Any], files: Sequence[Path]) -> None:
         self.out = out
         sidecar_of(out)  # raises before anything is computed
-        self.folder = out.with_name(out.name + ".unfinished")
+        self.folder = _folder_for(out)
         self._times = times_of(files)
         self._asked = Asked.of(options, files)
 
@@ -48,6 +52,8 @@ class Spool:
         """Keep other runs out of the folder meanwhile."""
         with ExitStack() as stack:
             try:
+                if is_remote(self.out):
+                    stack.enter_context(_private(self.folder.parent))
                 stack.enter_context(locked(self.folder))
             except BlockingIOError as error:
                 raise DataError(
@@ -61,8 +67,9 @@ class Spool:
 
     def finished(self) -> dict[str, Any] | None:
         """Return the metadata of a finished sidecar with the same options and data; None if there is none."""
-        if not self.out.is_file():
-            return None
+        with reading(self.out):
+            if not self.out.is_file():
+                return None
         with suppress(ValueError):  # of a file that is not from fastgae
             said: dict[str, Any] = json.loads(about(self.out) or "{}")
             if said.get("asked") == self._asked.digest():
@@ -72,7 +79,7 @@ class Spool:
 
     def begin(self, resume: bool) -> None:
         """Empty the folder, or, to resume, keep the results of an earlier run with the same options and data."""
-        if os.path.lexists(self.out):
+        if self._is_there():
             raise DataError(f"{self.out} exists already: remove it, or pass another path as out")
         asked = self.folder / ASKED
         if resume and asked.is_file():
@@ -107,10 +114,14 @@ class Spool:
         with complete(self._file(number)) as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
 
-    def finish(self, tables: Iterator[pa.Table], keys: list[str], state: Mapping[str, Any]) -> None:
+    def finish(self, tables: Iterator[pa.Table], keys: list[str], state: Mapping[str, Any], progress: bool) -> None:
         """Write the sidecar, and remove the folder."""
         metadata = {ABOUT: json.dumps({**state, "asked": self._asked.digest()})}
-        with complete(self.folder / RESULTS, self.out) as file:
+
+        def sent(size: int) -> AbstractContextManager[Advance]:
+            return progress_of("uploading", size, progress, "bytes")
+
+        with complete(self.folder / RESULTS, self.out, sent=sent) as file:
             first = next(tables)
             # No number is missing, which makes files smaller and faster to write.
             schema = pa.schema([field.with_nullable(False) for field in first.schema], metadata)
@@ -139,6 +150,10 @@ class Spool:
             elif path.name != LOCK and self._is_own(path):
                 path.unlink()
 
+    def _is_there(self) -> bool:
+        with reading(self.out):
+            return self.out.exists() if is_remote(self.out) else os.path.lexists(self.out)
+
     def _is_own(self, path: Path) -> bool:
         """Return whether a path in the folder has a name that fastgae gives, and is no link, pipe or such."""
         mode, name = path.lstat().st_mode, path.relative_to(self.folder).as_posix()
@@ -146,3 +161,32 @@ class Spool:
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:08}.arrow"
+
+
+def _folder_for(out: Path) -> Path:
+    """Return the folder of a sidecar: beside it, or, for a URL, in the folder of temporary files."""
+    if not is_remote(out):
+        return out.with_name(out.name + ".unfinished")
+    if protocol_of(out) not in STORES:
+        raise DataError(
+            f"results cannot be written to {out}: expected a file, or a URL of {', '.join(STORES)}, where files appear "
+            "only when they are whole"
+        )
+    user = os.getuid() if hasattr(os, "getuid") else "user"  # Windows has a folder for each user
+    name = f"{sha256(str(out).encode()).hexdigest()[:16]}-{out.name}.unfinished"
+    return Path(tempfile.gettempdir(), f"fastgae-{user}", name)
+
+
+@contextmanager
+def _private(folder: Path) -> Iterator[None]:
+    """Make a folder that only this user may enter, and remove it at the end if it is empty."""
+    with suppress(FileExistsError):
+        folder.mkdir(0o700)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or (hasattr(os, "getuid") and about.st_uid != os.getuid()):
+        raise foreign(folder)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()

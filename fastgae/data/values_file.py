@@ -10,16 +10,15 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from fastgae._archive import check_npy
-from fastgae.data.arrays import column_of
+from fastgae.data.arrays import check_numbers, column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.formats import TABLES
 from fastgae.data.kinds import NPY, is_data, kind_of
+from fastgae.data.npz import npy_array
 from fastgae.data.pieces import Piece
-from fastgae.data.places import local
+from fastgae.data.places import path_of
 
 COLUMN = "__values__"
 NAME = "values"  # of the column in a table
@@ -30,7 +29,7 @@ Rows: TypeAlias = Callable[[int, int], pa.Table]
 
 def is_values_file(values: str, columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
-    return values not in columns and is_data(local("values", values))
+    return values not in columns and is_data(path_of("values", values))
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
@@ -82,11 +81,10 @@ def _same(found: pa.ChunkedArray, key: pa.ChunkedArray) -> bool:
 
 
 def _npy(path: Path) -> tuple[int, Rows]:
+    values = npy_array(path)
     try:
-        check_npy(path)
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-        column_of(values[:0])
-    except (ValueError, TypeError, EOFError) as error:
+        check_numbers(values.dtype)
+    except TypeError as error:
         raise DataError(f"{path} is not an .npy file of numbers: {error}") from error
     return len(values), lambda start, stop: pa.table({COLUMN: column_of(values[start:stop])})
 

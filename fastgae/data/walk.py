@@ -44,7 +44,7 @@ def _done(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
         tables = finished(plan, spool, runs, sums, advance)
         if plan.source is not None:
             tables = in_source_order(tables, plan, spool.folder)
-        spool.finish(tables, plan.columns.keys, {"sums": asdict(sums), "findings": findings})
+        spool.finish(tables, plan.columns.keys, {"sums": asdict(sums), "findings": findings}, progress)
     return sums, findings
 
 

@@ -189,8 +189,8 @@ def test_sources_and_results_that_cannot_be_used(recorded, capsys):
     (unfinished / "asked.json").write_text("the user's")
     for given, out, message in (
         (csv, "out.parquet", "a.csv is of no known format: Parquet, Arrow, HDF5, .npz, .npy; duckdb converts CSV"),
-        ("s3://bucket/a.parquet", "out.parquet", "source 's3://bucket/a.parquet' is a URL"),
-        (source, "s3://bucket/out.parquet", "out 's3://bucket/out.parquet' is a URL"),
+        ("s4://bucket/a.parquet", "out.parquet", "source 's4://bucket/a.parquet' cannot be used"),
+        (source, "s4://bucket/out.parquet", "out 's4://bucket/out.parquet' cannot be used"),
         (source, source.with_name("out.parquet"), "out.parquet.unfinished is not from fastgae: move it elsewhere"),
     ):
         assert compute(given, "--ends", "terminated", "-o", str(out)) == 2

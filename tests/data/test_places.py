@@ -191,20 +191,3 @@ def test_tables_that_keep_deleted_rows(tmp_path, few, kind, number):
         with pytest.raises(DataError, match=rf"table is a {kind} table, whose files also hold rows that were deleted"):
             fastgae.data.compute(source, tmp_path / "out.parquet", progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-
-
-def test_urls(tmp_path, few):
-    source = str(write(few.table(), tmp_path / "a.parquet", 60))
-    for url in (
-        "s3://bucket/a.parquet",
-        "hf://datasets/a/b",
-        "file:///a.parquet",
-        "https://a.b/c.npy",
-        "gs://a/*.parquet",
-    ):
-        for arguments in ((url,), (source, url)):
-            with pytest.raises(DataError, match=r"(source|out) '.*' is a URL; fastgae reads and writes files of this"):
-                fastgae.data.compute(*arguments, progress=False)
-        with pytest.raises(DataError, match=r"values '.*' is a URL"):
-            fastgae.data.compute(source, values=url, progress=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]

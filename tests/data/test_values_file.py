@@ -60,12 +60,9 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     np.save(tmp_path / "short.npy", recorded.values[1:])
     refused("short.npy", r"short\.npy has 2,999 values; expected 3,000, one for each row of the source")
     np.save(tmp_path / "objects.npy", np.array([None] * ROWS), allow_pickle=True)
-    refused("objects.npy", r"objects\.npy is not an \.npy file of numbers")
+    refused("objects.npy", r"objects\.npy cannot be read: Array can.t be memory-mapped")
     (tmp_path / "text.npy").write_text("values")
-    refused(
-        "text.npy",
-        r"is not an \.npy file of numbers: it does not begin as a \.npy file does; write it with numpy\.save$",
-    )
+    refused("text.npy", r"cannot be read: it does not begin as a \.npy file does; write it with numpy\.save$")
     write(recorded.table("values", step=recorded.step), tmp_path / "ok.parquet", 50)
     write(pa.table({"values": recorded.values, "step": recorded.step + 1}), tmp_path / "shifted.parquet", 50)
     refused("shifted.parquet", r"shifted\.parquet: its column step differs from the source's column")

@@ -31,6 +31,9 @@ examples:
   fastgae compute episodes.parquet --gamma 0.997 --normalize global --memory 256MB
   fastgae compute episodes.parquet --estimator discounted_returns -o returns.parquet
   fastgae compute episodes.parquet --resume        continue a run that was killed
+  fastgae compute s3://bucket/runs -o s3://bucket/advantages.parquet
+  fastgae compute runs -o a.parquet --shard 3/8    one of eight processes; then, with the same options,
+  fastgae compute runs -o a.parquet --merge        write the results of all eight
 """
 
 
@@ -90,6 +93,9 @@ def add_parser(commands: "Commands") -> None:
         help="draw advantages, episode lengths, and returns against values: .png, .pdf or .svg",
     )
     add("--resume", action="store_true", help="continue from what an interrupted run has left")
+    add("--overwrite", action="store_true", help="replace earlier results, once the new ones are whole")
+    add("--shard", metavar="K/N", help="compute only part K of N, beside other processes, into a file beside FILE")
+    add("--merge", action="store_true", help="write FILE from the files of all shards: the bytes of one process")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object instead of the table")
     parser.set_defaults(run=run, interrupted="; --resume continues this run")
@@ -115,6 +121,9 @@ def run(args: argparse.Namespace) -> int:
             normalize=args.normalize,
             memory=args.memory,
             resume=args.resume,
+            overwrite=args.overwrite,
+            shard=args.shard,
+            merge=args.merge,
             progress=not args.quiet,
             plot=args.plot,
         )

@@ -20,6 +20,8 @@ from fastgae.data.pieces import Piece, open_files, put_scratch_into
 from fastgae.data.places import Source, found_sources, path_of
 from fastgae.data.plan import Plan, check_alike, check_out, row_bytes
 from fastgae.data.report import Report, Sums, report_of
+from fastgae.data.shards import Shard, shards_of
+from fastgae.data.sidecars import sidecar_of
 from fastgae.data.spool import Spool
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
 from fastgae.data.walk import computed_and_written
@@ -43,6 +45,9 @@ def compute(
     normalize: Literal["global"] | None = None,
     memory: str | int = "1GB",
     resume: bool = False,
+    overwrite: bool = False,
+    shard: str | None = None,
+    merge: bool = False,
     progress: bool = True,
     plot: str | os.PathLike[str] | None = None,
     backend: BackendName | None = None,
@@ -75,8 +80,9 @@ def compute(
     Parameters
     ----------
     source : path, folder, pattern, or a list of them
-        They may be URLs such as s3://bucket/a.parquet, and so may ``out`` and a file of ``values``. Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL. Names that begin
-        with "_" or "." are skipped in folders and patterns.
+        Parquet or Arrow tables, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari, RLlib or D4RL. Names that begin
+        with "_" or "." are skipped in folders and patterns. They may be URLs such as s3://bucket/a.parquet, and so may
+        ``out`` and a file of ``values``.
     out : path, optional
         The file to write, Parquet, Arrow or .npz by its suffix. None: the place that the format's convention gives.
     format : str
@@ -106,6 +112,13 @@ def compute(
         About how many bytes to use in addition to Python and its libraries, such as "256MB".
     resume : bool
         Continue from the results that a killed run has left for the same options and the same contents of the files.
+    overwrite : bool
+        Replace earlier results of fastgae at ``out``, once the new ones are whole.
+    shard : str, optional
+        "3/8": compute the third of eight parts, and write it to a file beside ``out``, whose name ends in
+        ".shard-3-of-8". The parts may be computed at the same time, by any processes and machines.
+    merge : bool
+        Write the results from the files of all shards, the same bytes as from one process, and remove these files.
     progress : bool
         Show a bar on a terminal, and print lines elsewhere.
     plot : path, optional
@@ -139,6 +152,11 @@ def compute(
     if normalize not in NORMALIZE:
         raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
     picture = None if plot is None else checked_picture(plot)
+    part = None if shard is None else Shard.named(shard)
+    if part is not None and (merge or picture is not None):
+        raise ValueError(
+            "shard computes one part of the results: pass merge and plot for all parts together, without it"
+        )
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     bytes_in_memory = limit_from("memory", str(memory))
     sources = found_sources(source)
@@ -154,12 +172,14 @@ def compute(
     if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
         files.append(path_of("values", values))
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
-    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture)
+    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture, part)
     check_alike(pieces, plan.read)
     to = known.sidecar(sources[0]) if out is None else path_of("out", out)
     check_out(to, sources, plan)
-    spool = Spool(to, plan.options, files)
+    sidecar_of(to)  # raises before anything is computed
+    spool = Spool(to if part is None else part.beside(to), plan.options, files, overwrite)
     with spool.held():
+        shards = shards_of(to) if merge else []
         if resume and (about := spool.finished()):
             if picture is not None and not picture.exists():
                 raise DataError(
@@ -170,12 +190,15 @@ def compute(
             spool.begin(resume)
             put_scratch_into(spool.folder)
             try:
+                if merge:
+                    spool.unpack(shards)
                 sums, findings = computed_and_written(plan, spool, progress)
             except UnreachableError:
                 raise
             except DataError:
                 spool.remove()  # nothing can be resumed, because the data have to change
                 raise
+        spool.remove_shards(shards)
     return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
 
 

@@ -43,7 +43,7 @@ def reading(path: Path) -> Iterator[None]:
     """Name the file in errors that occur while it is read."""
     try:
         yield
-    except (DataError, ModuleNotFoundError):
+    except (DataError, WriteError, ModuleNotFoundError):
         raise
     except Exception as error:  # the libraries behind URLs raise errors of many kinds
         damaged = isinstance(error, pa.ArrowException)

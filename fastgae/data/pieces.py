@@ -113,21 +113,27 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
 
     Parquet is read by whole row groups. A larger one is copied first, piece by piece, into a file in ``scratch``.
     """
+    for group in grouped(pieces, most):
+        if group[0].rows <= most:
+            yield Run(group)
+            continue
+        copy = scratch / LARGE
+        yield from (Run((part,)) for part in reversed(copied(group[0], columns, most, copy)))
+        copy.unlink()
+
+
+def grouped(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
+    """Return groups of pieces with at most this many rows together, or of one that has more, from the last group on."""
     waiting: list[Piece] = []
     rows = 0  # of those that wait
     for piece in reversed(pieces):
         if waiting and rows + piece.rows > most:
-            yield Run(tuple(reversed(waiting)))
+            yield tuple(reversed(waiting))
             waiting, rows = [], 0
-        if piece.rows <= most:
-            waiting.append(piece)
-            rows += piece.rows
-            continue
-        copy = scratch / LARGE
-        yield from (Run((part,)) for part in reversed(copied(piece, columns, most, copy)))
-        copy.unlink()
+        waiting.append(piece)
+        rows += piece.rows
     if waiting:
-        yield Run(tuple(reversed(waiting)))
+        yield tuple(reversed(waiting))
 
 
 def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:

@@ -1,6 +1,7 @@
 """What to read, how to compute it, and where a row of it comes from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ from fastgae.data.errors import DataError
 from fastgae.data.estimators import How
 from fastgae.data.formats import Format, beside
 from fastgae.data.pieces import Piece, Run
-from fastgae.data.steps import RowError
+from fastgae.data.shards import Shard
+from fastgae.data.steps import RowError, ScatteredError
 from fastgae.data.urls import resolved
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
@@ -32,6 +34,7 @@ class Plan(NamedTuple):
     most: int  # rows in memory at once
     values: Valuation | None = None  # None: a column
     plot: Path | None = None  # the picture to draw
+    shard: Shard | None = None  # the part to compute
     source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
 
     @property
@@ -49,11 +52,22 @@ class Plan(NamedTuple):
         for_critic = self.values.read if self.values else []
         return list(dict.fromkeys([*self.columns.of_role.values(), *self.keys, *for_critic]))
 
-    def in_file(self, error: RowError, table: pa.Table, run: Run) -> DataError:
-        """Return the error of a row that names the file, the episode and the step."""
-        at = error.row
-        path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
-        return DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}")
+    @property
+    def parts(self) -> tuple[Sequence[Piece], Sequence[Piece]]:
+        """The pieces to compute, and those after them."""
+        return (self.pieces, ()) if self.shard is None else self.shard.share(self.pieces, self.most)
+
+    @contextmanager
+    def naming(self, table: pa.Table, run: Run) -> Iterator[None]:
+        """Name the file, the episode and the step in errors of a row."""
+        try:
+            yield
+        except RowError as error:
+            if self.source is None and isinstance(error, ScatteredError):
+                raise
+            at = error.row
+            path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
+            raise DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}") from error
 
     @property
     def options(self) -> dict[str, Any]:
@@ -64,6 +78,7 @@ class Plan(NamedTuple):
             "format": self.format.name,
             "memory": self.most,
             "normalize": self.normalize,
+            **({} if self.shard is None else {"shard": self.shard}),
             **self.how.asked,
         }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from fastgae.data.errors import DataError, reading
 from fastgae.data.npz import ABOUT, NpzWriter, npz_about
 from fastgae.data.pieces import arrow_file, parquet_schema
+from fastgae.data.shards import is_shard
 
 
 class Sidecar(NamedTuple):
@@ -40,10 +41,17 @@ SIDECARS = {
 }
 
 
+def _no_tables(*_: object) -> NoReturn:
+    raise NotImplementedError("a shard is no table")
+
+
+SHARD = Sidecar(_no_tables, npz_about)
+
+
 def sidecar_of(path: Path) -> Sidecar:
     """Return the format of results for a file's suffix."""
     try:
-        return SIDECARS[path.suffix]
+        return SHARD if is_shard(path) else SIDECARS[path.suffix]
     except KeyError:
         raise DataError(f"out must end in {', '.join(SIDECARS)}, got {str(path)!r}") from None
 

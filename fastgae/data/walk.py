@@ -9,7 +9,7 @@ import pyarrow as pa
 from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import steps_of, values_in
 from fastgae.data.episodes import Episodes, Files
-from fastgae.data.errors import naming
+from fastgae.data.errors import DataError, naming
 from fastgae.data.formats import NAMING
 from fastgae.data.packed import packed
 from fastgae.data.picture import draw
@@ -18,6 +18,7 @@ from fastgae.data.plan import ROW, Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
 from fastgae.data.scattered import in_source_order, is_sorted, sorted_plan
+from fastgae.data.shards import up_to_an_end
 from fastgae.data.spool import Spool
 from fastgae.data.steps import Computed, Following, RecordedSteps, RowError, ScatteredError, compute_run, last_rows
 
@@ -27,7 +28,12 @@ def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums
     if not is_sorted(spool.folder):
         try:
             return _done(plan, spool, progress)
-        except ScatteredError:
+        except ScatteredError as error:
+            if plan.shard is not None:
+                raise DataError(
+                    "the rows of an episode do not follow each other, as shards need: sort the source, or compute it "
+                    "in one process"
+                ) from error
             spool.clear()  # before the sorted copy exists, which says that later results belong to it
     with progress_of("sorting", plan.rows, progress and not is_sorted(spool.folder)) as advance:
         plan = sorted_plan(plan, spool.folder, advance)
@@ -35,8 +41,11 @@ def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums
 
 
 def _done(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
-    with progress_of("computing", plan.rows, progress) as advance:
+    with progress_of("computing", sum(piece.rows for piece in plan.parts[0]), progress) as advance:
         sums, runs, findings = spooled(plan, spool, advance)
+    if plan.shard is not None:
+        spool.pack({"sums": asdict(sums), "findings": findings}, progress)
+        return sums, findings
     if plan.plot is not None:
         with progress_of("drawing", plan.rows, progress) as advance:
             draw(plan, spool, runs, sums, plan.plot, advance)
@@ -55,25 +64,21 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
     """
     sums, following, number = Sums(), None, -1
     findings: list[str] = []
+    own, later = plan.parts
     episodes, files, end = Episodes(plan.columns.named(*NAMING)), _files(plan), plan.rows
-    for number, run in enumerate(runs_backwards(plan.pieces, plan.read, plan.most, spool.folder)):
+    rest = up_to_an_end(later, plan.columns, plan.most)
+    end += sum(piece.rows for piece in rest) - sum(piece.rows for piece in later)
+    for run in runs_backwards(rest, plan.read, plan.most, spool.folder):
+        end -= run.rows
+        *_, following = _computed(plan, run, end, following, files)
+    for number, run in enumerate(runs_backwards(own, plan.read, plan.most, spool.folder)):
         end -= run.rows
         state = spool.state(number)
         if state is None:
-            table = run.read(plan.read)
-            try:
-                with naming((plan.source or run).pieces[0].path):
-                    steps = valued_steps(table, run, plan)
-                computed, before = compute_run(steps, following, plan.how)
-                if files is not None:
-                    rows = np.arange(end, end + run.rows) if plan.source is None else table[ROW].to_numpy()
-                    before = before._replace(file=files.check(rows, steps, following))
+            table, steps, computed, before = _computed(plan, run, end, following, files)
+            with plan.naming(table, run):
                 episodes.add(table, following)
-                found = findings_in(steps, plan.how) if number == 0 else []
-            except RowError as error:
-                if plan.source is None and isinstance(error, ScatteredError):
-                    raise
-                raise plan.in_file(error, table, run) from error
+                found = findings_in(steps, plan.how) if number == 0 and not later else []
             state = {"sums": asdict(Sums.of(computed)), "following": before, "findings": found}
             spool.add(number, results(table, computed, plan), state)
         else:
@@ -83,6 +88,21 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         findings = findings or state["findings"]
         advance(run.rows)
     return sums, number + 1, findings
+
+
+def _computed(
+    plan: Plan, run: Run, first: int, following: Following | None, files: Files | None
+) -> tuple[pa.Table, RecordedSteps, Computed, Following]:
+    """Return the rows of a run, as table and arrays, their results, and the numbers that the rows before them need."""
+    table = run.read(plan.read)
+    with plan.naming(table, run):
+        with naming((plan.source or run).pieces[0].path):
+            steps = valued_steps(table, run, plan)
+        computed, before = compute_run(steps, following, plan.how)
+        if files is not None:
+            rows = np.arange(first, first + run.rows) if plan.source is None else table[ROW].to_numpy()
+            before = before._replace(file=files.check(rows, steps, following))
+    return table, steps, computed, before
 
 
 def _files(plan: Plan) -> Files | None:

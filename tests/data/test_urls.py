@@ -160,6 +160,10 @@ def test_as_on_this_machine(bucket, tmp_path, recorded):
             values = values if values == "values" else f"{root}/{values}"
             compute(f"{root}/{source}", f"{root}/{number}.parquet", values=values, memory=limit(RUN), progress=False)
             assert_same_bits(got(f"{root}/{number}.parquet"), recorded.result)
+        for way in ({"shard": "1/2"}, {"shard": "2/2"}, {"merge": True}):
+            compute(f"{root}/runs", f"{root}/2.parquet", memory=limit(RUN), overwrite=True, progress=False, **way)
+        assert_same_bits(got(f"{root}/2.parquet"), recorded.result)
+        assert not [path for path in root_path.iterdir() if "shard" in path.name]
     assert names(tmp_path / "temporary") == []
 
 

@@ -14,7 +14,7 @@ from fastgae._typing import BackendName
 from fastgae.data import DataError
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.compute import NORMALIZE
-from fastgae.data.estimators import check_normalize, checked_how
+from fastgae.data.estimators import check_advantages, checked_how
 from fastgae.data.extras import brought_by
 from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_of
 from fastgae.data.on_table import with_results
@@ -115,7 +115,7 @@ def compute(
         _rows(dataset_or_paths, format) if isinstance(dataset_or_paths, Dataset) else _files(dataset_or_paths, format)
     )
     chosen = chosen_columns(columns, source.format, source.schema, values, how)
-    check_normalize(normalize, how, "values" in chosen.of_role)
+    check_advantages(normalize, None, how, "values" in chosen.of_role)
     computed = partial(
         with_results, format=source.format.name, columns=chosen.of_role, how=how, may_be_cut=whole_episodes
     )

@@ -13,13 +13,14 @@ from fastgae._typing import BackendName
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, UnreachableError, naming, reading
-from fastgae.data.estimators import How, check_normalize, checked_how
+from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.formats import Format, format_of
+from fastgae.data.labels import checked_quantile
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, open_files, put_scratch_into
 from fastgae.data.places import Source, found_sources, path_of
 from fastgae.data.plan import Plan, check_alike, check_out, row_bytes
-from fastgae.data.report import Report, Sums, report_of
+from fastgae.data.report import Report, report_of
 from fastgae.data.shards import Shard, shards_of
 from fastgae.data.sidecars import sidecar_of
 from fastgae.data.spool import Spool
@@ -43,6 +44,9 @@ def compute(
     gae_lambda: float | None = None,
     n: int | None = None,
     normalize: Literal["global"] | None = None,
+    rewards: str | None = None,
+    label_quantile: float | None = None,
+    into: str | os.PathLike[str] | None = None,
     memory: str | int = "1GB",
     resume: bool = False,
     overwrite: bool = False,
@@ -108,6 +112,15 @@ def compute(
     normalize : str, optional
         "global": shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, with the
         exact statistics of ``fastgae.moments``.
+    rewards : str, optional
+        "COLUMN:STEP:FAILURE", such as "success:-1:100", makes rewards of a column of success: STEP for every step, but
+        0 for the last step of a successful episode and -FAILURE for the last step of another. The last row of an
+        episode says whether it succeeded.
+    label_quantile : float, optional
+        0.7: also write a column "positive", which is True where the advantage is above the 0.7 quantile of all
+        advantages. The quantile is the least advantage that at least this part of all advantages does not exceed.
+    into : path, optional
+        Instead of ``out``: write all columns of the source, and the results as further columns.
     memory : str or int
         About how many bytes to use in addition to Python and its libraries, such as "256MB".
     resume : bool
@@ -153,6 +166,9 @@ def compute(
         raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
     picture = None if plot is None else checked_picture(plot)
     part = None if shard is None else Shard.named(shard)
+    quantile = None if label_quantile is None else checked_quantile(label_quantile)
+    if out is not None and into is not None:
+        raise ValueError("out and into both name the file to write: pass one of them")
     if part is not None and (merge or picture is not None):
         raise ValueError(
             "shard computes one part of the results: pass merge and plot for all parts together, without it"
@@ -167,14 +183,14 @@ def compute(
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
     schema = known.schema(files[0])
-    chosen, pieces, valued = _with_values(values, columns, known, files[0], schema, pieces, how)
-    check_normalize(normalize, how, valued is not None or "values" in chosen.of_role)
+    chosen, pieces, valued = _with_values(values, columns, known, files[0], schema, pieces, how, rewards)
+    check_advantages(normalize, quantile, how, valued is not None or "values" in chosen.of_role)
     if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
         files.append(path_of("values", values))
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
-    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture, part)
-    check_alike(pieces, plan.read)
-    to = known.sidecar(sources[0]) if out is None else path_of("out", out)
+    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture, part, quantile, into is not None)
+    check_alike(pieces, [*plan.read, *(plan.source_columns if plan.into else [])])
+    to = path_of("out", given) if (given := out if into is None else into) else known.sidecar(sources[0])
     check_out(to, sources, plan)
     sidecar_of(to)  # raises before anything is computed
     spool = Spool(to if part is None else part.beside(to), plan.options, files, overwrite)
@@ -185,21 +201,20 @@ def compute(
                 raise DataError(
                     f"{spool.out} is finished, and nothing is left to draw {picture} from: compute it again"
                 )
-            sums, findings = Sums.from_dict(about["sums"]), about["findings"]
         else:
             spool.begin(resume)
             put_scratch_into(spool.folder)
             try:
                 if merge:
                     spool.unpack(shards)
-                sums, findings = computed_and_written(plan, spool, progress)
+                about = computed_and_written(plan, spool, progress)
             except UnreachableError:
                 raise
             except DataError:
                 spool.remove()  # nothing can be resumed, because the data have to change
                 raise
         spool.remove_shards(shards)
-    return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
+    return report_of(about, str(spool.out), time.perf_counter() - began)
 
 
 def _with_values(
@@ -210,16 +225,17 @@ def _with_values(
     schema: pa.Schema,
     pieces: list[Piece],
     how: How,
+    rewards: str | None,
 ) -> tuple[Columns, list[Piece], Valuation | None]:
     """Return the columns to read, the pieces that have them, and the critic if values come from one."""
     if not isinstance(values, str):
         with naming(path):
-            chosen = chosen_columns(given, known, schema, None, how)
+            chosen = chosen_columns(given, known, schema, None, how, rewards)
         critic = values if isinstance(values, Critic) else Critic(values)
         return chosen, pieces, valuation(critic, schema, known, chosen.of_role.values())
     if is_values_file(values, schema.names):
         with naming(path):
-            chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how)
+            chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how, rewards)
         return chosen, with_values(pieces, path_of("values", values), chosen.keys), None
     with naming(path):
-        return chosen_columns(given, known, schema, values, how), pieces, None
+        return chosen_columns(given, known, schema, values, how, rewards), pieces, None

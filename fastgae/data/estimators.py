@@ -193,11 +193,11 @@ def _one_number(name: str, array: Array) -> None:
         raise ValueError(f"{name} has shape {array.shape}; expected one number")
 
 
-def check_normalize(normalize: str | None, how: How, has_values: bool) -> None:
-    """Check that there are advantages to normalize."""
-    if normalize is not None and not has_values:
-        raise ValueError(
-            f"normalize={normalize!r} scales advantages, and {how.estimator} computes none without values: name a "
-            "column of "
-            "values, or leave normalize out"
-        )
+def check_advantages(normalize: str | None, label_quantile: float | None, how: How, has_values: bool) -> None:
+    """Check that there are advantages to normalize or to label."""
+    for name, given in (("normalize", normalize), ("label_quantile", label_quantile)):
+        if given is not None and not has_values:
+            raise ValueError(
+                f"{name}={given!r} is for advantages, and {how.estimator} computes none without values: name a "
+                f"column of values, or leave {name} out"
+            )

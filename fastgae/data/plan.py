@@ -12,6 +12,7 @@ from fastgae.data.critic import Valuation
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How
 from fastgae.data.formats import Format, beside
+from fastgae.data.labels import LABEL
 from fastgae.data.pieces import Piece, Run
 from fastgae.data.shards import Shard
 from fastgae.data.steps import RowError, ScatteredError
@@ -35,6 +36,8 @@ class Plan(NamedTuple):
     values: Valuation | None = None  # None: a column
     plot: Path | None = None  # the picture to draw
     shard: Shard | None = None  # the part to compute
+    label_quantile: float | None = None  # the part of the advantages that is not positive
+    into: bool = False  # the results are written with all columns of the source
     source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
 
     @property
@@ -51,6 +54,17 @@ class Plan(NamedTuple):
         """The columns to read, each once, though one may have two roles."""
         for_critic = self.values.read if self.values else []
         return list(dict.fromkeys([*self.columns.of_role.values(), *self.keys, *for_critic]))
+
+    @property
+    def source_pieces(self) -> Sequence[Piece]:
+        """The rows of the source, in its order."""
+        return self.pieces if self.source is None else self.source.pieces
+
+    @property
+    def source_columns(self) -> list[str]:
+        """The columns of the source."""
+        names: list[str] = self.source_pieces[0].schema.names
+        return names
 
     @property
     def parts(self) -> tuple[Sequence[Piece], Sequence[Piece]]:
@@ -78,6 +92,9 @@ class Plan(NamedTuple):
             "format": self.format.name,
             "memory": self.most,
             "normalize": self.normalize,
+            "rewards": self.columns.success,
+            "label_quantile": self.label_quantile,
+            "into": self.into,
             **({} if self.shard is None else {"shard": self.shard}),
             **self.how.asked,
         }
@@ -102,9 +119,10 @@ def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
 
 def check_out(out: Path, sources: Sequence[Path], plan: Plan) -> None:
     """Check that results and data have different column names and different places."""
-    for key in plan.columns.keys:
-        if key in plan.format.results.values():
-            raise DataError(f"the column {key!r} identifies rows, but a column of results has the same name: rename it")
+    beside_results = plan.source_columns if plan.into else plan.columns.keys
+    for name in (*plan.format.results.values(), *([] if plan.label_quantile is None else [LABEL])):
+        if name in beside_results:
+            raise DataError(f"the source has a column {name!r}, but a column of results has the same name: rename it")
     for source in sources:
         if plan.format.sidecar is beside and resolved(source) in resolved(out).parents:
             raise DataError(f"{out} lies in {source}, and the next run would read it as data: pass a path elsewhere")

@@ -10,7 +10,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from hashlib import sha256
 from itertools import chain, count, takewhile
@@ -115,14 +115,22 @@ class Spool:
         with complete(self._file(number)) as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
 
-    def finish(self, tables: Iterator[pa.Table], keys: list[str], state: Mapping[str, Any], progress: bool) -> None:
-        """Write the sidecar, and remove the folder."""
+    def finish(
+        self,
+        tables: Iterator[pa.Table],
+        copied: Collection[str],
+        nullable: bool,
+        state: Mapping[str, Any],
+        progress: bool,
+    ) -> None:
+        """Write the sidecar, and remove the folder. Columns copied from the source have nulls only if ``nullable``."""
         metadata = {ABOUT: self._about(state)}
         with self._results(progress) as file:
             first = next(tables)
-            # No number is missing, which makes files smaller and faster to write.
-            schema = pa.schema([field.with_nullable(False) for field in first.schema], metadata)
-            with sidecar_of(self.out).writer(file, schema, keys) as writer:
+            # No result is missing, which makes files smaller and faster to write.
+            fields = [field.with_nullable(nullable and field.name in copied) for field in first.schema]
+            schema = pa.schema(fields, metadata)
+            with sidecar_of(self.out).writer(file, schema, list(copied)) as writer:
                 for table in chain([first], tables):
                     writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
         self.remove()

@@ -217,3 +217,57 @@ def test_without_the_extra(python):
     assert done.returncode == 2
     assert done.stderr.count("pip install 'fastgae-rl[data]'") == 1
     assert done.stderr.count("\n") == 1
+
+
+def test_critic(recorded, capsys, tmp_path, monkeypatch):
+    """A function, or a Critic that chooses columns, in a module of the current folder."""
+    source, rewards, values = recorded
+    table = pq.read_table(source)
+    pq.write_table(table.append_column("state", table["values"]).drop(["values"]), source)
+    (tmp_path / "my_critic.py").write_text(
+        "import fastgae.data\n\ndef twice(batch):\n    return batch['state'] * 2\n\n"
+        "chosen = fastgae.data.Critic(twice, columns=['state'], rows=7)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    expected = fastgae.gae_packed(rewards, values * 2, np.arange(0, 1001, 100), gamma=0.99)
+    for name in ("twice", "chosen"):
+        assert compute(source, "--ends", "terminated", "--critic", f"my_critic:{name}", "--overwrite", "--quiet") == 0
+        got = pq.read_table(source.with_name("episodes.advantages.parquet"))
+        assert np.array_equal(got["advantages"], expected.advantages)
+    for given, message in (
+        ("my_critic:no", "--critic my_critic:no cannot be loaded: module 'my_critic' has no attribute 'no'"),
+        ("no_such:f", "--critic no_such:f cannot be loaded: No module named 'no_such'"),
+    ):
+        assert compute(source, "--critic", given) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        compute(source, "--critic", "my_critic")
+    assert "argument --critic: expected MODULE:NAME" in capsys.readouterr().err
+
+
+def test_success_and_labels(recorded, tmp_path):
+    source, _, values = recorded
+    table = pq.read_table(source).append_column("success", pa.array(np.arange(1000) // 100 % 2 == 0))
+    pq.write_table(table, source)
+    options = [
+        "--ends",
+        "terminated",
+        "--rewards",
+        "success:-1:30",
+        "--gamma",
+        "1",
+        "--label-quantile",
+        "0.7",
+        "--quiet",
+    ]
+    assert (
+        main(["compute", str(source), "--column", "episode=run", *options, "--into", str(tmp_path / "copy.parquet")])
+        == 0
+    )
+    got = pq.read_table(tmp_path / "copy.parquet")
+    assert got.column_names == [*table.column_names, "advantages", "returns", "positive"]
+    assert np.count_nonzero(got["positive"]) == 300
+    ends = np.where(np.arange(1000) // 100 % 2 == 0, 0, -30)
+    rewards = np.where(np.arange(1000) % 100 == 99, ends, -1).astype(np.float32)
+    expected = fastgae.gae_packed(rewards, values, np.arange(0, 1001, 100), gamma=1.0)
+    assert np.array_equal(got["returns"], expected.returns)

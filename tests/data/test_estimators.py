@@ -255,7 +255,7 @@ def test_wrong_arguments(tmp_path, recorded, given, message):
 
 def test_nothing_to_normalize(tmp_path, recorded):
     source = write(recorded.table("episode", "rewards"), tmp_path / "a.parquet", 100)
-    with pytest.raises(ValueError, match=r"normalize='global' scales advantages, and discounted_returns computes"):
+    with pytest.raises(ValueError, match=r"normalize='global' is for advantages, and discounted_returns computes"):
         compute(source, ends="terminated", normalize="global", **RETURNS, **quiet)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 

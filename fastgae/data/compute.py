@@ -99,8 +99,8 @@ def compute(
         not end its episode for good, it needs the value of the state after it.
     values : str or callable
         The column of V; or a file of V (.npy, or a table with a column "values"), with one number for each row of the
-        source, or, for a Minari dataset, one for each observation; or a function ``critic(batch) -> V`` of a dict of
-        arrays, one row per state (see ``Critic``).
+        source, found by the columns of episode and step if it has them; or, for a Minari dataset, one for each
+        observation; or a function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``).
     estimator : str
         "gae", "td_lambda", "n_step_returns" or "discounted_returns".
     gamma : float in [0, 1]
@@ -183,12 +183,17 @@ def compute(
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
     schema = known.schema(files[0])
+    rows = pieces
     chosen, pieces, valued = _with_values(values, columns, known, files[0], schema, pieces, how, rewards)
     check_advantages(normalize, quantile, how, valued is not None or "values" in chosen.of_role)
+    beside = None
     if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
-        files.append(path_of("values", values))
+        beside = rows, path_of("values", values)
+        files.append(beside[1])
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
-    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture, part, quantile, into is not None)
+    plan = Plan(
+        known, pieces, chosen, how, normalize, max(1, most), valued, picture, beside, part, quantile, into is not None
+    )
     check_alike(pieces, [*plan.read, *(plan.source_columns if plan.into else [])])
     to = path_of("out", given) if (given := out if into is None else into) else known.sidecar(sources[0])
     check_out(to, sources, plan)

@@ -35,6 +35,7 @@ class Plan(NamedTuple):
     most: int  # rows in memory at once
     values: Valuation | None = None  # None: a column
     plot: Path | None = None  # the picture to draw
+    beside: tuple[Sequence[Piece], Path] | None = None  # the rows without the values, and the file that has them
     shard: Shard | None = None  # the part to compute
     label_quantile: float | None = None  # the part of the advantages that is not positive
     into: bool = False  # the results are written with all columns of the source

@@ -26,7 +26,7 @@ from fastgae.data.npz import ABOUT, COPIED
 from fastgae.data.packed import unpacked
 from fastgae.data.pieces import LARGE, SCRATCH
 from fastgae.data.progress import Advance, progress_of
-from fastgae.data.scattered import COPY, SORTING
+from fastgae.data.scattered import COPY, JOINED, SORTING
 from fastgae.data.shards import Shard, check_complete, open_archive, write_archive
 from fastgae.data.sidecars import about, sidecar_of
 from fastgae.data.urls import STORES, is_remote, opened_binary, protocol_of
@@ -35,7 +35,7 @@ from fastgae.data.written import PARTIAL, complete
 ASKED, RESULTS = "asked.json", "results"
 # The results of each run of rows, and all of them in the format of the sidecar; copies of the source, sorted, or of a
 # large row group; and what duckdb writes while it sorts.
-WHOLE = "|".join(map(re.escape, (ASKED, RESULTS, COPY, LARGE)))
+WHOLE = "|".join(map(re.escape, (ASKED, RESULTS, COPY, JOINED, LARGE)))
 FILES = re.compile(rf"{LOCK}|({WHOLE}|\d{{8,}}\.arrow)({re.escape(PARTIAL)})?|{SCRATCH}\w+|{SORTING}/duckdb_temp_[^/]*")
 
 

@@ -27,13 +27,20 @@ NAME = "values"  # of the column in a table
 Rows: TypeAlias = Callable[[int, int], pa.Table]
 
 
+class OrderError(DataError):
+    """The keys of a file of values are not those of the source, but may be in another order."""
+
+
 def is_values_file(values: str, columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
     return values not in columns and is_data(path_of("values", values))
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
-    """Return the pieces with the values of a file as one more column. If that file has keys too, they must agree."""
+    """Return the pieces with the values of a file as one more column. If that file has keys too, they must agree.
+
+    If they do not, reading raises OrderError.
+    """
     with reading(path):
         count, rows = _npy(path) if kind_of(path) == NPY else _table(path, keys)
     counts = [piece.rows for piece in pieces]
@@ -53,7 +60,7 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
         found = rows(first + start, first + start + len(table))
         for key in found.column_names[1:]:
             if key in table.column_names and not _same(found[key], table[key]):
-                raise DataError(f"{path}: its column {key} differs from the source's column")
+                raise OrderError(f"{path} has other rows than the source, in its column {key}")
         return table.append_column(COLUMN, found[COLUMN])
 
     def read(columns: Sequence[str]) -> pa.Table:
@@ -92,13 +99,21 @@ def _npy(path: Path) -> tuple[int, Rows]:
 def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
     if (kind := kind_of(path)) not in TABLES:
         raise DataError(f"values are read from an .npy file, or a table of Parquet or Arrow; {path} is of {kind}")
-    reader = TABLES[kind]
-    names = reader.schema(path).names
+    pieces = TABLES[kind].pieces(path)
+    names = pieces[0].schema.names if pieces else [NAME]
     if NAME not in names:
         raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
-    pieces = reader.pieces(path)
     columns = [NAME, *(key for key in keys if key in names)]
     return sum(piece.rows for piece in pieces), partial(_rows_of, pieces, columns)
+
+
+def values_and_keys(path: Path, keys: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    """Return all rows of a table of values, with the columns that name the rows; raise OrderError if one is missing."""
+    pieces = TABLES[kind_of(path)].pieces(path)
+    for key in keys:
+        if key not in pieces[0].schema.names:
+            raise OrderError(f"{path} has another order than the source, and no column {key}")
+    return (batch for piece in pieces for batch in piece.batches([NAME, *keys], most))
 
 
 def _rows_of(pieces: Sequence[Piece], columns: Sequence[str], start: int, stop: int) -> pa.Table:

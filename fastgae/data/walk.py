@@ -20,17 +20,26 @@ from fastgae.data.pieces import Run, runs_backwards
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
-from fastgae.data.scattered import in_source_order, is_sorted, sorted_plan
+from fastgae.data.scattered import in_source_order, is_joined, is_sorted, joined_plan, sorted_plan
 from fastgae.data.shards import up_to_an_end
 from fastgae.data.spool import Spool
 from fastgae.data.steps import Computed, Following, RecordedSteps, RowError, ScatteredError, compute_run, last_rows
+from fastgae.data.values_file import OrderError
 
 
 def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> dict[str, Any]:
     """Compute the plan and write the sidecar. Return the sums, what diagnose found and the threshold of labels."""
+    if is_joined(spool.folder):
+        plan = joined_plan(plan, spool.folder, lambda _: None)
     if not is_sorted(spool.folder):
         try:
             return _done(plan, spool, progress)
+        except OrderError:
+            if plan.beside is None or not {"episode", "step"} <= plan.columns.of_role.keys():
+                raise
+            with progress_of("joining", plan.rows, progress) as advance:
+                joined_plan(plan, spool.folder, advance)
+            return computed_and_written(plan, spool, progress)
         except ScatteredError as error:
             if plan.shard is not None:
                 raise DataError(

@@ -146,32 +146,34 @@ def add_parser(commands: "Commands") -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         from fastgae.data import compute
+        from fastgae.data.errors import on_the_command_line
     except ImportError as error:
         raise CommandError(str(error), exit_code=2) from error
     try:
-        report = compute(
-            args.source,
-            args.out,
-            format=args.format,
-            columns=dict(args.column),
-            ends=args.ends,
-            values=args.values if args.critic is None else loaded(args.critic),
-            estimator=args.estimator,
-            gamma=args.gamma,
-            gae_lambda=args.gae_lambda,
-            n=args.n,
-            normalize=args.normalize,
-            rewards=args.rewards,
-            label_quantile=args.label_quantile,
-            into=args.into,
-            memory=args.memory,
-            resume=args.resume,
-            overwrite=args.overwrite,
-            shard=args.shard,
-            merge=args.merge,
-            progress=not args.quiet,
-            plot=args.plot,
-        )
+        with on_the_command_line():
+            report = compute(
+                args.source,
+                args.out,
+                format=args.format,
+                columns=dict(args.column),
+                ends=args.ends,
+                values=args.values if args.critic is None else loaded(args.critic),
+                estimator=args.estimator,
+                gamma=args.gamma,
+                gae_lambda=args.gae_lambda,
+                n=args.n,
+                normalize=args.normalize,
+                rewards=args.rewards,
+                label_quantile=args.label_quantile,
+                into=args.into,
+                memory=args.memory,
+                resume=args.resume,
+                overwrite=args.overwrite,
+                shard=args.shard,
+                merge=args.merge,
+                progress=not args.quiet,
+                plot=args.plot,
+            )
     except (ValueError, OSError, ModuleNotFoundError) as error:
         raise CommandError(str(error), exit_code=2) from error
     if args.json:

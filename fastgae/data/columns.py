@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of, whole
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, ROLES, Format
 from fastgae.data.steps import RecordedSteps, RowError, check_none
@@ -62,7 +62,7 @@ def chosen_columns(
     success = None
     if rewards is not None:
         if "rewards" in given:
-            raise ValueError("rewards says how to make rewards of success: leave the column of rewards out")
+            raise ValueError(f"{argument('rewards')} makes rewards of success: leave the column of rewards out")
         given["rewards"], success = Success.named(rewards)
     if values is not None and values != "values":
         given.setdefault("values", values)
@@ -77,8 +77,7 @@ def chosen_columns(
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} for {role}; there are {', '.join(present)}: pass "
-                f"columns={{{role!r}: NAME}} (--column {role}=NAME)"
-                f"{', or a critic as values' if role == 'values' else ''}"
+                f"{column_argument(role)}{', or a critic' if role == 'values' else ''}"
             )
     for role, name in found.items():
         if present.count(name) > 1:
@@ -107,7 +106,8 @@ def _check_ends(found: Mapping[str, str], ends: str | None) -> None:
     elif "terminated" not in found and not {"done", "truncated"} <= found.keys():
         raise DataError(
             f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: "
-            'name a column of "terminated", or of "done" and "truncated", or pass ends="terminated" if all did'
+            'name a column of "terminated", or of "done" and "truncated", or pass '
+            f"{argument('ends', 'terminated')} if all did"
         )
 
 

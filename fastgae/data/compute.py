@@ -12,7 +12,7 @@ from fastgae._memory import limit_from
 from fastgae._typing import BackendName
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
-from fastgae.data.errors import DataError, UnreachableError, naming, reading
+from fastgae.data.errors import DataError, UnreachableError, argument, naming, reading
 from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.formats import Format, format_of
 from fastgae.data.labels import checked_quantile
@@ -168,13 +168,14 @@ def compute(
     part = None if shard is None else Shard.named(shard)
     quantile = None if label_quantile is None else checked_quantile(label_quantile)
     if out is not None and into is not None:
-        raise ValueError("out and into both name the file to write: pass one of them")
+        raise ValueError(f"{argument('out')} and {argument('into')} both name the file to write: pass one of them")
     if part is not None and (merge or picture is not None):
         raise ValueError(
-            "shard computes one part of the results: pass merge and plot for all parts together, without it"
+            f"{argument('shard')} computes one part of the results: pass {argument('merge')} and {argument('plot')} "
+            "without it, for all parts together"
         )
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    bytes_in_memory = limit_from("memory", str(memory))
+    bytes_in_memory = limit_from(argument("memory"), str(memory))
     sources = found_sources(source)
     with reading(sources[0]):
         known = format_of(format, sources[0])

@@ -1,12 +1,40 @@
 """The errors of this package, and functions that turn the errors of libraries into them."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import pyarrow as pa
 
 from fastgae.data.urls import is_remote, without_secrets
+
+# Whether the caller writes options of the command, and not arguments of Python.
+_options: ContextVar[bool] = ContextVar("options", default=False)
+
+
+@contextmanager
+def on_the_command_line() -> Iterator[None]:
+    """Let errors name options in place of arguments."""
+    token = _options.set(True)
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+def argument(name: str, value: object = None) -> str:
+    """Return an argument as its caller writes it: ends="terminated", or --ends terminated; columns, or --column."""
+    if not _options.get():
+        return name if value is None else f"{name}={json.dumps(value) if isinstance(value, str) else value}"
+    option = f"--{name.replace('_', '-')}"
+    return option if value in (None, True) else f"{option} {value}"
+
+
+def column_argument(role: str) -> str:
+    """Return how a caller names the column of a role."""
+    return f"--column {role}=NAME" if _options.get() else f"columns={{{role!r}: NAME}}"
 
 
 class DataError(ValueError):
@@ -25,7 +53,7 @@ class WriteError(OSError):
 
     def __init__(self, path: Path, reason: object, *, kept: bool = True) -> None:
         room = "" if is_remote(path) else "make room, and "
-        advice = f"; the finished part is kept: {room}continue with resume" if kept else ""
+        advice = f"; the finished part is kept: {room}continue with {argument('resume')}" if kept else ""
         super().__init__(without_secrets(f"cannot write {path}: {reason}{advice}"))
 
 

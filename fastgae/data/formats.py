@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from fastgae.data.described import check_totals, description
-from fastgae.data.errors import DataError, reading
+from fastgae.data.errors import DataError, argument, reading
 from fastgae.data.kinds import ARROW, CONVERT, HDF5, KINDS, NPY, NPZ, PARQUET, by_suffix, is_data, kind_of
 from fastgae.data.minari import (
     check_whole,
@@ -188,7 +188,7 @@ def format_of(name: str, source: Path) -> Format:
     if name in FORMATS:
         return FORMATS[name]
     if name != "auto":
-        raise ValueError(f"format must be auto, {', '.join(FORMATS)}, got {name!r}")
+        raise ValueError(f"{argument('format')} must be auto, {', '.join(FORMATS)}, got {name!r}")
     if (source / "meta" / "info.json").is_file() and (source / "data").is_dir():
         return LEROBOT
     if is_minari(source):

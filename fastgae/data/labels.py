@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
+from fastgae.data.errors import argument
 
 LABEL = "positive"  # the column of labels
 DIGIT = 16  # how many bits of the threshold one pass over all numbers finds
@@ -15,7 +16,7 @@ DIGIT = 16  # how many bits of the threshold one pass over all numbers finds
 
 def checked_quantile(quantile: float) -> float:
     if not 0 < quantile < 1:
-        raise ValueError(f"label_quantile must be a number between 0 and 1, got {quantile!r}")
+        raise ValueError(f"{argument('label_quantile')} must be a number between 0 and 1, got {quantile!r}")
     return float(quantile)
 
 

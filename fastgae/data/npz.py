@@ -27,7 +27,7 @@ from fastgae._archive import (
 )
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of
-from fastgae.data.errors import DataError, reading
+from fastgae.data.errors import DataError, argument, reading
 from fastgae.data.kinds import NPY, by_suffix, kind_of
 from fastgae.data.pieces import close_at_end, scratch_file
 from fastgae.data.places import HIDDEN
@@ -203,7 +203,8 @@ class NpzWriter:
             array = arrays_of(column)
             if not isinstance(array, np.ndarray) or array.dtype.kind not in NUMBERS:
                 raise DataError(
-                    f"an .npz file holds only numbers, but {name} is {column.type}: let out end in .parquet"
+                    f"an .npz file holds only numbers, but {name} is {column.type}: let {argument('out')} end in "
+                    ".parquet"
                 )
             if name not in self._columns:
                 self._columns[name] = self._open.enter_context(scratch_file()), array[:0]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from fastgae._threads import usable_cpus
 from fastgae.data.arrays import arrays_of
-from fastgae.data.errors import DataError, WriteError
+from fastgae.data.errors import DataError, WriteError, argument
 from fastgae.data.formats import NAMING
 from fastgae.data.pieces import SLICE, Piece, Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
@@ -148,7 +148,7 @@ def _queried(
         if "Out of Memory" in str(error):
             raise DataError(
                 "the rows of episodes or their values are scattered, and duckdb needs more memory to sort them: pass a "
-                "larger memory"
+                f"larger {argument('memory')}"
             ) from error
         if isinstance(error, duckdb.BinderException | duckdb.ConversionException):
             raise DataError(f"rows cannot be found by their keys: {str(error).splitlines()[0]}") from error

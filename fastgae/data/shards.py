@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae.data.columns import Columns, steps_of
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, argument
 from fastgae.data.npz import BEGAN, COPIED
 from fastgae.data.pieces import Piece, grouped
 from fastgae.data.steps import RowError, last_rows
@@ -37,7 +37,7 @@ class Shard(NamedTuple):
     def named(cls, text: str) -> "Shard":
         match = TEXT.fullmatch(str(text))
         if match is None or int(match[1]) > int(match[2]):
-            raise ValueError(f"shard must be a number and a count such as 3/8, got {text!r}")
+            raise ValueError(f"{argument('shard')} must be a number and a count such as 3/8, got {text!r}")
         return cls(int(match[1]), int(match[2]))
 
     def beside(self, out: Path) -> Path:
@@ -70,7 +70,9 @@ def shards_of(out: Path) -> list[Shard]:
 def check_complete(found: Sequence[Shard], out: Path) -> None:
     """Raise if a shard is missing."""
     if not found:
-        raise DataError(f"there are no shards {out.name}.shard-* beside {out}: compute each of them with shard first")
+        raise DataError(
+            f"there are no shards {out.name}.shard-* beside {out}: compute each of them with {argument('shard')} first"
+        )
     counts = {shard.of for shard in found}
     missing = [Shard(number, of) for of in sorted(counts) for number in range(1, of + 1) if (number, of) not in found]
     if missing or len(counts) > 1:

@@ -7,7 +7,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastgae.data.errors import DataError, reading
+from fastgae.data.errors import DataError, argument, reading
 from fastgae.data.npz import ABOUT, NpzWriter, npz_about
 from fastgae.data.pieces import arrow_file, parquet_schema
 from fastgae.data.shards import is_shard
@@ -53,7 +53,7 @@ def sidecar_of(path: Path) -> Sidecar:
     try:
         return SHARD if is_shard(path) else SIDECARS[path.suffix]
     except KeyError:
-        raise DataError(f"out must end in {', '.join(SIDECARS)}, got {str(path)!r}") from None
+        raise DataError(f"{argument('out')} must end in {', '.join(SIDECARS)}, got {str(path)!r}") from None
 
 
 def about(path: Path) -> bytes | None:

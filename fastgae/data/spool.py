@@ -20,7 +20,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from fastgae.data.asked import Asked, times_of
-from fastgae.data.errors import DataError, WriteError, reading
+from fastgae.data.errors import DataError, WriteError, argument, reading
 from fastgae.data.lock import LOCK, foreign, locked
 from fastgae.data.npz import ABOUT, COPIED
 from fastgae.data.packed import unpacked
@@ -59,7 +59,7 @@ class Spool:
                 stack.enter_context(locked(self.folder))
             except BlockingIOError as error:
                 raise DataError(
-                    f"another run is writing {self.out}: wait for its end, or pass another path as out"
+                    f"another run is writing {self.out}: wait for its end, or pass another path as {argument('out')}"
                 ) from error
             except OSError as error:
                 raise WriteError(self.folder, error.strerror or error, kept=False) from error
@@ -88,8 +88,8 @@ class Spool:
             if not (changed := before.differing(self._asked)):
                 return
             raise DataError(
-                f"cannot resume: {', '.join(changed)} changed since {self.folder} was begun; leave resume out to begin "
-                "again"
+                f"cannot resume: {', '.join(changed)} changed since {self.folder} was begun; leave "
+                f"{argument('resume')} out to begin again"
             )
         self.remove()
         with complete(asked) as file:
@@ -204,7 +204,8 @@ class Spool:
                 return
         if not self.overwrite:
             raise DataError(
-                f"{self.out} exists already: remove it, pass another path as out, or pass overwrite=True (--overwrite)"
+                f"{self.out} exists already: remove it, pass another path as {argument('out')}, or pass "
+                f"{argument('overwrite', True)}"
             )
         if self.out in self._times or not (is_remote(self.out) or stat.S_ISREG(self.out.lstat().st_mode)):
             raise foreign(self.out)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fastgae._call import Array
+from fastgae.data.errors import argument
 from fastgae.data.estimators import ESTIMATORS, Carried, How, Rows
 from fastgae.data.success import Success
 
@@ -167,7 +168,7 @@ def _final_values(steps: RecordedSteps, truncated: Array) -> Array:
         check_none(
             unknown & flagged,
             f"the episode {how}, and there is no value of the state after it: name a column of next_values, or say "
-            'ends="terminated" if every episode ends for good',
+            f"{argument('ends', 'terminated')} if every episode ends for good",
         )
     # If there are none, an empty array with a dtype that does not change the dtype of the results.
     none: Array = (steps.rewards if steps.values is None else steps.values)[:0].reshape(-1)

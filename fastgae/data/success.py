@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastgae._call import Array
+from fastgae.data.errors import argument
 
 
 class Success(NamedTuple):
@@ -27,8 +28,8 @@ class Success(NamedTuple):
                 raise ValueError
         except ValueError:
             raise ValueError(
-                f"rewards must be COLUMN:STEP:FAILURE, such as success:-1:100 for -1 a step, 0 at success and -100 at "
-                f"failure, got {text!r}"
+                f"{argument('rewards')} must be COLUMN:STEP:FAILURE, such as success:-1:100 for -1 a step, 0 at "
+                f"success and -100 at failure, got {text!r}"
             ) from None
         return column, cls(step, failure)
 

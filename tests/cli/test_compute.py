@@ -160,7 +160,7 @@ def test_ctrl_c(recorded, python, capsys, module, name, call, resumed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ends", "terminated", "--estimator", "n_step_returns"], "n must be a positive integer with estimator="),
+        (["--ends", "terminated", "--estimator", "n_step_returns"], "--n must be a positive integer with --estimator"),
         (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, td_lambda"),
         ([], "nothing says which episodes ended for good"),
         (["--ends", "terminated", "--memory", "some"], "memory='some' is not an amount of memory"),
@@ -271,3 +271,47 @@ def test_success_and_labels(recorded, tmp_path):
     rewards = np.where(np.arange(1000) % 100 == 99, ends, -1).astype(np.float32)
     expected = fastgae.gae_packed(rewards, values, np.arange(0, 1001, 100), gamma=1.0)
     assert np.array_equal(got["returns"], expected.returns)
+
+
+def test_errors_name_options(recorded, capsys):
+    """The same errors name arguments in Python."""
+    from fastgae.data import compute as in_python
+
+    source, *_ = recorded
+    ends = {"ends": "terminated"}
+    columns = {"columns": {"rewards": "reward", "episode": "run"}}
+    results = source.with_name("a.parquet")
+    results.write_bytes(b"the user's")
+    for arguments, options, in_options, in_arguments in (
+        ({}, [], "or pass --ends terminated if all did", 'or pass ends="terminated" if all did'),
+        ({**ends, "memory": "much"}, ["--memory", "much"], "--memory='much' is not an amount", "memory='much' is"),
+        ({"columns": {}}, None, "pass --column rewards=NAME", "pass columns={'rewards': NAME}"),
+        (
+            {**ends, "out": results},
+            ["-o", results],
+            "pass another path as --out, or pass --overwrite",
+            "as out, or pass overwrite=True",
+        ),
+        (
+            {**ends, "n": 3},
+            ["--n", "3"],
+            "--n is for n_step_returns, got 3 and --estimator gae",
+            'n is for n_step_returns, got 3 and estimator="gae"',
+        ),
+        ({**ends, "merge": True}, ["--merge"], "compute each of them with --shard first", "with shard first"),
+        ({**ends, "into": "a", "out": "b"}, ["--into", "a", "-o", "b"], "--out and --into both", "out and into both"),
+        (
+            {**ends, "label_quantile": 7},
+            ["--label-quantile", "7"],
+            "--label-quantile must be",
+            "label_quantile must be",
+        ),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            in_python(source, progress=False, **{**columns, **arguments})
+        assert in_arguments in str(caught.value)
+        if options is None:
+            assert main(["compute", str(source)]) == 2
+        else:
+            assert compute(source, *(["--ends", "terminated"] if "ends" in arguments else []), *map(str, options)) == 2
+        assert in_options in capsys.readouterr().err

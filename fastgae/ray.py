@@ -24,6 +24,7 @@ from fastgae.data.places import Source, found_sources
 with brought_by("ray", "fastgae.ray"):
     import ray.data
     from ray.data import Dataset
+    from ray.exceptions import UserCodeException
 
 __all__ = ["compute"]
 
@@ -92,8 +93,8 @@ def compute(
     DataError, ValueError
         As ``fastgae.data.compute``.
     ray.exceptions.RayTaskError
-        If data are bad. The message contains the message of the DataError, with the file if there is one, the episode
-        and the step.
+        If data are bad. It is a DataError, too, whose message ends with the file, if there is one, the episode and the
+        step.
     TypeError
         If ``values`` is not a name.
 
@@ -176,8 +177,15 @@ def _files(paths: Source, format: str) -> _Files:  # noqa: A002
     return _Files(known, known.schema(files[0]), ray.data.from_items([{PATH: str(file)} for file in files]))
 
 
+class RayDataError(DataError, UserCodeException):  # type: ignore[misc]
+    """Recorded data that a task cannot compute; Ray shows errors of this kind without its own stack."""
+
+
 def _per_block(dataset: Dataset, function: Function, num_cpus: int | None = None) -> Dataset:
-    return dataset.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
+    function = partial(_computed_block, function)
+    results = dataset.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
+    results.context.raise_original_map_exception = True  # or errors would say no more than that "UDF failed"
+    return results
 
 
 def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:
@@ -199,6 +207,15 @@ def _normalized(results: Dataset, name: str, backend: BackendName | None) -> Dat
 
 
 # The functions that tasks run.
+
+
+def _computed_block(function: Function, block: pa.Table) -> Iterator[pa.Table]:
+    """Return the results of a block; raise errors of the data without a stack, because they name the place."""
+    try:
+        results = function(block)
+        yield from [results] if isinstance(results, pa.Table) else results
+    except DataError as error:
+        raise RayDataError(str(error)) from None
 
 
 def _pieces(format: str, schema: pa.Schema, paths: pa.Table) -> Iterator[pa.Table]:  # noqa: A002

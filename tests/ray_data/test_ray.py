@@ -159,8 +159,10 @@ def test_errors_in_tasks(recorded, folder):
     rewards[77] = np.nan
     place = f"episode {recorded.episode[77]}, step {recorded.step[77]}, row [0-9]+: rewards is NaN"
     table = recorded.table(rewards=rewards)
-    with pytest.raises(RayTaskError, match=f"DataError: {place}"):
+    with pytest.raises(RayTaskError, match=f"DataError: {place}") as caught:
         fastgae.ray.compute(ray.data.from_arrow(table)).materialize()
+    assert isinstance(caught.value, DataError)
+    assert len(str(caught.value)) < 600  # without the stack of the task
     file = write(table, folder / "0.parquet", 100)
     with pytest.raises(RayTaskError, match=f"DataError: {file}: {place}"):
         fastgae.ray.compute(folder, whole_episodes=True).materialize()

@@ -9,6 +9,7 @@ import pyarrow as pa
 from fastgae._call import Array
 from fastgae.data.arrays import whole
 from fastgae.data.columns import changes
+from fastgae.data.errors import argument
 from fastgae.data.pieces import Piece
 from fastgae.data.steps import Following, RecordedSteps, RowError, ScatteredError, last_rows
 
@@ -67,8 +68,7 @@ class Files:
             raise RowError(
                 int(wrong[0]),
                 f"{self._paths[after[wrong[0]]]} goes on with the same episode, or with another one of the same name: "
-                f'{self._advice}; or, if every file counts its episodes from 0, pass episode_is="file" (--episode '
-                "file)",
+                f"{self._advice}; or, if every file counts its episodes from 0, pass {argument('episode_is', 'file')}",
             )
         return int(file[0])
 

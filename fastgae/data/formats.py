@@ -1,15 +1,15 @@
 """The column names of each format of recorded data, and the place of its sidecar."""
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from fastgae.data.described import check_totals, description
-from fastgae.data.errors import DataError, reading
+from fastgae.data.errors import DataError, argument, column_argument, reading
 from fastgae.data.grouped import Groups
 from fastgae.data.kinds import (
     ARROW,
@@ -39,6 +39,7 @@ from fastgae.data.places import DELTA, ICEBERG, found_sources, listed, log_files
 from fastgae.data.stored import flat, npy_pieces
 from fastgae.data.streams import stream_pieces, text_pieces
 from fastgae.data.tables import HERE, delta_pieces, iceberg_pieces, is_table, pieces_of_table
+from fastgae.data.urls import is_remote, without_query
 
 # The roles of columns. "done" is terminated or truncated.
 ROLES = ("file", "env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
@@ -109,7 +110,9 @@ def table_files(source: Path) -> list[Path]:
     if saved := description(source / "state.json").get("_data_files"):
         return [source / file["filename"] for file in saved]
     # Spark names folders of files like files. An empty one, or a link to nothing, is an error where it is read.
-    found = [path for path in listed(source) if not (path.is_dir() and any(path.iterdir()))]
+    found = listed(source)
+    if not is_remote(source):  # where there are no folders, but only names of files
+        found = [path for path in found if not (path.is_dir() and any(path.iterdir()))]
     return list(filter(is_data, found)) or list(filter(is_text, found))  # trainers log in text beside their data
 
 
@@ -236,7 +239,7 @@ def format_of(name: str, source: Path) -> Format:
 def format_named(name: str) -> Format:
     """Return the format of this name; for "auto", the plain one."""
     if name not in FORMATS and name != "auto":
-        raise ValueError(f"format must be auto, {', '.join(FORMATS)}, got {name!r}")
+        raise ValueError(f"{argument('format')} must be auto, {', '.join(FORMATS)}, got {name!r}")
     return FORMATS.get(name, PLAIN)
 
 
@@ -260,15 +263,19 @@ class Found(NamedTuple):
     def with_files(self) -> "Found":
         """Return the source with a column that names the file of each row, as seen from a folder of all files."""
         if not self.files:
-            raise ValueError('episode_is="file" needs a source of files, and this one is a table in memory')
+            raise ValueError(
+                f"{argument('episode_is', FILE)} needs a source of files, and this one is a table in memory"
+            )
         if FILE in self.pieces[0].schema.names:
-            raise DataError(f"{self.pieces[0].path} has a column {FILE!r} itself: pass columns={{'file': {FILE!r}}}")
-        above = os.path.commonpath([(path if path.is_dir() else path.parent).absolute() for path in self.paths])
+            raise DataError(f"{self.pieces[0].path} has a column {FILE!r} itself: pass {column_argument(FILE, FILE)}")
+        folders = [path if path.is_dir() else path.parent for path in self.paths]
+        parts = zip(*(folder.absolute().parts for folder in folders), strict=False)
+        depth = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, parts))
 
         def named(piece: Piece, name: str) -> Piece:
             return with_columns(piece, [FILE], lambda start, stop: {FILE: pa.repeat(name, stop - start)})
 
-        names = [Path(os.path.relpath(piece.path, above)).as_posix() for piece in self.pieces]
+        names = [without_query("/".join(piece.path.absolute().parts[depth:])) for piece in self.pieces]
         return self._replace(pieces=list(map(named, self.pieces, names)), names=list(dict.fromkeys(names)))
 
 
@@ -278,8 +285,9 @@ def found_in(source: Any, name: str, columns: Mapping[str, str] | None) -> Found
         known, paths, files, pieces = format_named(name), [], [], pieces_of_table(source)
     else:
         paths = found_sources(source)
-        known = format_of(name, paths[0])
-        of_paths = [known.contents(path) for path in paths]
+        with reading(paths[0]):
+            known = format_of(name, paths[0])
+            of_paths = [known.contents(path) for path in paths]
         files = [file for own, _ in of_paths for file in own]
         pieces = [piece for _, own in of_paths for piece in own]
     if not pieces:

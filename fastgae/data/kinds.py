@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fastgae.data.errors import DataError, reading
 from fastgae.data.places import DELTA, ICEBERG, log_of
+from fastgae.data.urls import opened_binary, without_query
 
 PARQUET, ARROW, STREAM, HDF5, NPZ, NPY = "Parquet", "Arrow", "Arrow stream", "HDF5", ".npz", ".npy"
 CSV, JSON = "CSV", "JSON"
@@ -32,7 +33,7 @@ def kind_of(path: Path) -> str:
 
 
 def by_suffix(path: Path) -> str | None:
-    return SUFFIXES.get(path.suffix.lower())
+    return SUFFIXES.get(without_query(path.suffix).lower())
 
 
 def is_data(path: Path) -> bool:
@@ -51,6 +52,6 @@ def _by_content(path: Path) -> str | None:
     with reading(path):
         if not path.is_file() and path.exists():  # a pipe would wait for a writer
             raise DataError(f"{path} is not a file")
-        with path.open("rb") as file:
+        with opened_binary(path) as file:
             start = file.read(max(map(len, STARTS)))
     return next((kind for known, kind in STARTS.items() if start.startswith(known)), None)

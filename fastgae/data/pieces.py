@@ -1,8 +1,9 @@
 """Read files from their last row to their first, in runs of limited size."""
 
+import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +16,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
+from fastgae.data.urls import is_remote, opened_binary, version_of
 from fastgae.data.written import complete
 
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
@@ -27,8 +29,9 @@ SCRATCH = "scratch-"  # how the names of files begin on systems that know no fil
 class OpenNow:
     """The open files and the scratch folder inside of open_files."""
 
-    files: dict[tuple[Path, int], Any] = field(default_factory=dict)
+    files: dict[tuple[Path, Any], Any] = field(default_factory=dict)
     scratch: Path | None = None
+    until_end: ExitStack = field(default_factory=ExitStack)
 
 
 # Every thread has its own.
@@ -110,21 +113,27 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
 
     Parquet is read by whole row groups. A larger one is copied first, piece by piece, into a file in ``scratch``.
     """
+    for group in grouped(pieces, most):
+        if group[0].rows <= most:
+            yield Run(group)
+            continue
+        copy = scratch / LARGE
+        yield from (Run((part,)) for part in reversed(copied(group[0], columns, most, copy)))
+        copy.unlink()
+
+
+def grouped(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
+    """Return groups of pieces with at most this many rows together, or of one that has more, from the last group on."""
     waiting: list[Piece] = []
     rows = 0  # of those that wait
     for piece in reversed(pieces):
         if waiting and rows + piece.rows > most:
-            yield Run(tuple(reversed(waiting)))
+            yield tuple(reversed(waiting))
             waiting, rows = [], 0
-        if piece.rows <= most:
-            waiting.append(piece)
-            rows += piece.rows
-            continue
-        copy = scratch / LARGE
-        yield from (Run((part,)) for part in reversed(copied(piece, columns, most, copy)))
-        copy.unlink()
+        waiting.append(piece)
+        rows += piece.rows
     if waiting:
-        yield Run(tuple(reversed(waiting)))
+        yield tuple(reversed(waiting))
 
 
 def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:
@@ -172,7 +181,7 @@ def slices(
 def parquet_pieces(path: Path) -> list[Piece]:
     """Return the row groups of a Parquet file."""
     with reading(path):
-        since, metadata = path.stat().st_mtime_ns, pq.read_metadata(path)
+        since, metadata = version_of(path)[1], _parquet(path).metadata
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     schema = metadata.schema.to_arrow_schema()
 
@@ -190,7 +199,7 @@ def parquet_pieces(path: Path) -> list[Piece]:
 def arrow_pieces(path: Path) -> list[Piece]:
     """Return the batches of an Arrow file."""
     with reading(path), arrow_file(path) as file:
-        since = path.stat().st_mtime_ns
+        since = version_of(path)[1]
         rows, schema = [file.get_batch(number).num_rows for number in range(file.num_record_batches)], file.schema
 
     def read(number: int, columns: Sequence[str]) -> pa.Table:
@@ -277,7 +286,7 @@ def with_columns(piece: Piece, names: Collection[str], made: Callable[[int, int]
     return piece._replace(schema=pa.schema([*fields, *piece.schema]), read=read, batches=batches)
 
 
-def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
+def opened(open_file: Callable[[Path], Any], path: Path, since: Any) -> Any:
     """Return what ``open_file`` makes of a file, which stays open: that takes long, and pieces of a file are many."""
     open_now = _open_now.get()
     if open_now is None:
@@ -301,12 +310,50 @@ def open_files() -> Iterator[None]:
         _open_now.reset(token)
         for file in open_now.files.values():
             file.close()
+        open_now.until_end.close()
+
+
+def close_at_end(close: Callable[[], None]) -> None:
+    """Call a function at the end of ``open_files``."""
+    open_now = _open_now.get()
+    if open_now is not None:
+        open_now.until_end.callback(close)
 
 
 def scratch_file() -> IO[bytes]:
     """Return a file without a name, in the scratch folder or, without one, where the system has temporary files."""
+    return tempfile.TemporaryFile(prefix=SCRATCH, dir=_scratch_folder())
+
+
+def here(path: Path) -> Path:
+    """Return a file, or a copy of a file behind a URL, for libraries that read only files of this machine."""
+    if not is_remote(path):
+        return path
+    copy: Copy = opened(Copy, path, version_of(path)[1])
+    return copy.path
+
+
+class Copy:
+    """A copy of a file, which lasts until ``close``."""
+
+    def __init__(self, path: Path) -> None:
+        with (
+            tempfile.NamedTemporaryFile(prefix=SCRATCH, dir=_scratch_folder(), delete=False) as to,
+            ExitStack() as stack,
+        ):
+            self.path = Path(to.name)
+            stack.callback(self.close)
+            with opened_binary(path, "readahead") as content:
+                shutil.copyfileobj(content, to)
+            stack.pop_all()
+
+    def close(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def _scratch_folder() -> Path | None:
     open_now = _open_now.get()
-    return tempfile.TemporaryFile(prefix=SCRATCH, dir=None if open_now is None else open_now.scratch)
+    return None if open_now is None else open_now.scratch
 
 
 def put_scratch_into(folder: Path) -> None:
@@ -317,18 +364,32 @@ def put_scratch_into(folder: Path) -> None:
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path)
+    # pyarrow joins neighbouring columns to one range if it may read ahead.
+    return pq.ParquetFile(opened_binary(path), pre_buffer=True) if is_remote(path) else pq.ParquetFile(path)
+
+
+def parquet_schema(path: Path) -> pa.Schema:
+    """Return the columns of a Parquet file."""
+    return _parquet(path).schema_arrow
 
 
 @contextmanager
 def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
-    with pa.memory_map(str(path)) as file:
+    with arrow_source(path) as file:
         yield pa.ipc.open_file(file)
 
 
-def checked_time(path: Path, since: int) -> int:
-    """Return the time of the file's last change; raise if it differs from the given time."""
+def arrow_source(path: Path) -> Any:
+    """Return the open file, from which pyarrow reads only what it needs."""
+    return pa.PythonFile(opened_binary(path)) if is_remote(path) else pa.memory_map(str(path))
+
+
+def checked_time(path: Path, since: Any) -> Any:
+    """Return the time of the file's last change; raise if it differs from the given time.
+
+    What is behind a URL is asked once more at the end of a run, because every question takes a moment.
+    """
     with reading(path):
-        if path.stat().st_mtime_ns != since:
+        if not is_remote(path) and version_of(path)[1] != since:
             raise DataError(f"{path} changed while it was read")
     return since

@@ -14,14 +14,15 @@ import pyarrow.ipc
 
 from fastgae.data.errors import DataError, reading
 from fastgae.data.kinds import CSV, kind_of
-from fastgae.data.pieces import SLICE, Piece, checked_time, pieces_of
+from fastgae.data.pieces import SLICE, Piece, checked_time, here, pieces_of
+from fastgae.data.urls import version_of
 
 END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
 
 
 @contextmanager
 def _stream(path: Path) -> Iterator[pa.RecordBatchReader]:
-    with reading(path), pa.memory_map(str(path)) as file:
+    with reading(path), pa.memory_map(str(here(path))) as file:
         file.seek(max(file.size() - len(END), 0))
         if file.read() != END:
             raise DataError(f"{path} cannot be read: this Arrow stream has no end; it was not closed, or was cut")
@@ -31,7 +32,7 @@ def _stream(path: Path) -> Iterator[pa.RecordBatchReader]:
 
 def stream_pieces(path: Path) -> list[Piece]:
     """Return all rows of an Arrow stream, such as the files of Hugging Face's ``save_to_disk``."""
-    since = path.stat().st_mtime_ns
+    since = version_of(path)[1]
     with _stream(path) as stream:
         rows, schema = sum(batch.num_rows for batch in stream), stream.schema
 
@@ -48,7 +49,7 @@ def _text(path: Path) -> Iterator[duckdb.DuckDBPyRelation]:
     with reading(path), duckdb.connect() as database:
         read = database.read_csv if kind_of(path) == CSV else database.read_json
         # All rows say which types the columns have. duckdb takes a path for a pattern.
-        rows = read(glob.escape(str(path)), sample_size=-1, hive_partitioning=False)
+        rows = read(glob.escape(str(here(path))), sample_size=-1, hive_partitioning=False)
         # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
         yield rows.select(
             *(
@@ -60,7 +61,7 @@ def _text(path: Path) -> Iterator[duckdb.DuckDBPyRelation]:
 
 def text_pieces(path: Path) -> list[Piece]:
     """Return all rows of a CSV file, or of a file of JSON objects."""
-    since = path.stat().st_mtime_ns
+    since = version_of(path)[1]
     with _text(path) as rows:
         count, schema = len(rows), rows.limit(0).to_arrow_table().schema
 

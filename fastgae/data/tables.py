@@ -32,9 +32,9 @@ def table_for_table(compute: Computes) -> Computes:
     """Let a function that writes a file return the table in this file, if it gets a table and no name of a file."""
 
     @wraps(compute)
-    def call(source: Any, out: Any = None, **options: Any) -> Any:
-        if out is not None or not is_table(source):
-            return compute(source, out, **options)
+    def call(source: Any, out: Any = None, *, into: Any = None, **options: Any) -> Any:
+        if out is not None or into is not None or not is_table(source):
+            return compute(source, out, into=into, **options)
         with TemporaryDirectory(prefix="fastgae-") as folder:
             compute(source, out := Path(folder, "results.arrow"), **options)
             with pa.OSFile(str(out)) as file:

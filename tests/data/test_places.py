@@ -240,20 +240,3 @@ def test_tables_without_their_deleted_rows(tmp_path, few, write_table):
         file.write_text("{}")
     with pytest.raises(DataError, match=r"table cannot be read by (deltalake|pyiceberg): "):
         compute(folder)
-
-
-def test_urls(tmp_path, few):
-    source = str(write(few.table(), tmp_path / "a.parquet", 60))
-    for url in (
-        "s3://bucket/a.parquet",
-        "hf://datasets/a/b",
-        "file:///a.parquet",
-        "https://a.b/c.npy",
-        "gs://a/*.parquet",
-    ):
-        for arguments in ((url,), (source, url)):
-            with pytest.raises(DataError, match=r"(source|out) '.*' is a URL; fastgae reads and writes files of this"):
-                fastgae.data.compute(*arguments, progress=False)
-        with pytest.raises(DataError, match=r"values '.*' is a URL"):
-            fastgae.data.compute(source, values=url, progress=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]

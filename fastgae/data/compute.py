@@ -16,9 +16,9 @@ from fastgae.data.errors import DataError, naming
 from fastgae.data.estimators import How, check_normalize, checked_how
 from fastgae.data.formats import FILE, Format, found_in
 from fastgae.data.picture import checked_picture
-from fastgae.data.pieces import Piece, open_files, put_scratch_into
+from fastgae.data.pieces import Piece, check_alike, open_files, put_scratch_into
 from fastgae.data.places import Source, local
-from fastgae.data.plan import Plan, check_alike, check_out, row_bytes
+from fastgae.data.plan import Plan, check_out, row_bytes
 from fastgae.data.report import Report, Sums, report_of
 from fastgae.data.spool import Spool
 from fastgae.data.tables import Tabular, table_for_table

@@ -36,5 +36,5 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(f"{path} vanished while it was read") from error
-    except (pa.ArrowException, duckdb.Error, OSError) as error:
+    except (pa.ArrowException, duckdb.Error, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error

@@ -15,12 +15,11 @@ from numpy.lib import format as npy
 
 from fastgae._archive import (
     FILE_ERRORS,
-    LONGEST_HEADER,
     NUMBERS,
     Header,
     check_kind,
-    check_npy,
     checked_header,
+    mapped_npy,
     named_members,
     reason,
 )
@@ -148,9 +147,7 @@ class NpyFolder(dict[str, Mapped]):
 def _npy(path: Path) -> Array:
     with _reading(path):
         kind_of(path)  # raises if it is a pipe or a folder
-        check_npy(path)
-        array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
-        return array
+        return mapped_npy(path)
 
 
 def npy_files(path: Path) -> list[Path]:

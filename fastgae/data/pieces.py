@@ -196,12 +196,18 @@ def arrow_pieces(path: Path) -> list[Piece]:
     def read(number: int, columns: Sequence[str]) -> pa.Table:
         checked_time(path, since)
         with reading(path), arrow_file(path) as file:
-            return pa.Table.from_batches([file.get_batch(number).select(columns)])
+            return pa.Table.from_batches([checked_batch(file.get_batch(number).select(columns))])
 
     def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         yield from read(number, columns).to_batches(most)
 
     return pieces_of(path, rows, schema, batches, read)
+
+
+def checked_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch of a mapped file; raise if it points out of its memory, which Arrow checks only when asked."""
+    batch.validate(full=True)
+    return batch
 
 
 def pieces_of(
@@ -244,7 +250,7 @@ def decoded(rows: Any) -> Any:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(field.with_type(_plain_type(field.type)).remove_metadata() for field in schema)
+    return pa.schema(pa.field(field.name, _plain_type(field.type), field.nullable) for field in schema)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -275,6 +281,23 @@ def with_columns(piece: Piece, names: Collection[str], made: Callable[[int, int]
 
     fields = [(name, pa.array(column).type) for name, column in made(0, 0).items()]
     return piece._replace(schema=pa.schema([*fields, *piece.schema]), read=read, batches=batches)
+
+
+def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+    """Check that all files have the columns to read, in the types of the first file."""
+    first = checked = pieces[0]
+    for piece in pieces:
+        if piece.schema is checked.schema:
+            continue
+        checked = piece
+        for name in columns:
+            if name not in first.schema.names:
+                continue  # it comes from elsewhere, such as a file of values
+            if name not in piece.schema.names:
+                raise DataError(f"{piece.path} has no column {name!r}, but {first.path} has one")
+            kind, expected = piece.schema.field(name).type, first.schema.field(name).type
+            if kind != expected:
+                raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
 
 
 def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:

@@ -14,7 +14,7 @@ import pyarrow.ipc
 
 from fastgae.data.errors import DataError, reading
 from fastgae.data.kinds import CSV, kind_of
-from fastgae.data.pieces import SLICE, Piece, checked_time, pieces_of
+from fastgae.data.pieces import SLICE, Piece, checked_batch, checked_time, pieces_of
 
 END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
 
@@ -38,7 +38,7 @@ def stream_pieces(path: Path) -> list[Piece]:
     def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         checked_time(path, since)
         with _stream(path) as stream:
-            yield from (batch.select(columns) for batch in stream)
+            yield from (checked_batch(batch.select(columns)) for batch in stream)
 
     return pieces_of(path, [rows], schema, batches)
 

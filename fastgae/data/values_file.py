@@ -10,10 +10,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from fastgae._archive import check_npy
+from fastgae._archive import mapped_npy
 from fastgae.data.arrays import column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.formats import TABLES
@@ -83,8 +82,7 @@ def _same(found: pa.ChunkedArray, key: pa.ChunkedArray) -> bool:
 
 def _npy(path: Path) -> tuple[int, Rows]:
     try:
-        check_npy(path)
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        values = mapped_npy(path)
         column_of(values[:0])
     except (ValueError, TypeError, EOFError) as error:
         raise DataError(f"{path} is not an .npy file of numbers: {error}") from error

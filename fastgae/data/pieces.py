@@ -129,7 +129,7 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
 
 def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:
     """Copy a piece to an Arrow file whose batches have at most this many rows, and return these batches."""
-    batches = piece.batches(columns, most)
+    batches = _joined(piece.batches(columns, most), most)
     first = next(batches)
     with complete(to) as file, pa.ipc.new_file(file, first.schema) as writer:
         writer.write_batch(first)
@@ -137,6 +137,19 @@ def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Pi
             writer.write_batch(batch)
     *parts, last = (part._replace(path=piece.path, first=piece.first + part.first) for part in arrow_pieces(to))
     return [*parts, last._replace(final=piece.final)]
+
+
+def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Return the same rows in fewer batches of at most this many rows, because each is computed by itself."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0  # of those that wait
+    for batch in batches:
+        if waiting and rows + batch.num_rows > most:
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    yield from [pa.concat_batches(waiting)] if waiting else []
 
 
 def slices(

@@ -7,6 +7,7 @@ import glob
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -44,29 +45,38 @@ def stream_pieces(path: Path) -> list[Piece]:
 
 
 @contextmanager
-def _text(path: Path) -> Iterator[duckdb.DuckDBPyRelation]:
+def _text(path: Path, **options: Any) -> Iterator[duckdb.DuckDBPyRelation]:
     with reading(path), duckdb.connect() as database:
         read = database.read_csv if kind_of(path) == CSV else database.read_json
-        # All rows say which types the columns have. duckdb takes a path for a pattern.
-        rows = read(glob.escape(str(path)), sample_size=-1, hive_partitioning=False)
-        # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
-        yield rows.select(
-            *(
-                duckdb.ColumnExpression(name).cast(str(kind).replace("HUGEINT", "BIGINT")).alias(name)
-                for name, kind in zip(rows.columns, rows.types, strict=True)
-            )
-        )
+        yield read(glob.escape(str(path)), hive_partitioning=False, **options)  # or duckdb takes it for a pattern
 
 
 def text_pieces(path: Path) -> list[Piece]:
-    """Return all rows of a CSV file, or of a file of JSON objects."""
-    since = path.stat().st_mtime_ns
-    with _text(path) as rows:
-        count, schema = len(rows), rows.limit(0).to_arrow_table().schema
+    """Return all rows of a CSV file, or of a file of JSON objects, in the types that duckdb finds."""
+    since, is_csv = path.stat().st_mtime_ns, kind_of(path) == CSV
+    try:
+        # Of JSON, duckdb must see every row before it takes numbers for integers: it would round others.
+        types, count = _types_and_rows(path, **({} if is_csv else {"sample_size": -1}))
+    except DataError:  # a later row of CSV is no integer, which is an error, and takes long to know in advance
+        types, count = _types_and_rows(path, sample_size=-1)
+    known = {"dtype" if is_csv else "columns": types}
 
     def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         checked_time(path, since)
-        with _text(path) as rows:
+        with _text(path, **known) as rows:
             yield from rows.select(*map(duckdb.ColumnExpression, columns)).to_arrow_reader(min(most, SLICE))
 
-    return pieces_of(path, [count], schema, batches)
+    with _text(path, **known) as rows:
+        return pieces_of(path, [count], rows.limit(0).to_arrow_table().schema, batches)
+
+
+def _types_and_rows(path: Path, **options: Any) -> tuple[dict[str, str], int]:
+    """Return the type of each column and the number of rows, all of which are read as these types."""
+    with _text(path, **options) as rows:
+        # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
+        types = {
+            name: str(kind).replace("HUGEINT", "BIGINT") for name, kind in zip(rows.columns, rows.types, strict=True)
+        }
+        counted = (duckdb.FunctionExpression("count", duckdb.ColumnExpression(name)) for name in rows.columns)
+        rows.aggregate([*counted]).fetchall()
+        return types, len(rows)

@@ -16,6 +16,7 @@ from fastgae.data.formats import NAMING
 from fastgae.data.pieces import SLICE, Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance
+from fastgae.data.streams import quoted
 from fastgae.data.written import complete
 
 COPY, SORTING = "sorted.parquet", "sorting"
@@ -33,9 +34,9 @@ def sorted_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
     """Return the plan over a copy of the rows in which the rows of each episode are adjacent."""
     copy = folder / COPY
     if not is_sorted(folder):
-        order = [*plan.columns.named(*NAMING, "step"), ROW]
+        order = ", ".join(map(quoted, [*plan.columns.named(*NAMING, "step"), ROW]))
         with (
-            _sorted(_numbered(plan, advance), f"* FROM rows ORDER BY {_listed(order)}", plan, folder) as batches,
+            _sorted(_numbered(plan, advance), f"* FROM rows ORDER BY {order}", plan, folder) as batches,
             complete(copy) as file,
             pq.ParquetWriter(file, batches.schema) as writer,
         ):
@@ -106,7 +107,3 @@ def _sorted(rows: Iterator[pa.RecordBatch], selected: str, plan: Plan, folder: P
         if not isinstance(error, duckdb.IOException | OSError):
             raise
         raise WriteError(folder, str(error).splitlines()[0]) from error
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -16,9 +16,9 @@ from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.formats import FILE, Format, found_in
 from fastgae.data.labels import checked_quantile
 from fastgae.data.picture import checked_picture
-from fastgae.data.pieces import Piece, open_files, put_scratch_into
+from fastgae.data.pieces import Piece, check_alike, open_files, put_scratch_into
 from fastgae.data.places import Source, path_of
-from fastgae.data.plan import Plan, check_alike, check_out, row_bytes
+from fastgae.data.plan import Plan, check_out, row_bytes
 from fastgae.data.report import Report, report_of
 from fastgae.data.shards import Shard, shards_of
 from fastgae.data.sidecars import sidecar_of

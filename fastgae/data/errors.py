@@ -79,7 +79,7 @@ def reading(path: Path) -> Iterator[None]:
     except (DataError, WriteError, ModuleNotFoundError):
         raise
     except Exception as error:  # the libraries behind URLs raise errors of many kinds
-        damaged = isinstance(error, pa.ArrowException | duckdb.Error)
+        damaged = isinstance(error, pa.ArrowException | duckdb.Error | UnicodeDecodeError)
         if not (damaged or isinstance(error, OSError) or is_remote(path)):
             raise
         if is_remote(path):

@@ -108,7 +108,10 @@ def table_files(source: Path) -> list[Path]:
         return [source]
     # Hugging Face's save_to_disk names its files; beside them may be caches of what was computed from them.
     if saved := description(source / "state.json").get("_data_files"):
-        return [source / file["filename"] for file in saved]
+        try:
+            return [source / Path(file["filename"]).name for file in saved]
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{source / 'state.json'} does not name the files of the data") from error
     # Spark names folders of files like files. An empty one, or a link to nothing, is an error where it is read.
     found = listed(source)
     if not is_remote(source):  # where there are no folders, but only names of files

@@ -16,7 +16,7 @@ from fastgae._call import Array
 from fastgae.data.arrays import Arrays, column_of, is_list, whole
 from fastgae.data.errors import DataError, naming
 from fastgae.data.extras import installed
-from fastgae.data.pieces import Piece
+from fastgae.data.pieces import Piece, check_alike
 
 FLAGS = ("terminated", "truncated", "done")
 AT_ONCE = 1024  # rows to read in order to count their steps
@@ -35,6 +35,7 @@ def unnested(pieces: list[Piece], roles: Mapping[str, str]) -> list[Piece]:
             rows = Lists.of(next(first), roles)
     else:
         return pieces
+    check_alike(pieces, schema.names)
     found: list[Piece] = []
     number = 0
     for piece in pieces:

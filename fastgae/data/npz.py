@@ -15,13 +15,12 @@ from numpy.lib import format as npy
 
 from fastgae._archive import (
     FILE_ERRORS,
-    LONGEST_HEADER,
     NUMBERS,
     Header,
     check_kind,
-    check_npy,
     checked_header,
     header_in,
+    mapped_npy,
     named_members,
     reason,
 )
@@ -159,15 +158,13 @@ def npy_array(path: Path) -> Mapped:
                 array = Member(header_in(file, path.name, version_of(path)[0]), partial(_copy_of, path))
             close_at_end(array.close)
             return array
-        check_npy(path)
-        mapped = _npy(path)
+        mapped = mapped_npy(path)
         return Mapped(mapped.shape, mapped.dtype, partial(_npy, path))
 
 
 def _npy(path: Path) -> Array:
     with _reading(path):
-        array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
-        return array
+        return mapped_npy(path)
 
 
 def _copy_of(path: Path, to: IO[bytes]) -> None:

@@ -138,7 +138,7 @@ def grouped(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
 
 def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:
     """Copy a piece to an Arrow file whose batches have at most this many rows, and return these batches."""
-    batches = piece.batches(columns, most)
+    batches = _joined(piece.batches(columns, most), most)
     first = next(batches)
     with complete(to) as file, pa.ipc.new_file(file, first.schema) as writer:
         writer.write_batch(first)
@@ -146,6 +146,19 @@ def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Pi
             writer.write_batch(batch)
     *parts, last = (part._replace(path=piece.path, first=piece.first + part.first) for part in arrow_pieces(to))
     return [*parts, last._replace(final=piece.final)]
+
+
+def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Return the same rows in fewer batches of at most this many rows, because each is computed by itself."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0  # of those that wait
+    for batch in batches:
+        if waiting and rows + batch.num_rows > most:
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    yield from [pa.concat_batches(waiting)] if waiting else []
 
 
 def slices(
@@ -205,12 +218,18 @@ def arrow_pieces(path: Path) -> list[Piece]:
     def read(number: int, columns: Sequence[str]) -> pa.Table:
         checked_time(path, since)
         with reading(path), arrow_file(path) as file:
-            return pa.Table.from_batches([file.get_batch(number).select(columns)])
+            return pa.Table.from_batches([checked_batch(file.get_batch(number).select(columns))])
 
     def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         yield from read(number, columns).to_batches(most)
 
     return pieces_of(path, rows, schema, batches, read)
+
+
+def checked_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch of a mapped file; raise if it points out of its memory, which Arrow checks only when asked."""
+    batch.validate(full=True)
+    return batch
 
 
 def pieces_of(
@@ -253,7 +272,7 @@ def decoded(rows: Any) -> Any:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(field.with_type(_plain_type(field.type)).remove_metadata() for field in schema)
+    return pa.schema(pa.field(field.name, _plain_type(field.type), field.nullable) for field in schema)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -284,6 +303,23 @@ def with_columns(piece: Piece, names: Collection[str], made: Callable[[int, int]
 
     fields = [(name, pa.array(column).type) for name, column in made(0, 0).items()]
     return piece._replace(schema=pa.schema([*fields, *piece.schema]), read=read, batches=batches)
+
+
+def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+    """Check that all files have the columns to read, in the types of the first file."""
+    first = checked = pieces[0]
+    for piece in pieces:
+        if piece.schema is checked.schema:
+            continue
+        checked = piece
+        for name in columns:
+            if name not in first.schema.names:
+                continue  # it comes from elsewhere, such as a file of values
+            if name not in piece.schema.names:
+                raise DataError(f"{piece.path} has no column {name!r}, but {first.path} has one")
+            kind, expected = piece.schema.field(name).type, first.schema.field(name).type
+            if kind != expected:
+                raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
 
 
 def opened(open_file: Callable[[Path], Any], path: Path, since: Any) -> Any:

@@ -21,6 +21,7 @@ from fastgae.data.formats import NAMING
 from fastgae.data.pieces import SLICE, Piece, Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance
+from fastgae.data.streams import quoted
 from fastgae.data.values_file import NAME, values_and_keys, with_values
 from fastgae.data.written import complete
 
@@ -39,9 +40,9 @@ def sorted_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
     """Return the plan over a copy of the rows in which the rows of each episode are adjacent."""
     copy = folder / COPY
     if not is_sorted(folder):
-        order = [*plan.columns.named(*NAMING, "step"), ROW]
+        order = _listed([*plan.columns.named(*NAMING, "step"), ROW])
         rows = {"rows": _numbered(plan.pieces, plan.read, plan.most, advance)}
-        with _queried(rows, f"* FROM rows ORDER BY {_listed(order)}", plan, folder) as batches:
+        with _queried(rows, f"* FROM rows ORDER BY {order}", plan, folder) as batches:
             _write(batches, copy, advance, batches.schema)
     return plan._replace(pieces=parquet_pieces(copy), source=Run(tuple(plan.pieces)))
 
@@ -160,4 +161,4 @@ def _queried(
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    return ", ".join(map(quoted, names))

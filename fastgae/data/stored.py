@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from fastgae._archive import NUMBERS
 from fastgae._call import Array
-from fastgae.data.arrays import NUMBERS, Arrays, check_numbers, column_of
+from fastgae.data.arrays import Arrays, check_numbers, column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.extras import brought_by
 from fastgae.data.kinds import HDF5, NPY, NPZ, kind_of

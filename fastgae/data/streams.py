@@ -7,6 +7,7 @@ import glob
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow.ipc
 
 from fastgae.data.errors import DataError, reading
 from fastgae.data.kinds import CSV, kind_of
-from fastgae.data.pieces import SLICE, Piece, checked_time, here, pieces_of
+from fastgae.data.pieces import SLICE, Piece, checked_batch, checked_time, here, pieces_of
 from fastgae.data.urls import version_of
 
 END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
@@ -39,35 +40,62 @@ def stream_pieces(path: Path) -> list[Piece]:
     def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         checked_time(path, since)
         with _stream(path) as stream:
-            yield from (batch.select(columns) for batch in stream)
+            yield from (checked_batch(batch.select(columns)) for batch in stream)
 
     return pieces_of(path, [rows], schema, batches)
 
 
 @contextmanager
-def _text(path: Path) -> Iterator[duckdb.DuckDBPyRelation]:
+def _text(path: Path, **options: Any) -> Iterator[duckdb.DuckDBPyRelation]:
     with reading(path), duckdb.connect() as database:
         read = database.read_csv if kind_of(path) == CSV else database.read_json
-        # All rows say which types the columns have. duckdb takes a path for a pattern.
-        rows = read(glob.escape(str(here(path))), sample_size=-1, hive_partitioning=False)
-        # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
-        yield rows.select(
-            *(
-                duckdb.ColumnExpression(name).cast(str(kind).replace("HUGEINT", "BIGINT")).alias(name)
-                for name, kind in zip(rows.columns, rows.types, strict=True)
-            )
-        )
+        yield read(glob.escape(str(here(path))), hive_partitioning=False, **options)  # or duckdb takes it for a pattern
 
 
 def text_pieces(path: Path) -> list[Piece]:
-    """Return all rows of a CSV file, or of a file of JSON objects."""
+    """Return all rows of a CSV file, or of a file of JSON objects, in the types that duckdb finds."""
     since = version_of(path)[1]
-    with _text(path) as rows:
-        count, schema = len(rows), rows.limit(0).to_arrow_table().schema
+    known, count = _csv(path) if kind_of(path) == CSV else _typed(path, "columns", sample_size=-1)
 
     def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         checked_time(path, since)
-        with _text(path) as rows:
+        with _text(path, **known) as rows:
             yield from rows.select(*map(duckdb.ColumnExpression, columns)).to_arrow_reader(min(most, SLICE))
 
-    return pieces_of(path, [count], schema, batches)
+    with _text(path, **known) as rows:
+        return pieces_of(path, [count], rows.limit(0).to_arrow_table().schema, batches)
+
+
+def _csv(path: Path) -> tuple[dict[str, Any], int]:
+    """Return what ``_typed`` does. duckdb takes ten times as long to look at all rows before it chooses types."""
+    with _text(path) as rows:
+        integers = {
+            name: "VARCHAR" for name, kind in zip(rows.columns, rows.types, strict=True) if str(kind) == "BIGINT"
+        }
+    try:
+        # Later rows may hold other numbers, which duckdb would round without a word.
+        with _text(path, dtype=integers) as rows:
+            matches = (f"regexp_full_match({quoted(name)}, '\\s*[-+]?\\d+\\s*')" for name in integers)
+            wrong = (f"count(*) FILTER (NOT {match})" for match in matches)
+            found = rows.aggregate(", ".join(["count(*)", *wrong])).fetchall()
+        if not any(found[0][1:]):
+            return _typed(path, "dtype")
+    except DataError:
+        pass  # a later row is of another type, such as text among numbers
+    return _typed(path, "dtype", sample_size=-1)
+
+
+def _typed(path: Path, option: str, **options: Any) -> tuple[dict[str, Any], int]:
+    """Return the option by which duckdb takes the type of each column, and the number of rows, all of these types."""
+    with _text(path, **options) as rows:
+        # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
+        types = {
+            name: str(kind).replace("HUGEINT", "BIGINT") for name, kind in zip(rows.columns, rows.types, strict=True)
+        }
+        rows.aggregate(", ".join(f"count({quoted(name)})" for name in types)).fetchall()
+        return {option: types}, len(rows)
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column for SQL."""
+    return '"' + name.replace('"', '""') + '"'

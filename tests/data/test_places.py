@@ -92,6 +92,18 @@ def test_files_of_no_known_kind(tmp_path, few):
     assert fastgae.data.compute(source, progress=False).steps == 60
 
 
+def test_text_whose_first_rows_are_integers(tmp_path):
+    """A reward of 0 in every row but the last: duckdb looks at some thousand rows, and then takes them for integers."""
+    rewards = [0] * 30_000 + [0.5]
+    rows = pa.table({"rewards": pa.array(rewards), "values": [0.0] * 30_001, "terminated": [False] * 30_000 + [True]})
+    for suffix in (".csv", ".jsonl"):
+        source = tmp_path / f"a{suffix}"
+        content = write(rows, source, 1).read_text()
+        source.write_text(content.replace(": 0.0, ", ": 0, ").replace("\n0.0,", "\n0,"))
+        fastgae.data.compute(source, tmp_path / f"{suffix}.arrow", gamma=1.0, gae_lambda=1.0, progress=False)
+        assert set(read(tmp_path / f"{suffix}.arrow")["returns"].to_pylist()) == {0.5}
+
+
 def test_text_beside_data_is_a_log(tmp_path, few):
     (tmp_path / "runs").mkdir()
     write(few.table(), tmp_path / "runs" / "a.parquet", 60)

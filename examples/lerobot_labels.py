@@ -7,6 +7,7 @@ success. If there is none, this program records a simulated task, with LeRobot i
 """
 
 import argparse
+import importlib
 import json
 import tempfile
 from collections.abc import Iterator
@@ -38,7 +39,9 @@ def episodes(count: int, seed: int) -> Iterator[Frames]:
     rng = np.random.default_rng(seed)
     for _ in range(count):
         position, velocity, clumsy = rng.uniform(-2, 2), 0.0, rng.uniform(0.2, 1.6)
-        states, actions, reached = [], [], False
+        states: list[list[float]] = []
+        actions: list[list[float]] = []
+        reached = False
         while not reached and len(states) < LONGEST:
             states.append([position, velocity])
             actions.append([float(np.clip(-2 * position - 2 * velocity + clumsy * rng.normal(), -2, 2))])
@@ -56,11 +59,11 @@ def record(folder: Path, count: int, seed: int) -> None:
     features = {name: {"dtype": "float32", "shape": (size,), "names": None} for name, size in shapes.items()}
     features |= {name: {"dtype": "bool", "shape": (1,), "names": None} for name in ("next.done", SUCCESS)}
     try:
-        from lerobot.datasets.lerobot_dataset import LeRobotDataset
+        lerobot = importlib.import_module("lerobot.datasets.lerobot_dataset")
     except ImportError:
         write_layout(folder, list(episodes(count, seed)), features)
         return
-    dataset = LeRobotDataset.create("fastgae/reach", fps=10, root=folder, features=features, use_videos=False)
+    dataset = lerobot.LeRobotDataset.create("fastgae/reach", fps=10, root=folder, features=features, use_videos=False)
     for episode in episodes(count, seed):
         for step in range(len(episode[STATE])):
             frame = {name: np.atleast_1d(numbers[step]) for name, numbers in episode.items()}

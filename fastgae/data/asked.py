@@ -39,9 +39,9 @@ class Asked(NamedTuple):
         return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
 
 
-def times_of(paths: Iterable[Path]) -> dict[Path, tuple[int, Any]]:
+def times_of(paths: Iterable[Path], fresh: bool = False) -> dict[Path, tuple[int, Any]]:
     """Return size and time of every file, by which a change during a run is noticed."""
-    return {path: _version(path) for path in paths}
+    return {path: _version(path, fresh) for path in paths}
 
 
 def _digest(path: Path, most: int) -> str:
@@ -63,6 +63,6 @@ def _digest(path: Path, most: int) -> str:
     return found.hexdigest()
 
 
-def _version(path: Path) -> tuple[int, Any]:
+def _version(path: Path, fresh: bool = False) -> tuple[int, Any]:
     with reading(path):
-        return version_of(path)
+        return version_of(path, fresh)

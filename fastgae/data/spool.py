@@ -173,7 +173,7 @@ class Spool:
 
         with complete(self.folder / RESULTS, self.out, replace=self.overwrite, sent=sent) as file:
             yield file
-            before, now = self._times, times_of(self._times)
+            before, now = self._times, times_of(self._times, fresh=True)
             if changed := [path for path in now if now[path] != before[path]]:
                 raise DataError(f"{', '.join(map(str, changed))} changed while it was read")
 

@@ -75,25 +75,24 @@ def opened_binary(path: Path, cache: str = "none") -> IO[bytes]:
     return path.open("rb", cache_type=cache, block_size=RANGE)  # type: ignore[call-overload,no-any-return]
 
 
-def version_of(path: Path) -> tuple[int, Any]:
-    """Return size and time of a file, by which a change is noticed; behind a URL, the store's tag if it has one."""
+def version_of(path: Any, fresh: bool = False) -> tuple[int, Any]:
+    """Return size and time of a file, by which a change is noticed; behind a URL, the store's tag if it has one.
+
+    ``fresh``: ask the store again, in place of what it said when the files were listed.
+    """
     if not is_remote(path):
         stat = path.stat()
         return stat.st_size, stat.st_mtime_ns
-    info = _info(path)
+    if fresh:
+        path.fs.invalidate_cache(path.path)
+    info = path.fs.info(path.path)
     return info["size"] or 0, tag_of(path) or str(info.get("LastModified") or info.get("created") or "")
 
 
-def tag_of(path: Path) -> str | None:
+def tag_of(path: Any) -> str | None:
     """Return the digest that a store keeps of a file; None if there is none."""
-    info = _info(path) if is_remote(path) else {}
+    info = path.fs.info(path.path) if is_remote(path) else {}
     return next((str(info[name]) for name in ("md5Hash", "ETag", "etag", "blob_id") if info.get(name)), None)
-
-
-def _info(path: Any) -> dict[str, Any]:
-    path.fs.invalidate_cache(path.path)
-    info: dict[str, Any] = path.fs.info(path.path)
-    return info
 
 
 def files_below(folder: Any) -> list[Path]:

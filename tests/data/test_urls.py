@@ -253,3 +253,26 @@ def test_secrets_in_urls_are_not_printed():
         with pytest.raises(DataError, match=r"https://127.0.0.1:9/a.parquet") as caught:
             compute(url, progress=False)
         assert "hidden" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_source_that_changes(bucket, recorded):
+    source = put(recorded.table().append_column("also", pa.array(recorded.values)), bucket / "a.parquet")
+
+    def critic(batch):
+        put(recorded.table(), bucket / "a.parquet")
+        return batch["also"]
+
+    with pytest.raises(DataError, match=r"a\.parquet (changed while it was read|cannot be read: )"):
+        compute(source, values=critic, memory=limit(RUN), progress=False)
+    assert names(bucket) == ["a.parquet"]
+
+
+def test_a_table_with_deleted_rows(bucket, recorded):
+    for folder in ("", "deeper/"):
+        put(recorded.table(), bucket / f"runs/{folder}part.parquet")
+        log = bucket / f"runs/{folder}_delta_log/00000000000000000000.json"
+        log.write_text("{}")
+        for source in ("runs", f"runs/{folder}part.parquet", f"runs/{folder}*.parquet"):
+            with pytest.raises(DataError, match="is a Delta table"):
+                compute(f"{bucket}{source}", f"{bucket}out.parquet", progress=False)
+        log.unlink()

@@ -10,6 +10,7 @@ from fastgae.data.urls import is_remote, opened_binary, version_of, without_quer
 PARQUET, ARROW, STREAM, HDF5, NPZ, NPY = "Parquet", "Arrow", "Arrow stream", "HDF5", ".npz", ".npy"
 CSV, JSON = "CSV", "JSON"
 TEXT = (CSV, JSON)
+FORWARD = (STREAM, *TEXT)  # their rows can only be read from the first to the last
 KINDS = (PARQUET, ARROW, HDF5, NPZ, NPY, *TEXT, DELTA, ICEBERG)
 SUFFIXES = {
     **dict.fromkeys((".parquet", ".pq"), PARQUET),

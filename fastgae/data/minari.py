@@ -3,7 +3,7 @@
 An episode of T steps has T + 1 observations. The last one is the state after the last step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastgae.data.described import check_totals, description
 from fastgae.data.grouped import Groups, keys_of
 from fastgae.data.kinds import HDF5, kind_of
-from fastgae.data.pieces import Piece, with_columns
+from fastgae.data.pieces import Piece, first_rows, with_columns
 from fastgae.data.places import HIDDEN
 from fastgae.data.stored import file_of
 
@@ -81,16 +81,5 @@ def without_padding(pieces: list[Piece]) -> list[Piece]:
         return last.read(columns).slice(last.rows - 1)
 
     if last.rows > 1:
-        return [*before, _first_rows(last, last.rows - 1)._replace(final=final)]
+        return [*before, first_rows(last, last.rows - 1)._replace(final=final)]
     return [*before[:-1], *(piece._replace(final=final) for piece in before[-1:])]
-
-
-def _first_rows(piece: Piece, rows: int) -> Piece:
-    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        left = rows
-        for batch in piece.batches(columns, most):
-            if left:
-                yield batch.slice(0, left)
-            left -= min(left, batch.num_rows)
-
-    return piece._replace(rows=rows, read=lambda columns: piece.read(columns).slice(0, rows), batches=batches)

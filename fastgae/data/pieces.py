@@ -22,6 +22,7 @@ from fastgae.data.written import complete
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
 MOST_OPEN = 2
 LARGE = "large.arrow"  # the copy of a row group that does not fit into memory
+VALUES = "values.arrow"  # the copy of a file of values whose rows come in one order only
 SCRATCH = "scratch-"  # how the names of files begin on systems that know no files without names
 
 
@@ -281,6 +282,23 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
+def first_rows(piece: Piece, rows: int) -> Piece:
+    """Return the first rows of a piece."""
+
+    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        left = rows
+        for batch in piece.batches(columns, most):
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def read(columns: Sequence[str]) -> pa.Table:
+        return pa.Table.from_batches(list(batches(columns, rows)))
+
+    return piece._replace(rows=rows, read=read, batches=batches, final=piece.final if rows == piece.rows else None)
+
+
 def with_columns(piece: Piece, names: Collection[str], made: Callable[[int, int], Mapping[str, Any]]) -> Piece:
     """Return a piece with columns more, which ``made(start, stop)`` makes for these rows of the file."""
 
@@ -357,8 +375,8 @@ def close_at_end(close: Callable[[], None]) -> None:
 
 
 def scratch_file() -> IO[bytes]:
-    """Return a file without a name, in the scratch folder or, without one, where the system has temporary files."""
-    return tempfile.TemporaryFile(prefix=SCRATCH, dir=_scratch_folder())
+    """Return a file without a name, in the scratch folder."""
+    return tempfile.TemporaryFile(prefix=SCRATCH, dir=scratch_folder())
 
 
 def here(path: Path) -> Path:
@@ -374,7 +392,7 @@ class Copy:
 
     def __init__(self, path: Path) -> None:
         with (
-            tempfile.NamedTemporaryFile(prefix=SCRATCH, dir=_scratch_folder(), delete=False) as to,
+            tempfile.NamedTemporaryFile(prefix=SCRATCH, dir=scratch_folder(), delete=False) as to,
             ExitStack() as stack,
         ):
             self.path = Path(to.name)
@@ -387,9 +405,10 @@ class Copy:
         self.path.unlink(missing_ok=True)
 
 
-def _scratch_folder() -> Path | None:
+def scratch_folder() -> Path:
+    """Return the folder for scratch files or, without one, where the system has temporary files."""
     open_now = _open_now.get()
-    return None if open_now is None else open_now.scratch
+    return Path(tempfile.gettempdir()) if open_now is None or open_now.scratch is None else open_now.scratch
 
 
 def put_scratch_into(folder: Path) -> None:
@@ -417,7 +436,7 @@ def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
 
 def arrow_source(path: Path) -> Any:
     """Return the open file, from which pyarrow reads only what it needs."""
-    return pa.PythonFile(opened_binary(path)) if is_remote(path) else pa.memory_map(str(path))
+    return pa.PythonFile(opened_binary(path), "r") if is_remote(path) else pa.memory_map(str(path))
 
 
 def checked_time(path: Path, since: Any) -> Any:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from fastgae.data.columns import Columns, steps_of
 from fastgae.data.errors import DataError, argument
 from fastgae.data.npz import BEGAN, COPIED
-from fastgae.data.pieces import Piece, grouped
+from fastgae.data.pieces import Piece, first_rows, grouped
 from fastgae.data.steps import RowError, last_rows
 
 TEXT = re.compile(r"([1-9]\d*)/([1-9]\d*)", re.ASCII)
@@ -95,24 +95,9 @@ def up_to_an_end(pieces: Sequence[Piece], columns: Columns, most: int) -> list[P
             ends = last_rows(steps, None)
             ends[-1] = steps.terminated[-1] | steps.truncated[-1]  # its name may go on in the next row
             if ends.any():
-                return [*pieces[:number], _first_rows(piece, row + int(np.argmax(ends)) + 1)]
+                return [*pieces[:number], first_rows(piece, row + int(np.argmax(ends)) + 1)]
             row += batch.num_rows
     return list(pieces)
-
-
-def _first_rows(piece: Piece, rows: int) -> Piece:
-    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        left = rows
-        for batch in piece.batches(columns, most):
-            yield batch.slice(0, left)
-            left -= batch.num_rows
-            if left <= 0:
-                return
-
-    def read(columns: Sequence[str]) -> pa.Table:
-        return pa.Table.from_batches(list(batches(columns, rows)))
-
-    return piece._replace(rows=rows, read=read, batches=batches, final=piece.final if rows == piece.rows else None)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from fastgae.data.errors import DataError, WriteError, argument, reading
 from fastgae.data.lock import LOCK, foreign, locked
 from fastgae.data.npz import ABOUT, COPIED
 from fastgae.data.packed import unpacked
-from fastgae.data.pieces import LARGE, SCRATCH
+from fastgae.data.pieces import LARGE, SCRATCH, VALUES
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.scattered import COPY, JOINED, SORTING
 from fastgae.data.shards import Shard, check_complete, open_archive, write_archive
@@ -34,8 +34,8 @@ from fastgae.data.written import PARTIAL, complete
 
 ASKED, RESULTS = "asked.json", "results"
 # The results of each run of rows, and all of them in the format of the sidecar; copies of the source, sorted, or of a
-# large row group; and what duckdb writes while it sorts.
-WHOLE = "|".join(map(re.escape, (ASKED, RESULTS, COPY, JOINED, LARGE)))
+# large row group, and of values; and what duckdb writes while it sorts.
+WHOLE = "|".join(map(re.escape, (ASKED, RESULTS, COPY, JOINED, LARGE, VALUES)))
 FILES = re.compile(rf"{LOCK}|({WHOLE}|\d{{8,}}\.arrow)({re.escape(PARTIAL)})?|{SCRATCH}\w+|{SORTING}/duckdb_temp_[^/]*")
 
 

@@ -5,7 +5,7 @@ There is one for each row; or, if the source has the state after each episode, o
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
@@ -15,9 +15,9 @@ import pyarrow as pa
 from fastgae.data.arrays import check_numbers, column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.formats import TABLES
-from fastgae.data.kinds import NPY, by_suffix, is_data, kind_of
+from fastgae.data.kinds import FORWARD, NPY, by_suffix, is_data, kind_of
 from fastgae.data.npz import npy_array
-from fastgae.data.pieces import Piece
+from fastgae.data.pieces import SLICE, VALUES, Piece, copied, scratch_folder
 from fastgae.data.places import path_of
 
 COLUMN = "__values__"
@@ -104,7 +104,15 @@ def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
     if NAME not in names:
         raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
     columns = [NAME, *(key for key in keys if key in names)]
-    return sum(piece.rows for piece in pieces), partial(_rows_of, pieces, columns)
+
+    @cache
+    def parts() -> Sequence[Piece]:
+        """Return pieces of which any rows can be read; rows that come in one order only are copied first."""
+        if kind not in FORWARD:
+            return pieces
+        return [part for piece in pieces for part in copied(piece, columns, SLICE, scratch_folder() / VALUES)]
+
+    return sum(piece.rows for piece in pieces), lambda start, stop: _rows_of(parts(), columns, start, stop)
 
 
 def values_and_keys(path: Path, keys: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:

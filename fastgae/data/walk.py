@@ -35,7 +35,7 @@ def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> dict[str, 
         try:
             return _done(plan, spool, progress)
         except OrderError:
-            if plan.beside is None or not {"episode", "step"} <= plan.columns.of_role.keys():
+            if plan.beside is None or not (plan.columns.named(*NAMING) and "step" in plan.columns.of_role):
                 raise
             with progress_of("joining", plan.rows, progress) as advance:
                 joined_plan(plan, spool.folder, advance)

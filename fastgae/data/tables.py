@@ -11,10 +11,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 import pyarrow as pa
 import pyarrow.dataset
 
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, UnreachableError
 from fastgae.data.extras import installed
 from fastgae.data.pieces import SLICE, Piece, decoded, pieces_of, slices
 from fastgae.data.places import DELTA, ICEBERG
+from fastgae.data.urls import is_remote
 
 HERE = Path("the table")  # stands for a path where an error names one
 Tabular: TypeAlias = Any  # what is_table() knows
@@ -90,7 +91,8 @@ def _by(library: str, kind: str, path: Path) -> Iterator[None]:
     except (DataError, ModuleNotFoundError):
         raise
     except Exception as error:
-        raise DataError(f"{path} cannot be read by {library}: {error}") from error
+        kind = UnreachableError if is_remote(path) else DataError
+        raise kind(f"{path} cannot be read by {library}: {' '.join(str(error).split())}") from None
 
 
 def delta_pieces(path: Path) -> list[Piece]:
@@ -98,7 +100,7 @@ def delta_pieces(path: Path) -> list[Piece]:
     with _by("deltalake", DELTA, path):
         import deltalake
 
-        return dataset_pieces(deltalake.DeltaTable(path).to_pyarrow_dataset())
+        return dataset_pieces(deltalake.DeltaTable(str(path)).to_pyarrow_dataset())
 
 
 def iceberg_pieces(path: Path) -> list[Piece]:

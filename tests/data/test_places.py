@@ -254,6 +254,13 @@ def test_tables_without_their_deleted_rows(tmp_path, few, write_table):
         compute(folder)
 
 
+def test_deletion_vectors(tmp_path, few):
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path / "a", few.table(), configuration={"delta.enableDeletionVectors": "true"})
+    with pytest.raises(DataError, match=r"a cannot be read by deltalake: .*'deletionVectors'.* not yet supported"):
+        compute(tmp_path / "a")
+
+
 def test_urls(tmp_path, few):
     source = str(write(few.table(), tmp_path / "a.parquet", 60))
     for url in (

@@ -14,6 +14,8 @@ from typing import IO, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.lib import format as npy
 
+from fastgae._call import Array
+
 Members: TypeAlias = dict[str, zipfile.ZipInfo]
 
 # Python's parser and NumPy's dtypes raise these for a bad header. tests/corpus looks for more.
@@ -72,11 +74,18 @@ def check_kind(file: IO[bytes]) -> None:
         raise ValueError("it is not an .npz archive, or only a part of one; write it with numpy.savez")
 
 
-def check_npy(path: Path) -> None:
-    """Raise if a file does not begin as a .npy file does, because NumPy would advise to load it as a pickle."""
+def mapped_npy(path: Path) -> Array:
+    """Return the array of an .npy file, mapped; raise ValueError for every fault of it."""
     with path.open("rb") as file:
-        if file.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
+        if file.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:  # NumPy would advise to load it as a pickle
             raise ValueError("it does not begin as a .npy file does; write it with numpy.save")
+    try:
+        array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
+        return array
+    except ValueError:
+        raise
+    except HEADER_ERRORS as error:
+        raise ValueError("it has no header of an array; write it with numpy.save") from error
 
 
 def named_members(archive: zipfile.ZipFile) -> Members:

@@ -16,7 +16,7 @@ from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.compute import NORMALIZE
 from fastgae.data.estimators import check_advantages, checked_how
 from fastgae.data.extras import brought_by
-from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_of
+from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_named, format_of, shown_by
 from fastgae.data.on_table import with_results
 from fastgae.data.pieces import open_files
 from fastgae.data.places import Source, found_sources
@@ -158,23 +158,24 @@ class _Files(NamedTuple):
 
 
 def _rows(dataset: Dataset, format: str) -> _Rows:  # noqa: A002
-    name = PLAIN.name if format == "auto" else format
-    if name not in FORMATS:
-        raise ValueError(f"format must be auto, {', '.join(FORMATS)}, got {format!r}")
+    known = format_named(format)
     schema = dataset.schema()
     if schema is None:
         raise DataError("there are no rows in the dataset")
     kinds = [kind if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]  # of pandas, any object
-    return _Rows(FORMATS[name], pa.schema(list(zip(schema.names, kinds, strict=True))), dataset)
+    return _Rows(known, pa.schema(list(zip(schema.names, kinds, strict=True))), dataset)
 
 
 def _files(paths: Source, format: str) -> _Files:  # noqa: A002
     sources = found_sources(paths)
     known = format_of(format, sources[0])
     files = [file.resolve() for source in sources for file in known.files(source)]
-    if not files:
-        raise DataError(f"{sources[0]} holds no files of the format {known.name}")
-    return _Files(known, known.schema(files[0]), ray.data.from_items([{PATH: str(file)} for file in files]))
+    schema = next((piece.schema for file in files for piece in known.pieces(file)), None)
+    if schema is None:
+        raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
+    if format == "auto" and known is PLAIN:
+        known = shown_by(schema.names)
+    return _Files(known, schema, ray.data.from_items([{PATH: str(file)} for file in files]))
 
 
 class RayDataError(DataError, UserCodeException):  # type: ignore[misc]

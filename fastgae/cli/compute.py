@@ -17,9 +17,10 @@ file beside the data: one row for each step, with the columns that name the
 episode and the step. fastgae never writes to the data themselves. They may be
 larger than memory.
 
-SOURCE is a file, a folder or a pattern: Parquet or Arrow tables, arrays in .npz
-or .npy files, a LeRobot, Minari or D4RL dataset, or episodes that RLlib
-recorded. All files may be URLs, such as s3://bucket/episodes.parquet.
+SOURCE is a file, a folder or a pattern: tables of Parquet, Arrow, Delta, Iceberg,
+CSV or JSON, arrays in HDF5, .npz or .npy files, a LeRobot, Minari, robomimic or
+D4RL dataset, or episodes that RLlib recorded. All files may be URLs, such as
+s3://bucket/episodes.parquet.
 
 The exit status is 0 if the results were written, 2 if the data or an option
 cannot be used, and 130 after Ctrl-C.
@@ -31,6 +32,7 @@ examples:
   fastgae compute lerobot_dataset --values critic.npy --ends terminated
   fastgae compute 'runs/*.parquet' -o advantages.parquet --column rewards=reward --column episode=run
   fastgae compute minari_dataset --critic my_critic:values
+  fastgae compute recordings --episode file        one episode per file, or names that begin again in every file
   fastgae compute episodes.parquet --gamma 0.997 --normalize global --memory 256MB
   fastgae compute episodes.parquet --estimator discounted_returns -o returns.parquet
   fastgae compute episodes.parquet --rewards success:-1:100 --gamma 1 --label-quantile 0.7
@@ -100,6 +102,7 @@ def add_parser(commands: "Commands") -> None:
         metavar="MODULE:NAME",
         help="in place of --values: a function of batches of rows, or a fastgae.data.Critic, in a Python module",
     )
+    add("--episode", choices=("file",), help="the file, with the folders around it, is a part of an episode's name")
     add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flags say")
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
     add(
@@ -157,6 +160,7 @@ def run(args: argparse.Namespace) -> int:
                 format=args.format,
                 columns=dict(args.column),
                 ends=args.ends,
+                episode_is=args.episode,
                 values=args.values if args.critic is None else loaded(args.critic),
                 estimator=args.estimator,
                 gamma=args.gamma,

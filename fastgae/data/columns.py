@@ -83,7 +83,8 @@ def chosen_columns(
         if present.count(name) > 1:
             raise DataError(f"there are {present.count(name)} columns {name!r} for {role}; expected one")
     if in_envs(schema.field(found["rewards"]).type):
-        found = {role: name for role, name in found.items() if role not in KEYS}  # flags alone end episodes there
+        # Flags and ends of files end episodes there.
+        found = {role: name for role, name in found.items() if role == "file" or role not in KEYS}
     for role in NAMING:
         if role in found and not _names(kind := schema.field(found[role]).type):
             raise DataError(f"the column of {role} holds {kind}; expected integers or text")

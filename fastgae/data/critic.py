@@ -54,8 +54,10 @@ class Critic:
 class Batch(dict[str, Any]):
     """The columns of a batch of rows, as the critic gets them."""
 
+    advice = ""  # about columns that are not here
+
     def __missing__(self, name: str) -> Any:
-        raise DataError(f"the critic reads the column {name!r}; it gets {', '.join(self)}")
+        raise DataError(f"the critic reads the column {name!r}; it gets {', '.join(self)}{self.advice}")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Valuation:
     critic: Critic
     columns: tuple[str, ...]
     next_columns: Mapping[str, str]  # the columns in which a row holds the state after it
+    advice: str = ""
 
     @property
     def read(self) -> list[str]:
@@ -87,6 +90,7 @@ class Valuation:
 
     def _of_batch(self, table: pa.Table, first: int) -> Array:
         batch = Batch()
+        batch.advice = self.advice
         for name in table.column_names:
             if name in self.columns:
                 try:
@@ -147,4 +151,5 @@ def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collectio
             "Critic(columns=...)"
         )
     next_columns = {name: known.next_state[name] for name in columns if known.next_state.get(name) in present}
-    return Valuation(critic, tuple(columns), next_columns)
+    advice = f": {known.advice['state']}" if "state" in known.advice else ""
+    return Valuation(critic, tuple(columns), next_columns, advice)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
 from fastgae.data.urls import is_remote, without_secrets
@@ -74,7 +75,7 @@ def reading(path: Path) -> Iterator[None]:
     except (DataError, WriteError, ModuleNotFoundError):
         raise
     except Exception as error:  # the libraries behind URLs raise errors of many kinds
-        damaged = isinstance(error, pa.ArrowException)
+        damaged = isinstance(error, pa.ArrowException | duckdb.Error | UnicodeDecodeError)
         if not (damaged or isinstance(error, OSError) or is_remote(path)):
             raise
         if is_remote(path):

@@ -15,13 +15,12 @@ from numpy.lib import format as npy
 
 from fastgae._archive import (
     FILE_ERRORS,
-    LONGEST_HEADER,
     NUMBERS,
     Header,
     check_kind,
-    check_npy,
     checked_header,
     header_in,
+    mapped_npy,
     named_members,
     reason,
 )
@@ -154,20 +153,18 @@ def npy_array(path: Path) -> Mapped:
     """Return the array of an .npy file, of which a file behind a URL is copied at the first read."""
     with _reading(path):
         kind_of(path)  # raises if it is a pipe or a folder
-        if is_remote(path):
-            with opened_binary(path, "readahead") as file:
-                array = Member(header_in(file, path.name, version_of(path)[0]), partial(_copy_of, path))
-            close_at_end(array.close)
-            return array
-        check_npy(path)
-        mapped = _npy(path)
-        return Mapped(mapped.shape, mapped.dtype, partial(_npy, path))
+        if not is_remote(path):
+            mapped = _npy(path)
+            return Mapped(mapped.shape, mapped.dtype, partial(_npy, path))
+        with opened_binary(path, "readahead") as file:
+            array = Member(header_in(file, path.name, version_of(path)[0]), partial(_copy_of, path))
+        close_at_end(array.close)
+        return array
 
 
 def _npy(path: Path) -> Array:
     with _reading(path):
-        array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
-        return array
+        return mapped_npy(path)
 
 
 def _copy_of(path: Path, to: IO[bytes]) -> None:

@@ -1,7 +1,7 @@
 """Read files from their last row to their first, in runs of limited size."""
 
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,6 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
-from fastgae.data.kinds import CONTINUATION
 from fastgae.data.urls import is_remote, opened_binary, version_of
 from fastgae.data.written import complete
 
@@ -138,7 +137,7 @@ def grouped(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
 
 def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:
     """Copy a piece to an Arrow file whose batches have at most this many rows, and return these batches."""
-    batches = piece.batches(columns, most)
+    batches = _joined(piece.batches(columns, most), most)
     first = next(batches)
     with complete(to) as file, pa.ipc.new_file(file, first.schema) as writer:
         writer.write_batch(first)
@@ -146,6 +145,19 @@ def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Pi
             writer.write_batch(batch)
     *parts, last = (part._replace(path=piece.path, first=piece.first + part.first) for part in arrow_pieces(to))
     return [*parts, last._replace(final=piece.final)]
+
+
+def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Return the same rows in fewer batches of at most this many rows, because each is computed by itself."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0  # of those that wait
+    for batch in batches:
+        if waiting and rows + batch.num_rows > most:
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    yield from [pa.concat_batches(waiting)] if waiting else []
 
 
 def slices(
@@ -193,7 +205,7 @@ def parquet_pieces(path: Path) -> list[Piece]:
         with reading(path):
             yield from opened(_parquet, path, checked_time(path, since)).iter_batches(most, [group], columns)
 
-    return _pieces(path, rows, schema, read, batches)
+    return pieces_of(path, rows, schema, batches, read)
 
 
 def arrow_pieces(path: Path) -> list[Piece]:
@@ -205,44 +217,108 @@ def arrow_pieces(path: Path) -> list[Piece]:
     def read(number: int, columns: Sequence[str]) -> pa.Table:
         checked_time(path, since)
         with reading(path), arrow_file(path) as file:
-            return pa.Table.from_batches([file.get_batch(number).select(columns)])
+            return pa.Table.from_batches([checked_batch(file.get_batch(number).select(columns))])
 
     def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         yield from read(number, columns).to_batches(most)
 
-    return _pieces(path, rows, schema, read, batches)
+    return pieces_of(path, rows, schema, batches, read)
 
 
-def _pieces(
+def checked_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch of a mapped file; raise if it points out of its memory, which Arrow checks only when asked."""
+    batch.validate(full=True)
+    return batch
+
+
+def pieces_of(
     path: Path,
     rows: Sequence[int],
     schema: pa.Schema,
-    read: Callable[[int, Sequence[str]], pa.Table],
     batches: Callable[[int, Sequence[str], int], Iterator[pa.RecordBatch]],
+    read: Callable[[int, Sequence[str]], pa.Table] | None = None,
 ) -> list[Piece]:
+    """Return the pieces of a file, with so many rows each.
+
+    ``batches(number, columns, most)`` returns the rows of a piece in any batches; ``read(number, columns)`` returns
+    them at once, if that is faster.
+    """
+    schema = _plain(schema)
+
     def decoded_read(number: int, columns: Sequence[str]) -> pa.Table:
-        return _decoded(read(number, columns))
+        if read is not None:
+            return decoded(read(number, columns))
+        found = decoded_batches(number, columns, max(rows[number], 1))
+        return pa.Table.from_batches(found, pa.schema(schema.field(name) for name in columns))
 
     def decoded_batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        return map(_decoded, batches(number, columns, most))
+        for batch in map(decoded, batches(number, columns, most)):
+            yield from (batch.slice(row, most) for row in range(0, batch.num_rows, most))
 
-    schema = _without_dictionaries(schema)
     return [
         Piece(path, first, count, schema, partial(decoded_read, number), partial(decoded_batches, number))
         for number, (count, first) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
     ]
 
 
-def _decoded(rows: Any) -> Any:
-    """Return a table or batch without dictionaries: they differ from batch to batch, which no Arrow file may have."""
-    schema = _without_dictionaries(rows.schema)
+def decoded(rows: Any) -> Any:
+    """Return a table or batch without dictionaries, which differ from batch to batch, as no Arrow file may have them.
+
+    Text becomes an array of strings too, because few functions of Arrow know views of them.
+    """
+    schema = _plain(rows.schema)
     return rows if schema.equals(rows.schema) else rows.cast(schema)
 
 
-def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
-    )
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(pa.field(field.name, _plain_type(field.type), field.nullable) for field in schema)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    return pa.large_string() if pa.types.is_string_view(kind) else kind
+
+
+def with_columns(piece: Piece, names: Collection[str], made: Callable[[int, int], Mapping[str, Any]]) -> Piece:
+    """Return a piece with columns more, which ``made(start, stop)`` makes for these rows of the file."""
+
+    def added(rows: Any, columns: Sequence[str], first: int) -> Any:
+        more = made(first, first + rows.num_rows)
+        arrays = [pa.array(more[name]) if name in names else rows.column(name) for name in columns]
+        return type(rows).from_arrays(arrays, names=list(columns))
+
+    def stored(columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if name not in names]
+
+    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        first = piece.first
+        for batch in piece.batches(stored(columns), most):
+            yield added(batch, columns, first)
+            first += batch.num_rows
+
+    def read(columns: Sequence[str]) -> pa.Table:
+        return added(piece.read(stored(columns)), columns, piece.first)
+
+    fields = [(name, pa.array(column).type) for name, column in made(0, 0).items()]
+    return piece._replace(schema=pa.schema([*fields, *piece.schema]), read=read, batches=batches)
+
+
+def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+    """Check that all files have the columns to read, in the types of the first file."""
+    first = checked = pieces[0]
+    for piece in pieces:
+        if piece.schema is checked.schema:
+            continue
+        checked = piece
+        for name in columns:
+            if name not in first.schema.names:
+                continue  # it comes from elsewhere, such as a file of values
+            if name not in piece.schema.names:
+                raise DataError(f"{piece.path} has no column {name!r}, but {first.path} has one")
+            kind, expected = piece.schema.field(name).type, first.schema.field(name).type
+            if kind != expected:
+                raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
 
 
 def opened(open_file: Callable[[Path], Any], path: Path, since: Any) -> Any:
@@ -302,12 +378,14 @@ def _parquet(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(opened_binary(path), pre_buffer=True) if is_remote(path) else pq.ParquetFile(path)
 
 
+def for_arrow(path: Path, cache: str = "none") -> pa.NativeFile:
+    """Return a file for pyarrow to read: mapped, or, behind a URL, read by ranges."""
+    return pa.PythonFile(opened_binary(path, cache)) if is_remote(path) else pa.memory_map(str(path))
+
+
 @contextmanager
 def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
-    with pa.PythonFile(opened_binary(path)) if is_remote(path) else pa.memory_map(str(path)) as file:
-        if file.read(len(CONTINUATION)) == CONTINUATION:
-            raise DataError(f"{path} is an Arrow stream, which cannot be read from its end: write an Arrow file")
-        file.seek(0)
+    with for_arrow(path) as file:
         yield pa.ipc.open_file(file)
 
 

@@ -14,16 +14,15 @@ from fastgae.data.urls import PAGES, files_below, is_remote, located, matching, 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 HIDDEN = ("_", ".")  # how names of files begin that are no data: _temporary, ._a.parquet, _SUCCESS
-# Tables with a log of the files, and of the rows of files, that still belong to them: the log, and who reads it.
-LOGS = {
-    "Delta": ("_delta_log", "deltalake"),
-    "Hudi": (".hoodie", "hudi"),
-    "Iceberg": ("metadata/*.metadata.json", "pyiceberg"),
-}
+# Tables with a log of the files, and of the rows of files, that still belong to them.
+DELTA, HUDI, ICEBERG = "Delta", "Hudi", "Iceberg"
+LOGS = {DELTA: "_delta_log/*", HUDI: ".hoodie/*", ICEBERG: "metadata/*.metadata.json"}
 
 
 def found_sources(source: Source) -> list[Path]:
     """Return the paths that a path, a pattern or a list of them names."""
+    if not (isinstance(source, str | os.PathLike | Sequence) or is_remote(source)):
+        raise TypeError(f"source must be paths, or a table with __arrow_c_stream__, got {type(source).__name__}")
     given = [source] if isinstance(source, str | os.PathLike) or is_remote(source) else list(source)
     found = [path for each in given for path in _matches(each)]
     parents = dict.fromkeys(path.absolute().parent for path in found)
@@ -74,9 +73,9 @@ def _shown(folder: Path, files: list[Path]) -> Iterator[Path]:
     """Return the files that are not hidden, of all files below a folder behind a URL."""
     depth = len(folder.parts)
     for file in files:
-        for kind, (log, _) in LOGS.items():
-            if fnmatch(str(file), f"*/{log}*"):
-                raise _logged(file.parent, kind)
+        for kind, log in LOGS.items():
+            if fnmatch(str(file), f"*/{log}"):
+                raise _logged(file.parents[1], kind)
         if not any(part.startswith(HIDDEN) for part in file.parts[depth:]):
             yield file
 
@@ -85,17 +84,25 @@ def _unreadable(error: OSError) -> NoReturn:
     raise DataError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
-def _check_no_log(folder: Path) -> None:
+def log_of(folder: Path) -> str | None:
+    """Return the kind of table that a folder is, if it is one with a log."""
     if is_remote(folder) and protocol_of(folder) in PAGES:
-        return  # pages do not say what is beside them
-    for kind, (log, _) in LOGS.items():
-        with suppress(OSError) if is_remote(folder) else nullcontext():  # a bucket may hide its other files
-            if next(folder.glob(log), None) is not None:
-                raise _logged(folder, kind)
+        return None  # pages do not say what is beside them
+    with suppress(OSError) if is_remote(folder) else nullcontext():  # a bucket may hide its other files
+        return next((kind for kind, log in LOGS.items() if next(folder.glob(log), None) is not None), None)
+    return None
+
+
+def log_files(folder: Path) -> list[Path]:
+    """Return the log of a table, which changes whenever its rows change."""
+    return sorted(path for log in LOGS.values() for path in folder.glob(log) if path.is_file())
+
+
+def _check_no_log(folder: Path) -> None:
+    if (kind := log_of(folder)) is not None:
+        raise _logged(folder, kind)
 
 
 def _logged(folder: Path, kind: str) -> DataError:
-    return DataError(
-        f"{folder} is a {kind} table, whose files also hold rows that were deleted since: read it with "
-        f"{LOGS[kind][1]}, and write the rows to a Parquet file or pass them to fastgae.data.on_table"
-    )
+    way = "read it with its own library, and pass the rows as a table" if kind == HUDI else "pass this folder"
+    return DataError(f"{folder} is a {kind} table, whose files also hold rows that were deleted since: {way}")

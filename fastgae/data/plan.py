@@ -101,23 +101,6 @@ class Plan(NamedTuple):
         }
 
 
-def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
-    """Check that all files have the columns to read, in the types of the first file."""
-    first = checked = pieces[0]
-    for piece in pieces:
-        if piece.schema is checked.schema:
-            continue
-        checked = piece
-        for name in columns:
-            if name not in first.schema.names:
-                continue  # it comes from elsewhere, such as a file of values
-            if name not in piece.schema.names:
-                raise DataError(f"{piece.path} has no column {name!r}, but {first.path} has one")
-            kind, expected = piece.schema.field(name).type, first.schema.field(name).type
-            if kind != expected:
-                raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
-
-
 def check_out(out: Path, sources: Sequence[Path], plan: Plan) -> None:
     """Check that results and data have different column names and different places."""
     beside_results = plan.source_columns if plan.into else plan.columns.keys

@@ -3,12 +3,14 @@
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from fastgae._archive import NUMBERS
 from fastgae._call import Array
 from fastgae.data.arrays import Arrays, check_numbers, column_of
 from fastgae.data.errors import DataError, reading
@@ -70,7 +72,7 @@ class Stored(NamedTuple):
     def items(self) -> Mapping[str, Any]:
         """Return all arrays, and groups of them."""
         file = file_of(self.path, self.since)
-        items: Mapping[str, Any] = file[self.group] if self.group else file
+        items: Mapping[str, Any] = reduce(lambda group, name: group[name], filter(None, self.group.split("/")), file)
         return items
 
     @property
@@ -166,16 +168,27 @@ def _length(item: Any) -> int | None:
 def _type(item: Any) -> pa.DataType:
     """Return the type of the column; raise TypeError if it does not hold numbers."""
     if isinstance(item, Mapping):
-        return pa.struct([(name, _type(part)) for name, part in item.items()])
+        return pa.struct([(name, _type(part)) for name, part in _numbers(item).items()])
     return column_of(np.zeros((1, *item.shape[1:]), item.dtype)).type
 
 
 def _rows_of(item: Any, start: int, stop: int) -> Arrays:
     """Return rows of an array, or of each array of a group; raise TypeError if they do not hold numbers."""
     if isinstance(item, Mapping):
-        return {name: _rows_of(part, start, stop) for name, part in item.items()}
+        return {name: _rows_of(part, start, stop) for name, part in _numbers(item).items()}
     check_numbers(item.dtype)
     return item[start:stop]
+
+
+def _numbers(items: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the members of a group that hold numbers; raise TypeError if none does."""
+    if found := {name: item for name, item in items.items() if _holds_numbers(item)}:
+        return found
+    raise TypeError(f"the group of {', '.join(items) or 'no arrays'} holds no numbers")
+
+
+def _holds_numbers(item: Any) -> bool:
+    return any(map(_holds_numbers, item.values())) if isinstance(item, Mapping) else item.dtype.kind in NUMBERS
 
 
 def table_of(columns: Mapping[str, Arrays]) -> pa.Table:

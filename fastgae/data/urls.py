@@ -70,11 +70,6 @@ def opened_binary(path: Path, cache: str = "none") -> IO[bytes]:
     return path.open("rb", cache_type=cache, block_size=RANGE)  # type: ignore[call-overload,no-any-return]
 
 
-def for_arrow(path: Path) -> Any:
-    """Return what pyarrow opens: the path, or an open file behind a URL, of which pyarrow reads ranges."""
-    return opened_binary(path) if is_remote(path) else path
-
-
 def version_of(path: Any, fresh: bool = False) -> tuple[int, Any]:
     """Return size and time of a file, by which a change is noticed; behind a URL, the store's tag if it has one.
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from fastgae.data.arrays import check_numbers, column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.formats import TABLES
-from fastgae.data.kinds import NPY, is_data, kind_of
+from fastgae.data.kinds import NPY, by_suffix, is_data, kind_of
 from fastgae.data.npz import npy_array
 from fastgae.data.pieces import Piece
 from fastgae.data.places import path_of
@@ -33,7 +33,7 @@ class OrderError(DataError):
 
 def is_values_file(values: str, columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
-    return values not in columns and is_data(path_of("values", values))
+    return values not in columns and (by_suffix(path := path_of("values", values)) is not None or is_data(path))
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
@@ -98,9 +98,9 @@ def _npy(path: Path) -> tuple[int, Rows]:
 
 def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
     if (kind := kind_of(path)) not in TABLES:
-        raise DataError(f"values are read from an .npy file, or a table of Parquet or Arrow; {path} is of {kind}")
-    pieces = TABLES[kind].pieces(path)
-    names = pieces[0].schema.names if pieces else [NAME]
+        raise DataError(f"values are read from an .npy file, or a table such as Parquet; {path} is of {kind}")
+    pieces = TABLES[kind](path)
+    names = pieces[0].schema.names if pieces else []
     if NAME not in names:
         raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
     columns = [NAME, *(key for key in keys if key in names)]
@@ -109,7 +109,7 @@ def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
 
 def values_and_keys(path: Path, keys: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
     """Return all rows of a table of values, with the columns that name the rows; raise OrderError if one is missing."""
-    pieces = TABLES[kind_of(path)].pieces(path)
+    pieces = TABLES[kind_of(path)](path)
     for key in keys:
         if key not in pieces[0].schema.names:
             raise OrderError(f"{path} has another order than the source, and no column {key}")

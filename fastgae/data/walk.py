@@ -159,7 +159,8 @@ def _files(plan: Plan) -> Files | None:
     """Return the files of the source, if there are several and nothing but names says which rows are one episode."""
     roles, pieces = plan.columns.of_role, plan.source.pieces if plan.source else plan.pieces
     several = sum(piece.first == 0 for piece in pieces) > 1
-    return Files(pieces) if several and "episode" in roles and "step" not in roles else None
+    advice = plan.format.advice.get("step", "name a column of step")
+    return Files(pieces, advice) if several and "episode" in roles and not {"file", "step"} & roles.keys() else None
 
 
 def valued_steps(table: pa.Table, run: Run, plan: Plan) -> RecordedSteps:

@@ -71,7 +71,7 @@ def test_columns(tmp_path, recorded):
     for arguments, message in (
         ({}, "nothing says which episodes ended for good"),
         ({"columns": {"rewards": "reward"}}, "no column 'reward' for rewards; there are episode, rewards, values"),
-        ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are env, episode"),
+        ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are file, env, episode"),
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),
         ({"format": "csv"}, "format must be"),
         ({"normalize": "per_env"}, "normalize must be"),
@@ -125,7 +125,9 @@ def test_sources(tmp_path, recorded):
         pa.ipc.new_stream(file, recorded.table().schema) as out,
     ):
         out.write_table(recorded.table())
-    with pytest.raises(DataError, match=r"stream\.arrow is an Arrow stream"):
+    stream = (tmp_path / "stream.arrow").read_bytes()
+    (tmp_path / "stream.arrow").write_bytes(stream[:-8])  # as a killed writer leaves it: whole batches, and no end
+    with pytest.raises(DataError, match=r"stream\.arrow cannot be read: this Arrow stream has no end; it was not"):
         compute(tmp_path / "stream.arrow")
 
 

@@ -1,0 +1,85 @@
+"""Read tables whose rows come in one order only: Arrow streams, and text.
+
+All rows are one piece. So a table that does not fit into memory is copied before it is read from its end.
+"""
+
+import glob
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.ipc
+
+from fastgae.data.errors import DataError, reading
+from fastgae.data.kinds import CSV, kind_of
+from fastgae.data.pieces import SLICE, Piece, checked_batch, checked_time, for_arrow, pieces_of
+from fastgae.data.urls import is_remote, version_of
+
+END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
+
+
+@contextmanager
+def _stream(path: Path) -> Iterator[pa.RecordBatchReader]:
+    with reading(path), for_arrow(path, "readahead") as file:
+        file.seek(max(file.size() - len(END), 0))
+        if file.read() != END:
+            raise DataError(f"{path} cannot be read: this Arrow stream has no end; it was not closed, or was cut")
+        file.seek(0)
+        yield pa.ipc.open_stream(file)
+
+
+def stream_pieces(path: Path) -> list[Piece]:
+    """Return all rows of an Arrow stream, such as the files of Hugging Face's ``save_to_disk``."""
+    since = version_of(path)[1]
+    with _stream(path) as stream:
+        rows, schema = sum(batch.num_rows for batch in stream), stream.schema
+
+    def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        checked_time(path, since)
+        with _stream(path) as stream:
+            yield from (checked_batch(batch.select(columns)) for batch in stream)
+
+    return pieces_of(path, [rows], schema, batches)
+
+
+@contextmanager
+def _text(path: Path, **options: Any) -> Iterator[duckdb.DuckDBPyRelation]:
+    with reading(path), duckdb.connect() as database:
+        if is_remote(path):
+            database.register_filesystem(path.fs)  # type: ignore[attr-defined]
+        read = database.read_csv if kind_of(path) == CSV else database.read_json
+        yield read(glob.escape(str(path)), hive_partitioning=False, **options)  # or duckdb takes it for a pattern
+
+
+def text_pieces(path: Path) -> list[Piece]:
+    """Return all rows of a CSV file, or of a file of JSON objects, in the types that duckdb finds."""
+    since, is_csv = version_of(path)[1], kind_of(path) == CSV
+    try:
+        # Of JSON, duckdb must see every row before it takes numbers for integers: it would round others.
+        types, count = _types_and_rows(path, **({} if is_csv else {"sample_size": -1}))
+    except DataError:  # a later row of CSV is no integer, which is an error, and takes long to know in advance
+        types, count = _types_and_rows(path, sample_size=-1)
+    known = {"dtype" if is_csv else "columns": types}
+
+    def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        checked_time(path, since)
+        with _text(path, **known) as rows:
+            yield from rows.select(*map(duckdb.ColumnExpression, columns)).to_arrow_reader(min(most, SLICE))
+
+    with _text(path, **known) as rows:
+        return pieces_of(path, [count], rows.limit(0).to_arrow_table().schema, batches)
+
+
+def _types_and_rows(path: Path, **options: Any) -> tuple[dict[str, str], int]:
+    """Return the type of each column and the number of rows, all of which are read as these types."""
+    with _text(path, **options) as rows:
+        # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
+        types = {
+            name: str(kind).replace("HUGEINT", "BIGINT") for name, kind in zip(rows.columns, rows.types, strict=True)
+        }
+        counted = (duckdb.FunctionExpression("count", duckdb.ColumnExpression(name)) for name in rows.columns)
+        rows.aggregate([*counted]).fetchall()
+        return types, len(rows)

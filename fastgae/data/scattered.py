@@ -21,6 +21,7 @@ from fastgae.data.formats import NAMING
 from fastgae.data.pieces import SLICE, Piece, Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance
+from fastgae.data.streams import quoted
 from fastgae.data.values_file import NAME, values_and_keys, with_values
 from fastgae.data.written import complete
 
@@ -39,9 +40,9 @@ def sorted_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
     """Return the plan over a copy of the rows in which the rows of each episode are adjacent."""
     copy = folder / COPY
     if not is_sorted(folder):
-        order = [*plan.columns.named(*NAMING, "step"), ROW]
+        order = ", ".join(map(quoted, [*plan.columns.named(*NAMING, "step"), ROW]))
         rows = {"rows": _numbered(plan.pieces, plan.read, plan.most, advance)}
-        with _queried(rows, f"* FROM rows ORDER BY {_listed(order)}", plan, folder) as batches:
+        with _queried(rows, f"* FROM rows ORDER BY {order}", plan, folder) as batches:
             _write(batches, copy, advance, batches.schema)
     return plan._replace(pieces=parquet_pieces(copy), source=Run(tuple(plan.pieces)))
 
@@ -63,7 +64,7 @@ def joined_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
             "rows": _numbered(pieces, keys, plan.most, advance),
             "found": values_and_keys(path, keys, min(plan.most, SLICE)),
         }
-        query = f'rows.*, "{NAME}" FROM rows LEFT JOIN found USING ({_listed(keys)}) ORDER BY "{ROW}"'
+        query = f'rows.*, "{NAME}" FROM rows LEFT JOIN found USING ({", ".join(map(quoted, keys))}) ORDER BY "{ROW}"'
         with _queried(inputs, query, plan, folder) as batches:
             _write(_checked(batches, path, plan), copy, advance, batches.schema)
     return plan._replace(pieces=with_values(pieces, copy, ()), beside=None)
@@ -157,7 +158,3 @@ def _queried(
         if not isinstance(error, duckdb.IOException | OSError):
             raise
         raise WriteError(folder, str(error).splitlines()[0]) from error
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -56,13 +56,8 @@ def _text(path: Path, **options: Any) -> Iterator[duckdb.DuckDBPyRelation]:
 
 def text_pieces(path: Path) -> list[Piece]:
     """Return all rows of a CSV file, or of a file of JSON objects, in the types that duckdb finds."""
-    since, is_csv = version_of(path)[1], kind_of(path) == CSV
-    try:
-        # Of JSON, duckdb must see every row before it takes numbers for integers: it would round others.
-        types, count = _types_and_rows(path, **({} if is_csv else {"sample_size": -1}))
-    except DataError:  # a later row of CSV is no integer, which is an error, and takes long to know in advance
-        types, count = _types_and_rows(path, sample_size=-1)
-    known = {"dtype" if is_csv else "columns": types}
+    since = version_of(path)[1]
+    known, count = _csv(path) if kind_of(path) == CSV else _typed(path, "columns", sample_size=-1)
 
     def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         checked_time(path, since)
@@ -73,13 +68,36 @@ def text_pieces(path: Path) -> list[Piece]:
         return pieces_of(path, [count], rows.limit(0).to_arrow_table().schema, batches)
 
 
-def _types_and_rows(path: Path, **options: Any) -> tuple[dict[str, str], int]:
-    """Return the type of each column and the number of rows, all of which are read as these types."""
+def _csv(path: Path) -> tuple[dict[str, Any], int]:
+    """Return what ``_typed`` does. duckdb takes ten times as long to look at all rows before it chooses types."""
+    with _text(path) as rows:
+        integers = {
+            name: "VARCHAR" for name, kind in zip(rows.columns, rows.types, strict=True) if str(kind) == "BIGINT"
+        }
+    try:
+        # Later rows may hold other numbers, which duckdb would round without a word.
+        with _text(path, dtype=integers) as rows:
+            matches = (f"regexp_full_match({quoted(name)}, '\\s*[-+]?\\d+\\s*')" for name in integers)
+            wrong = (f"count(*) FILTER (NOT {match})" for match in matches)
+            found = rows.aggregate(", ".join(["count(*)", *wrong])).fetchall()
+        if not any(found[0][1:]):
+            return _typed(path, "dtype")
+    except DataError:
+        pass  # a later row is of another type, such as text among numbers
+    return _typed(path, "dtype", sample_size=-1)
+
+
+def _typed(path: Path, option: str, **options: Any) -> tuple[dict[str, Any], int]:
+    """Return the option by which duckdb takes the type of each column, and the number of rows, all of these types."""
     with _text(path, **options) as rows:
         # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
         types = {
             name: str(kind).replace("HUGEINT", "BIGINT") for name, kind in zip(rows.columns, rows.types, strict=True)
         }
-        counted = (duckdb.FunctionExpression("count", duckdb.ColumnExpression(name)) for name in rows.columns)
-        rows.aggregate([*counted]).fetchall()
-        return types, len(rows)
+        rows.aggregate(", ".join(f"count({quoted(name)})" for name in types)).fetchall()
+        return {option: types}, len(rows)
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column for SQL."""
+    return '"' + name.replace('"', '""') + '"'

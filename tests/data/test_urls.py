@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -272,7 +273,49 @@ def test_a_table_with_deleted_rows(bucket, recorded):
         put(recorded.table(), bucket / f"runs/{folder}part.parquet")
         log = bucket / f"runs/{folder}_delta_log/00000000000000000000.json"
         log.write_text("{}")
-        for source in ("runs", f"runs/{folder}part.parquet", f"runs/{folder}*.parquet"):
+        above = "runs" if folder else ""  # deltalake reads the folder of the table itself
+        for source in (above, f"runs/{folder}part.parquet", f"runs/{folder}*.parquet"):
             with pytest.raises(DataError, match="is a Delta table"):
                 compute(f"{bucket}{source}", f"{bucket}out.parquet", progress=False)
         log.unlink()
+
+
+def test_files_of_every_kind(bucket, tmp_path):
+    """HDF5 and Arrow by ranges, text by duckdb, and what must be copied first."""
+    few = Recorded(rows=60)
+    roles = ("rewards", "values", "next_values", "terminated", "truncated")
+    arrays = {name: getattr(few, name) for name in roles}
+    local = tmp_path / "local"
+    (local / "npy").mkdir(parents=True)
+    np.savez(local / "a.npz", **arrays)
+    for name, array in arrays.items():
+        np.save(local / "npy" / name, array)
+    write(few.table(), local / "a.arrow", 20)
+    with pa.OSFile(str(local / "stream"), "wb") as file, pa.ipc.new_stream(file, few.table().schema) as writer:
+        writer.write_table(few.table(), 20)
+    pa.csv.write_csv(few.table(), local / "a.csv")
+    with suppress(ImportError):
+        import h5py
+
+        with h5py.File(local / "a.h5", "w") as file:
+            file.update(arrays)
+    for path in local.rglob("*.*"):
+        if path.is_file():
+            target = bucket / path.relative_to(local).as_posix()
+            target.write_bytes(path.read_bytes())
+    (bucket / "stream").write_bytes((local / "stream").read_bytes())
+    for name in (*names(local), "*.arrow"):
+        for memory in (limit(10), "1GB"):
+            compute(f"{bucket}{name}", tmp_path / "out.parquet", memory=memory, overwrite=True, progress=False)
+            assert np.allclose(read(tmp_path / "out.parquet")["advantages"], few.result.advantages), name
+
+
+def test_delta_tables(bucket, recorded, monkeypatch):
+    """deltalake finds the credentials itself. Rows that were deleted stay away."""
+    deltalake = pytest.importorskip("deltalake")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    deltalake.write_deltalake(f"{bucket}t", recorded.table())
+    deltalake.DeltaTable(f"{bucket}t").delete("episode = 0")
+    report = compute(f"{bucket}t", f"{bucket}out.parquet", memory=limit(RUN), progress=False)
+    assert report.steps == np.count_nonzero(recorded.episode)
+    assert_same_bits(got(report.file), recorded.result, recorded.episode != 0)

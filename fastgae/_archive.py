@@ -14,6 +14,8 @@ from typing import IO, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.lib import format as npy
 
+from fastgae._call import Array
+
 Members: TypeAlias = dict[str, zipfile.ZipInfo]
 
 # Python's parser and NumPy's dtypes raise these for a bad header. tests/corpus looks for more.
@@ -72,11 +74,18 @@ def check_kind(file: IO[bytes]) -> None:
         raise ValueError("it is not an .npz archive, or only a part of one; write it with numpy.savez")
 
 
-def check_npy(path: Path) -> None:
-    """Raise if a file does not begin as a .npy file does, because NumPy would advise to load it as a pickle."""
+def mapped_npy(path: Path) -> Array:
+    """Return the array of an .npy file, mapped; raise ValueError for every fault of it."""
     with path.open("rb") as file:
-        if file.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
+        if file.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:  # NumPy would advise to load it as a pickle
             raise ValueError("it does not begin as a .npy file does; write it with numpy.save")
+    try:
+        array: Array = np.load(path, "r", allow_pickle=False, max_header_size=LONGEST_HEADER)
+        return array
+    except ValueError:
+        raise
+    except HEADER_ERRORS as error:
+        raise ValueError("it has no header of an array; write it with numpy.save") from error
 
 
 def named_members(archive: zipfile.ZipFile) -> Members:
@@ -102,12 +111,17 @@ def checked_header(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo)
     if member.compress_type not in METHODS:
         raise ValueError(f"{name} is compressed by method {member.compress_type}; expected what numpy.savez writes")
     with archive.open(member) as content:
-        try:
-            shape, fortran_order, dtype = HEADERS[npy.read_magic(content)](content, max_header_size=LONGEST_HEADER)
-        except HEADER_ERRORS as error:
-            raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez") from error
-        begin = content.tell()
-    size = member.file_size - begin
+        return header_in(content, name, member.file_size)
+
+
+def header_in(content: IO[bytes], name: str, size: int) -> Header:
+    """Return the header at the beginning of a file of so many bytes; raise if they disagree."""
+    try:
+        shape, fortran_order, dtype = HEADERS[npy.read_magic(content)](content, max_header_size=LONGEST_HEADER)
+    except HEADER_ERRORS as error:
+        raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez") from error
+    begin = content.tell()
+    size -= begin
     if not all(type(length) is int for length in shape):
         raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez")
     if dtype.kind not in NUMBERS:

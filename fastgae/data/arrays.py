@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastgae._archive import NUMBERS
+
 # A column as arrays: one with a number or more for each row, or a dict of such for a column with fields.
 Arrays: TypeAlias = Any
 
@@ -18,7 +20,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 def check_numbers(dtype: np.dtype[Any]) -> None:
     """Raise TypeError if arrays of a dtype hold anything but numbers."""
-    if dtype.kind not in "biuf":
+    if dtype.kind not in NUMBERS:
         raise TypeError(f"an array of dtype {dtype} holds no numbers")
 
 
@@ -35,10 +37,10 @@ def column_of(array: Arrays) -> pa.Array:
 
 
 def holds_numbers(kind: pa.DataType) -> bool:
-    """Return whether a column of this type can be read as arrays."""
+    """Return whether a column of this type can be read as arrays, some of its fields if it has fields."""
     if pa.types.is_struct(kind):
-        return all(holds_numbers(field.type) for field in kind)
-    if _is_list(kind) or isinstance(kind, pa.FixedShapeTensorType):
+        return any(holds_numbers(field.type) for field in kind)
+    if is_list(kind) or isinstance(kind, pa.FixedShapeTensorType):
         return holds_numbers(kind.value_type)
     return any(is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
 
@@ -46,24 +48,25 @@ def holds_numbers(kind: pa.DataType) -> bool:
 def axes_of(kind: pa.DataType) -> int:
     """Return the number of axes of one row: 0 for a number, 1 for a vector, 2 or more for an image."""
     if pa.types.is_struct(kind):
-        return max((axes_of(field.type) for field in kind), default=0)
+        return max(axes_of(field.type) for field in kind if holds_numbers(field.type))
     if isinstance(kind, pa.FixedShapeTensorType):
         return len(kind.shape)
-    return 1 + axes_of(kind.value_type) if _is_list(kind) else 0
+    return 1 + axes_of(kind.value_type) if is_list(kind) else 0
 
 
 def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
-    """Return a column as an array, or one with fields as a dict of arrays. The lists of a column have one length."""
+    """Return a column as an array, or a dict of arrays of the fields that hold numbers. Lists must have one length."""
     if isinstance(column, pa.ChunkedArray):
         column = whole(column)
     kind = column.type
     if column.null_count:
         raise ValueError("a row is missing")
     if pa.types.is_struct(kind):
-        return {field.name: arrays_of(part) for field, part in zip(kind, column.flatten(), strict=True)}
+        parts = zip(kind, column.flatten(), strict=True)
+        return {field.name: arrays_of(part) for field, part in parts if holds_numbers(field.type)}
     if isinstance(kind, pa.FixedShapeTensorType):
         return column.to_numpy_ndarray()
-    if not _is_list(kind):
+    if not is_list(kind):
         return column.to_numpy(zero_copy_only=False)
     lengths = pc.unique(pc.list_value_length(column))
     if len(lengths) > 1:
@@ -72,5 +75,6 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
     return inner.reshape(len(column), lengths[0].as_py() if len(lengths) else 0, *inner.shape[1:])
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether each row of a column of this type is a list."""
     return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))

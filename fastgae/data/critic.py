@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import WORKING_DTYPES, Array
-from fastgae._interop import as_array
+from fastgae._interop import as_array, is_tensor, on_the_cpu
 from fastgae.data.arrays import Arrays, arrays_of, axes_of, holds_numbers
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
@@ -34,11 +34,15 @@ class Critic:
         numbers or vectors that has no role. Images, and other arrays of two axes or more, are read only if named here.
     rows : int
         The largest number of rows in a batch.
+    device : str or torch.device, optional
+        "cuda" or another device of torch: the batch holds tensors on it, and the function is called without gradients.
+        Default: NumPy arrays.
     """
 
     function: Callable[[dict[str, Any]], Any]
     columns: Sequence[str] | None = None
     rows: int = ROWS
+    device: Any = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -50,8 +54,10 @@ class Critic:
 class Batch(dict[str, Any]):
     """The columns of a batch of rows, as the critic gets them."""
 
+    advice = ""  # about columns that are not here
+
     def __missing__(self, name: str) -> Any:
-        raise DataError(f"the critic reads the column {name!r}; it gets {', '.join(self)}")
+        raise DataError(f"the critic reads the column {name!r}; it gets {', '.join(self)}{self.advice}")
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ class Valuation:
     critic: Critic
     columns: tuple[str, ...]
     next_columns: Mapping[str, str]  # the columns in which a row holds the state after it
+    advice: str = ""
 
     @property
     def read(self) -> list[str]:
@@ -83,13 +90,15 @@ class Valuation:
 
     def _of_batch(self, table: pa.Table, first: int) -> Array:
         batch = Batch()
+        batch.advice = self.advice
         for name in table.column_names:
             if name in self.columns:
                 try:
                     batch[name] = _writable(arrays_of(table[name]))
                 except ValueError as error:
                     raise RowError(first, f"the critic cannot read {name}: {error}") from error
-        values = as_array("values from the critic", self.critic.function(batch))
+        result = _called(self.critic, batch)
+        values = on_the_cpu(result) if is_tensor(result) else as_array("values from the critic", result)
         if values.shape != (len(table),):
             raise ValueError(
                 f"the critic returned shape {values.shape} for {len(table)} rows; expected ({len(table)},)"
@@ -99,6 +108,24 @@ class Valuation:
         if len(wrong := np.flatnonzero(np.isnan(values))):
             raise RowError(first + int(wrong[0]), "the value from the critic is NaN")
         return values
+
+
+def _called(critic: Critic, batch: Batch) -> Any:
+    if critic.device is None:
+        return critic.function(batch)
+    import torch
+
+    with torch.inference_mode():
+        return critic.function(Batch((name, _tensors(arrays, critic.device)) for name, arrays in batch.items()))
+
+
+def _tensors(arrays: Arrays, device: Any) -> Any:
+    """Return tensors on a device with the numbers of arrays."""
+    import torch
+
+    if isinstance(arrays, dict):
+        return {name: _tensors(part, device) for name, part in arrays.items()}
+    return torch.from_numpy(arrays).to(device)
 
 
 def _writable(arrays: Arrays) -> Arrays:
@@ -124,4 +151,5 @@ def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collectio
             "Critic(columns=...)"
         )
     next_columns = {name: known.next_state[name] for name in columns if known.next_state.get(name) in present}
-    return Valuation(critic, tuple(columns), next_columns)
+    advice = f": {known.advice['state']}" if "state" in known.advice else ""
+    return Valuation(critic, tuple(columns), next_columns, advice)

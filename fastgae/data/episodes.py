@@ -9,6 +9,7 @@ import pyarrow as pa
 from fastgae._call import Array
 from fastgae.data.arrays import whole
 from fastgae.data.columns import changes
+from fastgae.data.errors import argument
 from fastgae.data.pieces import Piece
 from fastgae.data.steps import Following, RecordedSteps, RowError, ScatteredError, last_rows
 
@@ -47,7 +48,8 @@ class Files:
     Then nothing says whether an episode goes on in the next file, or whether every file counts its episodes from 0.
     """
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[Piece], advice: str) -> None:
+        self._advice = advice
         self._begins: list[int] = []  # the first row of every file
         self._paths: list[Path] = []
         row = 0
@@ -66,8 +68,7 @@ class Files:
             raise RowError(
                 int(wrong[0]),
                 f"{self._paths[after[wrong[0]]]} goes on with the same episode, or with another one of the same name: "
-                "name a column of step; or, if every file counts its episodes from 0, compute each file by itself, or "
-                "name a column of env that differs from file to file",
+                f"{self._advice}; or, if every file counts its episodes from 0, pass {argument('episode_is', 'file')}",
             )
         return int(file[0])
 

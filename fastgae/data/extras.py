@@ -1,19 +1,34 @@
 """Name the extra of fastgae that installs a missing library."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 # The libraries that the extras in pyproject.toml install.
-EXTRAS = {"data": ("duckdb", "pyarrow", "rich"), "hdf5": ("h5py",), "plot": ("matplotlib",), "ray": ("ray",)}
+EXTRAS = {
+    "data": ("duckdb", "pyarrow", "rich"),
+    "hdf5": ("h5py",),
+    "plot": ("matplotlib",),
+    "ray": ("ray",),
+    "remote": ("fsspec", "upath"),
+}
+
+
+def brought_by(extra: str, what: str) -> AbstractContextManager[None]:
+    """If an import inside fails, say how to install the missing library, which ``what`` needs."""
+    return _installed(EXTRAS[extra], what, f"'fastgae-rl[{extra}]'")
+
+
+def installed(library: str, what: str) -> AbstractContextManager[None]:
+    """Do the same for a library that is in no extra, because whoever has such data has the library."""
+    return _installed([library], what, library)
 
 
 @contextmanager
-def brought_by(extra: str, what: str) -> Iterator[None]:
-    """If an import inside fails, say how to install the missing library, which ``what`` needs."""
+def _installed(libraries: Collection[str], what: str, brings: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in EXTRAS[extra]:  # the library is installed, but something that it needs is not
+        if error.name not in libraries:  # the library is installed, but something that it needs is not
             raise
-        message = f"{what} needs {error.name}, which is not installed: pip install 'fastgae-rl[{extra}]'"
+        message = f"{what} needs {error.name}, which is not installed: pip install {brings}"
         raise ModuleNotFoundError(message, name=error.name) from error

@@ -4,7 +4,7 @@ Minari writes some arrays for each episode, and h5py's high-level functions take
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from h5py import h5d, h5g, h5i, h5l, h5o, h5s, h5t
 
 from fastgae._call import Array
 from fastgae.data.errors import DataError
+from fastgae.data.urls import is_remote, opened_binary
 
 MOST_LINKS = 16  # one after the other, as in HDF5; more are a circle
 
@@ -22,18 +23,32 @@ MOST_LINKS = 16  # one after the other, as in HDF5; more are a circle
 Types: TypeAlias = list[tuple[Any, np.dtype[Any], Any]]
 
 
+@contextmanager
+def undamaged(place: str) -> Iterator[None]:
+    """Name the place in h5py's errors of a damaged file, which are of many kinds."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise DataError(f"{place} cannot be read: {error}") from error
+
+
 class Hdf5Array:
     """An array of a file. A slice of it is a NumPy array."""
 
-    def __init__(self, dataset: Any, types: Types) -> None:
-        self._dataset, self._types = dataset, types
+    def __init__(self, dataset: Any, types: Types, place: str) -> None:
+        self._dataset, self._types, self._place = dataset, types, place
         self.shape: tuple[int, ...] | None = dataset.shape  # None: HDF5's "empty"
 
     def __len__(self) -> int:
         return self.shape[0] if self.shape else 0
 
     def __getitem__(self, rows: slice) -> Array:
-        start, stop, _ = rows.indices(len(self))
+        with undamaged(self._place):
+            return self._read(*rows.indices(len(self))[:2])
+
+    def _read(self, start: int, stop: int) -> Array:
         dtype, memory = self._type
         _, *row = self.shape or ()
         array = np.empty((stop - start, *row), dtype)
@@ -47,7 +62,8 @@ class Hdf5Array:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self._type[0]
+        with undamaged(self._place):
+            return self._type[0]
 
     @cached_property
     def _type(self) -> tuple[np.dtype[Any], Any]:
@@ -68,29 +84,37 @@ class Hdf5Group(Mapping[str, Any]):
     def __init__(self, group: Any, types: Types, place: str, above: Collection[int] = ()) -> None:
         """``place``: what to write before a name in errors; ``above``: the addresses of the groups around this one."""
         self._group, self._types, self._place = group, types, place
-        address = h5o.get_info(group).addr
+        with undamaged(place[:-1]):
+            address = h5o.get_info(group).addr
         if address in above:
             raise DataError(f"{place[:-1]} is a link to a group around it: remove the link")
         self._above = {*above, address}
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.encode(errors="surrogateescape") in self._group
+        with undamaged(self._place[:-1]):
+            return isinstance(name, str) and name.encode(errors="surrogateescape") in self._group
 
     def __getitem__(self, name: str) -> Any:
-        found, place = self._found(name.encode(errors="surrogateescape")), f"{self._place}{name}"
+        place, encoded = f"{self._place}{name}", name.encode(errors="surrogateescape")
+        try:
+            with undamaged(place):
+                found = self._found(encoded)
+                if isinstance(found, h5d.DatasetID):
+                    _check_own(found, place)
+        except DataError as error:
+            with undamaged(place):
+                if self._group.links.exists(encoded):
+                    raise
+            raise KeyError(name) from error
         if isinstance(found, h5d.DatasetID):
-            _check_own(found, place)
-            return Hdf5Array(found, self._types)
+            return Hdf5Array(found, self._types, place)
         if not isinstance(found, h5g.GroupID):
             return {}  # a type, which holds no arrays
         return Hdf5Group(found, self._types, f"{place}/", self._above)
 
     def _found(self, name: bytes) -> Any:
         """Open what has a name; raise if that is a link which leads to nothing in this file."""
-        try:
-            link = self._group.links.get_info(name).type
-        except (KeyError, RuntimeError) as error:
-            raise KeyError(name) from error
+        link = self._group.links.get_info(name).type
         if link == h5l.TYPE_HARD:
             return h5o.open(self._group, name)
         target = self._group.links.get_val(name)  # of an external link: its file and the name there
@@ -105,17 +129,19 @@ class Hdf5Group(Mapping[str, Any]):
         )
 
     def __iter__(self) -> Iterator[str]:
-        return (name.decode(errors="surrogateescape") for name in self._group)
+        with undamaged(self._place[:-1]):
+            return iter([name.decode(errors="surrogateescape") for name in self._group])
 
     def __len__(self) -> int:
-        return len(self._group)
+        with undamaged(self._place[:-1]):
+            return len(self._group)
 
 
 class Hdf5File(Hdf5Group):
     """The arrays and groups of a file, and its attributes."""
 
     def __init__(self, path: Path) -> None:
-        file = h5py.File(path, "r")
+        file = h5py.File(opened_binary(path, "blockcache") if is_remote(path) else path, "r")
         super().__init__(file.id, [], f"{path}: ")
         self.attributes, self.close = file.attrs, file.close
 

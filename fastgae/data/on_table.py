@@ -12,6 +12,7 @@ from fastgae.data.episodes import Episodes
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, Results, checked_how, dtype_of
 from fastgae.data.formats import FORMATS, NAMING, PLAIN
+from fastgae.data.pieces import decoded
 from fastgae.data.plan import ROW
 from fastgae.data.steps import RowError, ScatteredError, compute_run
 
@@ -40,10 +41,10 @@ def on_table(
 
     Parameters
     ----------
-    table : pyarrow.Table
+    table : pyarrow.Table, or anything with ``__arrow_c_stream__``, such as a data frame of pandas or Polars
         One row per step. Its columns are named as in ``fastgae.data.compute``.
     format : str
-        The format whose column names the table uses: "table", "rllib", "lerobot", "minari" or "d4rl".
+        The format whose column names the table uses: "table", "rllib", "lerobot", "minari", "d4rl" or "robomimic".
     columns, ends, estimator, gamma, gae_lambda, n, backend, num_threads
         As in ``fastgae.data.compute``.
 
@@ -76,11 +77,12 @@ def with_results(
     may_be_cut: bool,
 ) -> pa.Table:
     """Return the table with its results; ``may_be_cut``: an episode without a flag at its end is an error."""
+    table = pa.table(table)
     if format not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS)}, got {format!r}")
     known = FORMATS[format]
-    chosen = chosen_columns(columns, known, table.schema, "values", how)
-    rows = table.select(list(dict.fromkeys(chosen.of_role.values())))
+    chosen = chosen_columns(columns, known, decoded(table.schema.empty_table()).schema, "values", how)
+    rows = decoded(table.select(list(dict.fromkeys(chosen.of_role.values()))))
     order = np.arange(len(rows))
     try:
         computed = _in_order(rows, chosen, how, may_be_cut)

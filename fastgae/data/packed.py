@@ -20,6 +20,8 @@ LEAST_ROWS = 4  # of an episode on average, or runs would take as much space as 
 
 def packed(table: pa.Table, last: Array, names: Collection[str], step: str | None) -> pa.Table:
     """Return the table with runs in place of its keys; ``last``: True in the last row of each episode."""
+    if last.ndim > 1:  # several envs have one name, which changes where the episodes of all end
+        last = np.logical_and.reduce(last, axis=1)
     ends = np.flatnonzero(last) + 1
     ends = ends if last[-1] else np.append(ends, len(last))
     if len(ends) * LEAST_ROWS > len(last):

@@ -1,8 +1,9 @@
 """Read files from their last row to their first, in runs of limited size."""
 
+import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,12 +16,13 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
-from fastgae.data.kinds import CONTINUATION
+from fastgae.data.urls import is_remote, opened_binary, version_of
 from fastgae.data.written import complete
 
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
 MOST_OPEN = 2
 LARGE = "large.arrow"  # the copy of a row group that does not fit into memory
+VALUES = "values.arrow"  # the copy of a file of values whose rows come in one order only
 SCRATCH = "scratch-"  # how the names of files begin on systems that know no files without names
 
 
@@ -28,8 +30,9 @@ SCRATCH = "scratch-"  # how the names of files begin on systems that know no fil
 class OpenNow:
     """The open files and the scratch folder inside of open_files."""
 
-    files: dict[tuple[Path, int], Any] = field(default_factory=dict)
+    files: dict[tuple[Path, Any], Any] = field(default_factory=dict)
     scratch: Path | None = None
+    until_end: ExitStack = field(default_factory=ExitStack)
 
 
 # Every thread has its own.
@@ -111,26 +114,32 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
 
     Parquet is read by whole row groups. A larger one is copied first, piece by piece, into a file in ``scratch``.
     """
+    for group in grouped(pieces, most):
+        if group[0].rows <= most:
+            yield Run(group)
+            continue
+        copy = scratch / LARGE
+        yield from (Run((part,)) for part in reversed(copied(group[0], columns, most, copy)))
+        copy.unlink()
+
+
+def grouped(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
+    """Return groups of pieces with at most this many rows together, or of one that has more, from the last group on."""
     waiting: list[Piece] = []
     rows = 0  # of those that wait
     for piece in reversed(pieces):
         if waiting and rows + piece.rows > most:
-            yield Run(tuple(reversed(waiting)))
+            yield tuple(reversed(waiting))
             waiting, rows = [], 0
-        if piece.rows <= most:
-            waiting.append(piece)
-            rows += piece.rows
-            continue
-        copy = scratch / LARGE
-        yield from (Run((part,)) for part in reversed(copied(piece, columns, most, copy)))
-        copy.unlink()
+        waiting.append(piece)
+        rows += piece.rows
     if waiting:
-        yield Run(tuple(reversed(waiting)))
+        yield tuple(reversed(waiting))
 
 
 def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:
     """Copy a piece to an Arrow file whose batches have at most this many rows, and return these batches."""
-    batches = piece.batches(columns, most)
+    batches = _joined(piece.batches(columns, most), most)
     first = next(batches)
     with complete(to) as file, pa.ipc.new_file(file, first.schema) as writer:
         writer.write_batch(first)
@@ -138,6 +147,19 @@ def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Pi
             writer.write_batch(batch)
     *parts, last = (part._replace(path=piece.path, first=piece.first + part.first) for part in arrow_pieces(to))
     return [*parts, last._replace(final=piece.final)]
+
+
+def _joined(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Return the same rows in fewer batches of at most this many rows, because each is computed by itself."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0  # of those that wait
+    for batch in batches:
+        if waiting and rows + batch.num_rows > most:
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    yield from [pa.concat_batches(waiting)] if waiting else []
 
 
 def slices(
@@ -173,7 +195,7 @@ def slices(
 def parquet_pieces(path: Path) -> list[Piece]:
     """Return the row groups of a Parquet file."""
     with reading(path):
-        since, metadata = path.stat().st_mtime_ns, pq.read_metadata(path)
+        since, metadata = version_of(path)[1], _parquet(path).metadata
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     schema = metadata.schema.to_arrow_schema()
 
@@ -185,59 +207,145 @@ def parquet_pieces(path: Path) -> list[Piece]:
         with reading(path):
             yield from opened(_parquet, path, checked_time(path, since)).iter_batches(most, [group], columns)
 
-    return _pieces(path, rows, schema, read, batches)
+    return pieces_of(path, rows, schema, batches, read)
 
 
 def arrow_pieces(path: Path) -> list[Piece]:
     """Return the batches of an Arrow file."""
     with reading(path), arrow_file(path) as file:
-        since = path.stat().st_mtime_ns
+        since = version_of(path)[1]
         rows, schema = [file.get_batch(number).num_rows for number in range(file.num_record_batches)], file.schema
 
     def read(number: int, columns: Sequence[str]) -> pa.Table:
         checked_time(path, since)
         with reading(path), arrow_file(path) as file:
-            return pa.Table.from_batches([file.get_batch(number).select(columns)])
+            return pa.Table.from_batches([checked_batch(file.get_batch(number).select(columns))])
 
     def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         yield from read(number, columns).to_batches(most)
 
-    return _pieces(path, rows, schema, read, batches)
+    return pieces_of(path, rows, schema, batches, read)
 
 
-def _pieces(
+def checked_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch of a mapped file; raise if it points out of its memory, which Arrow checks only when asked."""
+    batch.validate(full=True)
+    return batch
+
+
+def pieces_of(
     path: Path,
     rows: Sequence[int],
     schema: pa.Schema,
-    read: Callable[[int, Sequence[str]], pa.Table],
     batches: Callable[[int, Sequence[str], int], Iterator[pa.RecordBatch]],
+    read: Callable[[int, Sequence[str]], pa.Table] | None = None,
 ) -> list[Piece]:
+    """Return the pieces of a file, with so many rows each.
+
+    ``batches(number, columns, most)`` returns the rows of a piece in any batches; ``read(number, columns)`` returns
+    them at once, if that is faster.
+    """
+    schema = _plain(schema)
+    _ = schema.names  # raises here, where the file is known, if a name is not UTF-8
+
     def decoded_read(number: int, columns: Sequence[str]) -> pa.Table:
-        return _decoded(read(number, columns))
+        if read is not None:
+            return decoded(read(number, columns))
+        found = decoded_batches(number, columns, max(rows[number], 1))
+        return pa.Table.from_batches(found, pa.schema(schema.field(name) for name in columns))
 
     def decoded_batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        return map(_decoded, batches(number, columns, most))
+        for batch in map(decoded, batches(number, columns, most)):
+            yield from (batch.slice(row, most) for row in range(0, batch.num_rows, most))
 
-    schema = _without_dictionaries(schema)
     return [
         Piece(path, first, count, schema, partial(decoded_read, number), partial(decoded_batches, number))
         for number, (count, first) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
     ]
 
 
-def _decoded(rows: Any) -> Any:
-    """Return a table or batch without dictionaries: they differ from batch to batch, which no Arrow file may have."""
-    schema = _without_dictionaries(rows.schema)
-    return rows if schema.equals(rows.schema) else rows.cast(schema)
+def decoded(rows: Any) -> Any:
+    """Return a table or batch without dictionaries, which differ from batch to batch, as no Arrow file may have them.
+
+    Text becomes an array of strings too, because few functions of Arrow know views of them.
+    """
+    before = rows.schema
+    schema = _plain(before)
+    return rows if schema is before else rows.cast(schema)
 
 
-def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
-    )
+def _plain(schema: pa.Schema) -> pa.Schema:
+    kinds = list(map(_plain_type, schema.types))
+    if kinds == schema.types:
+        return schema
+    return pa.schema(field.with_type(kind) for field, kind in zip(schema, kinds, strict=True))
 
 
-def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    return pa.large_string() if pa.types.is_string_view(kind) else kind
+
+
+def first_rows(piece: Piece, rows: int) -> Piece:
+    """Return the first rows of a piece."""
+
+    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        left = rows
+        for batch in piece.batches(columns, most):
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def read(columns: Sequence[str]) -> pa.Table:
+        return pa.Table.from_batches(list(batches(columns, rows)))
+
+    return piece._replace(rows=rows, read=read, batches=batches, final=piece.final if rows == piece.rows else None)
+
+
+def with_columns(piece: Piece, names: Collection[str], made: Callable[[int, int], Mapping[str, Any]]) -> Piece:
+    """Return a piece with columns more, which ``made(start, stop)`` makes for these rows of the file."""
+
+    def added(rows: Any, columns: Sequence[str], first: int) -> Any:
+        more = made(first, first + rows.num_rows)
+        arrays = [pa.array(more[name]) if name in names else rows.column(name) for name in columns]
+        return type(rows).from_arrays(arrays, names=list(columns))
+
+    def stored(columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if name not in names]
+
+    def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        first = piece.first
+        for batch in piece.batches(stored(columns), most):
+            yield added(batch, columns, first)
+            first += batch.num_rows
+
+    def read(columns: Sequence[str]) -> pa.Table:
+        return added(piece.read(stored(columns)), columns, piece.first)
+
+    fields = [(name, pa.array(column).type) for name, column in made(0, 0).items()]
+    return piece._replace(schema=pa.schema([*fields, *piece.schema]), read=read, batches=batches)
+
+
+def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
+    """Check that all files have the columns to read, in the types of the first file."""
+    first = checked = pieces[0]
+    for piece in pieces:
+        if piece.schema is checked.schema:
+            continue
+        checked = piece
+        for name in columns:
+            if name not in first.schema.names:
+                continue  # it comes from elsewhere, such as a file of values
+            if name not in piece.schema.names:
+                raise DataError(f"{piece.path} has no column {name!r}, but {first.path} has one")
+            kind, expected = piece.schema.field(name).type, first.schema.field(name).type
+            if kind != expected:
+                raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
+
+
+def opened(open_file: Callable[[Path], Any], path: Path, since: Any) -> Any:
     """Return what ``open_file`` makes of a file, which stays open: that takes long, and pieces of a file are many."""
     open_now = _open_now.get()
     if open_now is None:
@@ -261,12 +369,51 @@ def open_files() -> Iterator[None]:
         _open_now.reset(token)
         for file in open_now.files.values():
             file.close()
+        open_now.until_end.close()
+
+
+def close_at_end(close: Callable[[], None]) -> None:
+    """Call a function at the end of ``open_files``."""
+    open_now = _open_now.get()
+    if open_now is not None:
+        open_now.until_end.callback(close)
 
 
 def scratch_file() -> IO[bytes]:
-    """Return a file without a name, in the scratch folder or, without one, where the system has temporary files."""
+    """Return a file without a name, in the scratch folder."""
+    return tempfile.TemporaryFile(prefix=SCRATCH, dir=scratch_folder())
+
+
+def here(path: Path) -> Path:
+    """Return a file, or a copy of a file behind a URL, for libraries that read only files of this machine."""
+    if not is_remote(path):
+        return path
+    copy: Copy = opened(Copy, path, version_of(path)[1])
+    return copy.path
+
+
+class Copy:
+    """A copy of a file, which lasts until ``close``."""
+
+    def __init__(self, path: Path) -> None:
+        with (
+            tempfile.NamedTemporaryFile(prefix=SCRATCH, dir=scratch_folder(), delete=False) as to,
+            ExitStack() as stack,
+        ):
+            self.path = Path(to.name)
+            stack.callback(self.close)
+            with opened_binary(path, "readahead") as content:
+                shutil.copyfileobj(content, to)
+            stack.pop_all()
+
+    def close(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def scratch_folder() -> Path:
+    """Return the folder for scratch files or, without one, where the system has temporary files."""
     open_now = _open_now.get()
-    return tempfile.TemporaryFile(prefix=SCRATCH, dir=None if open_now is None else open_now.scratch)
+    return Path(tempfile.gettempdir()) if open_now is None or open_now.scratch is None else open_now.scratch
 
 
 def put_scratch_into(folder: Path) -> None:
@@ -277,21 +424,32 @@ def put_scratch_into(folder: Path) -> None:
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path)
+    # pyarrow joins neighbouring columns to one range if it may read ahead.
+    return pq.ParquetFile(opened_binary(path), pre_buffer=True) if is_remote(path) else pq.ParquetFile(path)
+
+
+def parquet_schema(path: Path) -> pa.Schema:
+    """Return the columns of a Parquet file."""
+    return _parquet(path).schema_arrow
 
 
 @contextmanager
 def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
-    with pa.memory_map(str(path)) as file:
-        if file.read(len(CONTINUATION)) == CONTINUATION:
-            raise DataError(f"{path} is an Arrow stream, which cannot be read from its end: write an Arrow file")
-        file.seek(0)
+    with arrow_source(path) as file:
         yield pa.ipc.open_file(file)
 
 
-def checked_time(path: Path, since: int) -> int:
-    """Return the time of the file's last change; raise if it differs from the given time."""
+def arrow_source(path: Path) -> Any:
+    """Return the open file, from which pyarrow reads only what it needs."""
+    return pa.PythonFile(opened_binary(path), "r") if is_remote(path) else pa.memory_map(str(path))
+
+
+def checked_time(path: Path, since: Any) -> Any:
+    """Return the time of the file's last change; raise if it differs from the given time.
+
+    What is behind a URL is asked once more at the end of a run, because every question takes a moment.
+    """
     with reading(path):
-        if path.stat().st_mtime_ns != since:
+        if not is_remote(path) and version_of(path)[1] != since:
             raise DataError(f"{path} changed while it was read")
     return since

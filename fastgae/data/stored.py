@@ -3,12 +3,14 @@
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from fastgae._archive import NUMBERS
 from fastgae._call import Array
 from fastgae.data.arrays import Arrays, check_numbers, column_of
 from fastgae.data.errors import DataError, reading
@@ -16,6 +18,7 @@ from fastgae.data.extras import brought_by
 from fastgae.data.kinds import HDF5, NPY, NPZ, kind_of
 from fastgae.data.npz import NpyFolder, NpzFile, npy_files
 from fastgae.data.pieces import Piece, checked_time, opened, slices
+from fastgae.data.urls import version_of
 
 # Makes columns that no array holds, for the rows start … stop - 1.
 Keys = Callable[[int, int], Mapping[str, Array]]
@@ -35,9 +38,9 @@ def hdf5_file(path: Path) -> Any:
 OPENERS: dict[str, Callable[[Path], Any]] = {HDF5: hdf5_file, NPZ: NpzFile, NPY: NpyFolder}
 
 
-def file_of(path: Path, since: int | None = None) -> Any:
+def file_of(path: Path, since: Any = None) -> Any:
     """Return the open file; raise if it has changed since then."""
-    since = path.stat().st_mtime_ns if since is None else checked_time(path, since)
+    since = version_of(path)[1] if since is None else checked_time(path, since)
     return opened(_opened, path, since)
 
 
@@ -49,7 +52,7 @@ class Stored(NamedTuple):
     """Arrays of one length in a file, and columns that are made in addition."""
 
     path: Path
-    since: int
+    since: Any
     group: str  # "" for the file itself
     rows: int
     longer: Collection[str]  # the arrays that may have one more row: the state after the last step
@@ -58,7 +61,7 @@ class Stored(NamedTuple):
     @classmethod
     def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = no_keys) -> "Stored":
         """Return the arrays of a group, which are as long as the rewards or, without rewards, as most of the arrays."""
-        unmeasured = cls(path, path.stat().st_mtime_ns, group, 0, longer, keys)
+        unmeasured = cls(path, version_of(path)[1], group, 0, longer, keys)
         items = unmeasured.items()
         lengths = [_length(items["rewards"])] if "rewards" in items else list(map(_length, items.values()))
         rows = statistics.mode([length for length in lengths if length is not None] or [None])
@@ -69,7 +72,7 @@ class Stored(NamedTuple):
     def items(self) -> Mapping[str, Any]:
         """Return all arrays, and groups of them."""
         file = file_of(self.path, self.since)
-        items: Mapping[str, Any] = file[self.group] if self.group else file
+        items: Mapping[str, Any] = reduce(lambda group, name: group[name], filter(None, self.group.split("/")), file)
         return items
 
     @property
@@ -165,16 +168,27 @@ def _length(item: Any) -> int | None:
 def _type(item: Any) -> pa.DataType:
     """Return the type of the column; raise TypeError if it does not hold numbers."""
     if isinstance(item, Mapping):
-        return pa.struct([(name, _type(part)) for name, part in item.items()])
+        return pa.struct([(name, _type(part)) for name, part in _numbers(item).items()])
     return column_of(np.zeros((1, *item.shape[1:]), item.dtype)).type
 
 
 def _rows_of(item: Any, start: int, stop: int) -> Arrays:
     """Return rows of an array, or of each array of a group; raise TypeError if they do not hold numbers."""
     if isinstance(item, Mapping):
-        return {name: _rows_of(part, start, stop) for name, part in item.items()}
+        return {name: _rows_of(part, start, stop) for name, part in _numbers(item).items()}
     check_numbers(item.dtype)
     return item[start:stop]
+
+
+def _numbers(items: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the members of a group that hold numbers; raise TypeError if none does."""
+    if found := {name: item for name, item in items.items() if _holds_numbers(item)}:
+        return found
+    raise TypeError(f"the group of {', '.join(items) or 'no arrays'} holds no numbers")
+
+
+def _holds_numbers(item: Any) -> bool:
+    return any(map(_holds_numbers, item.values())) if isinstance(item, Mapping) else item.dtype.kind in NUMBERS
 
 
 def table_of(columns: Mapping[str, Arrays]) -> pa.Table:

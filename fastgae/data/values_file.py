@@ -5,21 +5,20 @@ There is one for each row; or, if the source has the state after each episode, o
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from fastgae._archive import check_npy
-from fastgae.data.arrays import column_of
+from fastgae.data.arrays import check_numbers, column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.formats import TABLES
-from fastgae.data.kinds import NPY, is_data, kind_of
-from fastgae.data.pieces import Piece
-from fastgae.data.places import local
+from fastgae.data.kinds import FORWARD, NPY, by_suffix, is_data, kind_of
+from fastgae.data.npz import npy_array
+from fastgae.data.pieces import SLICE, VALUES, Piece, copied, scratch_folder
+from fastgae.data.places import path_of
 
 COLUMN = "__values__"
 NAME = "values"  # of the column in a table
@@ -28,13 +27,20 @@ NAME = "values"  # of the column in a table
 Rows: TypeAlias = Callable[[int, int], pa.Table]
 
 
+class OrderError(DataError):
+    """The keys of a file of values are not those of the source, but may be in another order."""
+
+
 def is_values_file(values: str, columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
-    return values not in columns and is_data(local("values", values))
+    return values not in columns and (by_suffix(path := path_of("values", values)) is not None or is_data(path))
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
-    """Return the pieces with the values of a file as one more column. If that file has keys too, they must agree."""
+    """Return the pieces with the values of a file as one more column. If that file has keys too, they must agree.
+
+    If they do not, reading raises OrderError.
+    """
     with reading(path):
         count, rows = _npy(path) if kind_of(path) == NPY else _table(path, keys)
     counts = [piece.rows for piece in pieces]
@@ -54,7 +60,7 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
         found = rows(first + start, first + start + len(table))
         for key in found.column_names[1:]:
             if key in table.column_names and not _same(found[key], table[key]):
-                raise DataError(f"{path}: its column {key} differs from the source's column")
+                raise OrderError(f"{path} has other rows than the source, in its column {key}")
         return table.append_column(COLUMN, found[COLUMN])
 
     def read(columns: Sequence[str]) -> pa.Table:
@@ -82,25 +88,40 @@ def _same(found: pa.ChunkedArray, key: pa.ChunkedArray) -> bool:
 
 
 def _npy(path: Path) -> tuple[int, Rows]:
+    values = npy_array(path)
     try:
-        check_npy(path)
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-        column_of(values[:0])
-    except (ValueError, TypeError, EOFError) as error:
+        check_numbers(values.dtype)
+    except TypeError as error:
         raise DataError(f"{path} is not an .npy file of numbers: {error}") from error
     return len(values), lambda start, stop: pa.table({COLUMN: column_of(values[start:stop])})
 
 
 def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
     if (kind := kind_of(path)) not in TABLES:
-        raise DataError(f"values are read from an .npy file, or a table of Parquet or Arrow; {path} is of {kind}")
-    reader = TABLES[kind]
-    names = reader.schema(path).names
+        raise DataError(f"values are read from an .npy file, or a table such as Parquet; {path} is of {kind}")
+    pieces = TABLES[kind](path)
+    names = pieces[0].schema.names if pieces else [NAME]
     if NAME not in names:
         raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
-    pieces = reader.pieces(path)
     columns = [NAME, *(key for key in keys if key in names)]
-    return sum(piece.rows for piece in pieces), partial(_rows_of, pieces, columns)
+
+    @cache
+    def parts() -> Sequence[Piece]:
+        """Return pieces of which any rows can be read; rows that come in one order only are copied first."""
+        if kind not in FORWARD:
+            return pieces
+        return [part for piece in pieces for part in copied(piece, columns, SLICE, scratch_folder() / VALUES)]
+
+    return sum(piece.rows for piece in pieces), lambda start, stop: _rows_of(parts(), columns, start, stop)
+
+
+def values_and_keys(path: Path, keys: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    """Return all rows of a table of values, with the columns that name the rows; raise OrderError if one is missing."""
+    pieces = TABLES[kind_of(path)](path)
+    for key in keys:
+        if key not in pieces[0].schema.names:
+            raise OrderError(f"{path} has another order than the source, and no column {key}")
+    return (batch for piece in pieces for batch in piece.batches([NAME, *keys], most))
 
 
 def _rows_of(pieces: Sequence[Piece], columns: Sequence[str], start: int, stop: int) -> pa.Table:

@@ -1,6 +1,8 @@
 """Recorded episodes, as one table, and the answer of one call of fastgae.gae on all of them."""
 
+import csv
 import functools
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -104,11 +106,17 @@ def put(row, value):
 
 
 def write(table, path, rows):
-    """Write a table to Parquet or Arrow, so many rows to a row group or batch."""
+    """Write a table to Parquet, Arrow or text, so many rows to a row group or batch."""
     if path.suffix == ".parquet":
         pq.write_table(table, path, row_group_size=rows)
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([table.column_names, *zip(*table.to_pydict().values(), strict=True)])
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
     else:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        new = pa.ipc.new_stream if path.suffix == ".stream" else pa.ipc.new_file
+        with pa.OSFile(str(path), "wb") as file, new(file, table.schema) as writer:
             writer.write_table(table, max_chunksize=rows)
     return path
 

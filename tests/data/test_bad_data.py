@@ -71,7 +71,7 @@ def test_columns(tmp_path, recorded):
     for arguments, message in (
         ({}, "nothing says which episodes ended for good"),
         ({"columns": {"rewards": "reward"}}, "no column 'reward' for rewards; there are episode, rewards, values"),
-        ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are env, episode"),
+        ({"columns": {"reward": "rewards"}}, "columns: unknown role reward; the roles are file, env, episode"),
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),
         ({"format": "csv"}, "format must be"),
         ({"normalize": "per_env"}, "normalize must be"),
@@ -125,7 +125,9 @@ def test_sources(tmp_path, recorded):
         pa.ipc.new_stream(file, recorded.table().schema) as out,
     ):
         out.write_table(recorded.table())
-    with pytest.raises(DataError, match=r"stream\.arrow is an Arrow stream"):
+    stream = (tmp_path / "stream.arrow").read_bytes()
+    (tmp_path / "stream.arrow").write_bytes(stream[:-8])  # as a killed writer leaves it: whole batches, and no end
+    with pytest.raises(DataError, match=r"stream\.arrow cannot be read: this Arrow stream has no end; it was not"):
         compute(tmp_path / "stream.arrow")
 
 
@@ -140,7 +142,9 @@ def test_results_that_could_be_taken_for_data(tmp_path, recorded):
 
     table = recorded.table().rename_columns(["advantages", *recorded.table().column_names[1:]])
     source = write(table, tmp_path / "b.parquet", 1000)
-    with pytest.raises(DataError, match="the column 'advantages' identifies rows, but a column of results has"):
+    with pytest.raises(
+        DataError, match="the source has a column 'advantages', but a column of results has the same name"
+    ):
         compute(source, columns={"episode": "advantages"}, progress=False)
     assert not list(tmp_path.glob("b.*.*"))
 

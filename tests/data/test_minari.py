@@ -12,9 +12,9 @@ from fastgae.data import DataError, compute
 from fastgae.data.minari import without_padding
 from fastgae.data.pieces import Run, arrow_pieces, slices
 
-pytest.importorskip("gymnasium")
+gym = pytest.importorskip("gymnasium")
 h5py = pytest.importorskip("h5py")
-from .minari_datasets import write_dataset  # noqa: E402
+from .minari_datasets import write_buffers, write_dataset  # noqa: E402
 from .recorded import limit, put, read, write  # noqa: E402
 
 FORMATS = ("hdf5", "arrow", "parquet")
@@ -146,9 +146,7 @@ def test_a_file_of_a_value_for_each_row(dataset, tmp_path, form):
 
 def test_there_is_no_column_of_values(dataset):
     folder, _ = dataset()
-    with pytest.raises(
-        DataError, match=r"no column 'values' for values; there are episode_id, .* or a critic as values"
-    ):
+    with pytest.raises(DataError, match=r"no column 'values' for values; there are episode_id, .* or a critic"):
         compute(folder, progress=False)
 
 
@@ -373,3 +371,23 @@ def test_slices_read_what_they_are_asked_for(tmp_path, monkeypatch):
     assert [(piece.first, piece.rows) for piece in pieces] == [(100, 4), (104, 4), (108, 2)]
     assert [batch.num_rows for piece in pieces for batch in piece.batches(["a"], 3)] == [3, 1, 3, 1, 2]
     assert [number for piece in pieces for number in piece.read(["a"])["a"].to_pylist()] == list(range(100, 110))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_only_the_text_of_observations_is_left_out(tmp_path, form):
+    spaces = {"place": gym.spaces.Box(-9, 9, (2,), np.float64), "mission": gym.spaces.Text(9)}
+    spaces["inner"] = gym.spaces.Dict({"word": gym.spaces.Text(9)})
+    place = np.arange(10.0).reshape(5, 2)
+    texts = {"mission": ["go"] * 5, "inner": {"word": ["left"] * 5}}
+    write_buffers(tmp_path, form, [{"place": place, **texts}] * 2, gym.spaces.Dict(spaces))
+    seen = []
+
+    def value(batch):
+        seen.append({name: list(part) for name, part in batch.items()})
+        return batch["observations"]["place"][:, 0]
+
+    compute(tmp_path / "test" / "text-v0", values=value, progress=False)
+    assert seen[0] == {"observations": ["place"]}
+    expected = fastgae.gae(np.ones(4), place[:-1, 0], np.zeros(4), np.arange(4) == 3, next_values=place[1:, 0])
+    got = pq.read_table(tmp_path / "test" / "text-v0" / "advantages.parquet")["advantages"]
+    assert np.array_equal(got, np.tile(expected.advantages, 2))

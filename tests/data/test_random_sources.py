@@ -12,7 +12,9 @@ from fastgae.data import DataError, compute
 
 from .recorded import limit, read, write
 
-CASES = 63
+CASES = 96
+TEXT = ("csv", "jsonl")  # no float32
+TABLES = ("parquet", "arrow", "stream", *TEXT)
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 FLOATS = (np.float32, np.float64)
 ROLES = ("episode", "step", "rewards", "values", "next_values", "terminated", "truncated")
@@ -21,8 +23,9 @@ ROLES = ("episode", "step", "rewards", "values", "next_values", "terminated", "t
 class Drawn:
     """Random episodes, and the answer for them."""
 
-    def __init__(self, rng, keeps_final):
-        """``keeps_final``: the format has the state behind an episode and no next values."""
+    def __init__(self, rng, form):
+        keeps_final = form.startswith("minari")  # the state behind an episode, and no next values
+        floats = (np.float64,) if form in TEXT else FLOATS
         self.rng = rng
         lengths = rng.choice([1, 2, 3, 17, 60, 100], rng.integers(1, 12))
         ends = np.cumsum(lengths)
@@ -31,8 +34,8 @@ class Drawn:
         self.last = np.isin(np.arange(self.rows), ends - 1)
         self.episode = np.repeat(np.arange(len(lengths)), lengths)
         self.step = np.arange(self.rows) - np.repeat(self.first, lengths)
-        self.rewards = (rng.normal(size=self.rows) * 50).astype(rng.choice([*FLOATS, *FLOATS, *INTEGERS[:4]]))
-        kind = rng.choice(FLOATS)
+        self.rewards = (rng.normal(size=self.rows) * 50).astype(rng.choice([*floats, *floats, *INTEGERS[:4]]))
+        kind = rng.choice(floats)
         self.values, self.next_values = rng.normal(size=(2, self.rows)).astype(kind)
         self.terminated = self.last & (rng.random(self.rows) < 0.5)
         self.truncated = self.last & ~self.terminated
@@ -74,8 +77,11 @@ def in_files(drawn, folder, columns, suffix):
     table = pa.table(columns).take(order)
     folder.mkdir(parents=True)
     bounds = np.unique([0, *rng.integers(1, drawn.rows + 1, rng.integers(0, 4)), drawn.rows])
+    view = rng.random() < 0.3  # as polars writes text
     for number, (begin, end) in enumerate(pairwise(bounds)):
         part = table.slice(begin, end - begin)
+        if view and pa.types.is_string(part.schema.field(0).type):
+            part = part.set_column(0, part.field(0).name, part[0].cast(pa.string_view()))
         at = next((at for at, field in enumerate(part.schema) if pa.types.is_dictionary(field.type)), None)
         if at is not None:  # every file has a dictionary of its own
             part = part.set_column(at, part.field(at).name, part[at].cast(pa.string()).dictionary_encode())
@@ -91,6 +97,70 @@ def arrow(drawn, folder):
     return {}, in_files(drawn, folder, drawn.columns(), ".arrow")
 
 
+def stream(drawn, folder):
+    return {}, in_files(drawn, folder, drawn.columns(), ".stream")
+
+
+def csv(drawn, folder):
+    return {}, in_files(drawn, folder, drawn.columns(), ".csv")
+
+
+def jsonl(drawn, folder):
+    return {}, in_files(drawn, folder, drawn.columns(), ".jsonl")
+
+
+def huggingface(drawn, folder):
+    order = in_files(drawn, folder, drawn.columns(), ".stream")
+    files = sorted(folder.iterdir(), key=lambda path: int(path.stem))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": path.name} for path in files]}))
+    return {}, order
+
+
+def one_per_file(drawn, folder):
+    columns = drawn.columns()
+    del columns["episode"]
+    suffix = drawn.rng.choice([".parquet", ".arrow"])
+    for number, (first, length) in enumerate(zip(drawn.first, drawn.lengths, strict=True)):
+        file = folder / f"worker={number // 3:02}" / f"{number % 3}{suffix}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(pa.table(columns).slice(first, length), file, int(drawn.rng.choice([1, 7, 10**6])))
+    return {"episode_is": "file"}, np.arange(drawn.rows)
+
+
+def lists(drawn, folder):
+    """A row for each episode. Flags are lists, or for the whole episode."""
+    parts = [slice(first, first + length) for first, length in zip(drawn.first, drawn.lengths, strict=True)]
+    columns = {}
+    for name, column in drawn.columns().items():
+        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        whole = name == "episode" or (name in ("terminated", "truncated") and drawn.rng.random() < 0.5)
+        rows = [column[part] for part in parts]
+        if whole:
+            columns[name] = pa.concat_arrays([row[-1:] for row in rows])
+        else:
+            columns[name] = pa.array([row.to_pylist() for row in rows], pa.list_(column.type))
+    folder.mkdir()
+    table, half = pa.table(columns), len(parts) // 2
+    suffix = drawn.rng.choice([".parquet", ".arrow"])
+    for number, rows in enumerate([table.slice(0, half), table.slice(half)]):
+        if len(rows):
+            write(rows, folder / f"{number}{suffix}", int(drawn.rng.choice([1, 3, 10**6])))
+    return {}, np.arange(drawn.rows)
+
+
+def robomimic(drawn, folder):
+    h5py = pytest.importorskip("h5py")
+    folder.mkdir()
+    arrays = {name: drawn.flags(name) for name in ("terminated", "truncated")}
+    arrays |= {name: getattr(drawn, name) for name in ("rewards", "values")}
+    arrays |= {} if drawn.ends else {"next_values": drawn.next_values}
+    with h5py.File(folder / "a.hdf5", "w") as file:
+        for number, (first, length) in enumerate(zip(drawn.first, drawn.lengths, strict=True)):
+            for name, array in arrays.items():
+                file[f"data/demo_{number}/{name}"] = array[first : first + length]
+    return {"columns": {name: name for name in ("terminated", "truncated")}}, np.arange(drawn.rows)
+
+
 def rllib(drawn, folder):
     names = {"episode": "eps_id", "step": "t", "terminated": "terminateds", "truncated": "truncateds"}
     names |= {"values": "vf_preds", "next_values": "behind"}
@@ -104,12 +174,12 @@ def lerobot(drawn, folder):
     columns["done"] = pa.array(drawn.last)
     del columns["terminated"]
     names = {"episode": "episode_index", "step": "frame_index", "rewards": "next.reward", "done": "next.done"}
-    names |= {"truncated": "next.truncated", "next_values": "next.values"}
+    names |= {"truncated": "next.truncated"}
     (folder / "meta").mkdir(parents=True)
     (folder / "meta" / "info.json").write_text(json.dumps({"total_frames": drawn.rows}))
     named = {names.get(role, role): column for role, column in columns.items()}
     order = in_files(drawn, folder / "data" / "chunk-000", named, ".parquet")
-    return {} if drawn.ends else {"columns": {"next_values": "next.values"}}, order
+    return {}, order
 
 
 def flat(drawn):
@@ -183,14 +253,16 @@ def minari_arrow(drawn, folder):
     return {}, np.arange(drawn.rows)
 
 
-FORMATS = {make.__name__: make for make in (parquet, arrow, rllib, lerobot, npz, npy, hdf5, minari_hdf5, minari_arrow)}
+TABULAR = (parquet, arrow, stream, csv, jsonl, huggingface, one_per_file, lists)
+MADE = (*TABULAR, robomimic, rllib, lerobot, npz, npy, hdf5, minari_hdf5, minari_arrow)
+FORMATS = {make.__name__: make for make in MADE}
 CASE = [(seed, list(FORMATS)[seed % len(FORMATS)]) for seed in range(CASES)]
 
 
 def drawn_source(seed, form, folder):
     """Write a random source; return it, the other arguments of compute, and the order of its rows."""
     rng = np.random.default_rng(seed)
-    drawn = Drawn(rng, form.startswith("minari"))
+    drawn = Drawn(rng, form)
     more, order = FORMATS[form](drawn, folder)
     memory = limit(int(rng.choice([7, 40, 150, 10**6])))
     return drawn, {"ends": drawn.ends, "memory": memory, "progress": False, **more}, order
@@ -253,7 +325,7 @@ def test_damaged_files(tmp_path, seed, form, damage):
     DAMAGE[damage](damaged, drawn.rng)
     before = contents(tmp_path)
     with pytest.raises(DataError) as caught:
-        compute(damaged if form in ("parquet", "arrow") else tmp_path / "source", tmp_path / "out.parquet", **arguments)
+        compute(damaged if form in TABLES else tmp_path / "source", tmp_path / "out.parquet", **arguments)
     assert any(str(path) in str(caught.value) for path in (damaged, tmp_path / "source"))
     assert contents(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
@@ -289,14 +361,14 @@ def gap(drawn, row):
 
 
 FAULTS = {each.__name__: each for each in (nan_reward, infinite_value, wrong_flag, early_end, gap)}
-STEPPED = ("parquet", "arrow", "rllib", "lerobot")  # formats with a column of steps
+STEPPED = (*(make.__name__ for make in TABULAR), "rllib", "lerobot")  # formats with a column of steps
 FAULTY = [(*case, fault) for case in CASE[: len(FORMATS)] for fault in FAULTS if fault != "gap" or case[1] in STEPPED]
 
 
 @pytest.mark.parametrize(("seed", "form", "fault"), FAULTY)
 def test_faults_of_rows(tmp_path, seed, form, fault):
     rng = np.random.default_rng(seed)
-    drawn = Drawn(rng, form.startswith("minari"))
+    drawn = Drawn(rng, form)
     inside = np.flatnonzero(~drawn.last & (drawn.step > 0))
     message = FAULTS[fault](drawn, int(rng.choice(inside)))
     more, _ = FORMATS[form](drawn, tmp_path / "source")

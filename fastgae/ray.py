@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_named, f
 from fastgae.data.on_table import with_results
 from fastgae.data.pieces import open_files
 from fastgae.data.places import Source, found_sources
+from fastgae.data.urls import located, resolved
 
 with brought_by("ray", "fastgae.ray"):
     import ray.data
@@ -63,7 +63,7 @@ def compute(
     ----------
     dataset_or_paths : ray.data.Dataset, or a path, folder, pattern or list of them
         One row per step. Paths are read where the tasks run, one file at a time, so every machine must be able to read
-        them. Read object stores with ``ray.data.read_parquet`` and pass the dataset.
+        them; URLs need credentials in the environment of every machine.
     whole_episodes : bool
         Every block of the dataset, or every file, has all rows of its episodes. An episode whose last row has no flag
         is an error, because the rest of it may be in another block; with ``ends="terminated"`` this is not checked. Ray
@@ -169,8 +169,9 @@ def _rows(dataset: Dataset, format: str) -> _Rows:  # noqa: A002
 def _files(paths: Source, format: str) -> _Files:  # noqa: A002
     sources = found_sources(paths)
     known = format_of(format, sources[0])
-    files = [file.resolve() for source in sources for file in known.files(source)]
-    schema = next((piece.schema for file in files for piece in known.pieces(file)), None)
+    files = [resolved(file) for source in sources for file in known.files(source)]
+    with open_files():
+        schema = next((piece.schema for file in files for piece in known.pieces(file)), None)
     if schema is None:
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
     if format == "auto" and known is PLAIN:
@@ -223,7 +224,7 @@ def _pieces(format: str, schema: pa.Schema, paths: pa.Table) -> Iterator[pa.Tabl
     """Return the rows of files, in parts that need not hold whole episodes."""
     with open_files():
         for path in paths[PATH].to_pylist():
-            for piece in FORMATS[format].pieces(Path(path)):
+            for piece in FORMATS[format].pieces(located(path)):
                 yield piece.read(schema.names)
 
 

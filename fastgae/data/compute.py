@@ -40,7 +40,7 @@ def compute(
     columns: Mapping[str, str] | None = None,
     ends: str | None = None,
     episode_is: Literal["file"] | None = None,
-    values: str | Critic | Callable[[dict[str, Any]], Any] = "values",
+    values: str | os.PathLike[str] | Critic | Callable[[dict[str, Any]], Any] = "values",
     estimator: str = "gae",
     gamma: float = 0.99,
     gae_lambda: float | None = None,
@@ -106,7 +106,7 @@ def compute(
         "file": the file of a row, with the folders around it, is a part of the name of its episode: for one episode per
         file, or where the names of episodes begin again in every file. The sidecar then has a column "file". None: the
         columns of "env" and "episode" alone name an episode.
-    values : str or callable
+    values : str, path or callable
         The column of V; or a file of V (.npy, or a table with a column "values"), with one number for each row of the
         source, found by the columns of episode and step if it has them; or, for a Minari dataset, one for each
         observation; or a function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``).
@@ -204,7 +204,7 @@ def compute(
     chosen, pieces, valued = _with_values(values, columns, known, pieces, how, rewards)
     check_advantages(normalize, quantile, how, valued is not None or "values" in chosen.of_role)
     beside = None
-    if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
+    if isinstance(values, str | os.PathLike) and chosen.of_role.get("values") == COLUMN:
         beside = rows, path_of("values", values)
         files.append(beside[1])
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
@@ -240,7 +240,7 @@ def compute(
 
 
 def _with_values(
-    values: str | Critic | Callable[[dict[str, Any]], Any],
+    values: str | os.PathLike[str] | Critic | Callable[[dict[str, Any]], Any],
     given: Mapping[str, str] | None,
     known: Format,
     pieces: list[Piece],
@@ -249,7 +249,7 @@ def _with_values(
 ) -> tuple[Columns, list[Piece], Valuation | None]:
     """Return the columns to read, the pieces that have them, and the critic if values come from one."""
     path, schema = pieces[0].path, pieces[0].schema
-    if not isinstance(values, str):
+    if not isinstance(values, str | os.PathLike):
         with naming(path):
             chosen = chosen_columns(given, known, schema, None, how, rewards)
         critic = values if isinstance(values, Critic) else Critic(values)
@@ -259,4 +259,4 @@ def _with_values(
             chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how, rewards)
         return chosen, with_values(pieces, path_of("values", values), chosen.keys), None
     with naming(path):
-        return chosen_columns(given, known, schema, values, how, rewards), pieces, None
+        return chosen_columns(given, known, schema, os.fspath(values), how, rewards), pieces, None

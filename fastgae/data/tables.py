@@ -91,8 +91,8 @@ def _by(library: str, kind: str, path: Path) -> Iterator[None]:
     except (DataError, ModuleNotFoundError):
         raise
     except Exception as error:
-        kind = UnreachableError if is_remote(path) else DataError
-        raise kind(f"{path} cannot be read by {library}: {' '.join(str(error).split())}") from None
+        raised = UnreachableError if is_remote(path) else DataError
+        raise raised(f"{path} cannot be read by {library}: {' '.join(str(error).split())}") from None
 
 
 def delta_pieces(path: Path) -> list[Piece]:

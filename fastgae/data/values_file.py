@@ -3,6 +3,7 @@
 There is one for each row; or, if the source has the state after each episode, one for each state: T + 1 per episode.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -31,7 +32,7 @@ class OrderError(DataError):
     """The keys of a file of values are not those of the source, but may be in another order."""
 
 
-def is_values_file(values: str, columns: Sequence[str]) -> bool:
+def is_values_file(values: str | os.PathLike[str], columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
     return values not in columns and (by_suffix(path := path_of("values", values)) is not None or is_data(path))
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fastgae.data import compute
+from fastgae.data import DataError, compute
 
 from .recorded import ROWS, assert_same_bits, limit, read, write
 
-SUFFIXES = (".parquet", ".arrow", ".stream", ".csv", ".jsonl")
+SUFFIXES = (".arrow", ".stream", ".csv", ".jsonl")
 RUN = limit(500)
 
 
@@ -38,3 +38,46 @@ def test_every_format_behind_urls(tmp_path, memory, recorded):
         assert got.column_names == [*rows.column_names, "advantages", "returns", "positive"]
         if suffix not in (".csv", ".jsonl"):  # whose numbers are float64
             assert_same_bits(got, recorded.result)
+
+
+def test_tables_in_memory(tmp_path, memory, recorded):
+    """Values of a file, labels and a copy of all columns; and what only files can have."""
+    rows = recorded.table()
+    values = recorded.table("episode", "step", "values").take(np.arange(ROWS)[::-1])
+    options = {"values": write(values, tmp_path / "values.stream", 100), "label_quantile": 0.5}
+    results = compute(rows, memory=RUN, progress=False, **options)
+    assert results.column_names == ["episode", "step", "advantages", "returns", "positive"]
+    for out in (tmp_path / "copy.parquet", memory / "copy.parquet"):
+        for _ in range(2):
+            report = compute(rows, into=out, overwrite=True, memory=RUN, progress=False, **options)
+        (tmp_path / "copy.parquet").write_bytes(out.read_bytes())
+        got = read(tmp_path / "copy.parquet")
+        for table in (rows, results):
+            assert got.select(table.column_names).to_pydict() == table.to_pydict()
+        assert np.count_nonzero(got["advantages"].to_numpy() > report.threshold) == np.count_nonzero(got["positive"])
+    for name, given in {"resume": True, "shard": "1/2", "merge": True, "episode_is": "file"}.items():
+        for out in (None, tmp_path / "out.parquet"):
+            with pytest.raises(ValueError, match=f"^{name}.* needs a source of files"):
+                compute(rows, out, progress=False, **{name: given})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.parquet", "values.stream"]
+
+
+def test_files_that_count_from_0(tmp_path, memory, recorded):
+    """Shards of streams whose names begin again in every file, merged over earlier results; here and behind a URL."""
+    rows = recorded.table()
+    out, options = tmp_path / "out.parquet", {"episode_is": "file", "memory": RUN, "progress": False}
+    for number in range(3):
+        path = write(rows.slice(0, 1000 * (number + 1)), tmp_path / "a.stream", 130)
+        for folder in (tmp_path / "runs" / f"w={number}", memory / "runs" / f"w={number}"):
+            folder.mkdir(parents=True)
+            (folder / "a").write_bytes(path.read_bytes())
+    for source in (tmp_path / "runs", memory / "runs", [memory / "runs" / f"w={number}" for number in range(3)]):
+        with pytest.raises(DataError, match=r"step \d+ is followed by step \d+"):
+            compute(source, out, overwrite=True, memory=RUN, progress=False)
+        compute(source, tmp_path / "whole.parquet", overwrite=True, **options)
+        for number in (2, 3, 1):
+            compute(source, out, shard=f"{number}/3", **options)
+        compute(source, out, merge=True, overwrite=True, **options)
+        assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        assert read(out)["file"].unique().to_pylist() == ["w=0/a", "w=1/a", "w=2/a"]
+    assert_same_bits(read(out).slice(3000), recorded.result)

@@ -1,8 +1,8 @@
 """PPO in one compiled program: environments, networks, Adam and the loop over updates are plain JAX.
 
 It trains with ``fastgae.gae`` and with a ``lax.scan`` in its place, compares the curves, and prints both times.
-Copy it and change it. The parts, from top to bottom: Settings, the advantages, CartPole, the networks and Adam,
-training, and the command line.
+It needs jax, fastgae and, for ``--plot``, matplotlib. Copy it and change it. The parts, from top to bottom: Settings,
+the advantages, CartPole, the networks and Adam, training, and the command line.
 """
 
 import argparse

@@ -57,8 +57,7 @@ def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
 
 def computes(given: Iterable[object]) -> bool:
     """Return whether JAX computes with an array among these, and not NumPy: it is traced, or not on the CPU."""
-    # Most arguments are None, and isinstance takes long to find out.
-    return any(each is not None and isinstance(each, jax.Array) and not on_the_cpu(each) for each in given)
+    return any(isinstance(each, jax.Array) and not on_the_cpu(each) for each in given)
 
 
 def on_the_cpu(array: jax.Array) -> bool:

@@ -65,4 +65,4 @@ def is_tensor(given: object) -> bool:
 def any_traced(given: Iterable[object]) -> bool:
     """Return whether one of these is a JAX tracer, which has no numbers yet."""
     tracer = getattr(getattr(sys.modules.get("jax"), "core", None), "Tracer", None)
-    return tracer is not None and any(each is not None and isinstance(each, tracer) for each in given)
+    return tracer is not None and any(isinstance(each, tracer) for each in given)

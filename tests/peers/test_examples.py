@@ -111,17 +111,18 @@ def test_ppo_help_is_complete(example, capsys):
     assert "examples:" in shown
 
 
-def test_ppo_jax_trains_the_same_both_ways(example, tmp_path, capsys):
+def test_ppo_jax_trains_the_same_both_ways(example, python, tmp_path, capsys):
     pytest.importorskip("jax")
     plot = tmp_path / "plot.svg"
-    ppo = example("ppo_jax")
-    ppo.main(f"--updates 3 --seeds 2 --rounds 1 --num-envs 4 --num-steps 32 --epochs 1 --seed 3 --plot {plot}".split())
-    shown = capsys.readouterr().out
+    given = f"--updates 3 --seeds 2 --rounds 1 --num-envs 4 --num-steps 32 --epochs 1 --seed 3 --plot {plot}".split()
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import ppo_jax; ppo_jax.main(sys.argv[2:])"
+    fast = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # to compile, not to run
+    shown = python(code, str(EXAMPLES), *given, XLA_FLAGS=fast)
     assert "768 steps in" in shown
     assert "learning curves: the same bits\nweights: the same bits" in shown
     assert "<svg" in plot.read_text()
     with pytest.raises(SystemExit):
-        ppo.parse(["--minibatches", "3"])
+        example("ppo_jax").parse(["--minibatches", "3"])
     assert "--minibatches must divide" in capsys.readouterr().err
 
 

@@ -86,6 +86,13 @@ def test_numbers_that_are_not_read_have_no_gradient():
                 assert leaf.grad[3, 1] == 0
                 leaf.grad = None
         assert all(torch.isfinite(each.grad) for each in coefficients)
+    after = torch.tensor([torch.nan, 1.0], requires_grad=True)
+    ends = torch.tensor([[False, False], [True, False]])
+    fastgae.discounted_returns(
+        torch.ones(2, 2), ends, last_values=after, gamma=gamma, stop_gradients=False
+    ).sum().backward()
+    assert torch.isfinite(gamma.grad)
+    assert after.grad[0] == 0 != after.grad[1]
 
 
 def test_transforms(compiled):

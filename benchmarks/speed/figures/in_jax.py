@@ -77,11 +77,14 @@ def eager(given: Sequence[Any], arrays: Sequence[Any]) -> dict[str, Callable[[],
 
     own_scan = jax.jit(contenders()["own lax.scan"])
     nothing = jax.jit(lambda rewards, values, terminated, last: (-rewards, -values))
-    results = [jax_calls._aligned(given[0].shape, given[0].dtype) for _ in "AR"]  # JAX copies any other memory
 
     @jax.jit
     def jitted(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         return ours(rewards, values, terminated, last)
+
+    def converted() -> Any:
+        results = [jax_calls._aligned(given[0].shape, given[0].dtype) for _ in "AR"]  # JAX copies any other memory
+        return list(map(jax.dlpack.from_dlpack, results))
 
     def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         return fastgae.gae(rewards, values, terminated, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA)
@@ -89,7 +92,7 @@ def eager(given: Sequence[Any], arrays: Sequence[Any]) -> dict[str, Callable[[],
     return {
         "fastgae": lambda: jax.block_until_ready(ours(*arrays)),
         "fastgae with NumPy": lambda: ours(*given),
-        "two results to JAX": lambda: list(map(jax.dlpack.from_dlpack, results)),
+        "two results to JAX": converted,
         "fastgae, jitted": lambda: jax.block_until_ready(jitted(*arrays)),
         "own lax.scan, jitted": lambda: jax.block_until_ready(own_scan(*arrays)),
         "two negations, jitted": lambda: jax.block_until_ready(nothing(*arrays)),

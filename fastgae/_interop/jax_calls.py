@@ -127,6 +127,8 @@ def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             arrays[name] = settled(given)
         elif isinstance(given, enum.Enum):
             settings[name] = given.name
+        elif ROLES.get(name) in NO_ARRAYS and isinstance(given, np.generic | np.ndarray) and given.ndim == 0:
+            settings[name] = given.item()
         elif type(given) in SETTINGS:
             settings[name] = given
         else:

@@ -120,6 +120,21 @@ def test_trajectories_become_environments():
     assert_answers(program(arrays), fastgae.GAEResult(*(np.stack(pair, 1) for pair in zip(*expected, strict=True))))
 
 
+def test_settings_may_be_numbers_of_numpy():
+    rewards, values, settings = (
+        CASE.rewards.T,
+        CASE.values.T,
+        {"time_axis": np.int64(1), "last_values": np.float64(0.5)},
+    )
+    for function, numbers in (
+        (fastgae.gae, {"carry_over": np.bool_(False), "num_threads": np.int32(2), "gamma": np.float32(0.9)}),
+        (fastgae.n_step_returns, {"n": np.array(3)}),
+        (fastgae.vtrace, {"ratios": values, "rho_clip": np.float32(0.5), "leaky": np.array(0.25)}),
+    ):
+        call = lambda rewards, f=function, n=numbers: f(rewards, values, **settings, **n)  # noqa: E731
+        assert_answers(jax.jit(call)(rewards), call(rewards))
+
+
 def test_wrong_numbers_end_the_program():
     """The message is the usual one, and the next execution is right again."""
     program = jax.jit(lambda rewards, ended, gamma: fastgae.gae(rewards, rewards, ended, last_values=0.0, gamma=gamma))

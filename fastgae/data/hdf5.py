@@ -95,14 +95,18 @@ class Hdf5Group(Mapping[str, Any]):
             return isinstance(name, str) and name.encode(errors="surrogateescape") in self._group
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self:
-            raise KeyError(name)
-        place = f"{self._place}{name}"
-        with undamaged(place):
-            found = self._found(name.encode(errors="surrogateescape"))
-        if isinstance(found, h5d.DatasetID):
+        place, encoded = f"{self._place}{name}", name.encode(errors="surrogateescape")
+        try:
             with undamaged(place):
-                _check_own(found, place)
+                found = self._found(encoded)
+                if isinstance(found, h5d.DatasetID):
+                    _check_own(found, place)
+        except DataError as error:
+            with undamaged(place):
+                if self._group.links.exists(encoded):
+                    raise
+            raise KeyError(name) from error
+        if isinstance(found, h5d.DatasetID):
             return Hdf5Array(found, self._types, place)
         if not isinstance(found, h5g.GroupID):
             return {}  # a type, which holds no arrays

@@ -244,6 +244,7 @@ def pieces_of(
     them at once, if that is faster.
     """
     schema = _plain(schema)
+    _ = schema.names  # raises here, where the file is known, if a name is not UTF-8
 
     def decoded_read(number: int, columns: Sequence[str]) -> pa.Table:
         if read is not None:
@@ -266,12 +267,16 @@ def decoded(rows: Any) -> Any:
 
     Text becomes an array of strings too, because few functions of Arrow know views of them.
     """
-    schema = _plain(rows.schema)
-    return rows if schema.equals(rows.schema) else rows.cast(schema)
+    before = rows.schema
+    schema = _plain(before)
+    return rows if schema is before else rows.cast(schema)
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(pa.field(field.name, _plain_type(field.type), field.nullable) for field in schema)
+    kinds = list(map(_plain_type, schema.types))
+    if kinds == schema.types:
+        return schema
+    return pa.schema(field.with_type(kind) for field, kind in zip(schema, kinds, strict=True))
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -252,3 +252,10 @@ def test_tables_without_their_deleted_rows(tmp_path, few, write_table):
         file.write_text("{}")
     with pytest.raises(DataError, match=r"table cannot be read by (deltalake|pyiceberg): "):
         compute(folder)
+
+
+def test_deletion_vectors(tmp_path, few):
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path / "a", few.table(), configuration={"delta.enableDeletionVectors": "true"})
+    with pytest.raises(DataError, match=r"a cannot be read by deltalake: .*'deletionVectors'.* not yet supported"):
+        compute(tmp_path / "a")

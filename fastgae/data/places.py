@@ -21,10 +21,12 @@ LOGS = {DELTA: "_delta_log/*", HUDI: ".hoodie/*", ICEBERG: "metadata/*.metadata.
 
 def found_sources(source: Source) -> list[Path]:
     """Return the paths that a path, a pattern or a list of them names."""
-    if not isinstance(source, str | os.PathLike | Sequence):
-        raise TypeError(f"source must be paths, or a table with __arrow_c_stream__, got {type(source).__name__}")
-    given = [source] if isinstance(source, str | os.PathLike) else list(source)
-    found = [path for each in given for path in _matches(os.fspath(each))]
+    names: list[str] = []
+    for each in source if isinstance(source, list | tuple) else [source]:
+        if not isinstance(each, str | os.PathLike):
+            raise TypeError(f"source must be paths, or a table with __arrow_c_stream__, got {type(each).__name__}")
+        names.append(os.fspath(each))
+    found = [path for name in names for path in _matches(name)]
     parents = dict.fromkeys(path.absolute().parent for path in found)
     for folder in dict.fromkeys(above for parent in parents for above in (parent, *parent.parents)):
         _check_no_log(folder)

@@ -111,12 +111,17 @@ def checked_header(archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo)
     if member.compress_type not in METHODS:
         raise ValueError(f"{name} is compressed by method {member.compress_type}; expected what numpy.savez writes")
     with archive.open(member) as content:
-        try:
-            shape, fortran_order, dtype = HEADERS[npy.read_magic(content)](content, max_header_size=LONGEST_HEADER)
-        except HEADER_ERRORS as error:
-            raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez") from error
-        begin = content.tell()
-    size = member.file_size - begin
+        return header_in(content, name, member.file_size)
+
+
+def header_in(content: IO[bytes], name: str, size: int) -> Header:
+    """Return the header at the beginning of a file of so many bytes; raise if they disagree."""
+    try:
+        shape, fortran_order, dtype = HEADERS[npy.read_magic(content)](content, max_header_size=LONGEST_HEADER)
+    except HEADER_ERRORS as error:
+        raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez") from error
+    begin = content.tell()
+    size -= begin
     if not all(type(length) is int for length in shape):
         raise ValueError(f"{name} has no header of an array of numbers; write it with numpy.savez")
     if dtype.kind not in NUMBERS:

@@ -14,7 +14,7 @@ from fastgae._typing import BackendName
 from fastgae.data import DataError
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.compute import NORMALIZE
-from fastgae.data.estimators import check_normalize, checked_how
+from fastgae.data.estimators import check_advantages, checked_how
 from fastgae.data.extras import brought_by
 from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_named, format_of, shown_by
 from fastgae.data.on_table import with_results
@@ -24,6 +24,7 @@ from fastgae.data.places import Source, found_sources
 with brought_by("ray", "fastgae.ray"):
     import ray.data
     from ray.data import Dataset
+    from ray.exceptions import UserCodeException
 
 __all__ = ["compute"]
 
@@ -92,8 +93,8 @@ def compute(
     DataError, ValueError
         As ``fastgae.data.compute``.
     ray.exceptions.RayTaskError
-        If data are bad. The message contains the message of the DataError, with the file if there is one, the episode
-        and the step.
+        If data are bad. It is a DataError, too, whose message ends with the file, if there is one, the episode and the
+        step.
     TypeError
         If ``values`` is not a name.
 
@@ -115,7 +116,7 @@ def compute(
         _rows(dataset_or_paths, format) if isinstance(dataset_or_paths, Dataset) else _files(dataset_or_paths, format)
     )
     chosen = chosen_columns(columns, source.format, source.schema, values, how)
-    check_normalize(normalize, how, "values" in chosen.of_role)
+    check_advantages(normalize, None, how, "values" in chosen.of_role)
     computed = partial(
         with_results, format=source.format.name, columns=chosen.of_role, how=how, may_be_cut=whole_episodes
     )
@@ -177,8 +178,15 @@ def _files(paths: Source, format: str) -> _Files:  # noqa: A002
     return _Files(known, schema, ray.data.from_items([{PATH: str(file)} for file in files]))
 
 
+class RayDataError(DataError, UserCodeException):  # type: ignore[misc]
+    """Recorded data that a task cannot compute; Ray shows errors of this kind without its own stack."""
+
+
 def _per_block(dataset: Dataset, function: Function, num_cpus: int | None = None) -> Dataset:
-    return dataset.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
+    function = partial(_computed_block, function)
+    results = dataset.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
+    results.context.raise_original_map_exception = True  # or errors would say no more than that "UDF failed"
+    return results
 
 
 def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:
@@ -200,6 +208,15 @@ def _normalized(results: Dataset, name: str, backend: BackendName | None) -> Dat
 
 
 # The functions that tasks run.
+
+
+def _computed_block(function: Function, block: pa.Table) -> Iterator[pa.Table]:
+    """Return the results of a block; raise errors of the data without a stack, because they name the place."""
+    try:
+        results = function(block)
+        yield from [results] if isinstance(results, pa.Table) else results
+    except DataError as error:
+        raise RayDataError(str(error)) from None
 
 
 def _pieces(format: str, schema: pa.Schema, paths: pa.Table) -> Iterator[pa.Table]:  # noqa: A002

@@ -1,7 +1,10 @@
 """``fastgae compute``: advantages and value targets of recorded data, in a file beside it."""
 
 import argparse
-from typing import TYPE_CHECKING
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fastgae.cli.options import CommandError, Formatter, plot_file, positive, unit_interval
 
@@ -16,8 +19,8 @@ larger than memory.
 
 SOURCE is a file, a folder or a pattern: tables of Parquet, Arrow, Delta, Iceberg,
 CSV or JSON, arrays in HDF5, .npz or .npy files, a LeRobot, Minari, robomimic or
-D4RL dataset, or episodes that RLlib recorded. (For a Minari dataset, pass a file
-of values, or call fastgae.data.compute from Python with a critic.)
+D4RL dataset, or episodes that RLlib recorded. All files may be URLs, such as
+s3://bucket/episodes.parquet.
 
 The exit status is 0 if the results were written, 2 if the data or an option
 cannot be used, and 130 after Ctrl-C.
@@ -28,10 +31,16 @@ examples:
   fastgae compute episodes.parquet
   fastgae compute lerobot_dataset --values critic.npy --ends terminated
   fastgae compute 'runs/*.parquet' -o advantages.parquet --column rewards=reward --column episode=run
+  fastgae compute minari_dataset --critic my_critic:values
   fastgae compute recordings --episode file        one episode per file, or names that begin again in every file
   fastgae compute episodes.parquet --gamma 0.997 --normalize global --memory 256MB
   fastgae compute episodes.parquet --estimator discounted_returns -o returns.parquet
+  fastgae compute episodes.parquet --rewards success:-1:100 --gamma 1 --label-quantile 0.7
+  fastgae compute episodes.parquet --into with_advantages.parquet
   fastgae compute episodes.parquet --resume        continue a run that was killed
+  fastgae compute s3://bucket/runs -o s3://bucket/advantages.parquet
+  fastgae compute runs -o a.parquet --shard 3/8    one of eight processes; then, with the same options,
+  fastgae compute runs -o a.parquet --merge        write the results of all eight
 """
 
 
@@ -40,6 +49,25 @@ def column(text: str) -> tuple[str, str]:
     if not (role and separator and name):
         raise argparse.ArgumentTypeError(f"expected ROLE=NAME, such as rewards=next.reward, got {text!r}")
     return role, name
+
+
+def critic(text: str) -> tuple[str, str]:
+    module, _, name = text.partition(":")
+    if not (module and name):
+        raise argparse.ArgumentTypeError(f"expected MODULE:NAME, such as my_critic:values, got {text!r}")
+    return module, name
+
+
+def loaded(critic: tuple[str, str]) -> Any:
+    """Return what a module of the current folder, or an installed one, has by a name."""
+    module, name = critic
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise CommandError(f"--critic {module}:{name} cannot be loaded: {error}", exit_code=2) from error
+    finally:
+        sys.path.pop(0)
 
 
 def add_parser(commands: "Commands") -> None:
@@ -68,6 +96,12 @@ def add_parser(commands: "Commands") -> None:
         metavar="COLUMN|FILE",
         help="the column, or the file, that holds V (default: the format's column)",
     )
+    add(
+        "--critic",
+        type=critic,
+        metavar="MODULE:NAME",
+        help="in place of --values: a function of batches of rows, or a fastgae.data.Critic, in a Python module",
+    )
     add("--episode", choices=("file",), help="the file, with the folders around it, is a part of an episode's name")
     add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flags say")
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
@@ -84,6 +118,18 @@ def add_parser(commands: "Commands") -> None:
         choices=("global",),
         help="shift and scale the advantages to mean 0 and standard deviation 1 over all data",
     )
+    add(
+        "--rewards",
+        metavar="COLUMN:STEP:FAILURE",
+        help="rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure",
+    )
+    add(
+        "--label-quantile",
+        type=float,
+        metavar="Q",
+        help='also write a column "positive": is the advantage above this quantile of all advantages?',
+    )
+    add("--into", metavar="COPY", help="in place of FILE: all columns of the data, and the results beside them")
     add("--memory", default="1GB", metavar="BYTES", help="use at most about this much memory (default: %(default)s)")
     add(
         "--plot",
@@ -92,6 +138,9 @@ def add_parser(commands: "Commands") -> None:
         help="draw advantages, episode lengths, and returns against values: .png, .pdf or .svg",
     )
     add("--resume", action="store_true", help="continue from what an interrupted run has left")
+    add("--overwrite", action="store_true", help="replace earlier results, once the new ones are whole")
+    add("--shard", metavar="K/N", help="compute only part K of N, beside other processes, into a file beside FILE")
+    add("--merge", action="store_true", help="write FILE from the files of all shards: the bytes of one process")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object instead of the table")
     parser.set_defaults(run=run, interrupted="; --resume continues this run")
@@ -100,27 +149,35 @@ def add_parser(commands: "Commands") -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         from fastgae.data import compute
+        from fastgae.data.errors import on_the_command_line
     except ImportError as error:
         raise CommandError(str(error), exit_code=2) from error
     try:
-        report = compute(
-            args.source,
-            args.out,
-            format=args.format,
-            columns=dict(args.column),
-            ends=args.ends,
-            episode_is=args.episode,
-            values=args.values,
-            estimator=args.estimator,
-            gamma=args.gamma,
-            gae_lambda=args.gae_lambda,
-            n=args.n,
-            normalize=args.normalize,
-            memory=args.memory,
-            resume=args.resume,
-            progress=not args.quiet,
-            plot=args.plot,
-        )
+        with on_the_command_line():
+            report = compute(
+                args.source,
+                args.out,
+                format=args.format,
+                columns=dict(args.column),
+                ends=args.ends,
+                episode_is=args.episode,
+                values=args.values if args.critic is None else loaded(args.critic),
+                estimator=args.estimator,
+                gamma=args.gamma,
+                gae_lambda=args.gae_lambda,
+                n=args.n,
+                normalize=args.normalize,
+                rewards=args.rewards,
+                label_quantile=args.label_quantile,
+                into=args.into,
+                memory=args.memory,
+                resume=args.resume,
+                overwrite=args.overwrite,
+                shard=args.shard,
+                merge=args.merge,
+                progress=not args.quiet,
+                plot=args.plot,
+            )
     except (ValueError, OSError, ModuleNotFoundError) as error:
         raise CommandError(str(error), exit_code=2) from error
     if args.json:

@@ -1,13 +1,13 @@
 """The options and files of a computation, by which a run recognises the results that an earlier one has left."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastgae.data.errors import reading
+from fastgae.data.urls import opened_binary, tag_of, version_of
 
 COMPARED = 2**26  # bytes of all files together that the digests read
 BLOCKS, BLOCK = 16, 4096  # how many blocks are read of a file that is too large, and the least bytes of each block
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, Any], paths: Sequence[Path]) -> "Asked":
-        small = sum(_stat(path).st_size for path in paths) <= COMPARED
+        small = sum(_version(path)[0] for path in paths) <= COMPARED
         most = COMPARED if small else COMPARED // len(paths)
         digests = {f"file {number} ({path.name})": _digest(path, most) for number, path in enumerate(paths, 1)}
         return cls(json.loads(json.dumps(options)), digests)  # the options as they are read from a file
@@ -39,25 +39,30 @@ class Asked(NamedTuple):
         return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
 
 
-def times_of(paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+def times_of(paths: Iterable[Path], fresh: bool = False) -> dict[Path, tuple[int, Any]]:
     """Return size and time of every file, by which a change during a run is noticed."""
-    stats = {path: _stat(path) for path in paths}
-    return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()}
+    return {path: _version(path, fresh) for path in paths}
 
 
 def _digest(path: Path, most: int) -> str:
-    """Return a digest of a file: of its size and all of its bytes, or of about ``most`` bytes in some blocks."""
-    size, block = _stat(path).st_size, max(BLOCK, most // BLOCKS)
+    """Return a digest of a file: of its size and all of its bytes, or of about ``most`` bytes in some blocks.
+
+    A store keeps digests itself, so that nothing needs to be read there.
+    """
+    with reading(path):
+        if (tag := tag_of(path)) is not None:
+            return sha256(tag.encode()).hexdigest()
+    size, block = _version(path)[0], max(BLOCK, most // BLOCKS)
     last = max(size - block, 0)
     firsts = range(0, size, block) if size <= BLOCKS * block else (last * n // (BLOCKS - 1) for n in range(BLOCKS))
     found = sha256(str(size).encode())
-    with reading(path), path.open("rb") as content:
+    with reading(path), opened_binary(path) as content:
         for first in firsts:
             content.seek(first)
             found.update(content.read(block))
     return found.hexdigest()
 
 
-def _stat(path: Path) -> os.stat_result:
+def _version(path: Path, fresh: bool = False) -> tuple[int, Any]:
     with reading(path):
-        return path.stat()
+        return version_of(path, fresh)

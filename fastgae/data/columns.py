@@ -9,10 +9,11 @@ import pyarrow.compute as pc
 
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of, whole
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, ROLES, Format
 from fastgae.data.steps import RecordedSteps, RowError, check_none
+from fastgae.data.success import Success
 
 ENDS = (None, "terminated")
 KEYS = (*NAMING, "step")
@@ -22,6 +23,7 @@ class Columns(NamedTuple):
     """The column of each role that the data have."""
 
     of_role: Mapping[str, str]
+    success: Success | None = None  # the rewards that follow from the column of rewards, where it says success
 
     @property
     def keys(self) -> list[str]:
@@ -38,11 +40,17 @@ class Columns(NamedTuple):
 
 
 def chosen_columns(
-    given: Mapping[str, str] | None, known: Format, schema: pa.Schema, values: str | None, how: How
+    given: Mapping[str, str] | None,
+    known: Format,
+    schema: pa.Schema,
+    values: str | None,
+    how: How,
+    rewards: str | None = None,
 ) -> Columns:
     """Return the columns to read: the columns that the caller names, and otherwise the format's columns, if present.
 
-    ``values``: the name of the column of values; None: they come from elsewhere.
+    ``values``: the name of the column of values; None: they come from elsewhere. ``rewards``: how rewards follow from a
+    column of success; None: there are rewards.
     """
     ends = how.ends
     present = schema.names
@@ -51,6 +59,11 @@ def chosen_columns(
     given = dict(given or {})
     if unknown := set(given) - set(ROLES):
         raise ValueError(f"columns: unknown role {', '.join(sorted(unknown))}; the roles are {', '.join(ROLES)}")
+    success = None
+    if rewards is not None:
+        if "rewards" in given:
+            raise ValueError(f"{argument('rewards')} makes rewards of success: leave the column of rewards out")
+        given["rewards"], success = Success.named(rewards)
     if values is not None and values != "values":
         given.setdefault("values", values)
     for role, name in given.items():
@@ -64,8 +77,7 @@ def chosen_columns(
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} for {role}; there are {', '.join(present)}: pass "
-                f"columns={{{role!r}: NAME}} (--column {role}=NAME)"
-                f"{', or a critic as values' if role == 'values' else ''}"
+                f"{column_argument(role)}{', or a critic' if role == 'values' else ''}"
             )
     for role, name in found.items():
         if present.count(name) > 1:
@@ -77,7 +89,7 @@ def chosen_columns(
         if role in found and not _names(kind := schema.field(found[role]).type):
             raise DataError(f"the column of {role} holds {kind}; expected integers or text")
     _check_ends(found, ends)
-    return Columns({role: found[role] for role in ROLES if role in found})
+    return Columns({role: found[role] for role in ROLES if role in found}, success)
 
 
 def _names(kind: pa.DataType) -> bool:
@@ -95,7 +107,8 @@ def _check_ends(found: Mapping[str, str], ends: str | None) -> None:
     elif "terminated" not in found and not {"done", "truncated"} <= found.keys():
         raise DataError(
             f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: "
-            'name a column of "terminated", or of "done" and "truncated", or pass ends="terminated" if all did'
+            'name a column of "terminated", or of "done" and "truncated", or pass '
+            f"{argument('ends', 'terminated')} if all did"
         )
 
 
@@ -110,7 +123,8 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         return np.zeros_like(rewards, bool) if role not in of_role else _flags(role, table[of_role[role]])
 
     names = [_whole(role, table[of_role[role]]) for role in NAMING if role in of_role]
-    rewards = _numbers("rewards", table[of_role["rewards"]])
+    column = table[of_role["rewards"]]
+    rewards = _numbers("rewards", column) if columns.success is None else _flags("rewards", column).astype(np.float32)
     truncated = flags("truncated")
     terminated = flags("terminated") if "terminated" in of_role else flags("done") & ~truncated
     differ = changes(names, len(table))
@@ -124,6 +138,7 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         truncated,
         numbers("next_values"),
         restarts="episode" not in of_role,
+        success=columns.success,
     )
     for role in ("values", "terminated", "truncated", "next_values"):
         array = getattr(steps, role)

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -12,14 +11,17 @@ from fastgae._memory import limit_from
 from fastgae._typing import BackendName
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
-from fastgae.data.errors import DataError, naming
-from fastgae.data.estimators import How, check_normalize, checked_how
+from fastgae.data.errors import DataError, UnreachableError, argument, naming
+from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.formats import FILE, Format, found_in
+from fastgae.data.labels import checked_quantile
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, check_alike, open_files, put_scratch_into
-from fastgae.data.places import Source, local
+from fastgae.data.places import Source, path_of
 from fastgae.data.plan import Plan, check_out, row_bytes
-from fastgae.data.report import Report, Sums, report_of
+from fastgae.data.report import Report, report_of
+from fastgae.data.shards import Shard, shards_of
+from fastgae.data.sidecars import sidecar_of
 from fastgae.data.spool import Spool
 from fastgae.data.tables import Tabular, table_for_table
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
@@ -44,8 +46,14 @@ def compute(
     gae_lambda: float | None = None,
     n: int | None = None,
     normalize: Literal["global"] | None = None,
+    rewards: str | None = None,
+    label_quantile: float | None = None,
+    into: str | os.PathLike[str] | None = None,
     memory: str | int = "1GB",
     resume: bool = False,
+    overwrite: bool = False,
+    shard: str | None = None,
+    merge: bool = False,
     progress: bool = True,
     plot: str | os.PathLike[str] | None = None,
     backend: BackendName | None = None,
@@ -79,9 +87,10 @@ def compute(
     ----------
     source : path, folder, pattern, or a list of them; or a table
         Tables of Parquet, Arrow, Delta, Iceberg, CSV or JSON, NumPy or HDF5 arrays, or a dataset of LeRobot, Minari,
-        RLlib, robomimic or D4RL. Names that begin with "_" or "." are skipped in folders and patterns. A table is one
-        of pyarrow, a data frame of pandas or Polars, or anything else with ``__arrow_c_stream__``; or a dataset of
-        ``pyarrow.dataset`` or Hugging Face, whose rows stay in their files.
+        RLlib, robomimic or D4RL. Names that begin with "_" or "." are skipped in folders and patterns. They may be URLs
+        such as s3://bucket/a.parquet, and so may ``out`` and a file of ``values``. A table is one of pyarrow, a data
+        frame of pandas or Polars, or anything else with ``__arrow_c_stream__``; or a dataset of ``pyarrow.dataset`` or
+        Hugging Face, whose rows stay in their files.
     out : path, optional
         The file to write, Parquet, Arrow or .npz by its suffix. None: the place that the format's convention gives; or,
         for a table, no file.
@@ -99,8 +108,8 @@ def compute(
         columns of "env" and "episode" alone name an episode.
     values : str or callable
         The column of V; or a file of V (.npy, or a table with a column "values"), with one number for each row of the
-        source, or, for a Minari dataset, one for each observation; or a function ``critic(batch) -> V`` of a dict of
-        arrays, one row per state (see ``Critic``).
+        source, found by the columns of episode and step if it has them; or, for a Minari dataset, one for each
+        observation; or a function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``).
     estimator : str
         "gae", "td_lambda", "n_step_returns" or "discounted_returns".
     gamma : float in [0, 1]
@@ -112,10 +121,26 @@ def compute(
     normalize : str, optional
         "global": shift and scale the advantages to mean 0 and standard deviation 1 over the whole source, with the
         exact statistics of ``fastgae.moments``.
+    rewards : str, optional
+        "COLUMN:STEP:FAILURE", such as "success:-1:100", makes rewards of a column of success: STEP for every step, but
+        0 for the last step of a successful episode and -FAILURE for the last step of another. The last row of an
+        episode says whether it succeeded.
+    label_quantile : float, optional
+        0.7: also write a column "positive", which is True where the advantage is above the 0.7 quantile of all
+        advantages. The quantile is the least advantage that at least this part of all advantages does not exceed.
+    into : path, optional
+        Instead of ``out``: write all columns of the source, and the results as further columns.
     memory : str or int
         About how many bytes to use in addition to Python and its libraries, such as "256MB".
     resume : bool
         Continue from the results that a killed run has left for the same options and the same contents of the files.
+    overwrite : bool
+        Replace earlier results of fastgae at ``out``, once the new ones are whole.
+    shard : str, optional
+        "3/8": compute the third of eight parts, and write it to a file beside ``out``, whose name ends in
+        ".shard-3-of-8". The parts may be computed at the same time, by any processes and machines.
+    merge : bool
+        Write the results from the files of all shards, the same bytes as from one process, and remove these files.
     progress : bool
         Show a bar on a terminal, and print lines elsewhere.
     plot : path, optional
@@ -154,42 +179,62 @@ def compute(
     if episode_is not in (None, "file"):
         raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
     picture = None if plot is None else checked_picture(plot)
+    part = None if shard is None else Shard.named(shard)
+    quantile = None if label_quantile is None else checked_quantile(label_quantile)
+    if out is not None and into is not None:
+        raise ValueError(f"{argument('out')} and {argument('into')} both name the file to write: pass one of them")
+    if part is not None and (merge or picture is not None):
+        raise ValueError(
+            f"{argument('shard')} computes one part of the results: pass {argument('merge')} and {argument('plot')} "
+            "without it, for all parts together"
+        )
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    bytes_in_memory = limit_from("memory", str(memory))
+    bytes_in_memory = limit_from(argument("memory"), str(memory))
     found = found_in(source, format, columns)
     if episode_is is not None:
         found = found.with_files()
         columns = {"file": FILE, **(columns or {})}
     known, sources, files, pieces, names = found
-    if resume and not sources:
-        raise ValueError("resume needs a source of files, and this one is a table in memory: leave resume out")
+    if not sources and (resume or merge or part is not None):
+        raise ValueError("resume, shard and merge need a source of files, and this one is a table in memory")
     schema = pieces[0].schema
-    chosen, pieces, valued = _with_values(values, columns, known, pieces, how)
-    check_normalize(normalize, how, valued is not None or "values" in chosen.of_role)
+    rows = pieces
+    chosen, pieces, valued = _with_values(values, columns, known, pieces, how, rewards)
+    check_advantages(normalize, quantile, how, valued is not None or "values" in chosen.of_role)
+    beside = None
     if isinstance(values, str) and chosen.of_role.get("values") == COLUMN:
-        files.append(Path(values))
+        beside = rows, path_of("values", values)
+        files.append(beside[1])
     most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
-    plan = Plan(known, pieces, chosen, how, normalize, max(1, most), valued, picture)
-    check_alike(pieces, plan.read)
-    to = known.sidecar(sources[0]) if out is None else local("out", out)
+    plan = Plan(
+        known, pieces, chosen, how, normalize, max(1, most), valued, picture, beside, part, quantile, into is not None
+    )
+    check_alike(pieces, [*plan.read, *(plan.source_columns if plan.into else [])])
+    to = path_of("out", given) if (given := out if into is None else into) else known.sidecar(sources[0])
     check_out(to, sources, plan)
-    spool = Spool(to, {**plan.options, "names": names}, files)
+    sidecar_of(to)  # raises before anything is computed
+    spool = Spool(to if part is None else part.beside(to), {**plan.options, "names": names}, files, overwrite)
     with spool.held():
+        shards = shards_of(to) if merge else []
         if resume and (about := spool.finished()):
             if picture is not None and not picture.exists():
                 raise DataError(
                     f"{spool.out} is finished, and nothing is left to draw {picture} from: compute it again"
                 )
-            sums, findings = Sums.from_dict(about["sums"]), about["findings"]
         else:
             spool.begin(resume)
             put_scratch_into(spool.folder)
             try:
-                sums, findings = computed_and_written(plan, spool, progress)
+                if merge:
+                    spool.unpack(shards)
+                about = computed_and_written(plan, spool, progress)
+            except UnreachableError:
+                raise
             except DataError:
                 spool.remove()  # nothing can be resumed, because the data have to change
                 raise
-    return report_of(sums, findings, str(spool.out), time.perf_counter() - began)
+        spool.remove_shards(shards)
+    return report_of(about, str(spool.out), time.perf_counter() - began)
 
 
 def _with_values(
@@ -198,17 +243,18 @@ def _with_values(
     known: Format,
     pieces: list[Piece],
     how: How,
+    rewards: str | None,
 ) -> tuple[Columns, list[Piece], Valuation | None]:
     """Return the columns to read, the pieces that have them, and the critic if values come from one."""
     path, schema = pieces[0].path, pieces[0].schema
     if not isinstance(values, str):
         with naming(path):
-            chosen = chosen_columns(given, known, schema, None, how)
+            chosen = chosen_columns(given, known, schema, None, how, rewards)
         critic = values if isinstance(values, Critic) else Critic(values)
         return chosen, pieces, valuation(critic, schema, known, chosen.of_role.values())
     if is_values_file(values, schema.names):
         with naming(path):
-            chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how)
-        return chosen, with_values(pieces, Path(values), chosen.keys), None
+            chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how, rewards)
+        return chosen, with_values(pieces, path_of("values", values), chosen.keys), None
     with naming(path):
-        return chosen_columns(given, known, schema, values, how), pieces, None
+        return chosen_columns(given, known, schema, values, how, rewards), pieces, None

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import WORKING_DTYPES, Array
-from fastgae._interop import as_array
+from fastgae._interop import as_array, is_tensor, on_the_cpu
 from fastgae.data.arrays import Arrays, arrays_of, axes_of, holds_numbers
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
@@ -34,11 +34,15 @@ class Critic:
         numbers or vectors that has no role. Images, and other arrays of two axes or more, are read only if named here.
     rows : int
         The largest number of rows in a batch.
+    device : str or torch.device, optional
+        "cuda" or another device of torch: the batch holds tensors on it, and the function is called without gradients.
+        Default: NumPy arrays.
     """
 
     function: Callable[[dict[str, Any]], Any]
     columns: Sequence[str] | None = None
     rows: int = ROWS
+    device: Any = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -93,7 +97,8 @@ class Valuation:
                     batch[name] = _writable(arrays_of(table[name]))
                 except ValueError as error:
                     raise RowError(first, f"the critic cannot read {name}: {error}") from error
-        values = as_array("values from the critic", self.critic.function(batch))
+        result = _called(self.critic, batch)
+        values = on_the_cpu(result) if is_tensor(result) else as_array("values from the critic", result)
         if values.shape != (len(table),):
             raise ValueError(
                 f"the critic returned shape {values.shape} for {len(table)} rows; expected ({len(table)},)"
@@ -103,6 +108,24 @@ class Valuation:
         if len(wrong := np.flatnonzero(np.isnan(values))):
             raise RowError(first + int(wrong[0]), "the value from the critic is NaN")
         return values
+
+
+def _called(critic: Critic, batch: Batch) -> Any:
+    if critic.device is None:
+        return critic.function(batch)
+    import torch
+
+    with torch.inference_mode():
+        return critic.function(Batch((name, _tensors(arrays, critic.device)) for name, arrays in batch.items()))
+
+
+def _tensors(arrays: Arrays, device: Any) -> Any:
+    """Return tensors on a device with the numbers of arrays."""
+    import torch
+
+    if isinstance(arrays, dict):
+        return {name: _tensors(part, device) for name, part in arrays.items()}
+    return torch.from_numpy(arrays).to(device)
 
 
 def _writable(arrays: Arrays) -> Arrays:

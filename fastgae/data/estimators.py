@@ -18,6 +18,7 @@ import fastgae
 from fastgae._call import Array, working_dtype
 from fastgae._canonical import as_unit_interval, integer_of, shown
 from fastgae._typing import BackendName
+from fastgae.data.errors import argument
 
 GAE_LAMBDA = 0.95
 
@@ -174,15 +175,19 @@ def checked_how(
 ) -> How:
     """Return what to compute, after a check that the arguments belong to the estimator."""
     if estimator not in tuple(ESTIMATORS):
-        raise ValueError(f"estimator must be {', '.join(ESTIMATORS)}, got {shown(estimator)}")
+        raise ValueError(f"{argument('estimator')} must be {', '.join(ESTIMATORS)}, got {shown(estimator)}")
     has = ESTIMATORS[estimator].options
     for name, given in (("gae_lambda", gae_lambda), ("n", n)):
         if given is not None and name not in has:
             others = " and ".join(other for other, known in ESTIMATORS.items() if name in known.options)
-            raise ValueError(f"{name} is for {others}, got {name}={shown(given)} and estimator={estimator!r}")
+            raise ValueError(
+                f"{argument(name)} is for {others}, got {shown(given)} and {argument('estimator', estimator)}"
+            )
     steps = integer_of(n)
     if "n" in has and (steps is None or steps < 1):
-        raise ValueError(f"n must be a positive integer with estimator={estimator!r}, got {shown(n)}")
+        raise ValueError(
+            f"{argument('n')} must be a positive integer with {argument('estimator', estimator)}, got {shown(n)}"
+        )
     decay = GAE_LAMBDA if gae_lambda is None else float(as_unit_interval("gae_lambda", gae_lambda, _one_number))
     options = {name: option for name, option in (("gae_lambda", decay), ("n", steps)) if name in has}
     return How(estimator, float(as_unit_interval("gamma", gamma, _one_number)), options, ends, backend, num_threads)
@@ -193,11 +198,11 @@ def _one_number(name: str, array: Array) -> None:
         raise ValueError(f"{name} has shape {array.shape}; expected one number")
 
 
-def check_normalize(normalize: str | None, how: How, has_values: bool) -> None:
-    """Check that there are advantages to normalize."""
-    if normalize is not None and not has_values:
-        raise ValueError(
-            f"normalize={normalize!r} scales advantages, and {how.estimator} computes none without values: name a "
-            "column of "
-            "values, or leave normalize out"
-        )
+def check_advantages(normalize: str | None, label_quantile: float | None, how: How, has_values: bool) -> None:
+    """Check that there are advantages to normalize or to label."""
+    for name, given in (("normalize", normalize), ("label_quantile", label_quantile)):
+        if given is not None and not has_values:
+            raise ValueError(
+                f"{argument(name, given)} is for advantages, and {how.estimator} computes none without values: name a "
+                f"column of values, or leave {argument(name)} out"
+            )

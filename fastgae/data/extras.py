@@ -4,7 +4,13 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 # The libraries that the extras in pyproject.toml install.
-EXTRAS = {"data": ("duckdb", "pyarrow", "rich"), "hdf5": ("h5py",), "plot": ("matplotlib",), "ray": ("ray",)}
+EXTRAS = {
+    "data": ("duckdb", "pyarrow", "rich"),
+    "hdf5": ("h5py",),
+    "plot": ("matplotlib",),
+    "ray": ("ray",),
+    "remote": ("fsspec", "upath"),
+}
 
 
 def brought_by(extra: str, what: str) -> AbstractContextManager[None]:

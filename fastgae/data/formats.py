@@ -39,6 +39,7 @@ from fastgae.data.places import DELTA, ICEBERG, found_sources, listed, log_files
 from fastgae.data.stored import flat, npy_pieces
 from fastgae.data.streams import stream_pieces, text_pieces
 from fastgae.data.tables import HERE, delta_pieces, iceberg_pieces, is_table, pieces_of_table
+from fastgae.data.urls import is_remote
 
 # The roles of columns. "done" is terminated or truncated.
 ROLES = ("file", "env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
@@ -112,7 +113,9 @@ def table_files(source: Path) -> list[Path]:
         except (KeyError, TypeError) as error:
             raise DataError(f"{source / 'state.json'} does not name the files of the data") from error
     # Spark names folders of files like files. An empty one, or a link to nothing, is an error where it is read.
-    found = [path for path in listed(source) if not (path.is_dir() and any(path.iterdir()))]
+    found = listed(source)
+    if not is_remote(source):
+        found = [path for path in found if not (path.is_dir() and any(path.iterdir()))]
     return list(filter(is_data, found)) or list(filter(is_text, found))  # trainers log in text beside their data
 
 
@@ -281,8 +284,9 @@ def found_in(source: Any, name: str, columns: Mapping[str, str] | None) -> Found
         known, paths, files, pieces = format_named(name), [], [], pieces_of_table(source)
     else:
         paths = found_sources(source)
-        known = format_of(name, paths[0])
-        of_paths = [known.contents(path) for path in paths]
+        with reading(paths[0]):
+            known = format_of(name, paths[0])
+            of_paths = [known.contents(path) for path in paths]
         files = [file for own, _ in of_paths for file in own]
         pieces = [piece for _, own in of_paths for piece in own]
     if not pieces:

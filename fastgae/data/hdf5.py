@@ -15,6 +15,7 @@ from h5py import h5d, h5g, h5i, h5l, h5o, h5s, h5t
 
 from fastgae._call import Array
 from fastgae.data.errors import DataError
+from fastgae.data.urls import is_remote, opened_binary
 
 MOST_LINKS = 16  # one after the other, as in HDF5; more are a circle
 
@@ -140,7 +141,7 @@ class Hdf5File(Hdf5Group):
     """The arrays and groups of a file, and its attributes."""
 
     def __init__(self, path: Path) -> None:
-        file = h5py.File(path, "r")
+        file = h5py.File(opened_binary(path, "blockcache") if is_remote(path) else path, "r")
         super().__init__(file.id, [], f"{path}: ")
         self.attributes, self.close = file.attrs, file.close
 

@@ -1,9 +1,11 @@
 """Recognise the kind of a file by its first bytes, and by its suffix where they say nothing."""
 
+from functools import lru_cache
 from pathlib import Path
 
 from fastgae.data.errors import DataError, reading
 from fastgae.data.places import DELTA, ICEBERG, log_of
+from fastgae.data.urls import is_remote, opened_binary, version_of
 
 PARQUET, ARROW, STREAM, HDF5, NPZ, NPY = "Parquet", "Arrow", "Arrow stream", "HDF5", ".npz", ".npy"
 CSV, JSON = "CSV", "JSON"
@@ -32,7 +34,7 @@ def kind_of(path: Path) -> str:
 
 
 def by_suffix(path: Path) -> str | None:
-    return SUFFIXES.get(path.suffix.lower())
+    return SUFFIXES.get(path.suffix.partition("?")[0].lower())  # the suffix of a URL may have a query behind it
 
 
 def is_data(path: Path) -> bool:
@@ -49,8 +51,18 @@ def is_text(path: Path) -> bool:
 
 def _by_content(path: Path) -> str | None:
     with reading(path):
-        if not path.is_file() and path.exists():  # a pipe would wait for a writer
+        if not is_remote(path) and not path.is_file() and path.exists():  # a pipe would wait for a writer
             raise DataError(f"{path} is not a file")
-        with path.open("rb") as file:
-            start = file.read(max(map(len, STARTS)))
+        start = _start_of_version(path, version_of(path)) if is_remote(path) else _start_of(path)
     return next((kind for known, kind in STARTS.items() if start.startswith(known)), None)
+
+
+def _start_of(path: Path) -> bytes:
+    with opened_binary(path) as file:
+        return file.read(max(map(len, STARTS)))
+
+
+@lru_cache(2**16)
+def _start_of_version(path: Path, version: object) -> bytes:
+    """Return the first bytes of a file behind a URL, where each read takes a moment."""
+    return _start_of(path)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, argument
 
 LOCK = "lock"
 MARK = b"fastgae keeps the unfinished results of a computation in this folder, and removes them at its end.\n"
@@ -56,7 +56,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def foreign(path: Path) -> DataError:
-    return DataError(f"{path} is not from fastgae: move it elsewhere, or pass another path as out")
+    return DataError(f"{path} is not from fastgae: move it elsewhere, or pass another path as {argument('out')}")
 
 
 def _locked(folder: Path) -> IO[bytes]:

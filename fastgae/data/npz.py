@@ -19,16 +19,18 @@ from fastgae._archive import (
     Header,
     check_kind,
     checked_header,
+    header_in,
     mapped_npy,
     named_members,
     reason,
 )
 from fastgae._call import Array
 from fastgae.data.arrays import arrays_of
-from fastgae.data.errors import DataError
+from fastgae.data.errors import DataError, argument, reading
 from fastgae.data.kinds import NPY, by_suffix, kind_of
-from fastgae.data.pieces import scratch_file
+from fastgae.data.pieces import close_at_end, scratch_file
 from fastgae.data.places import HIDDEN
+from fastgae.data.urls import is_remote, opened_binary, version_of
 
 ABOUT = b"fastgae"  # the key, in the metadata of a schema, of what results say about themselves
 COPIED = 2**20  # bytes at a time
@@ -37,6 +39,10 @@ BEGAN = (1980, 1, 1, 0, 0, 0)  # the time of every member, so that the same resu
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
+    if is_remote(path):
+        with reading(path):
+            yield
+        return
     try:
         # NumPy warns about headers from Python 2, and Python's parser about the literals in them.
         with warnings.catch_warnings():
@@ -95,7 +101,7 @@ class NpzFile(Mapping[str, Member]):
     def __init__(self, path: Path) -> None:
         self._path = path
         with _reading(path), ExitStack() as stack:
-            file = stack.enter_context(path.open("rb"))
+            file = stack.enter_context(opened_binary(path, "readahead"))
             check_kind(file)
             self._archive = stack.enter_context(zipfile.ZipFile(file))
             self._members = named_members(self._archive)
@@ -137,17 +143,34 @@ class NpyFolder(dict[str, Mapped]):
 
     def __init__(self, path: Path) -> None:
         for file in npy_files(path):
-            mapped = partial(_npy, file)
-            self[file.stem] = Mapped((array := mapped()).shape, array.dtype, mapped)
+            self[file.stem] = npy_array(file)
 
     def close(self) -> None:
         self.clear()
 
 
-def _npy(path: Path) -> Array:
+def npy_array(path: Path) -> Mapped:
+    """Return the array of an .npy file, of which a file behind a URL is copied at the first read."""
     with _reading(path):
         kind_of(path)  # raises if it is a pipe or a folder
+        if not is_remote(path):
+            mapped = _npy(path)
+            return Mapped(mapped.shape, mapped.dtype, partial(_npy, path))
+        with opened_binary(path, "readahead") as file:
+            array = Member(header_in(file, path.name, version_of(path)[0]), partial(_copy_of, path))
+        close_at_end(array.close)
+        return array
+
+
+def _npy(path: Path) -> Array:
+    with _reading(path):
         return mapped_npy(path)
+
+
+def _copy_of(path: Path, to: IO[bytes]) -> None:
+    with reading(path), opened_binary(path, "readahead") as content:
+        shutil.copyfileobj(content, to, COPIED)
+        to.flush()
 
 
 def npy_files(path: Path) -> list[Path]:
@@ -177,7 +200,8 @@ class NpzWriter:
             array = arrays_of(column)
             if not isinstance(array, np.ndarray) or array.dtype.kind not in NUMBERS:
                 raise DataError(
-                    f"an .npz file holds only numbers, but {name} is {column.type}: let out end in .parquet"
+                    f"an .npz file holds only numbers, but {name} is {column.type}: let {argument('out')} end in "
+                    ".parquet"
                 )
             if name not in self._columns:
                 self._columns[name] = self._open.enter_context(scratch_file()), array[:0]
@@ -203,5 +227,5 @@ class NpzWriter:
 
 def npz_about(path: Path) -> bytes:
     """Return the metadata in the schema of the tables from which an .npz file was written."""
-    with _reading(path), zipfile.ZipFile(path) as archive:
+    with _reading(path), opened_binary(path, "readahead") as file, zipfile.ZipFile(file) as archive:
         return archive.comment

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +15,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, reading
+from fastgae.data.urls import is_remote, opened_binary, version_of
 from fastgae.data.written import complete
 
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
@@ -27,8 +28,9 @@ SCRATCH = "scratch-"  # how the names of files begin on systems that know no fil
 class OpenNow:
     """The open files and the scratch folder inside of open_files."""
 
-    files: dict[tuple[Path, int], Any] = field(default_factory=dict)
+    files: dict[tuple[Path, Any], Any] = field(default_factory=dict)
     scratch: Path | None = None
+    until_end: ExitStack = field(default_factory=ExitStack)
 
 
 # Every thread has its own.
@@ -110,21 +112,27 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
 
     Parquet is read by whole row groups. A larger one is copied first, piece by piece, into a file in ``scratch``.
     """
+    for group in grouped(pieces, most):
+        if group[0].rows <= most:
+            yield Run(group)
+            continue
+        copy = scratch / LARGE
+        yield from (Run((part,)) for part in reversed(copied(group[0], columns, most, copy)))
+        copy.unlink()
+
+
+def grouped(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
+    """Return groups of pieces with at most this many rows together, or of one that has more, from the last group on."""
     waiting: list[Piece] = []
     rows = 0  # of those that wait
     for piece in reversed(pieces):
         if waiting and rows + piece.rows > most:
-            yield Run(tuple(reversed(waiting)))
+            yield tuple(reversed(waiting))
             waiting, rows = [], 0
-        if piece.rows <= most:
-            waiting.append(piece)
-            rows += piece.rows
-            continue
-        copy = scratch / LARGE
-        yield from (Run((part,)) for part in reversed(copied(piece, columns, most, copy)))
-        copy.unlink()
+        waiting.append(piece)
+        rows += piece.rows
     if waiting:
-        yield Run(tuple(reversed(waiting)))
+        yield tuple(reversed(waiting))
 
 
 def copied(piece: Piece, columns: Sequence[str], most: int, to: Path) -> list[Piece]:
@@ -185,7 +193,7 @@ def slices(
 def parquet_pieces(path: Path) -> list[Piece]:
     """Return the row groups of a Parquet file."""
     with reading(path):
-        since, metadata = path.stat().st_mtime_ns, pq.read_metadata(path)
+        since, metadata = version_of(path)[1], _parquet(path).metadata
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     schema = metadata.schema.to_arrow_schema()
 
@@ -203,7 +211,7 @@ def parquet_pieces(path: Path) -> list[Piece]:
 def arrow_pieces(path: Path) -> list[Piece]:
     """Return the batches of an Arrow file."""
     with reading(path), arrow_file(path) as file:
-        since = path.stat().st_mtime_ns
+        since = version_of(path)[1]
         rows, schema = [file.get_batch(number).num_rows for number in range(file.num_record_batches)], file.schema
 
     def read(number: int, columns: Sequence[str]) -> pa.Table:
@@ -318,7 +326,7 @@ def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
                 raise DataError(f"{piece.path}: {name} holds {kind}, and in {first.path} {expected}")
 
 
-def opened(open_file: Callable[[Path], Any], path: Path, since: int) -> Any:
+def opened(open_file: Callable[[Path], Any], path: Path, since: Any) -> Any:
     """Return what ``open_file`` makes of a file, which stays open: that takes long, and pieces of a file are many."""
     open_now = _open_now.get()
     if open_now is None:
@@ -342,6 +350,14 @@ def open_files() -> Iterator[None]:
         _open_now.reset(token)
         for file in open_now.files.values():
             file.close()
+        open_now.until_end.close()
+
+
+def close_at_end(close: Callable[[], None]) -> None:
+    """Call a function at the end of ``open_files``."""
+    open_now = _open_now.get()
+    if open_now is not None:
+        open_now.until_end.callback(close)
 
 
 def scratch_file() -> IO[bytes]:
@@ -357,19 +373,33 @@ def put_scratch_into(folder: Path) -> None:
         open_now.scratch = folder
 
 
+def parquet_schema(path: Path) -> pa.Schema:
+    """Return the columns of a Parquet file."""
+    return _parquet(path).schema_arrow
+
+
 def _parquet(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path)
+    # pyarrow joins neighbouring columns to one range if it may read ahead.
+    return pq.ParquetFile(opened_binary(path), pre_buffer=True) if is_remote(path) else pq.ParquetFile(path)
+
+
+def for_arrow(path: Path, cache: str = "none") -> pa.NativeFile:
+    """Return a file for pyarrow to read: mapped, or, behind a URL, read by ranges."""
+    return pa.PythonFile(opened_binary(path, cache)) if is_remote(path) else pa.memory_map(str(path))
 
 
 @contextmanager
 def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
-    with pa.memory_map(str(path)) as file:
+    with for_arrow(path) as file:
         yield pa.ipc.open_file(file)
 
 
-def checked_time(path: Path, since: int) -> int:
-    """Return the time of the file's last change; raise if it differs from the given time."""
+def checked_time(path: Path, since: Any) -> Any:
+    """Return the time of the file's last change; raise if it differs from the given time.
+
+    What is behind a URL is asked once more at the end of a run, because every question takes a moment.
+    """
     with reading(path):
-        if path.stat().st_mtime_ns != since:
+        if not is_remote(path) and version_of(path)[1] != since:
             raise DataError(f"{path} changed while it was read")
     return since

@@ -1,6 +1,7 @@
 """What to read, how to compute it, and where a row of it comes from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +12,11 @@ from fastgae.data.critic import Valuation
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How
 from fastgae.data.formats import Format, beside
+from fastgae.data.labels import LABEL
 from fastgae.data.pieces import Piece, Run
-from fastgae.data.steps import RowError
+from fastgae.data.shards import Shard
+from fastgae.data.steps import RowError, ScatteredError
+from fastgae.data.urls import resolved
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
 
@@ -31,6 +35,10 @@ class Plan(NamedTuple):
     most: int  # rows in memory at once
     values: Valuation | None = None  # None: a column
     plot: Path | None = None  # the picture to draw
+    beside: tuple[Sequence[Piece], Path] | None = None  # the rows without the values, and the file that has them
+    shard: Shard | None = None  # the part to compute
+    label_quantile: float | None = None  # the part of the advantages that is not positive
+    into: bool = False  # the results are written with all columns of the source
     source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
 
     @property
@@ -48,11 +56,33 @@ class Plan(NamedTuple):
         for_critic = self.values.read if self.values else []
         return list(dict.fromkeys([*self.columns.of_role.values(), *self.keys, *for_critic]))
 
-    def in_file(self, error: RowError, table: pa.Table, run: Run) -> DataError:
-        """Return the error of a row that names the file, the episode and the step."""
-        at = error.row
-        path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
-        return DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}")
+    @property
+    def source_pieces(self) -> Sequence[Piece]:
+        """The rows of the source, in its order."""
+        return self.pieces if self.source is None else self.source.pieces
+
+    @property
+    def source_columns(self) -> list[str]:
+        """The columns of the source."""
+        names: list[str] = self.source_pieces[0].schema.names
+        return names
+
+    @property
+    def parts(self) -> tuple[Sequence[Piece], Sequence[Piece]]:
+        """The pieces to compute, and those after them."""
+        return (self.pieces, ()) if self.shard is None else self.shard.share(self.pieces, self.most)
+
+    @contextmanager
+    def naming(self, table: pa.Table, run: Run) -> Iterator[None]:
+        """Name the file, the episode and the step in errors of a row."""
+        try:
+            yield
+        except RowError as error:
+            if self.source is None and isinstance(error, ScatteredError):
+                raise
+            at = error.row
+            path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
+            raise DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}") from error
 
     @property
     def options(self) -> dict[str, Any]:
@@ -63,17 +93,22 @@ class Plan(NamedTuple):
             "format": self.format.name,
             "memory": self.most,
             "normalize": self.normalize,
+            "rewards": self.columns.success,
+            "label_quantile": self.label_quantile,
+            "into": self.into,
+            **({} if self.shard is None else {"shard": self.shard}),
             **self.how.asked,
         }
 
 
 def check_out(out: Path, sources: Sequence[Path], plan: Plan) -> None:
     """Check that results and data have different column names and different places."""
-    for key in plan.columns.keys:
-        if key in plan.format.results.values():
-            raise DataError(f"the column {key!r} identifies rows, but a column of results has the same name: rename it")
+    beside_results = plan.source_columns if plan.into else plan.columns.keys
+    for name in (*plan.format.results.values(), *([] if plan.label_quantile is None else [LABEL])):
+        if name in beside_results:
+            raise DataError(f"the source has a column {name!r}, but a column of results has the same name: rename it")
     for source in sources:
-        if plan.format.sidecar is beside and source.resolve() in out.resolve().parents:
+        if plan.format.sidecar is beside and resolved(source) in resolved(out).parents:
             raise DataError(f"{out} lies in {source}, and the next run would read it as data: pass a path elsewhere")
 
 

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -73,6 +73,8 @@ class Report:
     findings : tuple of str
         The findings of ``fastgae.diagnose`` in a sample of the rows; it needs values.
     seconds : float
+    threshold : float or None
+        The quantile of the advantages, before normalisation, above which they are labelled positive.
     """
 
     file: str
@@ -86,6 +88,7 @@ class Report:
     has_advantages: bool
     findings: tuple[str, ...]
     seconds: float
+    threshold: float | None = None
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -93,6 +96,7 @@ class Report:
 
         of_values = {
             "advantages": f"mean {self.mean:.6g}, standard deviation {self.std:.6g}",
+            **({} if self.threshold is None else {"positive": f"advantages above {self.threshold:.6g}"}),
             "explained variance": f"{self.explained_variance:.4f}",
             "diagnose": "\n".join(self.findings) or f"found nothing in a sample of {min(SAMPLE, self.steps):,} steps",
         }
@@ -116,10 +120,13 @@ class Report:
         return json.dumps({k: None if v != v else v for k, v in asdict(self).items()}, indent=indent)
 
 
-def report_of(sums: Sums, findings: Sequence[str], file: str, seconds: float) -> Report:
+def report_of(said: Mapping[str, Any], file: str, seconds: float) -> Report:
+    """Return the report of what results say about themselves."""
+    sums, findings = Sums.from_dict(said["sums"]), said["findings"]
     advantages, returns = sums.advantages, sums.returns
     numbers = (advantages.mean, advantages.std, returns.mean, returns.std, sums.explained_variance)
-    return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds)
+    threshold = said.get("threshold")
+    return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds, threshold)
 
 
 def findings_in(steps: RecordedSteps, how: How) -> list[str]:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastgae.data.errors import DataError, reading
+from fastgae.data.errors import DataError, argument, reading
 from fastgae.data.npz import ABOUT, NpzWriter, npz_about
-from fastgae.data.pieces import arrow_file
+from fastgae.data.pieces import arrow_file, parquet_schema
+from fastgae.data.shards import is_shard
 
 
 class Sidecar(NamedTuple):
@@ -33,19 +34,26 @@ ARROW = Sidecar(lambda file, schema, keys: pa.ipc.new_file(file, schema), arrow_
 SIDECARS = {
     ".parquet": Sidecar(
         lambda file, schema, keys: pq.ParquetWriter(file, schema, use_dictionary=keys),  # keys repeat, results hardly
-        lambda path: _about(pq.read_schema(path)),
+        lambda path: _about(parquet_schema(path)),
     ),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), ARROW),
     ".npz": Sidecar(lambda file, schema, keys: NpzWriter(file, schema), npz_about),
 }
 
 
+def _no_tables(*_: object) -> NoReturn:
+    raise NotImplementedError("a shard is no table")
+
+
+SHARD = Sidecar(_no_tables, npz_about)
+
+
 def sidecar_of(path: Path) -> Sidecar:
     """Return the format of results for a file's suffix."""
     try:
-        return SIDECARS[path.suffix]
+        return SHARD if is_shard(path) else SIDECARS[path.suffix]
     except KeyError:
-        raise DataError(f"out must end in {', '.join(SIDECARS)}, got {str(path)!r}") from None
+        raise DataError(f"{argument('out')} must end in {', '.join(SIDECARS)}, got {str(path)!r}") from None
 
 
 def about(path: Path) -> bytes | None:

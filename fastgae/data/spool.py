@@ -7,39 +7,45 @@ the computation. A file gets its name only when it is complete. Only names of th
 import json
 import os
 import re
+import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain, count
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from hashlib import sha256
+from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
 from fastgae.data.asked import Asked, times_of
-from fastgae.data.errors import DataError, WriteError
+from fastgae.data.errors import DataError, WriteError, argument, reading
 from fastgae.data.lock import LOCK, foreign, locked
-from fastgae.data.npz import ABOUT
+from fastgae.data.npz import ABOUT, COPIED
 from fastgae.data.packed import unpacked
 from fastgae.data.pieces import LARGE, SCRATCH
-from fastgae.data.scattered import COPY, SORTING
+from fastgae.data.progress import Advance, progress_of
+from fastgae.data.scattered import COPY, JOINED, SORTING
+from fastgae.data.shards import Shard, check_complete, open_archive, write_archive
 from fastgae.data.sidecars import about, sidecar_of
+from fastgae.data.urls import STORES, is_remote, opened_binary, protocol_of
 from fastgae.data.written import PARTIAL, complete
 
 ASKED, RESULTS = "asked.json", "results"
 # The results of each run of rows, and all of them in the format of the sidecar; copies of the source, sorted, or of a
 # large row group; and what duckdb writes while it sorts.
-WHOLE = "|".join(map(re.escape, (ASKED, RESULTS, COPY, LARGE)))
+WHOLE = "|".join(map(re.escape, (ASKED, RESULTS, COPY, JOINED, LARGE)))
 FILES = re.compile(rf"{LOCK}|({WHOLE}|\d{{8,}}\.arrow)({re.escape(PARTIAL)})?|{SCRATCH}\w+|{SORTING}/duckdb_temp_[^/]*")
 
 
 class Spool:
     """The folder of one sidecar."""
 
-    def __init__(self, out: Path, options: Mapping[str, Any], files: Sequence[Path]) -> None:
-        self.out = out
+    def __init__(self, out: Path, options: Mapping[str, Any], files: Sequence[Path], overwrite: bool = False) -> None:
+        self.out, self.overwrite = out, overwrite
         sidecar_of(out)  # raises before anything is computed
-        self.folder = out.with_name(out.name + ".unfinished")
+        self.folder = _folder_for(out)
         self._times = times_of(files)
         self._asked = Asked.of(options, files)
 
@@ -48,10 +54,12 @@ class Spool:
         """Keep other runs out of the folder meanwhile."""
         with ExitStack() as stack:
             try:
+                if is_remote(self.out):
+                    stack.enter_context(_private(self.folder.parent))
                 stack.enter_context(locked(self.folder))
             except BlockingIOError as error:
                 raise DataError(
-                    f"another run is writing {self.out}: wait for its end, or pass another path as out"
+                    f"another run is writing {self.out}: wait for its end, or pass another path as {argument('out')}"
                 ) from error
             except OSError as error:
                 raise WriteError(self.folder, error.strerror or error, kept=False) from error
@@ -61,8 +69,9 @@ class Spool:
 
     def finished(self) -> dict[str, Any] | None:
         """Return the metadata of a finished sidecar with the same options and data; None if there is none."""
-        if not self.out.is_file():
-            return None
+        with reading(self.out):
+            if not self.out.is_file():
+                return None
         with suppress(ValueError):  # of a file that is not from fastgae
             said: dict[str, Any] = json.loads(about(self.out) or "{}")
             if said.get("asked") == self._asked.digest():
@@ -72,16 +81,15 @@ class Spool:
 
     def begin(self, resume: bool) -> None:
         """Empty the folder, or, to resume, keep the results of an earlier run with the same options and data."""
-        if os.path.lexists(self.out):
-            raise DataError(f"{self.out} exists already: remove it, or pass another path as out")
+        self._check_free()
         asked = self.folder / ASKED
         if resume and asked.is_file():
             before = Asked(**json.loads(asked.read_bytes()))
             if not (changed := before.differing(self._asked)):
                 return
             raise DataError(
-                f"cannot resume: {', '.join(changed)} changed since {self.folder} was begun; leave resume out to begin "
-                "again"
+                f"cannot resume: {', '.join(changed)} changed since {self.folder} was begun; leave "
+                f"{argument('resume')} out to begin again"
             )
         self.remove()
         with complete(asked) as file:
@@ -107,20 +115,70 @@ class Spool:
         with complete(self._file(number)) as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
 
-    def finish(self, tables: Iterator[pa.Table], keys: list[str], state: Mapping[str, Any]) -> None:
-        """Write the sidecar, and remove the folder."""
-        metadata = {ABOUT: json.dumps({**state, "asked": self._asked.digest()})}
-        with complete(self.folder / RESULTS, self.out) as file:
+    def finish(
+        self,
+        tables: Iterator[pa.Table],
+        copied: Collection[str],
+        nullable: bool,
+        state: Mapping[str, Any],
+        progress: bool,
+    ) -> None:
+        """Write the sidecar, and remove the folder. Columns copied from the source have nulls only if ``nullable``."""
+        metadata = {ABOUT: self._about(state)}
+        with self._results(progress) as file:
             first = next(tables)
-            # No number is missing, which makes files smaller and faster to write.
-            schema = pa.schema([field.with_nullable(False) for field in first.schema], metadata)
-            with sidecar_of(self.out).writer(file, schema, keys) as writer:
+            # No result is missing, which makes files smaller and faster to write.
+            fields = [field.with_nullable(nullable and field.name in copied) for field in first.schema]
+            schema = pa.schema(fields, metadata)
+            with sidecar_of(self.out).writer(file, schema, list(copied)) as writer:
                 for table in chain([first], tables):
                     writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
-            before, now = self._times, times_of(self._times)
+        self.remove()
+
+    def pack(self, state: Mapping[str, Any], progress: bool) -> None:
+        """Write the file of a shard, and remove the folder."""
+        runs = list(takewhile(Path.exists, map(self._file, count())))
+        with self._results(progress) as file:
+            write_archive(file, [self.folder / ASKED, *runs], self._about(state).encode())
+        self.remove()
+
+    def unpack(self, shards: Sequence[Shard]) -> None:
+        """Copy the results of all shards into the folder, where runs are numbered from the last one on."""
+        check_complete(shards, self.out)
+        number = 0
+        for shard in (each.beside(self.out) for each in sorted(shards, reverse=True)):
+            with reading(shard), opened_binary(shard, "readahead") as content, open_archive(shard, content) as archive:
+                before = Asked(**json.loads(archive.read(ASKED)))
+                before = before._replace(options={k: v for k, v in before.options.items() if k != "shard"})
+                if differing := before.differing(self._asked):
+                    raise DataError(f"cannot merge {shard}: {', '.join(differing)} differs from the other shards")
+                for own in takewhile(archive.namelist().__contains__, (self._file(n).name for n in count())):
+                    with archive.open(own) as run, complete(self._file(number)) as file:
+                        shutil.copyfileobj(run, file, COPIED)
+                    number += 1
+
+    def remove_shards(self, shards: Sequence[Shard]) -> None:
+        """Remove the files of shards, after their results have been written."""
+        for file in (shard.beside(self.out) for shard in shards):
+            with suppress(DataError):  # somebody has put another file there
+                if about(file):
+                    file.unlink()
+
+    @contextmanager
+    def _results(self, progress: bool) -> Iterator[IO[bytes]]:
+        """Give the file of all results, which appears as a whole; raise if the source has changed meanwhile."""
+
+        def sent(size: int) -> AbstractContextManager[Advance]:
+            return progress_of("uploading", size, progress, "bytes")
+
+        with complete(self.folder / RESULTS, self.out, replace=self.overwrite, sent=sent) as file:
+            yield file
+            before, now = self._times, times_of(self._times, fresh=True)
             if changed := [path for path in now if now[path] != before[path]]:
                 raise DataError(f"{', '.join(map(str, changed))} changed while it was read")
-        self.remove()
+
+    def _about(self, state: Mapping[str, Any]) -> str:
+        return json.dumps({**state, "asked": self._asked.digest()})
 
     def clear(self) -> None:
         """Remove the results of all runs."""
@@ -139,6 +197,23 @@ class Spool:
             elif path.name != LOCK and self._is_own(path):
                 path.unlink()
 
+    def _check_free(self) -> None:
+        """Check that nothing is at the place of the results, or, to overwrite, nothing but earlier results."""
+        with reading(self.out):
+            if not (self.out.exists() if is_remote(self.out) else os.path.lexists(self.out)):
+                return
+        if not self.overwrite:
+            raise DataError(
+                f"{self.out} exists already: remove it, pass another path as {argument('out')}, or pass "
+                f"{argument('overwrite', True)}"
+            )
+        if self.out in self._times or not (is_remote(self.out) or stat.S_ISREG(self.out.lstat().st_mode)):
+            raise foreign(self.out)
+        with suppress(DataError, ValueError):  # of a file that is not from fastgae
+            if "asked" in json.loads(about(self.out) or "{}"):
+                return
+        raise foreign(self.out)
+
     def _is_own(self, path: Path) -> bool:
         """Return whether a path in the folder has a name that fastgae gives, and is no link, pipe or such."""
         mode, name = path.lstat().st_mode, path.relative_to(self.folder).as_posix()
@@ -146,3 +221,32 @@ class Spool:
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:08}.arrow"
+
+
+def _folder_for(out: Path) -> Path:
+    """Return the folder of a sidecar: beside it, or, for a URL, in the folder of temporary files."""
+    if not is_remote(out):
+        return out.with_name(out.name + ".unfinished")
+    if protocol_of(out) not in STORES:
+        raise DataError(
+            f"results cannot be written to {out}: expected a file, or a URL of {', '.join(STORES)}, where files appear "
+            "only when they are whole"
+        )
+    user = os.getuid() if hasattr(os, "getuid") else "user"  # Windows has a folder for each user
+    name = f"{sha256(str(out).encode()).hexdigest()[:16]}-{out.name}.unfinished"
+    return Path(tempfile.gettempdir(), f"fastgae-{user}", name)
+
+
+@contextmanager
+def _private(folder: Path) -> Iterator[None]:
+    """Make a folder that only this user may enter, and remove it at the end if it is empty."""
+    with suppress(FileExistsError):
+        folder.mkdir(0o700)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or (hasattr(os, "getuid") and about.st_uid != os.getuid()):
+        raise foreign(folder)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fastgae._call import Array
+from fastgae.data.errors import argument
 from fastgae.data.estimators import ESTIMATORS, Carried, How, Rows
+from fastgae.data.success import Success
 
 # The name of an episode: one item of each column that takes part in it.
 Name: TypeAlias = tuple[Any, ...]
@@ -42,6 +44,7 @@ class RecordedSteps(NamedTuple):
     next_values: Array | None = None  # V' of every row
     final_values: Array | None = None  # V' of the last row of an episode, read only there; NaN where there is none
     restarts: bool = True  # the steps of one name may begin again after a flag, as the steps of an env do
+    success: Success | None = None  # the rewards that follow from ``rewards`` if it says success
     may_be_cut: bool = False  # there may be more rows elsewhere, so that a flag must tell the end of an episode
 
 
@@ -81,7 +84,8 @@ def checked_rows(steps: RecordedSteps, following: Following | None, how: How) ->
     """Return the rows as one env, and where their episodes end."""
     last = last_rows(steps, following)
     check_order(steps, last, following)
-    check_finite("rewards", steps.rewards)
+    rewards = steps.rewards if steps.success is None else steps.success.rewards(steps.rewards, last)
+    check_finite("rewards", rewards)
     if steps.values is not None:
         check_finite("values", steps.values)
     terminated = steps.terminated | last if how.ends == "terminated" else steps.terminated
@@ -97,7 +101,7 @@ def checked_rows(steps: RecordedSteps, following: Following | None, how: How) ->
     else:
         final, read = None, ~terminated if ESTIMATORS[how.estimator].every_value else truncated
         check_finite("next_values", steps.next_values, read)
-    return Rows(steps.rewards, steps.values, terminated, truncated, steps.next_values, final), last
+    return Rows(rewards, steps.values, terminated, truncated, steps.next_values, final), last
 
 
 def sampled(steps: RecordedSteps, rows: int) -> tuple[RecordedSteps, Following | None]:
@@ -164,7 +168,7 @@ def _final_values(steps: RecordedSteps, truncated: Array) -> Array:
         check_none(
             unknown & flagged,
             f"the episode {how}, and there is no value of the state after it: name a column of next_values, or say "
-            'ends="terminated" if every episode ends for good',
+            f"{argument('ends', 'terminated')} if every episode ends for good",
         )
     # If there are none, an empty array with a dtype that does not change the dtype of the results.
     none: Array = (steps.rewards if steps.values is None else steps.values)[:0].reshape(-1)

@@ -18,6 +18,7 @@ from fastgae.data.extras import brought_by
 from fastgae.data.kinds import HDF5, NPY, NPZ, kind_of
 from fastgae.data.npz import NpyFolder, NpzFile, npy_files
 from fastgae.data.pieces import Piece, checked_time, opened, slices
+from fastgae.data.urls import version_of
 
 # Makes columns that no array holds, for the rows start … stop - 1.
 Keys = Callable[[int, int], Mapping[str, Array]]
@@ -37,9 +38,9 @@ def hdf5_file(path: Path) -> Any:
 OPENERS: dict[str, Callable[[Path], Any]] = {HDF5: hdf5_file, NPZ: NpzFile, NPY: NpyFolder}
 
 
-def file_of(path: Path, since: int | None = None) -> Any:
+def file_of(path: Path, since: Any = None) -> Any:
     """Return the open file; raise if it has changed since then."""
-    since = path.stat().st_mtime_ns if since is None else checked_time(path, since)
+    since = version_of(path)[1] if since is None else checked_time(path, since)
     return opened(_opened, path, since)
 
 
@@ -51,7 +52,7 @@ class Stored(NamedTuple):
     """Arrays of one length in a file, and columns that are made in addition."""
 
     path: Path
-    since: int
+    since: Any
     group: str  # "" for the file itself
     rows: int
     longer: Collection[str]  # the arrays that may have one more row: the state after the last step
@@ -60,7 +61,7 @@ class Stored(NamedTuple):
     @classmethod
     def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = no_keys) -> "Stored":
         """Return the arrays of a group, which are as long as the rewards or, without rewards, as most of the arrays."""
-        unmeasured = cls(path, path.stat().st_mtime_ns, group, 0, longer, keys)
+        unmeasured = cls(path, version_of(path)[1], group, 0, longer, keys)
         items = unmeasured.items()
         lengths = [_length(items["rewards"])] if "rewards" in items else list(map(_length, items.values()))
         rows = statistics.mode([length for length in lengths if length is not None] or [None])

@@ -15,14 +15,15 @@ import pyarrow.ipc
 
 from fastgae.data.errors import DataError, reading
 from fastgae.data.kinds import CSV, kind_of
-from fastgae.data.pieces import SLICE, Piece, checked_batch, checked_time, pieces_of
+from fastgae.data.pieces import SLICE, Piece, checked_batch, checked_time, for_arrow, pieces_of
+from fastgae.data.urls import is_remote, version_of
 
 END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
 
 
 @contextmanager
 def _stream(path: Path) -> Iterator[pa.RecordBatchReader]:
-    with reading(path), pa.memory_map(str(path)) as file:
+    with reading(path), for_arrow(path, "readahead") as file:
         file.seek(max(file.size() - len(END), 0))
         if file.read() != END:
             raise DataError(f"{path} cannot be read: this Arrow stream has no end; it was not closed, or was cut")
@@ -32,7 +33,7 @@ def _stream(path: Path) -> Iterator[pa.RecordBatchReader]:
 
 def stream_pieces(path: Path) -> list[Piece]:
     """Return all rows of an Arrow stream, such as the files of Hugging Face's ``save_to_disk``."""
-    since = path.stat().st_mtime_ns
+    since = version_of(path)[1]
     with _stream(path) as stream:
         rows, schema = sum(batch.num_rows for batch in stream), stream.schema
 
@@ -47,13 +48,15 @@ def stream_pieces(path: Path) -> list[Piece]:
 @contextmanager
 def _text(path: Path, **options: Any) -> Iterator[duckdb.DuckDBPyRelation]:
     with reading(path), duckdb.connect() as database:
+        if is_remote(path):
+            database.register_filesystem(path.fs)  # type: ignore[attr-defined]
         read = database.read_csv if kind_of(path) == CSV else database.read_json
         yield read(glob.escape(str(path)), hive_partitioning=False, **options)  # or duckdb takes it for a pattern
 
 
 def text_pieces(path: Path) -> list[Piece]:
     """Return all rows of a CSV file, or of a file of JSON objects, in the types that duckdb finds."""
-    since = path.stat().st_mtime_ns
+    since = version_of(path)[1]
     known, count = _csv(path) if kind_of(path) == CSV else _typed(path, "columns", sample_size=-1)
 
     def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:

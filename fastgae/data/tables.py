@@ -33,7 +33,7 @@ def table_for_table(compute: Computes) -> Computes:
 
     @wraps(compute)
     def call(source: Any, out: Any = None, **options: Any) -> Any:
-        if out is not None or not is_table(source):
+        if out is not None or options.get("into") is not None or not is_table(source):
             return compute(source, out, **options)
         with TemporaryDirectory(prefix="fastgae-") as folder:
             compute(source, out := Path(folder, "results.arrow"), **options)
@@ -98,7 +98,7 @@ def delta_pieces(path: Path) -> list[Piece]:
     with _by("deltalake", DELTA, path):
         import deltalake
 
-        return dataset_pieces(deltalake.DeltaTable(path).to_pyarrow_dataset())
+        return dataset_pieces(deltalake.DeltaTable(str(path)).to_pyarrow_dataset())
 
 
 def iceberg_pieces(path: Path) -> list[Piece]:

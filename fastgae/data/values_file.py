@@ -12,13 +12,13 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from fastgae._archive import mapped_npy
-from fastgae.data.arrays import column_of
+from fastgae.data.arrays import check_numbers, column_of
 from fastgae.data.errors import DataError, reading
 from fastgae.data.formats import TABLES
 from fastgae.data.kinds import NPY, by_suffix, is_data, kind_of
+from fastgae.data.npz import npy_array
 from fastgae.data.pieces import Piece
-from fastgae.data.places import local
+from fastgae.data.places import path_of
 
 COLUMN = "__values__"
 NAME = "values"  # of the column in a table
@@ -27,13 +27,20 @@ NAME = "values"  # of the column in a table
 Rows: TypeAlias = Callable[[int, int], pa.Table]
 
 
+class OrderError(DataError):
+    """The keys of a file of values are not those of the source, but may be in another order."""
+
+
 def is_values_file(values: str, columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
-    return values not in columns and (by_suffix(path := local("values", values)) is not None or is_data(path))
+    return values not in columns and (by_suffix(path := path_of("values", values)) is not None or is_data(path))
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
-    """Return the pieces with the values of a file as one more column. If that file has keys too, they must agree."""
+    """Return the pieces with the values of a file as one more column. If that file has keys too, they must agree.
+
+    If they do not, reading raises OrderError.
+    """
     with reading(path):
         count, rows = _npy(path) if kind_of(path) == NPY else _table(path, keys)
     counts = [piece.rows for piece in pieces]
@@ -53,7 +60,7 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
         found = rows(first + start, first + start + len(table))
         for key in found.column_names[1:]:
             if key in table.column_names and not _same(found[key], table[key]):
-                raise DataError(f"{path}: its column {key} differs from the source's column")
+                raise OrderError(f"{path} has other rows than the source, in its column {key}")
         return table.append_column(COLUMN, found[COLUMN])
 
     def read(columns: Sequence[str]) -> pa.Table:
@@ -81,10 +88,10 @@ def _same(found: pa.ChunkedArray, key: pa.ChunkedArray) -> bool:
 
 
 def _npy(path: Path) -> tuple[int, Rows]:
+    values = npy_array(path)
     try:
-        values = mapped_npy(path)
-        column_of(values[:0])
-    except (ValueError, TypeError, EOFError) as error:
+        check_numbers(values.dtype)
+    except TypeError as error:
         raise DataError(f"{path} is not an .npy file of numbers: {error}") from error
     return len(values), lambda start, stop: pa.table({COLUMN: column_of(values[start:stop])})
 
@@ -98,6 +105,15 @@ def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
         raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")
     columns = [NAME, *(key for key in keys if key in names)]
     return sum(piece.rows for piece in pieces), partial(_rows_of, pieces, columns)
+
+
+def values_and_keys(path: Path, keys: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    """Return all rows of a table of values, with the columns that name the rows; raise OrderError if one is missing."""
+    pieces = TABLES[kind_of(path)](path)
+    for key in keys:
+        if key not in pieces[0].schema.names:
+            raise OrderError(f"{path} has another order than the source, and no column {key}")
+    return (batch for piece in pieces for batch in piece.batches([NAME, *keys], most))
 
 
 def _rows_of(pieces: Sequence[Piece], columns: Sequence[str], start: int, stop: int) -> pa.Table:

@@ -2,50 +2,109 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from fastgae._call import Array
 from fastgae.data.arrays import arrays_of, column_of
 from fastgae.data.columns import steps_of, values_in
 from fastgae.data.episodes import Episodes, Files
-from fastgae.data.errors import naming
+from fastgae.data.errors import DataError, naming
 from fastgae.data.formats import NAMING
+from fastgae.data.labels import LABEL, passes_over, threshold_of
 from fastgae.data.packed import packed
 from fastgae.data.picture import draw
 from fastgae.data.pieces import Run, runs_backwards
-from fastgae.data.plan import ROW, Plan
+from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
-from fastgae.data.scattered import in_source_order, is_sorted, sorted_plan
+from fastgae.data.scattered import in_source_order, is_joined, is_sorted, joined_plan, sorted_plan
+from fastgae.data.shards import up_to_an_end
 from fastgae.data.spool import Spool
 from fastgae.data.steps import Computed, Following, RecordedSteps, RowError, ScatteredError, compute_run, last_rows
+from fastgae.data.values_file import OrderError
 
 
-def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
-    """Compute the plan and write the sidecar. Return the sums and what diagnose found."""
+def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> dict[str, Any]:
+    """Compute the plan and write the sidecar. Return the sums, what diagnose found and the threshold of labels."""
+    if is_joined(spool.folder):
+        plan = joined_plan(plan, spool.folder, lambda _: None)
     if not is_sorted(spool.folder):
         try:
             return _done(plan, spool, progress)
-        except ScatteredError:
+        except OrderError:
+            if plan.beside is None or not {"episode", "step"} <= plan.columns.of_role.keys():
+                raise
+            with progress_of("joining", plan.rows, progress) as advance:
+                joined_plan(plan, spool.folder, advance)
+            return computed_and_written(plan, spool, progress)
+        except ScatteredError as error:
+            if plan.shard is not None:
+                raise DataError(
+                    "the rows of an episode do not follow each other, as shards need: sort the source, or compute it "
+                    "in one process"
+                ) from error
             spool.clear()  # before the sorted copy exists, which says that later results belong to it
     with progress_of("sorting", plan.rows, progress and not is_sorted(spool.folder)) as advance:
         plan = sorted_plan(plan, spool.folder, advance)
     return _done(plan, spool, progress)
 
 
-def _done(plan: Plan, spool: Spool, progress: bool) -> tuple[Sums, list[str]]:
-    with progress_of("computing", plan.rows, progress) as advance:
+def _done(plan: Plan, spool: Spool, progress: bool) -> dict[str, Any]:
+    with progress_of("computing", sum(piece.rows for piece in plan.parts[0]), progress) as advance:
         sums, runs, findings = spooled(plan, spool, advance)
+    said: dict[str, Any] = {"sums": asdict(sums), "findings": findings}
+    if plan.shard is not None:
+        spool.pack(said, progress)
+        return said
+    if plan.label_quantile is not None:
+        said["threshold"] = _threshold(plan.label_quantile, plan, spool, runs, sums, progress)
     if plan.plot is not None:
         with progress_of("drawing", plan.rows, progress) as advance:
             draw(plan, spool, runs, sums, plan.plot, advance)
     with progress_of("writing", plan.rows, progress) as advance:
-        tables = finished(plan, spool, runs, sums, advance)
+        tables = finished(plan, spool, runs, sums, said.get("threshold"), advance)
         if plan.source is not None:
             tables = in_source_order(tables, plan, spool.folder)
-        spool.finish(tables, plan.columns.keys, {"sums": asdict(sums), "findings": findings})
-    return sums, findings
+        if plan.into:
+            tables = _with_source(tables, plan)
+        copied = plan.source_columns if plan.into else plan.columns.keys
+        spool.finish(tables, copied, plan.into, said, progress)
+    return said
+
+
+def _threshold(quantile: float, plan: Plan, spool: Spool, runs: int, sums: Sums, progress: bool) -> float:
+    """Return the advantage above which advantages are labelled positive."""
+    name = plan.format.results["advantages"]
+    dtype = arrays_of(spool.table(0)[name]).dtype
+    with progress_of("labelling", sums.steps * passes_over(dtype), progress) as advance:
+
+        def parts() -> Iterator[Array]:
+            for number in range(runs):
+                numbers = arrays_of(spool.table(number)[name])
+                yield numbers
+                advance(numbers.size)
+
+        return threshold_of(parts, dtype, sums.steps, quantile)
+
+
+def _with_source(tables: Iterator[pa.Table], plan: Plan) -> Iterator[pa.Table]:
+    """Return the results as further columns of the rows of the source."""
+    names, pieces = plan.source_columns, plan.source_pieces
+    most = max(1, plan.most * BYTES_PER_ROW // max(1, next(pieces[0].batches(names, 1)).nbytes))
+    waiting: list[pa.Table] = []
+    for batch in (batch for piece in pieces for batch in piece.batches(names, min(plan.most, most))):
+        while sum(map(len, waiting)) < batch.num_rows:
+            waiting.append(next(tables))
+        rows = pa.concat_tables(waiting)
+        results = [name for name in rows.column_names if name not in plan.columns.keys]
+        table = pa.Table.from_batches([batch])
+        for name in results:
+            table = table.append_column(name, rows[name].slice(0, batch.num_rows))
+        waiting = [rows.slice(batch.num_rows)]
+        yield table
 
 
 def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list[str]]:
@@ -55,25 +114,21 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
     """
     sums, following, number = Sums(), None, -1
     findings: list[str] = []
+    own, later = plan.parts
     episodes, files, end = Episodes(plan.columns.named(*NAMING)), _files(plan), plan.rows
-    for number, run in enumerate(runs_backwards(plan.pieces, plan.read, plan.most, spool.folder)):
+    rest = up_to_an_end(later, plan.columns, plan.most)
+    end += sum(piece.rows for piece in rest) - sum(piece.rows for piece in later)
+    for run in runs_backwards(rest, plan.read, plan.most, spool.folder):
+        end -= run.rows
+        *_, following = _computed(plan, run, end, following, files)
+    for number, run in enumerate(runs_backwards(own, plan.read, plan.most, spool.folder)):
         end -= run.rows
         state = spool.state(number)
         if state is None:
-            table = run.read(plan.read)
-            try:
-                with naming((plan.source or run).pieces[0].path):
-                    steps = valued_steps(table, run, plan)
-                computed, before = compute_run(steps, following, plan.how)
-                if files is not None:
-                    rows = np.arange(end, end + run.rows) if plan.source is None else table[ROW].to_numpy()
-                    before = before._replace(file=files.check(rows, steps, following))
+            table, steps, computed, before = _computed(plan, run, end, following, files)
+            with plan.naming(table, run):
                 episodes.add(table, following)
-                found = findings_in(steps, plan.how) if number == 0 else []
-            except RowError as error:
-                if plan.source is None and isinstance(error, ScatteredError):
-                    raise
-                raise plan.in_file(error, table, run) from error
+                found = findings_in(steps, plan.how) if number == 0 and not later else []
             state = {"sums": asdict(Sums.of(computed)), "following": before, "findings": found}
             spool.add(number, results(table, computed, plan), state)
         else:
@@ -83,6 +138,21 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         findings = findings or state["findings"]
         advance(run.rows)
     return sums, number + 1, findings
+
+
+def _computed(
+    plan: Plan, run: Run, first: int, following: Following | None, files: Files | None
+) -> tuple[pa.Table, RecordedSteps, Computed, Following]:
+    """Return the rows of a run, as table and arrays, their results, and the numbers that the rows before them need."""
+    table = run.read(plan.read)
+    with plan.naming(table, run):
+        with naming((plan.source or run).pieces[0].path):
+            steps = valued_steps(table, run, plan)
+        computed, before = compute_run(steps, following, plan.how)
+        if files is not None:
+            rows = np.arange(first, first + run.rows) if plan.source is None else table[ROW].to_numpy()
+            before = before._replace(file=files.check(rows, steps, following))
+    return table, steps, computed, before
 
 
 def _files(plan: Plan) -> Files | None:
@@ -128,11 +198,15 @@ def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
     return rows
 
 
-def finished(plan: Plan, spool: Spool, runs: int, sums: Sums, advance: Advance) -> Iterator[pa.Table]:
-    """Return the results of all runs from the first row to the last, normalized if the plan says so."""
+def finished(
+    plan: Plan, spool: Spool, runs: int, sums: Sums, threshold: float | None, advance: Advance
+) -> Iterator[pa.Table]:
+    """Return the results of all runs from the first row to the last, labelled and normalized if the plan says so."""
     name = plan.format.results["advantages"]
     for number in reversed(range(runs)):
         table = spool.table(number)
+        if threshold is not None:
+            table = table.append_column(LABEL, column_of(arrays_of(table[name]) > threshold))
         if plan.normalize is not None:
             normalized = sums.advantages.normalize(arrays_of(table[name]), backend=plan.how.backend)
             table = table.set_column(table.schema.get_field_index(name), name, column_of(normalized))

@@ -2,14 +2,16 @@
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeAlias
 
 from fastgae.data.errors import WriteError
+from fastgae.data.urls import is_remote, upload
 
 PARTIAL = ".partial"
+Sent: TypeAlias = Callable[[int], AbstractContextManager[Any]]
 
 
 def new_file(path: Path) -> IO[bytes]:
@@ -19,10 +21,13 @@ def new_file(path: Path) -> IO[bytes]:
 
 
 @contextmanager
-def complete(path: Path, into: Path | None = None) -> Iterator[IO[bytes]]:
+def complete(
+    path: Path, into: Path | None = None, *, replace: bool = False, sent: Sent = lambda _: nullcontext()
+) -> Iterator[IO[bytes]]:
     """Give a new file to write, which gets its name when it is complete.
 
-    ``path`` is in our folder. ``into`` is a path elsewhere, to which the file moves once it is on the disk.
+    ``path`` is in our folder. ``into`` is a path elsewhere, to which the file moves once it is on the disk; ``replace``
+    what is there. ``sent`` gives, for the bytes of the file, the function that takes how many have reached a store.
     """
     partial = path.with_name(path.name + PARTIAL)
     try:
@@ -33,6 +38,12 @@ def complete(path: Path, into: Path | None = None) -> Iterator[IO[bytes]]:
                 os.fsync(file.fileno())
         if into is None:
             partial.replace(path)
+        elif is_remote(into):
+            with sent(partial.stat().st_size) as advance:
+                upload(partial, into, replace, advance)
+            partial.unlink()
+        elif replace:
+            partial.replace(into)
         else:
             _move(partial, into)
     except OSError as error:

@@ -175,7 +175,7 @@ def test_ctrl_c(recorded, python, capsys, module, name, call, resumed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ends", "terminated", "--estimator", "n_step_returns"], "n must be a positive integer with estimator="),
+        (["--ends", "terminated", "--estimator", "n_step_returns"], "--n must be a positive integer with --estimator"),
         (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, td_lambda"),
         ([], "nothing says which episodes ended for good"),
         (["--ends", "terminated", "--memory", "some"], "memory='some' is not an amount of memory"),
@@ -204,8 +204,8 @@ def test_sources_and_results_that_cannot_be_used(recorded, capsys):
     (unfinished / "asked.json").write_text("the user's")
     for given, out, message in (
         (csv, "out.parquet", "there are no rows in "),
-        ("s3://bucket/a.parquet", "out.parquet", "source 's3://bucket/a.parquet' is a URL"),
-        (source, "s3://bucket/out.parquet", "out 's3://bucket/out.parquet' is a URL"),
+        ("s4://bucket/a.parquet", "out.parquet", "source 's4://bucket/a.parquet' cannot be used"),
+        (source, "s4://bucket/out.parquet", "out 's4://bucket/out.parquet' cannot be used"),
         (source, source.with_name("out.parquet"), "out.parquet.unfinished is not from fastgae: move it elsewhere"),
     ):
         assert compute(given, "--ends", "terminated", "-o", str(out)) == 2
@@ -232,3 +232,101 @@ def test_without_the_extra(python):
     assert done.returncode == 2
     assert done.stderr.count("pip install 'fastgae-rl[data]'") == 1
     assert done.stderr.count("\n") == 1
+
+
+def test_critic(recorded, capsys, tmp_path, monkeypatch):
+    """A function, or a Critic that chooses columns, in a module of the current folder."""
+    source, rewards, values = recorded
+    table = pq.read_table(source)
+    pq.write_table(table.append_column("state", table["values"]).drop(["values"]), source)
+    (tmp_path / "my_critic.py").write_text(
+        "import fastgae.data\n\ndef twice(batch):\n    return batch['state'] * 2\n\n"
+        "chosen = fastgae.data.Critic(twice, columns=['state'], rows=7)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    expected = fastgae.gae_packed(rewards, values * 2, np.arange(0, 1001, 100), gamma=0.99)
+    for name in ("twice", "chosen"):
+        assert compute(source, "--ends", "terminated", "--critic", f"my_critic:{name}", "--overwrite", "--quiet") == 0
+        got = pq.read_table(source.with_name("episodes.advantages.parquet"))
+        assert np.array_equal(got["advantages"], expected.advantages)
+    for given, message in (
+        ("my_critic:no", "--critic my_critic:no cannot be loaded: module 'my_critic' has no attribute 'no'"),
+        ("no_such:f", "--critic no_such:f cannot be loaded: No module named 'no_such'"),
+    ):
+        assert compute(source, "--critic", given) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        compute(source, "--critic", "my_critic")
+    assert "argument --critic: expected MODULE:NAME" in capsys.readouterr().err
+
+
+def test_success_and_labels(recorded, tmp_path):
+    source, _, values = recorded
+    table = pq.read_table(source).append_column("success", pa.array(np.arange(1000) // 100 % 2 == 0))
+    pq.write_table(table, source)
+    options = [
+        "--ends",
+        "terminated",
+        "--rewards",
+        "success:-1:30",
+        "--gamma",
+        "1",
+        "--label-quantile",
+        "0.7",
+        "--quiet",
+    ]
+    assert (
+        main(["compute", str(source), "--column", "episode=run", *options, "--into", str(tmp_path / "copy.parquet")])
+        == 0
+    )
+    got = pq.read_table(tmp_path / "copy.parquet")
+    assert got.column_names == [*table.column_names, "advantages", "returns", "positive"]
+    assert np.count_nonzero(got["positive"]) == 300
+    ends = np.where(np.arange(1000) // 100 % 2 == 0, 0, -30)
+    rewards = np.where(np.arange(1000) % 100 == 99, ends, -1).astype(np.float32)
+    expected = fastgae.gae_packed(rewards, values, np.arange(0, 1001, 100), gamma=1.0)
+    assert np.array_equal(got["returns"], expected.returns)
+
+
+def test_errors_name_options(recorded, capsys):
+    """The same errors name arguments in Python."""
+    from fastgae.data import compute as in_python
+
+    source, *_ = recorded
+    ends = {"ends": "terminated"}
+    columns = {"columns": {"rewards": "reward", "episode": "run"}}
+    results = source.with_name("a.parquet")
+    results.write_bytes(b"the user's")
+    for arguments, options, in_options, in_arguments in (
+        ({}, [], "or pass --ends terminated if all did", 'or pass ends="terminated" if all did'),
+        ({**ends, "memory": "much"}, ["--memory", "much"], "--memory='much' is not an amount", "memory='much' is"),
+        ({"columns": {}}, None, "pass --column rewards=NAME", "pass columns={'rewards': NAME}"),
+        (
+            {**ends, "out": results},
+            ["-o", results],
+            "pass another path as --out, or pass --overwrite",
+            "as out, or pass overwrite=True",
+        ),
+        (
+            {**ends, "n": 3},
+            ["--n", "3"],
+            "--n is for n_step_returns, got 3 and --estimator gae",
+            'n is for n_step_returns, got 3 and estimator="gae"',
+        ),
+        ({**ends, "merge": True}, ["--merge"], "compute each of them with --shard first", "with shard first"),
+        ({**ends, "into": "a", "out": "b"}, ["--into", "a", "-o", "b"], "--out and --into both", "out and into both"),
+        (
+            {**ends, "label_quantile": 7},
+            ["--label-quantile", "7"],
+            "--label-quantile must be",
+            "label_quantile must be",
+        ),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            in_python(source, progress=False, **{**columns, **arguments})
+        assert in_arguments in str(caught.value)
+        if options is None:
+            assert main(["compute", str(source)]) == 2
+        else:
+            assert compute(source, *(["--ends", "terminated"] if "ends" in arguments else []), *map(str, options)) == 2
+        assert in_options in capsys.readouterr().err

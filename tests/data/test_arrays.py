@@ -133,7 +133,7 @@ def test_memory_counts_the_envs(tmp_path, grid, monkeypatch):
     monkeypatch.setattr("fastgae.data.walk.runs_backwards", runs)
     np.savez(tmp_path / "a.npz", **grid)
     compute(tmp_path / "a.npz", memory=limit(11 * N), progress=False)
-    assert most == [11]
+    assert set(most) == {11}
 
 
 def test_time_major_normalized(tmp_path, grid):

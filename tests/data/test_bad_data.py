@@ -142,7 +142,9 @@ def test_results_that_could_be_taken_for_data(tmp_path, recorded):
 
     table = recorded.table().rename_columns(["advantages", *recorded.table().column_names[1:]])
     source = write(table, tmp_path / "b.parquet", 1000)
-    with pytest.raises(DataError, match="the column 'advantages' identifies rows, but a column of results has"):
+    with pytest.raises(
+        DataError, match="the source has a column 'advantages', but a column of results has the same name"
+    ):
         compute(source, columns={"episode": "advantages"}, progress=False)
     assert not list(tmp_path.glob("b.*.*"))
 

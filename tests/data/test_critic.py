@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import fastgae
 from fastgae.data import Critic, DataError, compute
 from fastgae.data.plan import BYTES_PER_ROW
 
@@ -182,3 +183,21 @@ def test_going_on_with_another_critic(tmp_path, states):
         compute(source, tmp_path / "out.parquet", values=killed, progress=False)
     with pytest.raises(DataError, match="cannot resume: values changed"):
         compute(source, tmp_path / "out.parquet", values=len, resume=True, progress=False)
+
+
+def test_batches_of_torch(tmp_path, states, recorded):
+    """Tensors on the device that the critic names, without gradients; columns with fields too."""
+    torch = pytest.importorskip("torch")
+    weight = torch.ones(1, requires_grad=True)
+
+    def values(batch):
+        assert batch["observations"].device.type == batch["pose"]["x"].device.type == "cpu"
+        result = batch["observations"][:, 0] * weight
+        assert not result.requires_grad
+        return result
+
+    source = write(states.drop_columns(["image"]), tmp_path / "a.parquet", 100)
+    critic = Critic(values, columns=["observations", "pose"], device="cpu")
+    compute(source, tmp_path / "out.parquet", values=critic, memory=limit(1000), ends="terminated", progress=False)
+    expected = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
+    assert_same_bits(read(tmp_path / "out.parquet"), expected)

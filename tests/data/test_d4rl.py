@@ -69,7 +69,7 @@ def test_values_may_be_stored_beside_the_rewards(tmp_path, recorded):
 
 
 FAULTS = {
-    "no values": ({}, None, r"no column 'values' for values; there are actions, .* or a critic as values"),
+    "no values": ({}, None, r"no column 'values' for values; there are actions, .* or a critic"),
     "no next observations": (
         {"next_observations": None},
         critic,

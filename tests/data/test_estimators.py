@@ -230,13 +230,13 @@ def test_empty_tables(recorded, choice):
 WRONG = [
     ({"estimator": "vtrace"}, "estimator must be gae, td_lambda, .*, got 'vtrace'"),
     ({"estimator": ["gae"]}, r"estimator must be gae, .*, got \['gae'\]"),
-    ({"estimator": "n_step_returns"}, "n must be a positive integer with estimator='n_step_returns', got None"),
+    ({"estimator": "n_step_returns"}, "n must be a positive integer with estimator=.n_step_returns., got None"),
     ({"estimator": "n_step_returns", "n": 0}, "n must be a positive integer .* got 0"),
     ({"estimator": "n_step_returns", "n": 2.0}, r"n must be a positive integer .* got 2\.0"),
-    ({"n": 3}, "n is for n_step_returns, got n=3 and estimator='gae'"),
+    ({"n": 3}, "n is for n_step_returns, got 3 and estimator=.gae."),
     (
         {**RETURNS, "gae_lambda": 0.95},
-        r"gae_lambda is for gae and td_lambda, got gae_lambda=0\.95 and estimator='discounted_returns'",
+        r"gae_lambda is for gae and td_lambda, got 0\.95 and estimator=.discounted_returns.",
     ),
     ({"estimator": "td_lambda", "gae_lambda": 1.5}, "gae_lambda must be in .*0, 1.*got 1.5"),
     ({"gamma": -1}, "gamma must be in .*0, 1.*got -1"),
@@ -255,7 +255,7 @@ def test_wrong_arguments(tmp_path, recorded, given, message):
 
 def test_nothing_to_normalize(tmp_path, recorded):
     source = write(recorded.table("episode", "rewards"), tmp_path / "a.parquet", 100)
-    with pytest.raises(ValueError, match=r"normalize='global' scales advantages, and discounted_returns computes"):
+    with pytest.raises(ValueError, match=r"normalize=.global. is for advantages, and discounted_returns computes"):
         compute(source, ends="terminated", normalize="global", **RETURNS, **quiet)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 

@@ -45,3 +45,23 @@ def test_full_disk(tmp_path, recorded, full_at, suffix, size, refused, scattered
     if suffix != ".npz":
         assert_results(read(out), recorded, order)
     assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, source.name]
+
+
+def test_full_disk_in_other_ways(tmp_path, recorded, full_at):
+    """A shard, a merge, and results that would replace earlier ones."""
+    source, out = write(recorded.table(), tmp_path / "source.parquet", 100), tmp_path / "out.parquet"
+    compute(source, out, gamma=0.5, progress=False)
+    old = out.read_bytes()
+    options = {"memory": limit(100), "overwrite": True, "progress": False}
+    for size, way in ((WHOLE, {}), (WHOLE, {"shard": "1/1"}), (SPOOLED, {"merge": True}), (WHOLE, {"merge": True})):
+        full_at(size)
+        with pytest.raises(WriteError, match="File too large"):
+            compute(source, out, **options, **way)
+        full_at(resource.RLIM_INFINITY)
+        assert out.read_bytes() == old
+        assert not list(tmp_path.glob("*.unfinished/*.partial"))
+        if "shard" in way:
+            compute(source, out, resume=True, **options, **way)
+    compute(source, out, resume=True, merge=True, **options)
+    assert_results(read(out), recorded)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, source.name]

@@ -146,9 +146,7 @@ def test_a_file_of_a_value_for_each_row(dataset, tmp_path, form):
 
 def test_there_is_no_column_of_values(dataset):
     folder, _ = dataset()
-    with pytest.raises(
-        DataError, match=r"no column 'values' for values; there are episode_id, .* or a critic as values"
-    ):
+    with pytest.raises(DataError, match=r"no column 'values' for values; there are episode_id, .* or a critic"):
         compute(folder, progress=False)
 
 

@@ -259,20 +259,3 @@ def test_deletion_vectors(tmp_path, few):
     deltalake.write_deltalake(tmp_path / "a", few.table(), configuration={"delta.enableDeletionVectors": "true"})
     with pytest.raises(DataError, match=r"a cannot be read by deltalake: .*'deletionVectors'.* not yet supported"):
         compute(tmp_path / "a")
-
-
-def test_urls(tmp_path, few):
-    source = str(write(few.table(), tmp_path / "a.parquet", 60))
-    for url in (
-        "s3://bucket/a.parquet",
-        "hf://datasets/a/b",
-        "file:///a.parquet",
-        "https://a.b/c.npy",
-        "gs://a/*.parquet",
-    ):
-        for arguments in ((url,), (source, url)):
-            with pytest.raises(DataError, match=r"(source|out) '.*' is a URL; fastgae reads and writes files of this"):
-                fastgae.data.compute(*arguments, progress=False)
-        with pytest.raises(DataError, match=r"values '.*' is a URL"):
-            fastgae.data.compute(source, values=url, progress=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]

@@ -101,7 +101,7 @@ def test_bad_tables(recorded):
         compute(recorded.table(rewards=rewards), progress=False)
     with pytest.raises(DataError, match="there are no rows in the table"):
         compute(recorded.table().slice(0, 0), progress=False)
-    with pytest.raises(ValueError, match="resume needs a source of files, and this one is a table in memory"):
+    with pytest.raises(ValueError, match="resume, shard and merge need a source of files"):
         compute(recorded.table(), resume=True, progress=False)
     for source in (5, [recorded.table()], {"rewards": rewards}):
         with pytest.raises(TypeError, match=r"source must be paths, or a table with __arrow_c_stream__, got (int|T|d)"):

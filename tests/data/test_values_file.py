@@ -38,7 +38,7 @@ def test_keys_of_other_types(tmp_path, recorded):
     compute(source, out, values=str(tmp_path / "v.parquet"), progress=False)
     assert_same_bits(read(out), recorded.result)
     write(recorded.table("values", "episode"), tmp_path / "numbers.parquet", 77)
-    with pytest.raises(DataError, match=r"numbers\.parquet: its column episode differs from the source's column"):
+    with pytest.raises(DataError, match=r"numbers\.parquet has another order than the source, and no column step"):
         compute(source, tmp_path / "b.parquet", values=str(tmp_path / "numbers.parquet"), progress=False)
 
 
@@ -60,15 +60,12 @@ def test_files_that_do_not_fit(tmp_path, recorded, source):
     np.save(tmp_path / "short.npy", recorded.values[1:])
     refused("short.npy", r"short\.npy has 2,999 values; expected 3,000, one for each row of the source")
     np.save(tmp_path / "objects.npy", np.array([None] * ROWS), allow_pickle=True)
-    refused("objects.npy", r"objects\.npy is not an \.npy file of numbers")
+    refused("objects.npy", r"objects\.npy cannot be read: Array can.t be memory-mapped")
     (tmp_path / "text.npy").write_text("values")
-    refused(
-        "text.npy",
-        r"is not an \.npy file of numbers: it does not begin as a \.npy file does; write it with numpy\.save$",
-    )
+    refused("text.npy", r"cannot be read: it does not begin as a \.npy file does; write it with numpy\.save$")
     write(recorded.table("values", step=recorded.step), tmp_path / "ok.parquet", 50)
     write(pa.table({"values": recorded.values, "step": recorded.step + 1}), tmp_path / "shifted.parquet", 50)
-    refused("shifted.parquet", r"shifted\.parquet: its column step differs from the source's column")
+    refused("shifted.parquet", r"shifted\.parquet has another order than the source, and no column episode")
     write(pa.table({"v": recorded.values}), tmp_path / "named.parquet", 50)
     refused("named.parquet", r"named\.parquet has no column 'values'; there are v")
     refused("missing.npy", r"missing\.npy")
@@ -81,3 +78,62 @@ def test_another_file_of_values_is_no_resume(tmp_path, recorded, source):
     np.save(values, recorded.values + 1)
     with pytest.raises(DataError, match=r"out\.parquet exists already"):
         compute(source, out, values=str(values), resume=True, progress=False)
+
+
+def test_values_in_another_order(tmp_path, recorded, source):
+    """They are found by the columns that name the episode and the step, in a source of any order."""
+    rng = np.random.default_rng(0)
+    names = pa.array([f"e{number}" for number in recorded.episode])
+    keyed = recorded.table("step", "values", "episode", step=recorded.step.astype(np.int16), episode=names)
+    for order in (np.arange(ROWS), rng.permutation(ROWS)):
+        for suffix in (".parquet", ".arrow"):
+            values, out = (
+                write(keyed.take(rng.permutation(ROWS)), tmp_path / f"v{suffix}", 77),
+                tmp_path / "out.parquet",
+            )
+            write(recorded.table(*NAMES, episode=names).take(order), source, 100)
+            for memory in (200, 10_000):
+                compute(source, out, values=str(values), memory=limit(memory), overwrite=True, progress=False)
+                assert_same_bits(read(out), recorded.result, order)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "source.parquet", "v.arrow", "v.parquet"]
+
+
+def test_values_that_are_not_those_of_the_rows(tmp_path, recorded, source):
+    def refused(message, **changed):
+        write(recorded.table("values", "episode", "step", **changed).slice(0, ROWS), tmp_path / "v.parquet", 77)
+        with pytest.raises(DataError, match=message):
+            compute(source, values=str(tmp_path / "v.parquet"), memory=limit(500), progress=False)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["source.parquet", "v.parquet"]
+
+    step = recorded.step.copy()
+    step[[7, 1234]] = 10**6, step[1233]
+    refused(r"v\.parquet has no value for episode \d+, step 7, row 7", step=step)
+    episode = recorded.episode.copy()
+    episode[:] = 10**6
+    refused(r"v\.parquet has no value for episode 0, step 0, row 0", episode=episode)
+    step = recorded.step.copy()
+    step[1] = 0
+    refused(r"v\.parquet has several values for episode 0, step 0, row 0", step=step)
+    refused(r"keys: .*", step=np.array(["a"] * ROWS))
+
+
+def test_a_join_that_was_interrupted(tmp_path, recorded, source, monkeypatch):
+    values, out = (
+        write(recorded.table("values", "episode", "step").take(np.arange(ROWS)[::-1]), tmp_path / "v.arrow", 77),
+        tmp_path / "out.parquet",
+    )
+    options = {"values": str(values), "memory": limit(500), "progress": False}
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    for at in ("scattered._checked", "spool.Spool.add", "spool.Spool.finish"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"fastgae.data.{at}", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                compute(source, out, resume=True, **options)
+    with monkeypatch.context() as patched:
+        patched.setattr("fastgae.data.scattered._queried", stopped)  # the values have been joined
+        compute(source, out, resume=True, **options)
+    assert_same_bits(read(out), recorded.result)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "source.parquet", "v.arrow"]

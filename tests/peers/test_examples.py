@@ -143,3 +143,16 @@ def test_minari_critic(example, tmp_path, data_format):
     report = program.main(program.parse(given))
     assert (report.steps, report.episodes) == (500, 3)
     assert Path(report.file).is_file()
+
+
+def test_lerobot_labels(example, tmp_path):
+    for library in ("matplotlib", "pyarrow"):
+        pytest.importorskip(library)
+    program = example("lerobot_labels")
+    given = [str(tmp_path / "reach"), "--episodes", "12", "--plot", str(tmp_path / "labels.png")]
+    report = program.main(program.parse(given))
+    assert report.episodes == 12
+    labelled = program.labelled(tmp_path / "reach")["positive"]
+    assert len(labelled) == report.steps
+    assert 0.29 < labelled.mean() < 0.31
+    assert (tmp_path / "labels.png").is_file()

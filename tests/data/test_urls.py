@@ -1,0 +1,310 @@
+"""Sources, values and results behind URLs: a real S3 server on this machine, and fsspec's memory."""
+
+import socket
+import threading
+import traceback
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from fastgae.data import DataError, WriteError, compute
+
+from .recorded import ROWS, Recorded, assert_same_bits, limit, read, write
+
+pytest.importorskip("s3fs")
+moto = pytest.importorskip("moto.server")
+upath = pytest.importorskip("upath")
+
+RUN = 500  # rows of a run
+
+
+class Wire:
+    """Pass connections on to a server, and count and cut the bytes."""
+
+    def __init__(self, port):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._server = ("127.0.0.1", port)
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.heal()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def heal(self):
+        self.received, self.limits, self.cuts, self.denies = 0, {"up": None, "down": None}, 0, False
+
+    def cut(self, way, after, times=10**6):
+        """Break so many connections, as soon as so many more bytes have passed."""
+        self.limits, self.cuts = {"up": None, "down": None, way: after}, times
+
+    def _accept(self):
+        while True:
+            try:
+                ours, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.denies:
+                threading.Thread(target=self._deny, args=(ours,), daemon=True).start()
+                continue
+            theirs = socket.create_connection(self._server)
+            for way, source, target in (("up", ours, theirs), ("down", theirs, ours)):
+                threading.Thread(target=self._pass, args=(way, source, target), daemon=True).start()
+
+    def _deny(self, ours):
+        body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        with ours:
+            while (asked := ours.recv(2**16)) and self.denies:
+                head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(body)
+                ours.sendall(head if asked.startswith(b"HEAD") else head + body)
+
+    def _pass(self, way, source, target):
+        try:
+            while data := source.recv(2**14):
+                left = self.limits[way]
+                if left is not None:
+                    self.limits[way] = left = max(left - len(data), 0)
+                    if left == 0 and self.cuts:
+                        self.cuts -= 1
+                        break
+                target.sendall(data)
+                self.received += len(data) * (way == "down")
+        except OSError:
+            pass
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def close(self):
+        self._listener.close()
+
+
+@pytest.fixture(scope="module")
+def wire(tmp_path_factory):
+    import s3fs
+
+    server = moto.ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    wire = Wire(port)
+    settings = {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "the secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": wire.url,
+        "AWS_MAX_ATTEMPTS": "1",
+        "AWS_CONFIG_FILE": "/nonexistent",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in settings.items():
+            patched.setenv(name, value)
+        patched.setattr(s3fs.S3FileSystem, "retries", 2)
+        # Small files arrive in several parts too.
+        patched.setattr(s3fs.core, "calculate_chunksize", lambda size, chunksize=None: 2**14)
+        patched.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
+        s3fs.S3FileSystem.clear_instance_cache()
+        yield wire
+        s3fs.S3FileSystem.clear_instance_cache()
+    wire.close()
+    server.stop()
+
+
+@pytest.fixture
+def bucket(wire, tmp_path, monkeypatch):
+    """Return an empty bucket; unfinished results lie in a folder of the test."""
+    wire.heal()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    found = upath.UPath(f"s3://{tmp_path.name.replace('_', '-')}")
+    found.fs.mkdir(found.path)
+    return found
+
+
+def put(table, path, rows=100):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        pq.write_table(table, file, row_group_size=rows)
+    return str(path)
+
+
+def got(path):
+    with upath.UPath(path).open("rb") as file:
+        return pq.read_table(file)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_as_on_this_machine(bucket, tmp_path, recorded):
+    """Every kind of file, of values and of results, in order and scattered."""
+    order = np.random.default_rng(0).permutation(ROWS)
+    local = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
+    compute(local, memory=limit(RUN), normalize="global", progress=False)
+    (tmp_path / "file").mkdir()
+    for root in (str(bucket).rstrip("/"), f"memory://{bucket.name}", f"file://{tmp_path}/file"):
+        root_path = upath.UPath(root)
+        put(recorded.table().take(order), root_path / "a.parquet")
+        report = compute(f"{root}/a.parquet", memory=limit(RUN), normalize="global", progress=False)
+        assert report.file.endswith("a.advantages.parquet"), root
+        assert got(f"{root}/a.advantages.parquet").equals(read(tmp_path / "a.advantages.parquet"))
+        with (root_path / "v.npy").open("wb") as file:
+            np.save(file, recorded.values)
+        put(recorded.table(), root_path / "runs" / "x=1" / "a.parquet")
+        (root_path / "runs" / "_hidden.parquet").write_bytes(b"no data")
+        for number, (source, values) in enumerate(
+            (("runs", "v.npy"), ("runs/*/*.parquet", "values"), ("runs", "runs/x=1/a.parquet"))
+        ):
+            values = values if values == "values" else f"{root}/{values}"
+            compute(f"{root}/{source}", f"{root}/{number}.parquet", values=values, memory=limit(RUN), progress=False)
+            assert_same_bits(got(f"{root}/{number}.parquet"), recorded.result)
+        for way in ({"shard": "1/2"}, {"shard": "2/2"}, {"merge": True}):
+            compute(f"{root}/runs", f"{root}/2.parquet", memory=limit(RUN), overwrite=True, progress=False, **way)
+        assert_same_bits(got(f"{root}/2.parquet"), recorded.result)
+        assert not [path for path in root_path.iterdir() if "shard" in path.name]
+    assert names(tmp_path / "temporary") == []
+
+
+def test_pages(bucket, wire, tmp_path, recorded):
+    put(recorded.table(), bucket / "a.parquet")
+    np.save(tmp_path / "v.npy", recorded.values)
+    (bucket / "v.npy").write_bytes((tmp_path / "v.npy").read_bytes())
+    source, values = (bucket.fs.sign(f"{bucket.path}{name}") for name in ("a.parquet", "v.npy"))
+    assert "Signature=" in source
+    compute(source, tmp_path / "out.parquet", values=values, progress=False)
+    assert_same_bits(read(tmp_path / "out.parquet"), recorded.result)
+
+
+def test_reads_ranges(bucket, wire):
+    """Columns that nobody needs stay where they are, and nothing is read twice."""
+    few = Recorded(rows=2000)
+    fat = pa.array([np.random.default_rng(row).bytes(5000) for row in range(2000)])
+    put(few.table().append_column("fat", fat), bucket / "a.parquet", 500)
+    size = (bucket / "a.parquet").stat().st_size
+    wire.heal()
+    compute(f"{bucket}a.parquet", memory=limit(500), progress=False)
+    assert size > 10_000_000
+    assert wire.received < size / 20
+    assert_same_bits(got(f"{bucket}a.advantages.parquet"), few.result)
+
+
+def test_a_connection_that_breaks(bucket, wire, tmp_path, recorded):
+    """The libraries try again; after that, an error that keeps the finished part, and nothing that looks whole."""
+    source, out = put(recorded.table(), bucket / "a.parquet"), f"{bucket}out.parquet"
+    wire.heal()
+    compute(source, f"{bucket}whole.parquet", memory=limit(RUN), progress=False)
+    down = wire.received
+    whole = (bucket / "whole.parquet").read_bytes()
+    for way in ("down", "up"):
+        wire.cut(way, down / 2 if way == "down" else 70_000, times=1)
+        compute(source, out, memory=limit(RUN), progress=False)
+        assert wire.cuts == 0
+        assert (bucket / "out.parquet").read_bytes() == whole
+        (bucket / "out.parquet").unlink()
+    for way, after, error in (("down", 0.9 * down, DataError), ("up", 70_000, WriteError)):
+        wire.cut(way, after)
+        with pytest.raises(error, match=r"(out|a)\.parquet(: | cannot be read: )") as caught:
+            compute(source, out, memory=limit(RUN), progress=False)
+        assert "secret" not in str(caught.value)
+        wire.heal()
+        assert names(bucket) == ["a.parquet", "whole.parquet"]
+        (kept,) = (tmp_path / "temporary").glob("*/*.unfinished")
+        assert len(list(kept.glob("*.arrow"))) >= 1
+        compute(source, out, memory=limit(RUN), resume=True, progress=False)
+        assert (bucket / "out.parquet").read_bytes() == whole
+        assert compute(source, out, memory=limit(RUN), resume=True, progress=False).steps == ROWS
+        (bucket / "out.parquet").unlink()
+        assert names(tmp_path / "temporary") == []
+
+
+def test_missing_or_denied(bucket, wire, tmp_path, recorded):
+    source = put(recorded.table(), bucket / "a.parquet")
+    local = write(recorded.table(), tmp_path / "a.parquet", 100)
+    for given, options, message in (
+        (f"{bucket}b.parquet", {}, "source 's3://.*b.parquet' does not exist"),
+        ("s3://no-such-bucket/a.parquet", {}, "source 's3://no-such-bucket/a.parquet' does not exist"),
+        (local, {"out": "s3://no-such-bucket/a.parquet"}, "cannot write s3://no-such-bucket/a.parquet: .* bucket"),
+        (source, {"values": f"{bucket}v.npy"}, "v.npy cannot be read: "),
+        ("s4://a/b", {}, "source 's4://a/b' cannot be used: "),
+        (source, {"out": "https://a.b/c.parquet"}, "results cannot be written to https://a.b/c.parquet: expected"),
+        (source, {"out": source}, "exists already"),
+    ):
+        with pytest.raises((DataError, WriteError), match=message):
+            compute(given, **options, progress=False)
+    wire.denies = True
+    for given, options, message in (
+        (source, {}, "a.parquet cannot be read: (Forbidden|Access Denied)"),
+        (local, {"out": f"{bucket}out.parquet"}, "out.parquet cannot be read: (Forbidden|Access Denied)"),
+    ):
+        with pytest.raises((DataError, WriteError), match=message) as caught:
+            compute(given, **options, progress=False)
+        assert "the secret" not in repr(caught.value)
+    wire.heal()
+    assert names(bucket) == ["a.parquet"]
+
+
+def test_secrets_in_urls_are_not_printed():
+    for url in (
+        "https://user:hidden@127.0.0.1:9/a.parquet",
+        "https://127.0.0.1:9/a.parquet?Signature=hidden:a&b=hidden",
+    ):
+        with pytest.raises(DataError, match=r"https://127.0.0.1:9/a.parquet") as caught:
+            compute(url, progress=False)
+        assert "hidden" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_source_that_changes(bucket, recorded):
+    source = put(recorded.table().append_column("also", pa.array(recorded.values)), bucket / "a.parquet")
+
+    def critic(batch):
+        put(recorded.table(), bucket / "a.parquet")
+        return batch["also"]
+
+    with pytest.raises(DataError, match=r"a\.parquet (changed while it was read|cannot be read: )"):
+        compute(source, values=critic, memory=limit(RUN), progress=False)
+    assert names(bucket) == ["a.parquet"]
+
+
+def test_a_table_with_deleted_rows(bucket, recorded):
+    for folder in ("", "deeper/"):
+        put(recorded.table(), bucket / f"runs/{folder}part.parquet")
+        log = bucket / f"runs/{folder}_delta_log/00000000000000000000.json"
+        log.write_text("{}")
+        above = "runs" if folder else ""  # deltalake reads the folder of the table itself
+        for source in (above, f"runs/{folder}part.parquet", f"runs/{folder}*.parquet"):
+            with pytest.raises(DataError, match="is a Delta table"):
+                compute(f"{bucket}{source}", f"{bucket}out.parquet", progress=False)
+        log.unlink()
+
+
+def test_files_of_every_kind(bucket, tmp_path):
+    """HDF5 and Arrow by ranges, text by duckdb, and what must be copied first."""
+    few = Recorded(rows=60)
+    roles = ("rewards", "values", "next_values", "terminated", "truncated")
+    arrays = {name: getattr(few, name) for name in roles}
+    local = tmp_path / "local"
+    (local / "npy").mkdir(parents=True)
+    np.savez(local / "a.npz", **arrays)
+    for name, array in arrays.items():
+        np.save(local / "npy" / name, array)
+    write(few.table(), local / "a.arrow", 20)
+    with pa.OSFile(str(local / "stream"), "wb") as file, pa.ipc.new_stream(file, few.table().schema) as writer:
+        writer.write_table(few.table(), 20)
+    pa.csv.write_csv(few.table(), local / "a.csv")
+    with suppress(ImportError):
+        import h5py
+
+        with h5py.File(local / "a.h5", "w") as file:
+            file.update(arrays)
+    for path in local.rglob("*.*"):
+        if path.is_file():
+            target = bucket / path.relative_to(local).as_posix()
+            target.write_bytes(path.read_bytes())
+    (bucket / "stream").write_bytes((local / "stream").read_bytes())
+    for name in (*names(local), "*.arrow"):
+        for memory in (limit(10), "1GB"):
+            compute(f"{bucket}{name}", tmp_path / "out.parquet", memory=memory, overwrite=True, progress=False)
+            assert np.allclose(read(tmp_path / "out.parquet")["advantages"], few.result.advantages), name

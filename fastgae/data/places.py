@@ -21,9 +21,10 @@ LOGS = {DELTA: "_delta_log/*", HUDI: ".hoodie/*", ICEBERG: "metadata/*.metadata.
 
 def found_sources(source: Source) -> list[Path]:
     """Return the paths that a path, a pattern or a list of them names."""
-    if not (isinstance(source, str | os.PathLike | Sequence) or is_remote(source)):
-        raise TypeError(f"source must be paths, or a table with __arrow_c_stream__, got {type(source).__name__}")
-    given = [source] if isinstance(source, str | os.PathLike) or is_remote(source) else list(source)
+    given = list(source) if isinstance(source, list | tuple) else [source]
+    for each in given:
+        if not (isinstance(each, str | os.PathLike) or is_remote(each)):
+            raise TypeError(f"source must be paths, or a table with __arrow_c_stream__, got {type(each).__name__}")
     found = [path for each in given for path in _matches(each)]
     parents = dict.fromkeys(path.absolute().parent for path in found)
     for folder in dict.fromkeys(above for parent in parents for above in (parent, *parent.parents)):

@@ -51,7 +51,7 @@ def pieces_of_table(source: Any) -> list[Piece]:
     if not hasattr(source, "with_format"):
         rows = pa.table(source)
         select = rows.select
-    elif isinstance(source, Mapping) or not hasattr(source, "__getitem__"):
+    elif isinstance(source, Mapping) or not hasattr(source, "__len__"):
         raise TypeError(f"source must be one split of a Dataset of Hugging Face, got {type(source).__name__}")
     else:
         rows = source.with_format("arrow")  # it stays in its files, and gives the rows of a slice as a table

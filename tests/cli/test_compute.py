@@ -64,6 +64,21 @@ def test_options(recorded, capsys, tmp_path):
     assert fastgae.moments(advantages.to_numpy()).std == pytest.approx(1.0)
 
 
+def test_one_episode_per_file(recorded, tmp_path, capsys):
+    _, rewards, values = recorded
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    for number in range(2):
+        table = pa.table({"reward": rewards[:100], "values": values[:100]})
+        pq.write_table(table, folder / f"{number}.parquet")
+    options = ["-o", str(tmp_path / "out.parquet"), "--episode", "file", "--ends", "terminated", "--json"]
+    assert main(["compute", str(folder), "--column", "rewards=reward", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 2
+    assert pq.read_table(tmp_path / "out.parquet")["file"].to_pylist() == [
+        f"{row // 100}.parquet" for row in range(200)
+    ]
+
+
 def test_estimators(recorded, tmp_path, capsys):
     source, rewards, values = recorded
     ends = np.arange(1000) % 100 == 99

@@ -2,12 +2,13 @@
 
 import shutil
 import signal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, compute
+from fastgae.data import DataError, WriteError, compute
 
 from .recorded import CHOICES, ROWS, Recorded, assert_same_bits, limit, read, write
 
@@ -140,6 +141,18 @@ def test_overwrite(tmp_path, recorded, python, monkeypatch):
         patched.setattr("fastgae.data.walk.finished", lambda *_: iter(()).__next__())
         with pytest.raises(StopIteration):
             compute(source, out, overwrite=True, progress=False)
+    assert out.read_bytes() == old
+
+    def full(self, target):
+        if target == out:
+            raise OSError("full")
+        return replaced(self, target)
+
+    replaced = Path.replace
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", full)
+        with pytest.raises(WriteError, match=r"out\.parquet: full"):
+            compute(source, out, overwrite=True, resume=True, progress=False)
     assert out.read_bytes() == old
     compute(source, out, overwrite=True, resume=True, progress=False)
     assert_same_bits(read(out), recorded.result)

@@ -103,5 +103,16 @@ def test_bad_tables(recorded):
         compute(recorded.table().slice(0, 0), progress=False)
     with pytest.raises(ValueError, match="resume needs a source of files, and this one is a table in memory"):
         compute(recorded.table(), resume=True, progress=False)
-    with pytest.raises(TypeError, match="source must be paths, or a table with __arrow_c_stream__, got int"):
-        compute(5, progress=False)
+    for source in (5, [recorded.table()], {"rewards": rewards}):
+        with pytest.raises(TypeError, match=r"source must be paths, or a table with __arrow_c_stream__, got (int|T|d)"):
+            compute(source, progress=False)
+
+
+def test_what_hugging_face_has_beside_datasets(recorded):
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset(recorded.table())
+    for source in (datasets.DatasetDict(train=rows), rows.to_iterable_dataset()):
+        with pytest.raises(TypeError, match=r"source must be one split of a Dataset of Hugging Face, got (Data|Iter)"):
+            compute(source, progress=False)
+    order = np.random.default_rng(0).permutation(ROWS)
+    assert_same_bits(compute(rows.select(order), memory=limit(500), progress=False), recorded.result, order)

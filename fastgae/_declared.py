@@ -62,6 +62,12 @@ def declared(
     )
 
 
+def check_stop_gradients(arguments: dict[str, Any]) -> None:
+    """Check a switch that is not True. Where the first argument is NumPy's, no other may have gradients to lose."""
+    if not as_switch("stop_gradients", arguments["stop_gradients"]) and not is_tensor(next(iter(arguments.values()))):
+        check_no_tensors(arguments)
+
+
 def estimator(
     *,
     result: str | None = None,
@@ -108,13 +114,9 @@ def estimator(
             if not regular:
                 function(*positional, **named)  # raises Python's own error
             if given[STOP_GRADIENTS] is not True:
-                given[STOP_GRADIENTS] = as_switch("stop_gradients", given[STOP_GRADIENTS])
-            is_array = type(given[0]) is ndarray or not is_tensor(given[0])
-            if not (is_array and given[STOP_GRADIENTS]):
-                arguments = {word: given[places[number]] for word, number in numbers.items()}
-                if not is_array:
-                    return with_tensors(called, arguments)
-                check_no_tensors(arguments)
+                check_stop_gradients({word: given[places[number]] for word, number in numbers.items()})
+            if type(given[0]) is not ndarray and is_tensor(given[0]):
+                return with_tensors(called, {word: given[places[number]] for word, number in numbers.items()})
             _, num_threads, backend = given.pop(), given.pop(), given.pop()
             if result is not None:
                 out = NEW if given[OUT] is None else given[OUT]

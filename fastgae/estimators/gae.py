@@ -8,9 +8,8 @@ from typing import Never
 from numpy import ndarray
 
 from fastgae._call import GAEResult
-from fastgae._canonical import as_switch
-from fastgae._declared import declared
-from fastgae._interop import check_no_tensors, is_tensor, takes_tensors, with_tensors
+from fastgae._declared import check_stop_gradients, declared
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._misnamed import no_argument, shows_its_source
 from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
@@ -57,8 +56,8 @@ def gae(
     same bits on every backend, CPU target, thread count and memory layout.
 
     Pass NumPy arrays, torch tensors on the CPU or a GPU, or JAX arrays on the CPU, also inside torch.compile, jax.jit
-    and jax.vmap. Results come back as arrays of the library of ``rewards``; ``stop_gradients`` says
-    whether they have gradients (docs/tensors.md).
+    and jax.vmap. Results come back as arrays of the library of ``rewards``; ``stop_gradients`` says whether they have
+    gradients (docs/tensors.md).
 
     Parameters
     ----------
@@ -165,11 +164,9 @@ def gae(
     if misnamed:
         raise no_argument(gae, misnamed)
     if stop_gradients is not True:
-        stop_gradients = as_switch("stop_gradients", stop_gradients)
+        check_stop_gradients(locals())
     if type(rewards) is not ndarray and is_tensor(rewards):
         return with_tensors(gae, locals())
-    if not stop_gradients:
-        check_no_tensors(locals())
     return run(
         GAE,
         (

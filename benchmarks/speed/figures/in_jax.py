@@ -21,7 +21,7 @@ GAMMA, LAMBDA = 0.99, 0.95
 
 
 def contenders() -> dict[str, Callable[..., Any]]:
-    """Return functions of rewards, values, terminated and last values that return the advantages."""
+    """Return functions of rewards, values, terminated and last values that return advantages and value targets."""
     import jax
     import jax.numpy as jnp
     import rlax
@@ -38,7 +38,8 @@ def contenders() -> dict[str, Callable[..., Any]]:
             return (advantage, value), advantage
 
         rows = rewards, values, terminated.astype(jnp.float32)
-        return jax.lax.scan(step, (jnp.zeros_like(last), last), rows, reverse=True)[1]
+        advantages = jax.lax.scan(step, (jnp.zeros_like(last), last), rows, reverse=True)[1]
+        return advantages, advantages + values
 
     def associative(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         goes_on = 1 - terminated.astype(jnp.float32)
@@ -47,23 +48,24 @@ def contenders() -> dict[str, Callable[..., Any]]:
         def both(later: Any, earlier: Any) -> Any:
             return earlier[0] * later[0], earlier[0] * later[1] + earlier[1]
 
-        return jax.lax.associative_scan(both, (GAMMA * LAMBDA * goes_on, deltas), reverse=True)[1]
+        advantages = jax.lax.associative_scan(both, (GAMMA * LAMBDA * goes_on, deltas), reverse=True)[1]
+        return advantages, advantages + values
 
     def of_rlax(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         of_env = rlax.truncated_generalized_advantage_estimation
         discounts = GAMMA * (1 - terminated.astype(jnp.float32))
         longer = jnp.concatenate([values, last[None]])
-        return jax.vmap(of_env, (1, 1, None, 1), 1)(rewards, discounts, LAMBDA, longer)
+        advantages = jax.vmap(of_env, (1, 1, None, 1), 1)(rewards, discounts, LAMBDA, longer)
+        return advantages, advantages + values
 
     def brax(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         ends = terminated.astype(jnp.float32)
         # Brax's own advantages take one more step, which XLA leaves out here.
         targets, _ = of_brax.compute_gae(jnp.zeros_like(ends), ends, rewards, values, last, LAMBDA, GAMMA)
-        return targets - values
+        return targets - values, targets
 
     def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
-        given = rewards, values, terminated
-        return fastgae.gae(*given, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA).advantages
+        return fastgae.gae(rewards, values, terminated, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA)
 
     return {"fastgae": ours, "own lax.scan": own_scan, "associative_scan": associative, "RLax": of_rlax, "Brax": brax}
 
@@ -122,18 +124,18 @@ def measure_shape(steps: int, envs: int, functions: Mapping[str, Callable[..., A
     for function in functions.values():
         np.testing.assert_allclose(jax.jit(function)(*arrays), right, rtol=1e-4, atol=1e-4)
     timers = {}
-    for name, function in {**functions, "the loop alone": lambda rewards, *others: -rewards}.items():
+    for name, function in {**functions, "the loop alone": lambda rewards, values, *_: (-rewards, -values)}.items():
 
         def loop(rewards: Any, values: Any, terminated: Any, last: Any, function: Any = function) -> Any:
             # Each call needs the results of the one before, so that XLA can leave none of them out.
-            def call(advantages: Any, _: None) -> Any:
-                return function(rewards + 1e-3 * advantages, values, terminated, last), None
+            def call(results: Any, _: None) -> Any:
+                return tuple(function(rewards + 1e-3 * results[0], values, terminated, last)), None
 
-            return jax.lax.scan(call, jnp.zeros_like(rewards), None, length=CALLS)[0]
+            return jax.lax.scan(call, (jnp.zeros_like(rewards), jnp.zeros_like(rewards)), None, length=CALLS)[0]
 
         program = jax.jit(loop)
-        program(*arrays).block_until_ready()
-        timers[name] = Timer(lambda program=program: program(*arrays).block_until_ready())  # type: ignore[misc]
+        jax.block_until_ready(program(*arrays))
+        timers[name] = Timer(lambda program=program: jax.block_until_ready(program(*arrays)))  # type: ignore[misc]
     seconds = {name: found / CALLS for name, found in best(timers, 2.0).items()}
     return {"seconds": seconds, "eager": best({name: Timer(call) for name, call in eager(given, arrays).items()}, 0.5)}
 

@@ -81,3 +81,15 @@ def test_files_that_count_from_0(tmp_path, memory, recorded):
         assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
         assert read(out)["file"].unique().to_pylist() == ["w=0/a", "w=1/a", "w=2/a"]
     assert_same_bits(read(out).slice(3000), recorded.result)
+
+
+def test_ctrl_c_while_text_is_read(tmp_path, recorded, monkeypatch):
+    """duckdb makes a RuntimeError of it."""
+
+    def interrupted(*_, **__):
+        raise RuntimeError("Query interrupted")
+
+    source = write(recorded.table(), tmp_path / "a.csv", 100)
+    monkeypatch.setattr("fastgae.data.streams.glob.escape", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compute(source, progress=False)

@@ -1,6 +1,7 @@
 """What is read, where it lies and what is asked for, together."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from fastgae.data import DataError, compute
@@ -93,3 +94,18 @@ def test_ctrl_c_while_text_is_read(tmp_path, recorded, monkeypatch):
     monkeypatch.setattr("fastgae.data.streams.glob.escape", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compute(source, progress=False)
+
+
+def test_success_of_one_row_per_episode():
+    lengths = [3, 1, 2]
+    rows = pa.table({"ok": [[number == 1] * length for number, length in enumerate(lengths)]})
+    results = compute(
+        rows,
+        rewards="ok:-1:10",
+        estimator="discounted_returns",
+        gamma=1.0,
+        ends="terminated",
+        progress=False,
+    )
+    assert results["returns"].to_pylist() == [-12, -11, -10, 0, -11, -10]
+    assert results["episode"].to_pylist() == [0, 0, 0, 1, 2, 2]

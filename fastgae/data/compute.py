@@ -23,6 +23,7 @@ from fastgae.data.report import Report, report_of
 from fastgae.data.shards import Shard, shards_of
 from fastgae.data.sidecars import sidecar_of
 from fastgae.data.spool import Spool
+from fastgae.data.success import Success
 from fastgae.data.tables import Tabular, table_for_table
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
 from fastgae.data.walk import computed_and_written
@@ -190,7 +191,8 @@ def compute(
         )
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
     bytes_in_memory = limit_from(argument("memory"), str(memory))
-    found = found_in(source, format, columns)
+    of_success = {} if rewards is None else {"rewards": Success.named(rewards)[0]}
+    found = found_in(source, format, {**(columns or {}), **of_success})
     if episode_is is not None:
         found = found.with_files()
         columns = {"file": FILE, **(columns or {})}

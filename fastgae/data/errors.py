@@ -79,6 +79,8 @@ def reading(path: Path) -> Iterator[None]:
     except (DataError, WriteError, ModuleNotFoundError):
         raise
     except Exception as error:  # the libraries behind URLs raise errors of many kinds
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
         damaged = isinstance(error, pa.ArrowException | duckdb.Error | UnicodeDecodeError)
         if not (damaged or isinstance(error, OSError) or is_remote(path)):
             raise
@@ -88,6 +90,11 @@ def reading(path: Path) -> Iterator[None]:
         if isinstance(error, FileNotFoundError):
             raise DataError(f"{path} vanished while it was read") from error
         raise DataError(f"{path} cannot be read: {_first_line(error)}") from error
+
+
+def is_interrupt(error: Exception) -> bool:
+    """Return whether Ctrl-C has stopped duckdb, which makes errors of several kinds of it."""
+    return "nterrupted" in str(error) and isinstance(error, duckdb.Error | pa.ArrowException | RuntimeError)
 
 
 def _first_line(error: Exception) -> str:

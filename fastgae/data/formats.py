@@ -282,7 +282,7 @@ class Found(NamedTuple):
         return self._replace(pieces=list(map(named, self.pieces, names)), names=list(dict.fromkeys(names)))
 
 
-def found_in(source: Any, name: str, columns: Mapping[str, str] | None) -> Found:
+def found_in(source: Any, name: str, columns: Mapping[str, str]) -> Found:
     """Return what a source holds; ``name``: of its format, or "auto"; ``columns``: the caller's names of columns."""
     if is_table(source):
         known, paths, files, pieces = format_named(name), [], [], pieces_of_table(source)
@@ -295,7 +295,7 @@ def found_in(source: Any, name: str, columns: Mapping[str, str] | None) -> Found
         pieces = [piece for _, own in of_paths for piece in own]
     if not pieces:
         raise DataError(f"there are no rows in {', '.join(map(str, paths)) or HERE}")
-    pieces = unnested(pieces, {**known.columns, **(columns or {})})
+    pieces = unnested(pieces, {**known.columns, **columns})
     if not pieces:
         raise DataError(f"the episodes in {', '.join(map(str, paths)) or HERE} have no steps")
     if name == "auto" and known is PLAIN:

@@ -396,15 +396,13 @@ class Copy:
     """A copy of a file, which lasts until ``close``."""
 
     def __init__(self, path: Path) -> None:
-        with (
-            tempfile.NamedTemporaryFile(prefix=SCRATCH, dir=scratch_folder(), delete=False) as to,
-            ExitStack() as stack,
-        ):
-            self.path = Path(to.name)
-            stack.callback(self.close)
-            with opened_binary(path, "readahead") as content:
-                shutil.copyfileobj(content, to)
-            stack.pop_all()
+        with ExitStack() as stack:
+            with tempfile.NamedTemporaryFile(prefix=SCRATCH, dir=scratch_folder(), delete=False) as to:
+                self.path = Path(to.name)
+                stack.callback(self.close)
+                with opened_binary(path, "readahead") as content:
+                    shutil.copyfileobj(content, to)
+            stack.pop_all()  # the copy is complete and stays
 
     def close(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -435,13 +433,8 @@ def parquet_schema(path: Path) -> pa.Schema:
 
 @contextmanager
 def arrow_file(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
-    with arrow_source(path) as file:
+    with pa.PythonFile(opened_binary(path), "r") if is_remote(path) else pa.memory_map(str(path)) as file:
         yield pa.ipc.open_file(file)
-
-
-def arrow_source(path: Path) -> Any:
-    """Return the open file, from which pyarrow reads only what it needs."""
-    return pa.PythonFile(opened_binary(path), "r") if is_remote(path) else pa.memory_map(str(path))
 
 
 def checked_time(path: Path, since: Any) -> Any:

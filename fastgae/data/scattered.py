@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from fastgae._threads import usable_cpus
 from fastgae.data.arrays import arrays_of
-from fastgae.data.errors import DataError, WriteError, argument
+from fastgae.data.errors import DataError, WriteError, argument, is_interrupt
 from fastgae.data.formats import NAMING
 from fastgae.data.pieces import SLICE, Piece, Run, parquet_pieces
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
@@ -153,7 +153,7 @@ def _queried(
             ) from error
         if isinstance(error, duckdb.BinderException | duckdb.ConversionException):
             raise DataError(f"rows cannot be found by their keys: {str(error).splitlines()[0]}") from error
-        if "nterrupted" in str(error):  # by Ctrl-C
+        if is_interrupt(error):
             raise KeyboardInterrupt from error
         if not isinstance(error, duckdb.IOException | OSError):
             raise

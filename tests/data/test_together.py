@@ -1,6 +1,7 @@
 """What is read, where it lies and what is asked for, together."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from fastgae.data import DataError, compute
@@ -81,3 +82,30 @@ def test_files_that_count_from_0(tmp_path, memory, recorded):
         assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
         assert read(out)["file"].unique().to_pylist() == ["w=0/a", "w=1/a", "w=2/a"]
     assert_same_bits(read(out).slice(3000), recorded.result)
+
+
+def test_ctrl_c_while_text_is_read(tmp_path, recorded, monkeypatch):
+    """duckdb makes a RuntimeError of it."""
+
+    def interrupted(*_, **__):
+        raise RuntimeError("Query interrupted")
+
+    source = write(recorded.table(), tmp_path / "a.csv", 100)
+    monkeypatch.setattr("fastgae.data.streams.glob.escape", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compute(source, progress=False)
+
+
+def test_success_of_one_row_per_episode():
+    lengths = [3, 1, 2]
+    rows = pa.table({"ok": [[number == 1] * length for number, length in enumerate(lengths)]})
+    results = compute(
+        rows,
+        rewards="ok:-1:10",
+        estimator="discounted_returns",
+        gamma=1.0,
+        ends="terminated",
+        progress=False,
+    )
+    assert results["returns"].to_pylist() == [-12, -11, -10, 0, -11, -10]
+    assert results["episode"].to_pylist() == [0, 0, 0, 1, 2, 2]

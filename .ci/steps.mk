@@ -173,6 +173,7 @@ ray: wheel
 	step "recorded data on a cluster of Ray's, and in other engines"
 	venv ray
 	install "$$(echo "$$work"/wheels/require/*.whl)[ray]" "dask[dataframe]" polars pytest
+	export RAY_worker_niceness=0  # Ray's own 15 makes the workers wait for the other steps
 	tests "$$repo/tests/ray_data"
 	tests -W ignore "$$repo/tests/test_docs.py" -k data
 

@@ -103,14 +103,20 @@ def _after_fork() -> None:
         lock.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+@functools.cache
+def _watch_forks() -> None:
+    # A fork also takes the lock of logging, which Numba needs while it compiles. What is registered last comes first.
+    import logging  # noqa: F401
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 @functools.cache
 def _import(name: str) -> Any:
     """Import a backend, or return the exception that says why it cannot run."""
     try:
+        _watch_forks()
         with _importing:
             module = importlib.import_module(f"fastgae._backends.{name}")
             _fork_waits_for.extend(getattr(module, "FORK_WAITS_FOR", ()))

@@ -1,4 +1,4 @@
-"""A fork while eight threads are in calls: the child computes the right bits, on its own threads, and exits."""
+"""A fork while other threads are in calls: the child computes the correct bits, on its own threads, and exits."""
 
 import os
 
@@ -55,3 +55,40 @@ print("done")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_fork_beside_busy_threads(python, backend):
     assert python(FORK, backend) == "done"
+
+
+WHILE_A_THREAD_LOGS = """
+import os, threading
+import fastgae
+
+fastgae.gae([1.0], [1.0, 1.0], [0], backend="numba")
+import logging
+from numba.core.compiler_lock import global_compiler_lock
+
+compiling, forking = threading.Event(), threading.Event()
+os.register_at_fork(before=forking.set)
+
+def compile_and_log():
+    with global_compiler_lock:
+        compiling.set()
+        forking.wait()
+        for _ in range(100_000):
+            logging.Logger("new").isEnabledFor(logging.DEBUG)  # takes a lock, as Numba does while it compiles
+
+thread = threading.Thread(target=compile_and_log)
+thread.start()
+compiling.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+thread.join()
+print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+@pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
+def test_fork_while_a_thread_compiles_and_logs(python):
+    """A fork takes the lock of logging, too: after the lock of the compiler, as the compiler does."""
+    assert python(WHILE_A_THREAD_LOGS) == "done"

@@ -9,8 +9,8 @@ SHELL := $(CURDIR)/.ci/shell
 PUSH := ray gpu readme tiny thread address native emulated peers fuzz gate tensors compat faults corpus lint site index \
     pure release benchmarks snippets users
 # What needs no push: .github/workflows/nightly.yml runs it, with new seeds where something is random. On a push,
-# `emulated` tries two of the machines, `release` collects the tests and runs those that depend on what is installed,
-# and `peers` compares the functions that the libraries' own tests call.
+# `emulated` tries two or three of the machines, `release` collects the tests and runs those that depend on what is
+# installed, and `peers` compares the functions that the libraries' own tests call.
 NIGHTLY := every-machine every-release-test suites random tiny-random address-random thread-random files mutants
 
 .PHONY: all nightly $(PUSH) $(NIGHTLY) sdist wheel installed libraries libraries-and-wheel system emulators
@@ -26,6 +26,7 @@ system:
 	packages aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
 	packages s390x-linux-gnu-g++ g++-s390x-linux-gnu
 	packages qemu-s390x-static qemu-user-static
+	packages /usr/include/simde/x86/avx512.h libsimde-dev
 
 sdist:
 	step "the source distribution"
@@ -155,9 +156,12 @@ native: installed
 	tests "$$repo/tests/native"
 
 emulated: installed
-	step "the kernels on two other machines, by emulation"
+	step "the kernels on two other machines, and for AVX-512 where this CPU has none, by emulation"
 	venv installed
-	tests "$$repo/tests/emulated/test_emulated.py::test_harness["{aarch64,s390x-big-endian}"]"
+	on="$$repo/tests/emulated/test_emulated.py::test_harness"
+	machines=("$$on["{aarch64,s390x-big-endian}"]")
+	grep --quiet avx512dq /proc/cpuinfo || machines+=("$$on[avx512]")
+	tests "$${machines[@]}"
 
 faults: installed
 	step "failing allocations and threads; exits, forks, small stacks and writers, each in a process of its own"

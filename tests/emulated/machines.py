@@ -18,9 +18,11 @@ class Machine:
     compiler: str
     emulator: str
     flags: tuple[str, ...]
+    header: str = ""
 
     def missing(self) -> list[str]:
-        return [tool for tool in (self.compiler, self.emulator) if not shutil.which(tool)]
+        missing = [tool for tool in (self.compiler, self.emulator) if not shutil.which(tool)]
+        return missing if Path("/usr/include", self.header).exists() else [*missing, self.header]
 
     def compile(self, folder: Path, *more: str | Path) -> None:
         """Run the compiler in a folder. What it prints is the message of its error."""
@@ -49,6 +51,8 @@ class Machine:
 # -O1 compiles in half the time of -O2, but does not fuse multiplications and additions. aarch64 is built with -O2,
 # because GCC fuses there unless a flag forbids it, and the test must show that the flag works.
 AARCH64 = ("aarch64-linux-gnu-g++", "qemu-aarch64-static")
+# SIMDe computes the instructions of AVX-512 in plain C++, so the kernels that use them are tested on any CPU.
+SIMULATED = ("-DFASTGAE_TARGET(isa)=", "-DFASTGAE_TARGET_END=", "-D__builtin_cpu_supports(feature)=true")
 MACHINES = {
     "aarch64": Machine(*AARCH64, ("-O2", UNFUSED)),
     "aarch64-tiny": Machine(*AARCH64, ("-O1", UNFUSED, "-DFASTGAE_TINY")),
@@ -57,6 +61,9 @@ MACHINES = {
     "aarch64-fused": Machine(*AARCH64, ("-O2",)),
     "riscv64": Machine("riscv64-linux-gnu-g++", "qemu-riscv64-static", ("-O1", UNFUSED)),
     "s390x-big-endian": Machine("s390x-linux-gnu-g++", "qemu-s390x-static", ("-O1", UNFUSED)),
+    "avx512": Machine(
+        "g++", "env", ("-O1", UNFUSED, f"-I{HERE / 'simde'}", "-Wno-psabi", *SIMULATED), "simde/x86/avx512.h"
+    ),
     # Wine runs programs on this CPU, so AVX2 code is tested with the calling convention and the stack of Windows.
     "windows": Machine("x86_64-w64-mingw32-g++-posix", "wine", ("-O1", UNFUSED, "-DFASTGAE_WITHOUT_AVX512")),
 }

@@ -20,6 +20,7 @@ from fastgae.data.urls import is_remote, opened_binary, version_of
 from fastgae.data.written import complete
 
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
+MOST_AT_ONCE = 2**20  # rows of a run; with more, the processor waits for memory
 MOST_OPEN = 2
 LARGE = "large.arrow"  # the copy of a row group that does not fit into memory
 VALUES = "values.arrow"  # the copy of a file of values whose rows come in one order only
@@ -125,6 +126,7 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
 
 def grouped(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
     """Return groups of pieces with at most this many rows together, or of one that has more, from the last group on."""
+    most = min(most, MOST_AT_ONCE)
     waiting: list[Piece] = []
     rows = 0  # of those that wait
     for piece in reversed(pieces):
@@ -426,9 +428,9 @@ def _parquet(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(opened_binary(path), pre_buffer=True) if is_remote(path) else pq.ParquetFile(path)
 
 
-def parquet_schema(path: Path) -> pa.Schema:
-    """Return the columns of a Parquet file."""
-    return _parquet(path).schema_arrow
+def parquet_metadata(path: Path) -> Mapping[bytes, bytes]:
+    """Return the metadata of a Parquet file, except its columns."""
+    return _parquet(path).metadata.metadata or {}
 
 
 @contextmanager

@@ -202,8 +202,10 @@ def parquet_pieces(path: Path) -> list[Piece]:
     schema = metadata.schema.to_arrow_schema()
 
     def read(group: int, columns: Sequence[str]) -> pa.Table:
+        several = rows[group] > SLICE  # to hand few rows to other threads takes longer than to read them
         with reading(path):
-            return opened(_parquet, path, checked_time(path, since)).read_row_group(group, columns)
+            file = opened(_parquet, path, checked_time(path, since))
+            return file.read_row_group(group, columns, use_threads=several)
 
     def batches(group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         with reading(path):
@@ -277,8 +279,9 @@ def decoded(rows: Any) -> Any:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    kinds = list(map(_plain_type, schema.types))
-    if kinds == schema.types:
+    before = schema.types
+    kinds = list(map(_plain_type, before))
+    if kinds == before:
         return schema
     return pa.schema(field.with_type(kind) for field, kind in zip(schema, kinds, strict=True))
 

@@ -210,7 +210,7 @@ def _following(
     ends = last_rows(steps, None)
     if first + run.rows < plan.rows:
         ends[-1] = steps.terminated[-1] | steps.truncated[-1]  # its episode may go on in the next run
-    whole = ends.reshape(len(ends), -1).all(axis=1)
+    whole = ends.all(axis=tuple(range(1, ends.ndim)))
     if not whole.any():
         raise LongEpisodeError
     with plan.naming(table, run):
@@ -258,7 +258,7 @@ def valued_steps(table: pa.Table, run: Run, plan: Plan) -> RecordedSteps:
     if plan.how.ends == "terminated" or steps.next_values is not None:
         return steps
     ends = last_rows(steps, None) & ~steps.terminated
-    rows = np.flatnonzero(ends.reshape(len(table), -1).any(axis=1)).tolist()
+    rows = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim)))).tolist()
     columns = plan.columns.named("values") if values is None else values.columns
     found = run.finals(columns, set(rows)) if columns else None
     if found is None and rows and values is not None and values.next_columns:

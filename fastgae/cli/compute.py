@@ -137,13 +137,17 @@ def add_parser(commands: "Commands") -> None:
         metavar="PICTURE",
         help="draw advantages, episode lengths, and returns against values: .png, .pdf or .svg",
     )
-    add("--resume", action="store_true", help="continue from what an interrupted run has left")
+    add(
+        "--resume",
+        action="store_true",
+        help="keep finished parts, and continue from those that an interrupted run has kept",
+    )
     add("--overwrite", action="store_true", help="replace earlier results, once the new ones are whole")
     add("--shard", metavar="K/N", help="compute only part K of N, beside other processes, into a file beside FILE")
     add("--merge", action="store_true", help="write FILE from the files of all shards: the bytes of one process")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object instead of the table")
-    parser.set_defaults(run=run, interrupted="; --resume continues this run")
+    parser.set_defaults(run=run, interrupted="; --resume continues from the parts that were kept")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -24,9 +24,12 @@ class Asked(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, Any], paths: Sequence[Path]) -> "Asked":
-        small = sum(_version(path)[0] for path in paths) <= COMPARED
-        most = COMPARED if small else COMPARED // len(paths)
-        digests = {f"file {number} ({path.name})": _digest(path, most) for number, path in enumerate(paths, 1)}
+        sizes = [_version(path)[0] for path in paths]
+        most = COMPARED if sum(sizes) <= COMPARED else COMPARED // len(paths)
+        digests = {
+            f"file {number} ({path.name})": _digest(path, size, most)
+            for number, (path, size) in enumerate(zip(paths, sizes, strict=True), 1)
+        }
         return cls(json.loads(json.dumps(options)), digests)  # the options as they are read from a file
 
     def digest(self) -> str:
@@ -44,7 +47,7 @@ def times_of(paths: Iterable[Path], fresh: bool = False) -> dict[Path, tuple[int
     return {path: _version(path, fresh) for path in paths}
 
 
-def _digest(path: Path, most: int) -> str:
+def _digest(path: Path, size: int, most: int) -> str:
     """Return a digest of a file: of its size and all of its bytes, or of about ``most`` bytes in some blocks.
 
     A store keeps digests itself, so that nothing needs to be read there.
@@ -52,7 +55,7 @@ def _digest(path: Path, most: int) -> str:
     with reading(path):
         if (tag := tag_of(path)) is not None:
             return sha256(tag.encode()).hexdigest()
-    size, block = _version(path)[0], max(BLOCK, most // BLOCKS)
+    block = max(BLOCK, most // BLOCKS)
     last = max(size - block, 0)
     firsts = range(0, size, block) if size <= BLOCKS * block else (last * n // (BLOCKS - 1) for n in range(BLOCKS))
     found = sha256(str(size).encode())

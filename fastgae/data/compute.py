@@ -11,7 +11,7 @@ from fastgae._memory import limit_from
 from fastgae._typing import BackendName
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
-from fastgae.data.errors import DataError, UnreachableError, argument, naming
+from fastgae.data.errors import DataError, UnreachableError, WriteError, argument, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.formats import FILE, Format, found_in
 from fastgae.data.labels import checked_quantile
@@ -25,6 +25,7 @@ from fastgae.data.sidecars import sidecar_of
 from fastgae.data.spool import Spool
 from fastgae.data.success import Success
 from fastgae.data.tables import Tabular, table_for_table
+from fastgae.data.urls import is_remote
 from fastgae.data.values_file import COLUMN, is_values_file, with_values
 from fastgae.data.walk import computed_and_written
 
@@ -134,7 +135,9 @@ def compute(
     memory : str or int
         About how many bytes to use in addition to Python and its libraries, such as "256MB".
     resume : bool
-        Continue from the results that a killed run has left for the same options and the same contents of the files.
+        Keep finished parts, and continue from the parts that a killed run has left for the same options and the same
+        contents of the files. False: start anew. Then parts are kept only if they cost more than to compute them again:
+        of a critic, of rows in any order, with a URL, and for ``normalize``, ``label_quantile``, ``plot`` or ``shard``.
     overwrite : bool
         Replace earlier results of fastgae at ``out``, once the new ones are whole.
     shard : str, optional
@@ -164,8 +167,8 @@ def compute(
     DataError
         The data cannot be computed. The message names the file, the episode and the step. Nothing is written.
     WriteError
-        The results cannot be written, for example because the disk is full. The finished part is kept, and ``resume``
-        continues from it.
+        The results cannot be written, for example because the disk is full. The message says whether the finished part
+        is kept, so that ``resume`` continues from it.
     ValueError, TypeError
         An argument has a wrong value or type.
 
@@ -228,12 +231,19 @@ def compute(
         else:
             spool.begin(resume)
             put_scratch_into(spool.folder)
+            local = not any(map(is_remote, [to, *files]))
+            at_once = local and plan.is_plain and spool.takes_state_last and not (resume or merge)
             try:
                 if merge:
                     spool.unpack(shards)
-                about = computed_and_written(plan, spool, progress)
+                about = computed_and_written(plan, spool, at_once, progress)
             except UnreachableError:
                 raise
+            except WriteError as error:
+                if sources and spool.holds_results():
+                    raise
+                spool.remove()
+                raise WriteError(error.path, error.reason, kept=False) from error
             except DataError:
                 spool.remove()  # nothing can be resumed, because the data have to change
                 raise

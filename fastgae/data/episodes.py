@@ -26,12 +26,15 @@ class Episodes:
         self._names = names
         self._met: Array = np.empty(0, np.int64)
 
-    def add(self, table: pa.Table, following: Following | None) -> None:
-        """Add the episodes that end in a run of rows; raise ScatteredError if one has ended before."""
+    def add(self, table: pa.Table, differ: Array | None, following: Following | None) -> None:
+        """Add the episodes that end in a run of rows; raise ScatteredError if one has ended before.
+
+        ``differ``: True where a row and the next differ in a name, if that is known.
+        """
         if not self._names:
             return
         columns = [whole(table[name]) for name in self._names]
-        last = np.append(changes(columns, len(table)), True)
+        last = np.append(changes(columns, len(table)) if differ is None else differ, True)
         if following is not None and following.name == tuple(column[-1].as_py() for column in columns):
             last[-1] = False
         rows = pa.array(np.flatnonzero(last))
@@ -61,7 +64,7 @@ class Files:
 
     def check(self, rows: Array, steps: RecordedSteps, following: Following | None) -> int:
         """Raise if an episode goes on in another file. Return the number of the first row's file."""
-        file: Array = np.searchsorted(self._begins, rows, side="right") - 1
+        file = self.of(rows)
         after = np.append(file[1:], file[-1] if following is None else following.file)
         wrong = np.flatnonzero((file != after) & ~last_rows(steps, following))
         if len(wrong):
@@ -71,6 +74,11 @@ class Files:
                 f"{self._advice}; or, if every file counts its episodes from 0, pass {argument('episode_is', 'file')}",
             )
         return int(file[0])
+
+    def of(self, rows: Array) -> Array:
+        """Return the numbers of the files of some rows."""
+        numbers: Array = np.searchsorted(self._begins, rows, side="right") - 1
+        return numbers
 
 
 def _hashes(names: Sequence[pa.Array]) -> Array:

@@ -54,9 +54,10 @@ class UnreachableError(DataError):
 
 
 class WriteError(OSError):
-    """Results that cannot be written, for example because the disk is full. ``resume`` keeps the finished part."""
+    """Results that cannot be written, for example because the disk is full. The message says if a part is kept."""
 
     def __init__(self, path: Path, reason: object, *, kept: bool = True) -> None:
+        self.path, self.reason = path, reason
         room = "" if is_remote(path) else "make room, and "
         advice = f"; the finished part is kept: {room}continue with {argument('resume')}" if kept else ""
         super().__init__(without_secrets(f"cannot write {path}: {reason}{advice}"))

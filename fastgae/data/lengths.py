@@ -62,7 +62,7 @@ class Lengths:
                 counts[joined] += 1
             first.append(joined if ours is None else ours)
             rest.append(left + behind if theirs is None else behind)
-        return Lengths(dict(counts), tuple(first), tuple(rest))
+        return Lengths(dict(sorted(counts.items())), tuple(first), tuple(rest))
 
     def whole(self) -> tuple[Array, Array]:
         """Return all lengths and their counts, of rows that begin and end with episodes."""

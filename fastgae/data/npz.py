@@ -185,9 +185,8 @@ class NpzWriter:
     The numbers wait beside it in a file for each column, because a member of the archive begins with its shape.
     """
 
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        self._file, self._rows = file, 0
-        self._about = (schema.metadata or {}).get(ABOUT, b"")
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._rows, self._about = file, 0, b""
         # For each column a file with its numbers, and no rows of it: its dtype and the shape of a row.
         self._columns: dict[str, tuple[IO[bytes], Array]] = {}
         self._open = ExitStack()
@@ -208,6 +207,9 @@ class NpzWriter:
             self._columns[name][0].write(np.ascontiguousarray(array).data)
         self._rows += len(table)
 
+    def add_key_value_metadata(self, metadata: Mapping[bytes, bytes]) -> None:
+        self._about = metadata[ABOUT]
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._open:
             if kind is None:
@@ -226,6 +228,6 @@ class NpzWriter:
 
 
 def npz_about(path: Path) -> bytes:
-    """Return the metadata in the schema of the tables from which an .npz file was written."""
+    """Return the comment of an .npz file, which is the metadata about the run."""
     with _reading(path), opened_binary(path, "readahead") as file, zipfile.ZipFile(file) as archive:
         return archive.comment

@@ -109,7 +109,7 @@ def _in_order(rows: pa.Table, columns: Columns, how: How, may_be_cut: bool) -> R
     if not len(rows):
         empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))
         return Results(None if steps.values is None else empty, empty)
-    Episodes(columns.named(*NAMING)).add(rows, None)
+    Episodes(columns.named(*NAMING)).add(rows, steps.changes, None)
     computed, _ = compute_run(steps, None, how)
     return Results(computed.advantages, computed.returns)
 

@@ -20,6 +20,7 @@ from fastgae.data.urls import is_remote, opened_binary, version_of
 from fastgae.data.written import complete
 
 SLICE = 65_536  # rows to read at once from arrays in which any rows can be read
+MOST_AT_ONCE = 2**20  # rows of a run; with more, the processor waits for memory
 MOST_OPEN = 2
 LARGE = "large.arrow"  # the copy of a row group that does not fit into memory
 VALUES = "values.arrow"  # the copy of a file of values whose rows come in one order only
@@ -125,6 +126,7 @@ def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, s
 
 def grouped(pieces: Sequence[Piece], most: int) -> Iterator[tuple[Piece, ...]]:
     """Return groups of pieces with at most this many rows together, or of one that has more, from the last group on."""
+    most = min(most, MOST_AT_ONCE)
     waiting: list[Piece] = []
     rows = 0  # of those that wait
     for piece in reversed(pieces):
@@ -200,8 +202,10 @@ def parquet_pieces(path: Path) -> list[Piece]:
     schema = metadata.schema.to_arrow_schema()
 
     def read(group: int, columns: Sequence[str]) -> pa.Table:
+        several = rows[group] > SLICE  # to hand few rows to other threads takes longer than to read them
         with reading(path):
-            return opened(_parquet, path, checked_time(path, since)).read_row_group(group, columns)
+            file = opened(_parquet, path, checked_time(path, since))
+            return file.read_row_group(group, columns, use_threads=several)
 
     def batches(group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         with reading(path):
@@ -275,8 +279,9 @@ def decoded(rows: Any) -> Any:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    kinds = list(map(_plain_type, schema.types))
-    if kinds == schema.types:
+    before = schema.types
+    kinds = list(map(_plain_type, before))
+    if kinds == before:
         return schema
     return pa.schema(field.with_type(kind) for field, kind in zip(schema, kinds, strict=True))
 
@@ -426,9 +431,9 @@ def _parquet(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(opened_binary(path), pre_buffer=True) if is_remote(path) else pq.ParquetFile(path)
 
 
-def parquet_schema(path: Path) -> pa.Schema:
-    """Return the columns of a Parquet file."""
-    return _parquet(path).schema_arrow
+def parquet_metadata(path: Path) -> Mapping[bytes, bytes]:
+    """Return the metadata of a Parquet file, except its columns."""
+    return _parquet(path).metadata.metadata or {}
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def listed(folder: Path) -> list[Path]:
         _check_no_log(Path(at))
         folders[:] = [name for name in folders if not name.startswith(HIDDEN)]
         found += [Path(at, name) for name in (*folders, *files) if not name.startswith(HIDDEN)]
-    return sorted(found)
+    return sorted(found, key=lambda path: path.parts)
 
 
 def _shown(folder: Path, files: list[Path]) -> Iterator[Path]:

@@ -42,6 +42,12 @@ class Plan(NamedTuple):
     source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the results of a row need no more than the rows of its episode, and are cheap to compute again."""
+        asked = (self.values, self.normalize, self.plot, self.shard, self.label_quantile, self.source)
+        return all(each is None for each in asked)
+
+    @property
     def rows(self) -> int:
         return sum(piece.rows for piece in self.pieces)
 

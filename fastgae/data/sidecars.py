@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from fastgae.data.errors import DataError, argument, reading
 from fastgae.data.npz import ABOUT, NpzWriter, npz_about
-from fastgae.data.pieces import arrow_file, parquet_schema
+from fastgae.data.pieces import arrow_file, parquet_metadata
 from fastgae.data.shards import is_shard
 
 
@@ -17,27 +17,24 @@ class Sidecar(NamedTuple):
     """One format of results."""
 
     writer: Callable[[IO[bytes], pa.Schema, list[str]], Any]  # a context manager that writes tables one after the other
-    about: Callable[[Path], bytes | None]  # the value of ABOUT in the metadata of the schema
+    about: Callable[[Path], bytes | None]  # the value of ABOUT in the metadata
+    about_last: bool = True  # the writer takes it after the tables, by add_key_value_metadata()
 
 
 def arrow_about(path: Path) -> bytes | None:
     with arrow_file(path) as file:
-        return _about(file.schema)
+        return (file.schema.metadata or {}).get(ABOUT)
 
 
-def _about(schema: pa.Schema) -> bytes | None:
-    about: bytes | None = (schema.metadata or {}).get(ABOUT)
-    return about
-
-
-ARROW = Sidecar(lambda file, schema, keys: pa.ipc.new_file(file, schema), arrow_about)
+ARROW = Sidecar(lambda file, schema, keys: pa.ipc.new_file(file, schema), arrow_about, about_last=False)
 SIDECARS = {
     ".parquet": Sidecar(
-        lambda file, schema, keys: pq.ParquetWriter(file, schema, use_dictionary=keys),  # keys repeat, results hardly
-        lambda path: _about(parquet_schema(path)),
+        # Keys repeat and rise. Results hardly repeat, and their ranges are alike in all row groups.
+        lambda file, schema, keys: pq.ParquetWriter(file, schema, use_dictionary=keys, write_statistics=keys),
+        lambda path: parquet_metadata(path).get(ABOUT),
     ),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), ARROW),
-    ".npz": Sidecar(lambda file, schema, keys: NpzWriter(file, schema), npz_about),
+    ".npz": Sidecar(lambda file, schema, keys: NpzWriter(file), npz_about),
 }
 
 

@@ -104,6 +104,10 @@ class Spool:
         except (FileNotFoundError, pa.ArrowInvalid):  # the machine stopped before all of the file was on the disk
             return None
 
+    def holds_results(self) -> bool:
+        """Return whether a later run has anything to continue from."""
+        return any((self.folder / name).exists() for name in (self._file(0).name, COPY, JOINED))
+
     def table(self, number: int) -> pa.Table:
         """Return the results of a run."""
         with pa.memory_map(str(self._file(number))) as file:
@@ -123,16 +127,20 @@ class Spool:
         state: Mapping[str, Any],
         progress: bool,
     ) -> None:
-        """Write the sidecar, and remove the folder. Columns copied from the source have nulls only if ``nullable``."""
-        metadata = {ABOUT: self._about(state)}
+        """Write the sidecar, and remove the folder. Columns copied from the source have nulls only if ``nullable``.
+
+        If ``takes_state_last``, the state may become complete while the tables are made.
+        """
         with self._results(progress) as file:
             first = next(tables)
             # No result is missing, which makes files smaller and faster to write.
             fields = [field.with_nullable(nullable and field.name in copied) for field in first.schema]
-            schema = pa.schema(fields, metadata)
+            schema = pa.schema(fields, None if self.takes_state_last else {ABOUT: self._about(state)})
             with sidecar_of(self.out).writer(file, schema, list(copied)) as writer:
                 for table in chain([first], tables):
                     writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
+                if self.takes_state_last:
+                    writer.add_key_value_metadata({ABOUT: self._about(state).encode()})
         self.remove()
 
     def pack(self, state: Mapping[str, Any], progress: bool) -> None:
@@ -176,6 +184,10 @@ class Spool:
             before, now = self._times, times_of(self._times, fresh=True)
             if changed := [path for path in now if now[path] != before[path]]:
                 raise DataError(f"{', '.join(map(str, changed))} changed while it was read")
+
+    @property
+    def takes_state_last(self) -> bool:
+        return sidecar_of(self.out).about_last
 
     def _about(self, state: Mapping[str, Any]) -> str:
         return json.dumps({**state, "asked": self._asked.digest()})

@@ -15,6 +15,8 @@ from fastgae.data.errors import argument
 from fastgae.data.estimators import ESTIMATORS, Carried, How, Rows
 from fastgae.data.success import Success
 
+BLOCK = 65_536
+
 # The name of an episode: one item of each column that takes part in it.
 Name: TypeAlias = tuple[Any, ...]
 
@@ -108,11 +110,16 @@ def sampled(steps: RecordedSteps, rows: int) -> tuple[RecordedSteps, Following |
     """Return the first rows, and the numbers that ``gae`` needs from the next row."""
     if steps.values is None or len(steps.rewards) <= rows:
         return steps, None
+    return first_steps(steps, rows), at_row(steps, rows, {"values": steps.values[rows].tolist()})
+
+
+def first_steps(steps: RecordedSteps, rows: int) -> RecordedSteps:
+    """Return the first rows."""
     arrays: dict[str, Any] = {
         name: each[:rows] for name, each in steps._asdict().items() if isinstance(each, np.ndarray)
     }
     arrays["changes"] = steps.changes[: rows - 1]
-    return steps._replace(**arrays), at_row(steps, rows, {"values": steps.values[rows].tolist()})
+    return steps._replace(**arrays)
 
 
 def last_rows(steps: RecordedSteps, following: Following | None) -> Array:
@@ -128,19 +135,25 @@ def check_order(steps: RecordedSteps, last: Array, following: Following | None) 
     """Check that the steps of an episode rise by one, and that a flag did not end it before its last step."""
     if steps.step is None:
         return
-    before, after = steps.step[:-1], steps.step[1:]
-    wrong = (after != before + 1) & ~last[:-1]
+    jumps = _jumps(steps.step)
+    before, after = steps.step[jumps], steps.step[jumps + 1]
+    wrong = ~last[jumps]
     if not steps.restarts:
-        wrong |= (after <= before) & ~steps.changes
-    jumps = np.flatnonzero(wrong)
-    if len(jumps):
-        at = int(jumps[0])
-        raise ScatteredError(at, f"step {before[at]} is followed by step {after[at]}")
+        wrong |= (after <= before) & ~steps.changes[jumps]
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ScatteredError(int(jumps[at]), f"step {before[at]} is followed by step {after[at]}")
     if following is None or following.name != steps.name(len(last) - 1) or following.step is None:
         return
     end = int(steps.step[-1])
     if (following.step != end + 1 and not last[-1]) or (following.step <= end and not steps.restarts):
         raise ScatteredError(len(last) - 1, f"step {end} is followed by step {following.step}")
+
+
+def _jumps(step: Array) -> Array:
+    """Return the rows whose step does not rise by one to the next. They are few, and a block stays in the cache."""
+    blocks = (np.diff(step[first : first + BLOCK + 1]) != 1 for first in range(0, len(step), BLOCK))
+    return np.flatnonzero(np.concatenate(list(blocks)))
 
 
 def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
@@ -164,9 +177,11 @@ def _final_values(steps: RecordedSteps, truncated: Array) -> Array:
     """Return V' of each row in which an episode ends, but not for good."""
     final = steps.final_values
     unknown = truncated if final is None else truncated & np.isnan(final)
-    for flagged, how in ((steps.truncated, "is truncated"), (True, "ends without a flag")):
+    if unknown.any():
+        flagged = unknown & steps.truncated
+        how = "is truncated" if flagged.any() else "ends without a flag"
         check_none(
-            unknown & flagged,
+            flagged if flagged.any() else unknown,
             f"the episode {how}, and there is no value of the state after it: name a column of next_values, or say "
             f"{argument('ends', 'terminated')} if every episode ends for good",
         )

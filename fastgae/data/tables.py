@@ -109,7 +109,9 @@ def iceberg_pieces(path: Path) -> list[Piece]:
         from pyiceberg.io.pyarrow import ArrowScan
         from pyiceberg.table import StaticTable
 
-        table = StaticTable.from_metadata(str(_newest_metadata(path)))
+        # Otherwise pyarrow reads URLs there, which ignores some settings of the environment, such as AWS_ENDPOINT_URL.
+        by_fsspec = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"} if is_remote(path) else {}
+        table = StaticTable.from_metadata(str(_newest_metadata(path)), by_fsspec)
         tasks = list(table.scan().plan_files())
         schema = table.schema().as_arrow()
 

@@ -1,7 +1,9 @@
 """Compute the rows of a plan from the last to the first, and write their results in the order of the source."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,30 +18,49 @@ from fastgae.data.formats import NAMING
 from fastgae.data.labels import LABEL, passes_over, threshold_of
 from fastgae.data.packed import packed
 from fastgae.data.picture import draw
-from fastgae.data.pieces import Run, runs_backwards
+from fastgae.data.pieces import Run, grouped, runs_backwards
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
 from fastgae.data.scattered import in_source_order, is_joined, is_sorted, joined_plan, sorted_plan
 from fastgae.data.shards import up_to_an_end
 from fastgae.data.spool import Spool
-from fastgae.data.steps import Computed, Following, RecordedSteps, RowError, ScatteredError, compute_run, last_rows
+from fastgae.data.steps import (
+    Computed,
+    Following,
+    RecordedSteps,
+    RowError,
+    ScatteredError,
+    compute_run,
+    first_steps,
+    last_rows,
+)
 from fastgae.data.values_file import OrderError
 
 
-def computed_and_written(plan: Plan, spool: Spool, progress: bool) -> dict[str, Any]:
-    """Compute the plan and write the sidecar. Return the sums, what diagnose found and the threshold of labels."""
+class LongEpisodeError(Exception):
+    """An episode goes on beyond the next run of rows."""
+
+
+def computed_and_written(plan: Plan, spool: Spool, at_once: bool, progress: bool) -> dict[str, Any]:
+    """Compute the plan and write the sidecar. Return the sums, what diagnose found and the threshold of labels.
+
+    ``at_once``: write results as soon as they are computed, without the spool, if the rows allow it.
+    """
     if is_joined(spool.folder):
         plan = joined_plan(plan, spool.folder, lambda _: None)
     if not is_sorted(spool.folder):
         try:
+            if at_once:
+                with suppress(LongEpisodeError):
+                    return _streamed(plan, spool, progress)
             return _done(plan, spool, progress)
         except OrderError:
             if plan.beside is None or not (plan.columns.named(*NAMING) and "step" in plan.columns.of_role):
                 raise
             with progress_of("joining", plan.rows, progress) as advance:
                 joined_plan(plan, spool.folder, advance)
-            return computed_and_written(plan, spool, progress)
+            return computed_and_written(plan, spool, at_once, progress)
         except ScatteredError as error:
             if plan.shard is not None:
                 raise DataError(
@@ -68,11 +89,21 @@ def _done(plan: Plan, spool: Spool, progress: bool) -> dict[str, Any]:
         tables = finished(plan, spool, runs, sums, said.get("threshold"), advance)
         if plan.source is not None:
             tables = in_source_order(tables, plan, spool.folder)
-        if plan.into:
-            tables = _with_source(tables, plan)
-        copied = plan.source_columns if plan.into else plan.columns.keys
-        spool.finish(tables, copied, plan.into, said, progress)
+        _finish(tables, plan, spool, said, progress)
     return said
+
+
+def _streamed(plan: Plan, spool: Spool, progress: bool) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    with progress_of("computing", plan.rows, progress) as advance:
+        _finish(streamed(plan, said, advance), plan, spool, said, progress)
+    return said
+
+
+def _finish(tables: Iterator[pa.Table], plan: Plan, spool: Spool, said: dict[str, Any], progress: bool) -> None:
+    if plan.into:
+        tables = _with_source(tables, plan)
+    spool.finish(tables, plan.source_columns if plan.into else plan.columns.keys, plan.into, said, progress)
 
 
 def _threshold(quantile: float, plan: Plan, spool: Spool, runs: int, sums: Sums, progress: bool) -> float:
@@ -115,24 +146,27 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
     sums, following, number = Sums(), None, -1
     findings: list[str] = []
     own, later = plan.parts
+    step = plan.columns.of_role.get("step")
     episodes, files, end = Episodes(plan.columns.named(*NAMING)), _files(plan), plan.rows
     rest = up_to_an_end(later, plan.columns, plan.most)
     end += sum(piece.rows for piece in rest) - sum(piece.rows for piece in later)
     for run in runs_backwards(rest, plan.read, plan.most, spool.folder):
         end -= run.rows
-        *_, following = _computed(plan, run, end, following, files)
+        _, following = _computed(plan, run, *_read(plan, run), end, following, files)
     for number, run in enumerate(runs_backwards(own, plan.read, plan.most, spool.folder)):
         end -= run.rows
         state = spool.state(number)
         if state is None:
-            table, steps, computed, before = _computed(plan, run, end, following, files)
+            table, steps = _read(plan, run)
+            computed, before = _computed(plan, run, table, steps, end, following, files)
             with plan.naming(table, run):
-                episodes.add(table, following)
+                episodes.add(table, steps.changes, following)
                 found = findings_in(steps, plan.how) if number == 0 and not later else []
             state = {"sums": asdict(Sums.of(computed)), "following": before, "findings": found}
-            spool.add(number, results(table, computed, plan), state)
+            kept = packed(results(table, computed, plan), computed.last, plan.columns.named(*NAMING), step)
+            spool.add(number, kept, state)
         else:
-            episodes.add(spool.table(number), following)
+            episodes.add(spool.table(number), None, following)
         sums = Sums.from_dict(state["sums"]) + sums
         following = Following(tuple(state["following"][0]), *state["following"][1:])
         findings = findings or state["findings"]
@@ -140,19 +174,73 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
     return sums, number + 1, findings
 
 
-def _computed(
-    plan: Plan, run: Run, first: int, following: Following | None, files: Files | None
-) -> tuple[pa.Table, RecordedSteps, Computed, Following]:
-    """Return the rows of a run, as table and arrays, their results, and the numbers that the rows before them need."""
-    table = run.read(plan.read)
+def streamed(plan: Plan, said: dict[str, Any], advance: Advance) -> Iterator[pa.Table]:
+    """Compute all rows, and return their results from the first to the last; ``said`` is complete with the last ones.
+
+    Each run needs a few numbers from the next one, which follow from its first episode. So this episode is computed
+    twice.
+    """
+    runs = [Run(group) for group in grouped(plan.pieces, plan.most)][::-1]
+    if any(run.rows > plan.most for run in runs):
+        raise LongEpisodeError
+    episodes, files, sums, first = Episodes(plan.columns.named(*NAMING)), _files(plan), Sums(), 0
+    table, steps = _read(plan, runs[0])
+    for run, later in zip_longest(runs, runs[1:]):
+        following = None
+        if later is not None:
+            after = _read(plan, later)
+            following = _following(plan, later, *after, first + run.rows, files)
+        computed, _ = _computed(plan, run, table, steps, first, following, files)
+        with plan.naming(table, run):
+            episodes.add(table, steps.changes, following)
+        sums += Sums.of(computed)
+        if later is None:
+            said.update(sums=asdict(sums), findings=findings_in(steps, plan.how))
+        yield results(table, computed, plan)
+        advance(run.rows)
+        first += run.rows
+        if later is not None:
+            table, steps = after
+
+
+def _following(
+    plan: Plan, run: Run, table: pa.Table, steps: RecordedSteps, first: int, files: Files | None
+) -> Following:
+    """Return the numbers that the rows before a run need, from the rows up to the first end of episodes in all envs."""
+    ends = last_rows(steps, None)
+    if first + run.rows < plan.rows:
+        ends[-1] = steps.terminated[-1] | steps.truncated[-1]  # its episode may go on in the next run
+    whole = ends.all(axis=tuple(range(1, ends.ndim)))
+    if not whole.any():
+        raise LongEpisodeError
     with plan.naming(table, run):
-        with naming((plan.source or run).pieces[0].path):
-            steps = valued_steps(table, run, plan)
+        _, following = compute_run(first_steps(steps, int(np.argmax(whole)) + 1), None, plan.how)
+    return following if files is None else following._replace(file=int(files.of(np.array([first]))[0]))
+
+
+def _read(plan: Plan, run: Run) -> tuple[pa.Table, RecordedSteps]:
+    """Return the rows of a run, as table and arrays."""
+    table = run.read(plan.read)
+    with plan.naming(table, run), naming((plan.source or run).pieces[0].path):
+        return table, valued_steps(table, run, plan)
+
+
+def _computed(
+    plan: Plan,
+    run: Run,
+    table: pa.Table,
+    steps: RecordedSteps,
+    first: int,
+    following: Following | None,
+    files: Files | None,
+) -> tuple[Computed, Following]:
+    """Return the results of the rows of a run, and the numbers that the rows before them need."""
+    with plan.naming(table, run):
         computed, before = compute_run(steps, following, plan.how)
         if files is not None:
             rows = np.arange(first, first + run.rows) if plan.source is None else table[ROW].to_numpy()
             before = before._replace(file=files.check(rows, steps, following))
-    return table, steps, computed, before
+    return computed, before
 
 
 def _files(plan: Plan) -> Files | None:
@@ -170,7 +258,7 @@ def valued_steps(table: pa.Table, run: Run, plan: Plan) -> RecordedSteps:
     if plan.how.ends == "terminated" or steps.next_values is not None:
         return steps
     ends = last_rows(steps, None) & ~steps.terminated
-    rows = np.flatnonzero(ends.reshape(len(table), -1).any(axis=1)).tolist()
+    rows = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim)))).tolist()
     columns = plan.columns.named("values") if values is None else values.columns
     found = run.finals(columns, set(rows)) if columns else None
     if found is None and rows and values is not None and values.next_columns:
@@ -188,10 +276,8 @@ def valued_steps(table: pa.Table, run: Run, plan: Plan) -> RecordedSteps:
 
 
 def results(table: pa.Table, computed: Computed, plan: Plan) -> pa.Table:
-    """Return a table with the packed keys of the rows and their results."""
+    """Return a table with the keys of the rows and their results."""
     rows = table.select(plan.keys)
-    if rows.num_columns:
-        rows = packed(rows, computed.last, plan.columns.named(*NAMING), plan.columns.of_role.get("step"))
     for result, name in plan.format.results.items():
         if (numbers := getattr(computed, result)) is not None:
             rows = rows.append_column(name, column_of(numbers))

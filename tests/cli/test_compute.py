@@ -165,7 +165,7 @@ def test_ctrl_c(recorded, python, capsys, module, name, call, resumed):
     done = python(INTERRUPTED.format(module=module, name=name, call=call), *arguments, check=False)
     assert done.returncode == 130, done.stderr
     assert done.stdout == ""
-    assert done.stderr == "fastgae compute: interrupted; --resume continues this run\n"
+    assert done.stderr == "fastgae compute: interrupted; --resume continues from the parts that were kept\n"
     assert source.with_name("episodes.advantages.parquet.unfinished").exists() == resumed
     assert compute(source, *options, "--resume") == 0
     out = source.with_name("episodes.advantages.parquet")

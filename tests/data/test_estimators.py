@@ -81,7 +81,7 @@ def test_resumed(tmp_path, special, choice, rows, lost, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("fastgae.data.spool.Spool.finish", stopped)
         with pytest.raises(KeyboardInterrupt):
-            compute(source, tmp_path / "out.parquet", memory=limit(rows), **choice, **quiet)
+            compute(source, tmp_path / "out.parquet", memory=limit(rows), resume=True, **choice, **quiet)
     for part in sorted((tmp_path / "out.parquet.unfinished").glob("*.arrow"))[lost]:
         part.unlink()
     compute(source, tmp_path / "out.parquet", memory=limit(rows), resume=True, **choice, **quiet)

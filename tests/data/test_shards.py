@@ -140,7 +140,7 @@ def test_overwrite(tmp_path, recorded, python, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("fastgae.data.walk.finished", lambda *_: iter(()).__next__())
         with pytest.raises(StopIteration):
-            compute(source, out, overwrite=True, progress=False)
+            compute(source, out, overwrite=True, resume=True, progress=False)
     assert out.read_bytes() == old
 
     def full(self, target):

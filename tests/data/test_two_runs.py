@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from fastgae.data import DataError, compute
 from fastgae.data.asked import Asked
 
-from .recorded import ROWS, assert_same_bits, limit, read, write
+from .recorded import CHOICES, ROWS, assert_same_bits, limit, read, write
 from .test_arrays import arrays
 
 
@@ -49,7 +50,7 @@ def add(self, number, *rest):
         os.kill(os.getpid(), signal.SIGKILL)
 
 added, Spool.add = Spool.add, add
-compute(sys.argv[1], sys.argv[2], memory=sys.argv[3], progress=False)
+compute(sys.argv[1], sys.argv[2], memory=sys.argv[3], resume=True, progress=False)
 """
 
 
@@ -111,7 +112,7 @@ def test_times_and_folders_do_not_matter(tmp_path, recorded, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("fastgae.data.spool.Spool.finish", stopped)
         with pytest.raises(KeyboardInterrupt):
-            compute(source, out, **options)
+            compute(source, out, resume=True, **options)
     os.utime(source, LATER)
     shutil.copytree(here, there)
     for folder in (here, there):
@@ -201,12 +202,34 @@ def test_a_source_that_changes_after_it_was_read(tmp_path, recorded, monkeypatch
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
     from fastgae.data import walk
 
-    def finished_after_a_change(*arguments):
+    def results_after_a_change(*arguments):
         os.utime(source, (1e9, 1e9))
         return kept(*arguments)
 
-    kept = walk.finished
-    monkeypatch.setattr(walk, "finished", finished_after_a_change)
-    with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
-        compute(source, progress=False)
-    assert list(tmp_path.iterdir()) == [source]
+    kept = walk.results
+    monkeypatch.setattr(walk, "results", results_after_a_change)
+    for resume in (False, True):
+        with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
+            compute(source, resume=resume, progress=False)
+        assert list(tmp_path.iterdir()) == [source]
+        os.utime(source, (2e9, 2e9))
+
+
+def test_results_are_written_once(tmp_path, recorded, monkeypatch):
+    """The same bytes as through kept parts, where runs cut episodes, and where an episode is longer than a run."""
+    table, middle = recorded.table(), int(recorded.first[len(recorded.first) // 2])
+    parts = {"a.arrow": table.slice(0, middle), "b.arrow": table.slice(middle)}
+    sources = [
+        write(table, tmp_path / "steps.parquet", 100),
+        [write(part.drop_columns("step"), tmp_path / name, 100) for name, part in parts.items()],
+    ]
+    for source, choice, suffix in product(sources, CHOICES[::3], (".parquet", ".npz")):
+        for rows in (200, 700, ROWS):
+            kept, once = (tmp_path / f"{name}{suffix}" for name in ("kept", "once"))
+            options = {**choice, "memory": limit(rows), "overwrite": True, "progress": False}
+            compute(source, kept, resume=True, **options)
+            with monkeypatch.context() as patched:
+                if rows > 400:  # the longest episode
+                    patched.setattr("fastgae.data.spool.Spool.add", stopped)
+                compute(source, once, **options)
+            assert once.read_bytes() == kept.read_bytes(), (source, choice, suffix, rows)

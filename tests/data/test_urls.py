@@ -310,12 +310,20 @@ def test_files_of_every_kind(bucket, tmp_path):
             assert np.allclose(read(tmp_path / "out.parquet")["advantages"], few.result.advantages), name
 
 
-def test_delta_tables(bucket, recorded, monkeypatch):
-    """deltalake finds the credentials itself. Rows that were deleted stay away."""
+def test_delta_and_iceberg_tables(bucket, recorded, monkeypatch):
+    """Their libraries find the credentials themselves. Rows that were deleted stay away."""
     deltalake = pytest.importorskip("deltalake")
+    catalog = pytest.importorskip("pyiceberg.catalog.sql")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    deltalake.write_deltalake(f"{bucket}t", recorded.table())
-    deltalake.DeltaTable(f"{bucket}t").delete("episode = 0")
-    report = compute(f"{bucket}t", f"{bucket}out.parquet", memory=limit(RUN), progress=False)
-    assert report.steps == np.count_nonzero(recorded.episode)
-    assert_same_bits(got(report.file), recorded.result, recorded.episode != 0)
+    deltalake.write_deltalake(f"{bucket}delta", recorded.table())
+    deltalake.DeltaTable(f"{bucket}delta").delete("episode = 0")
+    io = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    made = catalog.SqlCatalog("a", uri="sqlite://", warehouse=str(bucket).rstrip("/"), **io)
+    made.create_namespace("n")
+    kept = made.create_table("n.t", schema=recorded.table().schema, location=f"{bucket}iceberg")
+    kept.append(recorded.table())
+    kept.delete("episode = 0")
+    for name in ("delta", "iceberg"):
+        report = compute(f"{bucket}{name}", f"{bucket}{name}.parquet", memory=limit(RUN), progress=False)
+        assert report.steps == np.count_nonzero(recorded.episode), name
+        assert_same_bits(got(report.file), recorded.result, recorded.episode != 0)

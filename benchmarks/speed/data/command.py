@@ -1,4 +1,4 @@
-"""Recorded data: steps per second and peak memory from Parquet to Parquet, of fastgae and of what else there is.
+"""Recorded data: speed, CPU time and peak memory from Parquet to Parquet, of fastgae and of what else there is.
 
   python benchmarks data                                a million steps, in a minute or two
   python benchmarks data --steps 100000000 ours pyarrow 10^8 steps: 1.5 GB of files, and half a minute
@@ -88,12 +88,12 @@ def measured(name: str, args: argparse.Namespace, folder: Path) -> dict[str, Any
 
 
 def best(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    seconds, peaks = ([row[name] for row in rows] for name in ("seconds", "peak"))
-    return {**rows[0], "seconds": min(seconds), "peak": peaks[0] and max(peaks)}
+    seconds, cpu, peaks = ([row[name] for row in rows] for name in ("seconds", "cpu", "peak"))
+    return {**rows[0], "seconds": min(seconds), "cpu": cpu[0] and min(cpu), "peak": peaks[0] and max(peaks)}
 
 
 def measured_here(name: str, source: Path, memory: str) -> Mapping[str, Any]:
-    """Return the seconds and the highest resident memory of one contender in this process, on one CPU."""
+    """Return the seconds, the CPU's too, and the highest memory of one contender in this process, on one CPU."""
     contender = CONTENDERS[name]
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     out = source.with_name(f"{name}.parquet")
@@ -106,16 +106,20 @@ def measured_here(name: str, source: Path, memory: str) -> Mapping[str, Any]:
     if contender.computes:
         assert right(small, pq.read_table(out))
     out.unlink()
-    began = time.perf_counter()
-    seconds = contender.run(source, out, memory) or time.perf_counter() - began
+    began, before = time.perf_counter(), time.process_time()
+    part = contender.run(source, out, memory)
+    seconds, cpu = time.perf_counter() - began, time.process_time() - before
     out.unlink()
-    return {"seconds": seconds, "peak": resident("VmHWM") if contender.one_process else None}
+    if part is not None:
+        return {"seconds": part, "cpu": None, "peak": resident("VmHWM") if contender.one_process else None}
+    return {"seconds": seconds, "cpu": cpu, "peak": resident("VmHWM")}
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = ["| | steps | seconds | million steps/s | peak memory |", "|---|---:|---:|---:|---:|"]
+    lines = ["| | steps | seconds | CPU seconds | million steps/s | peak memory |", "|---|---:|---:|---:|---:|---:|"]
     for row in rows:
         steps, seconds = row["steps"], row["seconds"]
         peak = "" if row["peak"] is None else f"{row['peak'] / 1e6:,.0f} MB"
-        lines.append(f"| {row['label']} | {steps:,} | {seconds:,.2f} | {steps / seconds / 1e6:,.2f} | {peak} |")
+        cpu = "" if row["cpu"] is None else f"{row['cpu']:,.2f}"
+        lines.append(f"| {row['label']} | {steps:,} | {seconds:,.2f} | {cpu} | {steps / seconds / 1e6:,.2f} | {peak} |")
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from fastgae._dispatch import BackendInfo, backends
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed
+from fastgae.estimators.group_advantages import group_advantages
 from fastgae.estimators.n_step_returns import n_step_returns
 from fastgae.estimators.normalize import normalize
 from fastgae.estimators.retrace import retrace
@@ -45,6 +46,7 @@ __all__ = [
     "discounted_returns",
     "gae",
     "gae_packed",
+    "group_advantages",
     "moments",
     "n_step_returns",
     "normalize",

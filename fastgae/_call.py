@@ -31,6 +31,7 @@ class Role(Enum):
     FACTORS = "numbers of any size, as in COEFFICIENT"
     COEFFICIENT = "a number in [0, 1], or an array of them; its axes are the first argument's, or of length 1"
     CONSTANT = "one number that the step of every backend reads"
+    LABELS = "one label per step: an integer, a string, or anything that can be hashed"
     BOUNDARIES = "integers: where each sequence begins and the last one ends"
     SETTING = "how to compute the result; never an array of numbers"
 
@@ -103,6 +104,10 @@ ROLES: dict[str, Role] = {
     "advantages": Role.STEPS,
     "mean": Role.MOMENTS,
     "std": Role.MOMENTS,
+    "groups": Role.LABELS,
+    "trajectories": Role.LABELS,
+    "baseline": Role.SETTING,
+    "scale": Role.SETTING,
     "by": Role.SETTING,
     "ddof": Role.SETTING,
     "eps": Role.SETTING,

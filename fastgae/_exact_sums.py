@@ -108,3 +108,30 @@ def _squared(number: list[Array]) -> list[Array]:
         square.append(carry & DIGIT)
         carry = carry >> DIGIT_BITS
     return [*square, carry]
+
+
+def means_by_group(numbers: Array, group: Array, counts: Array) -> Array:
+    """Return the mean of each group, from a sum that is rounded once; 0 for empty groups.
+
+    ``group`` is the index of each number's group, and ``counts`` says how many numbers each group has.
+    """
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        others = np.bincount(group, np.where(finite, 0.0, numbers), len(counts))  # NaN and infinities in any order
+        return means_by_group(np.where(finite, numbers, 0.0), group, counts) + others
+    longest = int(counts.max(initial=1)).bit_length()
+    rest, rounded, parts = numbers.copy(), np.empty_like(numbers), []
+    while largest := max(rest.max(initial=0.0), -rest.min(initial=0.0)):
+        exponent = math.frexp(largest)[1]
+        if exponent > 900:  # the anchor could overflow
+            return means_by_group(numbers * 2.0**-200, group, counts) * 2.0**200
+        # Adding a large number rounds to a unit that is so coarse that no sum of rounded numbers needs a 54th bit.
+        anchor = math.ldexp(1.5, exponent + longest)
+        np.subtract(np.add(rest, anchor, out=rounded), anchor, out=rounded)
+        rest -= rounded
+        parts.append(np.bincount(group, rounded, len(counts)))
+    if not parts:
+        return np.zeros(len(counts))
+    sums = parts[0] if len(parts) == 1 else list(map(math.fsum, np.transpose(parts).tolist()))
+    means: Array = np.divide(sums, np.maximum(counts, 1))
+    return means

@@ -1,6 +1,8 @@
 """Sequences of tokens: terminated left out, and one number in last_values."""
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import fastgae
 from support.cases import assert_same_bits, make_case
 from support.layouts import LAYOUTS
 from support.options import arranged
+from support.pages import snippets
 
 PLAIN = LAYOUTS[0]
 
@@ -173,3 +176,116 @@ def test_diagnose_of_sequences_that_are_all_the_same():
 def test_diagnose_takes_the_same_call():
     short, explicit = forms((64, 4), np.float64, "right padding", 0.0)
     assert fastgae.diagnose(**short).as_dict() == fastgae.diagnose(**explicit).as_dict()
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "tokens.md"
+LINES = dict(
+    re.findall(r"^\| (\w[^,|]*) [^|]*\| `(fastgae\.gae\(.*)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+def two_spans(seed, answers=9, tokens=40):
+    """Return rewards, values and the mask of answers: spans of tokens, and one answer that fills the whole width."""
+    rng = np.random.default_rng(seed)
+    rewards, values = rng.normal(size=(2, answers, tokens)).astype(np.float32)
+    mask = np.repeat(rng.random((answers, tokens // 4)) < 0.6, 4, axis=1)
+    mask[0] = True
+    return rewards, values, mask
+
+
+def sweep(rewards, values, last, gamma, lam, gate=lambda t: (1, 1), carry=None):
+    """The loop that these libraries write out. ``gate``: factors of the next value and of A; ``carry``: a mask."""
+    following, trace, columns = last, np.zeros_like(last), []
+    for t in reversed(range(rewards.shape[1])):
+        of_value, of_trace = gate(t)
+        new = rewards[:, t] + gamma * following * of_value - values[:, t] + gamma * lam * trace * of_trace
+        kept = 1 if carry is None else carry[:, t]
+        following = values[:, t] * kept + (1 - kept) * following
+        trace = new * kept + (1 - kept) * trace
+        columns.append(trace)
+    advantages = np.stack(columns[::-1], axis=1)
+    return advantages, advantages + values
+
+
+def agile_rl_tokens(rewards, values, mask, gamma, lam):
+    following = np.pad(mask[:, 1:], ((0, 0), (0, 1))).astype(np.float32)
+    advantages, _ = sweep(rewards, values, np.zeros_like(values[:, 0]), gamma, lam, lambda t: (following[:, t],) * 2)
+    return advantages, advantages + values
+
+
+def areal(rewards, values, mask, gamma, lam):
+    last = values[:, -1] * mask.all(axis=1)
+    return sweep(rewards[:, :-1], values[:, :-1], last, gamma, lam, carry=mask[:, :-1].astype(np.float32))
+
+
+LOOPS = {
+    "OpenRLHF": lambda r, v, m, *how: sweep(r * m, v * m, np.zeros_like(v[:, 0]), *how),
+    "slime": lambda r, v, m, *how: sweep(r, v, np.zeros_like(v[:, 0]), *how),
+    "TRL": lambda r, v, m, *how: sweep(r, v, np.zeros_like(v[:, 0]), *how),
+    "NeMo-RL": lambda r, v, m, *how: sweep(r, v, np.zeros_like(v[:, 0]), *how, carry=m.astype(np.float32)),
+    "AReaL": areal,
+    "AgileRL": agile_rl_tokens,
+}
+
+
+def test_the_lines_of_the_page_are_the_loops_of_the_libraries():
+    assert {name.split()[0] for name in LINES} == set(LOOPS)
+    for seed, gamma, lam in ((0, 1.0, 0.95), (1, 0.99, 0.9)):
+        rewards, values, mask = two_spans(seed)
+        names = {
+            **dict(zip(("fastgae", "rewards", "values", "mask"), (fastgae, rewards, values, mask), strict=True)),
+            "no_eos": mask.all(axis=1),
+            "next_mask": np.pad(mask[:, 1:], ((0, 0), (0, 1))),
+            "settings": {"gamma": gamma, "gae_lambda": lam, "time_axis": 1},
+        }
+        for library, line in LINES.items():
+            got = eval(line, names)
+            expected = LOOPS[library.split()[0]](rewards, values, mask, gamma, lam)
+            compared = np.broadcast_to(mask if "mask=" in line else True, mask.shape)[:, : got.returns.shape[1]]
+            for ours, theirs in zip(got, expected, strict=True):
+                assert ours.dtype == theirs.dtype == np.float32
+                assert np.array_equal(ours[compared], theirs[compared]), library
+
+
+def recipe(word, **names):
+    """Return the names after a snippet of the page."""
+    (code,) = (code for _, code in snippets(PAGE) if word in code)
+    exec(code, names := {"np": np, "fastgae": fastgae, **names})
+    return names
+
+
+def test_agile_rl_turns():
+    """``_compute_gae_returns`` of AgileRL 2.58 and its ``pool_by_turns``, written out for each answer."""
+    rewards, values, mask = two_spans(2)
+    starts = mask & ~np.pad(mask[:, :-1], ((0, 0), (1, 0)))
+    turn_ids = np.where(mask, starts.cumsum(axis=1) - 1, -1)
+    got = recipe("turn_values", rewards=rewards, values=values, turn_ids=turn_ids)
+    for n, ids in enumerate(turn_ids):
+        carried, next_value = 0.0, 0.0
+        for turn in reversed(range(ids.max() + 1)):
+            value = values[n, ids == turn].mean()
+            carried = rewards[n, ids == turn].sum() + 0.9 * next_value - value + 0.9 * 0.95 * carried
+            next_value = value
+            np.testing.assert_allclose(got["token_advantages"][n, ids == turn], carried, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(got["token_returns"][n, ids == turn], carried + value, rtol=1e-5, atol=1e-5)
+    assert not got["token_returns"][turn_ids < 0].any()
+
+
+def test_ragen_two_levels():
+    """RAGEN's ``compute_bi_level_gae_advantage_return``, written out."""
+    rewards, values, mask = two_spans(3)
+    ids = np.where(mask, np.arange(40) // 4, -1)
+    got = recipe("ends_turn = ", rewards=rewards, values=values, mask=mask, turn_ids=ids)
+    for n, exists in enumerate(mask):
+        ends = np.flatnonzero(got["ends_turn"][n])
+        carried, next_value, targets = 0.0, 0.0, rewards[n].astype(np.float64)
+        for end in ends[::-1]:
+            carried = rewards[n, end] + 0.9 * next_value - values[n, end] + 0.9 * 0.95 * carried
+            next_value, targets[end] = values[n, end], carried + values[n, end]
+        for t in np.flatnonzero(exists)[::-1]:
+            if t in ends:
+                carried, next_value = 0.0, 0.0
+            carried = targets[t] + next_value - values[n, t] + 0.95 * carried
+            next_value = values[n, t]
+            np.testing.assert_allclose(got["tokens"].advantages[n, t], carried, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(got["tokens"].returns[n, t], carried + values[n, t], rtol=1e-5, atol=1e-5)

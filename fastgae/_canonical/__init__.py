@@ -11,6 +11,7 @@ from fastgae._canonical.arguments import (
     as_switch,
     end_to_end,
     integer_of,
+    numbered,
     of_one_dtype,
     shown,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "in_place",
     "integer_of",
     "next_existing_values",
+    "numbered",
     "of_one_dtype",
     "shown",
     "steps_without_resets",

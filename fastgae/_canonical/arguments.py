@@ -78,6 +78,24 @@ def as_boundaries(name: str, given: object) -> Array:
     return array.astype(np.int64, copy=False)  # a uint64 too large for int64 becomes negative, which no caller accepts
 
 
+def numbered(name: str, labels: Array) -> Array:
+    """Return a small integer for each label, the same for equal labels."""
+    if not labels.size:  # an empty list has dtype float64
+        return np.zeros(0, np.int64)
+    if labels.dtype.kind in "USO":
+        numbers: dict[Any, int] = {}
+        try:
+            return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()], np.int64)
+        except Exception as error:  # an object's own __hash__ may raise anything
+            raise TypeError(f"{name} has a label that cannot be hashed: pass integers or strings") from error
+    if labels.dtype.kind not in "biu":
+        raise TypeError(f"{name} has dtype {labels.dtype}; expected integers, strings or other labels")
+    lowest, highest = int(labels.min()), int(labels.max())
+    if highest - lowest <= 4 * labels.size and highest < 2**63:  # so few empty groups cost less than to sort the labels
+        return labels.astype(np.int64) - lowest
+    return np.unique(labels, return_inverse=True)[1]
+
+
 def integer_of(given: Any) -> int | None:
     """Return the argument as an int, or None if it is not an integer. A bool gives None: it is usually a mistake."""
     if isinstance(given, bool):

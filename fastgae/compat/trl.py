@@ -1,12 +1,19 @@
-"""TRL: ``PPOTrainer.compute_advantages``; OpenRLHF: ``get_advantages_and_returns``. Masked tokens are zeros."""
+"""TRL: ``PPOTrainer.compute_advantages`` and GRPO; OpenRLHF: ``get_advantages_and_returns``.
+
+Masked tokens are zeros.
+"""
 
 from typing import Any
 
+import numpy as np
+
 from fastgae._call import GAEResult
+from fastgae._typing import Scale
 from fastgae.compat._anywhere import anywhere
 from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
+from fastgae.estimators.group_advantages import group_advantages
 
 
 @anywhere("values: B L")
@@ -102,6 +109,47 @@ def get_advantages_and_returns(
     exists = True if action_mask is None else action_mask != 0
     advantages, returns = _response(values * exists, rewards * exists, gamma, lambd)
     return advantages, returns
+
+
+@anywhere("rewards: N")
+def grpo_advantages(rewards: Numbers, num_generations: int, scale_rewards: bool = True) -> Any:
+    r"""Compute the advantages of completions like TRL's ``GRPOTrainer``, to the rounding of the moments.
+
+    ::
+
+        A = (r - mean) / (std + 1e-4)     moments of the group, Bessel's correction
+        A = r - mean                      without ``scale_rewards``
+
+    TRL has no function for these lines, which are in its method ``_generate_and_score_completions``. A completion whose
+    reward is NaN was not scored: it is left out of the moments, and its advantage is 0. Tensors are on the CPU.
+
+    Parameters
+    ----------
+    rewards : (batch,)
+        Float32 or float64; the completions of a prompt follow each other.
+    num_generations : int
+        The number of completions per prompt.
+    scale_rewards : bool
+        Divide by the standard deviation of the group: "group" in TRL's settings, and False is "none".
+
+    Returns
+    -------
+    advantages, of the shape and type of ``rewards``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in ``fastgae.group_advantages``; ValueError if ``num_generations`` does not divide the number of rewards.
+
+    Notes
+    -----
+    ``trl/trainer/grpo_trainer.py``, version 1.16.
+    """
+    if num_generations < 1 or len(rewards) % num_generations:
+        raise ValueError(f"num_generations must divide the number of rewards, {len(rewards)}, got {num_generations}")
+    groups = np.arange(len(rewards)) // num_generations
+    scale: Scale = "std" if scale_rewards else "none"
+    return group_advantages(rewards, groups, scale=scale, eps=1e-4, mask=rewards == rewards)
 
 
 def _response(values: Any, rewards: Any, gamma: float, gae_lambda: float) -> GAEResult:

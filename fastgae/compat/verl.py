@@ -1,4 +1,4 @@
-"""verl: ``compute_gae_advantage_return`` of single tokens, with masked tokens skipped, and a hook for its trainers.
+"""verl: GAE of single tokens, GRPO, RLOO and the baseline of REINFORCE++, and a hook for its trainers.
 
 Add one line before you create the trainer, in the process in which the trainer runs::
 
@@ -9,11 +9,15 @@ import importlib
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
+
+from fastgae._canonical import numbered
 from fastgae.compat._anywhere import anywhere
 from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
+from fastgae.estimators.group_advantages import group_advantages
 
 LIBRARY = Library("verl", "0.7.1", "0.9.1")
 CORE_ALGOS = "verl.trainer.ppo.core_algos"
@@ -63,6 +67,101 @@ def compute_gae_advantage_return(
     mask = response_mask != 0
     advantages, returns = _carried(token_level_rewards, values, mask, gamma, lam)
     return whitened(advantages, mask), returns
+
+
+@anywhere("token_level_rewards: B L", index="B")
+def compute_grpo_outcome_advantage(
+    token_level_rewards: Numbers,
+    response_mask: Flags,
+    index: Any,
+    epsilon: float = 1e-6,
+    norm_adv_by_std_in_grpo: bool = True,
+) -> tuple[Any, Any]:
+    r"""Compute the advantages of responses to the same prompt like verl's GRPO, to the rounding of the moments.
+
+    ::
+
+        A = (r - mean) / (std + epsilon)     r: the sum over the tokens; moments of the group, Bessel's correction
+        A = r - mean                         without ``norm_adv_by_std_in_grpo``, as in Dr. GRPO
+
+    Every token in the mask gets A, and all others 0. The mean of a response that is alone in its group is 0, and its
+    standard deviation 1. Tensors are on the CPU. Arguments that verl does not use are left out.
+
+    Parameters
+    ----------
+    token_level_rewards : (bs, response_length)
+        Float32 or float64.
+    response_mask : (bs, response_length), numbers that are 0 or 1
+        1 at the tokens that the policy wrote.
+    index : (bs,), integers or strings
+        The prompt of each response.
+    epsilon : float
+        Added to the standard deviation.
+    norm_adv_by_std_in_grpo : bool
+        Divide by the standard deviation.
+
+    Returns
+    -------
+    (advantages, returns), of the shape and type of ``token_level_rewards``. They are equal.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in ``fastgae.group_advantages``.
+
+    Notes
+    -----
+    ``verl/trainer/ppo/core_algos.py``, version 0.9.
+    """
+    scale = "std" if norm_adv_by_std_in_grpo else "none"
+    alone = 1.0 / (1.0 + epsilon) if norm_adv_by_std_in_grpo else 1.0
+    advantages = _by_group(token_level_rewards, index, alone, scale=scale, eps=epsilon)
+    return _at_tokens(advantages, response_mask)
+
+
+@anywhere("token_level_rewards: B L", index="B")
+def compute_rloo_outcome_advantage(token_level_rewards: Numbers, response_mask: Flags, index: Any) -> tuple[Any, Any]:
+    r"""Compute the advantages of responses to the same prompt like verl's RLOO, to the rounding of the moments.
+
+    ::
+
+        A = r - mean of the other responses of the group     r, if there are no others
+
+    Arguments, results and errors are those of ``compute_grpo_outcome_advantage``.
+    """
+    return _at_tokens(_by_group(token_level_rewards, index, baseline="leave_one_out", scale="none"), response_mask)
+
+
+@anywhere("token_level_rewards: B L", index="B")
+def compute_reinforce_plus_plus_baseline_outcome_advantage(
+    token_level_rewards: Numbers, response_mask: Flags, index: Any
+) -> tuple[Any, Any]:
+    r"""Compute whitened advantages of responses to the same prompt like verl's REINFORCE++-baseline.
+
+    ::
+
+        A = r - mean                                        of the group; r, if the response is alone
+        advantages = (A - mean) / sqrt(variance + 1e-8)     moments over the tokens in the mask, Bessel's variance
+
+    Arguments, results and errors are those of ``compute_grpo_outcome_advantage``. ValueError
+    if the mask has less than two tokens.
+    """
+    advantages, _ = _at_tokens(_by_group(token_level_rewards, index, scale="none"), response_mask)
+    whole: Any = np.where(response_mask, whitened(advantages, response_mask), 0)
+    return whole, whole
+
+
+def _by_group(rewards: Any, index: Any, alone: float = 1.0, **how: Any) -> Any:
+    """Return the advantage of each response; ``alone`` times its reward if its group has no other."""
+    scores = rewards.sum(axis=1)
+    advantages = group_advantages(scores, index, **how)
+    group = numbered("index", index)
+    return np.where(np.bincount(group)[group] == 1, scores * alone, advantages)
+
+
+def _at_tokens(advantages: Any, mask: Any) -> tuple[Any, Any]:
+    tokens: Any = np.where(mask, advantages[:, np.newaxis], advantages.dtype.type(0))
+    return tokens, tokens
 
 
 def install() -> ExitStack:

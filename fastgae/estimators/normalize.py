@@ -89,7 +89,7 @@ def normalize(
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.flags_or_none("mask", mask)
     given = _as_moments(frame, mean, std)
-    kept_out, added = _as_ddof(ddof), _as_eps(eps)
+    kept_out, added = as_ddof(ddof), as_eps(eps)
     if given is not None and (by != "global" or kept_out):
         name = "ddof" if kept_out else "by"
         raise ValueError(f"{name} says how mean and std are computed, and both are given: leave {name} out")
@@ -137,14 +137,14 @@ def _as_moments(frame: Frame, mean: Any, std: Any) -> tuple[Array, Array] | None
     return center, deviation
 
 
-def _as_ddof(given: Any) -> int:
+def as_ddof(given: Any) -> int:
     ddof = integer_of(given)
     if ddof is None or ddof < 0:
         raise ValueError(f"ddof must be an integer >= 0, got {shown(given)}")
     return min(ddof, MOST_STEPS)
 
 
-def _as_eps(given: Any) -> float:
+def as_eps(given: Any) -> float:
     expected = "a finite number >= 0"
     eps = as_number("eps", given, expected)
     if not 0.0 <= eps < math.inf:

@@ -9,7 +9,7 @@ from types import FunctionType, MethodType, SimpleNamespace
 import numpy as np
 import pytest
 
-from fastgae.compat import gymnasium, labml, spinningup, stable_baselines3, tianshou, torchrl
+from fastgae.compat import gymnasium, labml, spinningup, stable_baselines3, tianshou, torchrl, trl, verl
 from support.compat_calls import CALLS, ENVS, NUMPY_CALLS, SIZE, STEPS, TORCH_CALLS, TORCHRL, flags, given_as, of_numpy
 from support.compat_calls import whole as numbers
 
@@ -30,6 +30,11 @@ VECTOR = having(
 )
 BUFFER = having(ROWS, "rewards", "values", "episode_starts", "advantages", gamma=0.9, gae_lambda=0.8)
 PATH = having(ROWS[0], "rew_buf", "val_buf", "adv_buf", "ret_buf", path_start_idx=0, ptr=2, gamma=0.9, lam=0.8)
+RESPONSES = {
+    "token_level_rewards": np.arange(ENVS * STEPS).reshape(ENVS, STEPS) % 5 / 2,
+    "response_mask": np.arange(STEPS) < np.arange(ENVS)[:, np.newaxis] + 2,
+    "index": np.arange(ENVS) // 2,
+}
 # These take objects, or have no row of their own in the tables of calls.
 OTHERS = {
     torchrl.vec_generalized_advantage_estimate: TORCHRL,
@@ -44,6 +49,10 @@ OTHERS = {
         "v_s_": numbers(STEPS) / 2,
         "v_s": numbers(STEPS) / 2,
     },
+    verl.compute_grpo_outcome_advantage: RESPONSES,
+    verl.compute_rloo_outcome_advantage: RESPONSES,
+    verl.compute_reinforce_plus_plus_baseline_outcome_advantage: RESPONSES,
+    trl.grpo_advantages: {"rewards": np.arange(ENVS) / 2, "num_generations": 2},
     gymnasium.collect: {"envs": VECTOR, "policy": np.zeros_like, "num_steps": 3, "seed": 0},
     ROLLOUT.arguments: {"value_function": lambda batch: np.zeros(len(batch)), "values": ROWS},
 }

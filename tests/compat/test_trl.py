@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastgae.compat.trl import compute_advantages, get_advantages_and_returns
+from fastgae.compat.trl import compute_advantages, get_advantages_and_returns, grpo_advantages
 from support.cases import assert_same_bits
 from support.kinds import KINDS, called
 
@@ -70,3 +70,19 @@ def test_openrlhf(shape, dtype, masked, kind):
     kept = (mask if masked else np.ones_like(mask)).astype(dtype)
     for array, expected in zip(got, loop(kept * values, kept * rewards, 0.99, 0.95), strict=True):
         assert_same_bits(array, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_grpo(dtype, kind):
+    rewards = np.random.default_rng(0).normal(size=24).astype(dtype)
+    rewards[[3, 8, 9, 10, 12, 13, 14, 15]] = np.nan  # one scored completion of the third group, and none of the fourth
+    rows = rewards.reshape(-1, 4).astype(np.float64)
+    mean = np.array([row[~np.isnan(row)].mean() if (~np.isnan(row)).any() else np.nan for row in rows])
+    std = np.array([row[~np.isnan(row)].std(ddof=1) if (~np.isnan(row)).sum() > 1 else np.nan for row in rows])
+    centered = rows - mean[:, np.newaxis]
+    for scaled, expected in ((True, centered / (std[:, np.newaxis] + 1e-4)), (False, centered)):
+        (got,) = called(kind, grpo_advantages, rewards, 4, scaled)
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, np.nan_to_num(expected).ravel(), rtol=8 * np.finfo(dtype).eps, atol=1e-7)
+    with pytest.raises(ValueError, match="num_generations must divide the number of rewards, 24, got 5"):
+        grpo_advantages(rewards, 5)

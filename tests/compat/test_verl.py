@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from fastgae.compat.verl import compute_gae_advantage_return
+from fastgae.compat.verl import (
+    compute_gae_advantage_return,
+    compute_grpo_outcome_advantage,
+    compute_reinforce_plus_plus_baseline_outcome_advantage,
+    compute_rloo_outcome_advantage,
+)
 from support.cases import assert_same_bits
 from support.kinds import KINDS, called
 
@@ -61,3 +66,39 @@ def test_too_few_tokens_to_whiten(tokens):
     mask[0, :tokens] = 1
     with pytest.raises(ValueError, match=f"at least two steps in the mask, got {tokens}"):
         compute_gae_advantage_return(rewards, values, mask, 1.0, 1.0)
+
+
+def groups_loop(scores, index, eps, scaled, leave_one_out):
+    """verl's loops over responses, in float64."""
+    result = np.empty(len(scores))
+    for i, score in enumerate(scores.astype(np.float64)):
+        group = scores[index == index[i]].astype(np.float64)
+        if len(group) == 1:
+            result[i] = score / (1 + eps) if scaled else score
+        elif leave_one_out:
+            result[i] = score * len(group) / (len(group) - 1) - group.mean() * len(group) / (len(group) - 1)
+        else:
+            result[i] = (score - group.mean()) / ((group.std(ddof=1) + eps) if scaled else 1)
+    return result
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups(dtype, kind):
+    rewards, _, mask = responses((12, 20), dtype)
+    index = np.array([f"prompt {number}" for number in (0, 1, 2, 0, 1, 0, 4, 4, 4, 1, 0, 3)], object)
+    scores, rtol = rewards.sum(axis=1), 20 * np.finfo(dtype).eps
+    for function, scaled, leave_one_out, given in (
+        (compute_grpo_outcome_advantage, True, False, {"epsilon": 1e-3}),
+        (compute_grpo_outcome_advantage, False, False, {"norm_adv_by_std_in_grpo": False}),
+        (compute_rloo_outcome_advantage, False, True, {}),
+    ):
+        expected = groups_loop(scores, index, 1e-3, scaled, leave_one_out)[:, np.newaxis] * mask
+        advantages, returns = called(kind, function, rewards, mask, list(index), **given)
+        assert advantages.dtype == dtype
+        assert_same_bits(advantages, returns)
+        np.testing.assert_allclose(advantages, expected, rtol=rtol, atol=rtol)
+    centered = groups_loop(scores, index, 0, False, False)[:, np.newaxis] * mask
+    kept = centered[mask == 1]
+    expected = np.where(mask, (centered - kept.mean()) / np.sqrt(kept.var(ddof=1) + 1e-8), 0)
+    got, _ = called(kind, compute_reinforce_plus_plus_baseline_outcome_advantage, rewards, mask, list(index))
+    np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol)

@@ -15,6 +15,7 @@ from .calls import Alias, Call, Given, everywhere
 Fault = tuple[type[Exception], tuple[str, ...]]  # the error, and the arguments of which its message names one
 
 MODES = ("next_step", "same_step", "disabled")
+WORDS = {"baseline": ("mean", "leave_one_out", "none"), "scale": ("std", "none")}
 MISSING = object()
 
 
@@ -111,6 +112,8 @@ class _Faults:
                 self.add(ValueError, name)
             if name in ("normalize", "by") and not (isinstance(value, str) and value in ("global", "per_env")):
                 self.add(ValueError, name)
+            if name in ("baseline", "scale") and not (isinstance(value, str) and value in WORDS[name]):
+                self.add(ValueError, name)
             if name in ("tail_normalized", "carry_over", "stop_gradients") and not isinstance(value, bool):
                 self.add(TypeError, name)
             if (name == "n" and (integer(value) or 0) < 1) or (name == "ddof" and (integer(value) or 0) < 0):
@@ -130,10 +133,11 @@ class _Faults:
 
     def dtypes(self) -> None:
         numbers = (Role.STEPS, Role.ENVS, Role.MOMENTS, Role.FACTORS, Role.STEP_FLAGS, Role.ENV_FLAGS)
-        for name in self.of(*numbers, Role.BOUNDARIES):
+        for name in self.of(*numbers, Role.BOUNDARIES, Role.LABELS):
             value = self.given[name]
-            kinds = "iu" if ROLES[name] is Role.BOUNDARIES else "biuf"
-            if value is None or Seen(value).kind not in kinds:
+            kinds = {Role.BOUNDARIES: "iu", Role.LABELS: "biuUSO"}.get(ROLES[name], "biuf")
+            empty = ROLES[name] is Role.LABELS and not Seen(value).array.size
+            if value is None or (Seen(value).kind not in kinds and not empty):
                 self.add(TypeError, name)
                 self.unknown.add(name)
 
@@ -153,12 +157,13 @@ class _Faults:
 
     def shapes(self) -> None:
         packed, one_longer = self.call.is_packed, () if self.call.is_packed else (self.one_longer,)
-        for name in self.of(Role.STEPS, Role.ENVS, Role.MOMENTS, Role.FACTORS, Role.STEP_FLAGS, Role.ENV_FLAGS):
+        fitted = (Role.STEPS, Role.ENVS, Role.MOMENTS, Role.FACTORS, Role.STEP_FLAGS, Role.ENV_FLAGS, Role.LABELS)
+        for name in self.of(*fitted):
             role, value = ROLES[name], self.given[name]
             if value is None or name in (self.first, "final_values"):
                 continue
             shape = Seen(value).shape
-            if role is Role.STEPS:
+            if role in (Role.STEPS, Role.LABELS):
                 fits = shape == self.shape or (name == "values" and shape in one_longer)
             elif role is Role.FACTORS:
                 fits = shape == () or self.repeats(shape)
@@ -277,6 +282,8 @@ class _Faults:
         ):
             if given.get(one, False) is not False and given.get(other, False) is not False:
                 self.add(ValueError, one, other.replace("tail_normalized", "tail-normalized"))
+        if {"groups", "trajectories"} <= {*given} and not self.unknown:
+            self.trajectories(given)
         if self.call.function == "discounted_returns" and "last_values" not in given and not self.unknown:
             self.ends(given)
 
@@ -297,6 +304,21 @@ class _Faults:
         cut = everywhere(Seen(truncated).array, self.shape)
         if Seen(final).shape not in (self.shape, (np.count_nonzero(cut),)):
             self.add(ValueError, "final_values")
+
+    def trajectories(self, given: dict[str, Any]) -> None:
+        """All samples of a trajectory must have the same reward."""
+        exists = (
+            everywhere(Seen(given["mask"]).array, self.shape) != 0 if "mask" in given else np.ones(self.shape, bool)
+        )
+        names = ("groups", "trajectories", "rewards")
+        whole: dict[Any, float] = {}
+        for group, trajectory, reward in zip(
+            *(Seen(given[name]).array[exists].tolist() for name in names), strict=True
+        ):
+            first = whole.setdefault((group, trajectory), reward)
+            if first != reward and not (first != first and reward != reward):
+                self.add(ValueError, "rewards")
+                return
 
     def ends(self, given: dict[str, Any]) -> None:
         """Without a value after the last step, the last step that exists must end every episode."""

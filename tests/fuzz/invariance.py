@@ -25,7 +25,8 @@ def halves(call: Call) -> Iterator[tuple[tuple[slice, ...], Call]]:
     """Yield the index of two halves of the envs, and the call of each; nothing where envs depend on each other."""
     shape = call.shape
     others = [axis for axis, n in enumerate(shape) if axis != call.time_axis and n > 1]
-    if not others or "normalize" in call.arguments or "by" in call.parameters():
+    mixed = {"normalize"} & {*call.arguments} or {"by", "groups"} & {*call.parameters()}
+    if not others or mixed:
         return
     axis = others[-1]
     for part in (slice(0, shape[axis] // 2), slice(shape[axis] // 2, None)):

@@ -332,6 +332,15 @@ def boundaries(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
     return handed_over(draws, parameter.name, starts.astype(draws.pick((np.int64, np.int32, np.uint64))))
 
 
+def labels(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
+    """Return groups of some sizes, or a trajectory for each sample, because its samples must have the same reward."""
+    size = int(np.prod(frame.shape))
+    rng, most = draws.rng(parameter.name), draws.pick((1, 2, 5, size + 1))
+    drawn = rng.permutation(size) if parameter.name == "trajectories" else rng.integers(0, most, size)
+    chosen = drawn * draws.pick((1, -1, 1000003)) + draws.pick((0, -3, 2**40))
+    return handed_over(draws, parameter.name, chosen.reshape(frame.shape))
+
+
 def _broadcasting(draws: Draws, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(1 if draws.chance(35) else n for n in shape)
 
@@ -347,6 +356,8 @@ SETTINGS: dict[str, Callable[[Draws, Frame], Any]] = {
     "n": lambda draws, frame: 1 + draws.below(9),
     "ddof": lambda draws, frame: draws.below(3),
     "by": lambda draws, frame: draws.pick(("global", "per_env")),
+    "baseline": lambda draws, frame: draws.pick(("mean", "leave_one_out", "none")),
+    "scale": lambda draws, frame: draws.pick(("std", "none")),
     "eps": lambda draws, frame: draws.pick((1e-8, 0.0, 1, 1e-3)),
 }
 # How to draw an argument that depends on no other argument.
@@ -355,6 +366,7 @@ ALONE = {
     Role.FACTORS: factors,
     Role.CONSTANT: constant,
     Role.BOUNDARIES: boundaries,
+    Role.LABELS: labels,
 }
 
 

@@ -1,9 +1,11 @@
-"""verl's ``compute_gae_advantage_return`` and REINFORCE++ beside fastgae.compat.verl and discounted_returns."""
+"""verl's ``compute_gae_advantage_return``, REINFORCE++ and groups beside fastgae.compat.verl and discounted_returns."""
 
+from collections import defaultdict
 from functools import partial
 from importlib.metadata import version
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 
 import fastgae
@@ -21,7 +23,7 @@ def theirs(name):
     whitening = {"torch": torch}
     for each in ("masked_sum", "masked_mean", "masked_var", "masked_whiten"):
         whitening[each] = function("verl", "verl/utils/torch_functional.py", each, **whitening)
-    names = {"torch": torch, "verl_F": SimpleNamespace(**whitening)}
+    names = {"torch": torch, "np": np, "defaultdict": defaultdict, "verl_F": SimpleNamespace(**whitening)}
     return function("verl", "verl/trainer/ppo/core_algos.py", name, **names)
 
 
@@ -46,3 +48,17 @@ def comparisons(rng):
             (to_go[mask == 1],),
             (ours[mask == 1],),
         )
+    tokens, mask = (
+        torch.from_numpy(rng.normal(size=(64, 50))).float(),
+        torch.from_numpy(rng.random((64, 50)) < 0.8).long(),
+    )
+    index = np.array([f"prompt {number}" for number in rng.integers(0, 14, 64)], object)
+    for name, settings in (
+        ("compute_grpo_outcome_advantage", {}),
+        ("compute_grpo_outcome_advantage", {"norm_adv_by_std_in_grpo": False}),
+        ("compute_rloo_outcome_advantage", {}),
+        ("compute_reinforce_plus_plus_baseline_outcome_advantage", {}),
+    ):
+        expected = theirs(name)(tokens, mask, index, **settings)
+        got = getattr(verl, name)(tokens, mask, index, **settings)
+        yield Comparison(", ".join([name, *settings]), expected, got, tolerance=1e-6)

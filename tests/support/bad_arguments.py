@@ -122,6 +122,21 @@ FLAGS = {
     "floats": (lambda good: good.astype(np.float16), None),
     "a list": (lambda good: good.tolist(), None),
 }
+# An object that is no array is one label, and there must be as many labels as rewards.
+LABELS = {
+    **{name: (change, WRONG if error is UNREADABLE else error) for name, (change, error) in NO_ARRAYS.items()},
+    **{name: NO_ARRAYS[name] for name in NO_ARRAYS if "that fails" in name or "masked" in name},
+    **{name: NO_ARRAYS[name] for name in ("complex", "dates", "durations", "fields")},
+    **SHAPES,
+    "floats": (lambda good: good.astype(float), UNREADABLE),
+    "lists": (lambda good: np.array([[None, []]] * good.size, object)[:, 1].reshape(good.shape), UNREADABLE),
+    "objects": (lambda good: good.astype(object), None),
+    "texts": (lambda good: good.astype(str), None),
+    "large": (lambda good: good.astype(np.uint64) + 2**63, None),
+    "byteswapped": (byteswapped, None),
+    "negative": (lambda good: -(2**40) * good, None),
+    "a list": (lambda good: good.tolist(), None),
+}
 NO_NUMBERS = {
     "text": "0.5",
     "bytes": b"1",
@@ -247,6 +262,8 @@ VALUES = {
     },
     # Numbers of any size that broadcast.
     "factors": {**NONE, **NUMBERS, "another shape": (always(np.ones(7)), WRONG), "a number": (always(2.0), None)},
+    "labels": LABELS,
+    "required labels": {**NONE, **LABELS},
     "boundaries": {
         **NONE,
         **NO_ARRAYS,
@@ -341,10 +358,11 @@ KINDS = {
     Role.FACTORS: "factors",
     Role.COEFFICIENT: "coefficient",
     Role.CONSTANT: "constant",
+    Role.LABELS: "labels",
     Role.BOUNDARIES: "boundaries",
 }
 SETTINGS = {
-    **dict.fromkeys(("autoreset", "normalize", "by"), "choice"),
+    **dict.fromkeys(("autoreset", "normalize", "by", "baseline", "scale"), "choice"),
     **dict.fromkeys(("tail_normalized", "carry_over", "stop_gradients"), "switch"),
     "ddof": "degrees",
     "time_axis": "axis",
@@ -365,7 +383,7 @@ def kind_of(function, name):
     if role is Role.SETTING:
         return SETTINGS[name]
     kind = KINDS[role]
-    if kind not in ("numbers", "numbers of envs", "moment", "flags"):
+    if kind not in ("numbers", "numbers of envs", "moment", "flags", "labels"):
         return f"{kind} or None" if allows_none(takes[name]) else kind
     if [each for each in takes if each in NAMES_OF_NUMBERS] == [name]:
         return "only numbers"

@@ -57,8 +57,10 @@ def everything(function, size, dtype):
         Role.STEPS: case.rewards,
         Role.STEP_FLAGS: np.arange(steps * envs).reshape(size) % 4 != 1,
         Role.FACTORS: np.full(size, 0.5, dtype),
+        Role.LABELS: np.arange(steps * envs).reshape(size),
     }
     by_name = {"values": case.values, "terminated": case.terminated, "truncated": case.truncated}
+    by_name["groups"] = per_step[Role.LABELS] % 3
     per_env = {
         Role.ENVS: case.last_values,
         Role.ENV_FLAGS: np.arange(envs) % 2 == 1,

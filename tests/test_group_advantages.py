@@ -1,0 +1,218 @@
+"""Advantages relative to a group: against fractions, in every order, and beside the formulas of other libraries."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae import group_advantages
+from support.cases import assert_same_bits
+
+SETTINGS = [
+    {"baseline": baseline, "scale": scale, "ddof": ddof}
+    for baseline in ("mean", "leave_one_out", "none")
+    for scale, ddof in (("none", 1), ("std", 0), ("std", 1), ("std", 3))
+]
+KINDS_OF_REWARDS = {
+    "0 or 1": lambda rng, size: rng.integers(0, 2, size),
+    "scores": lambda rng, size: rng.normal(size=size),
+    "one value": lambda rng, size: np.full(size, 0.1),
+    "far from 0": lambda rng, size: 1e9 + rng.integers(0, 3, size) / 10,
+    "all exponents": lambda rng, size: rng.normal(size=size) * 2.0 ** rng.integers(-100, 100, size),
+}
+
+
+def answers(kind, dtype, size=60, seed=0):
+    rng = np.random.default_rng([seed, size])
+    rewards = KINDS_OF_REWARDS[kind](rng, size).astype(dtype)
+    return rewards, rng.integers(-3, 8, size) * 10**12, rng.random(size) < 0.9
+
+
+def by_definition(rewards, groups, mask, baseline, scale, ddof, eps):
+    """Fractions, but for the root."""
+    result = np.zeros(len(rewards))
+    for i in np.flatnonzero(mask):
+        group = [j for j in np.flatnonzero(mask) if groups[j] == groups[i]]
+        used = [Fraction(float(rewards[j])) for j in group if j != i or baseline != "leave_one_out"]
+        mean = sum(used) / max(len(used), 1)
+        difference = Fraction(float(rewards[i])) - (0 if baseline == "none" else mean)
+        if len(group) == 1 and baseline != "none":
+            difference = Fraction(0)
+        variance = sum((each - mean) ** 2 for each in used) / (len(used) - ddof) if len(used) > ddof else Fraction(0)
+        divided = scale == "std" and variance > 0
+        result[i] = float(difference) / (float(variance) ** 0.5 + eps if divided else 1.0)
+    return result
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_REWARDS)
+def test_by_definition(kind, dtype):
+    rewards, groups, mask = answers(kind, dtype)
+    for settings in SETTINGS:
+        got = group_advantages(rewards, groups, mask=mask, eps=1e-4, **settings)
+        expected = by_definition(rewards, groups, mask, eps=1e-4, **settings)
+        assert got.dtype == dtype
+        rtol = 2e-7 if dtype == np.float32 else 1e-14
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol, err_msg=str(settings))
+
+
+def test_neither_the_order_nor_other_groups_change_a_bit(dtype):
+    rng = np.random.default_rng(1)
+    for kind in KINDS_OF_REWARDS:
+        rewards, groups, mask = answers(kind, dtype, 500)
+        order, others = rng.permutation(500), 2.0**90 * rng.normal(size=9).astype(dtype)
+        for settings in SETTINGS:
+            expected = group_advantages(rewards, groups, mask=mask, **settings)
+            permuted = group_advantages(rewards[order], groups[order], mask=mask[order], **settings)
+            assert_same_bits(permuted, expected[order])
+            more = (others, rewards), (np.full(9, 99), groups), (np.ones(9, bool), mask)
+            rewards_of_more, groups_of_more, mask_of_more = map(np.concatenate, more)
+            got = group_advantages(rewards_of_more, groups_of_more, mask=mask_of_more, **settings)
+            assert_same_bits(got[9:], expected)
+
+
+def test_labels_of_every_kind():
+    rewards, groups, _ = answers("scores", np.float64)
+    expected = group_advantages(rewards, groups)
+    numbers = groups // 10**12
+    for labels in (
+        numbers.astype(np.int8),
+        (numbers - numbers.min()).astype(np.uint64) + np.uint64(2**64 - 20),
+        numbers.astype(str),
+        numbers.astype(bytes),
+        [("prompt", each) for each in numbers.tolist()],
+        [None if each == 0 else each for each in numbers.tolist()],
+        np.where(numbers > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min),
+    ):
+        array = np.empty(len(rewards), object)
+        array[:] = labels
+        same = group_advantages(rewards, array)
+        assert_same_bits(same, group_advantages(rewards, labels) if isinstance(labels, np.ndarray) else expected)
+    assert_same_bits(group_advantages(rewards.reshape(12, 5), groups.reshape(12, 5)), expected.reshape(12, 5))
+
+
+def test_nan_and_infinity_stay_in_their_group():
+    rewards = np.array([np.nan, 1, np.inf, 2, np.inf, -np.inf, 0, 1, np.nan, 3])
+    groups = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 5])
+    for settings in SETTINGS:
+        got = group_advantages(rewards, groups, **settings)
+        assert np.isfinite(got[[6, 7, 9]]).all(), settings
+        assert settings["baseline"] == "none" or np.isnan(got[[0, 1, 2, 3, 4, 5, 8]]).all(), settings
+    unscored = np.isnan(rewards)
+    assert_same_bits(group_advantages(rewards, groups, mask=~unscored)[[0, 1, 8]], np.zeros(3))
+    huge = group_advantages(np.array([1.7e308, 1.7e308, 0.8e308, 5e-324, 0.0]), [0, 0, 0, 1, 1], scale="none")
+    assert np.isfinite(huge).all()
+    assert np.allclose(huge[:3] / 1e308, [0.3, 0.3, -0.6])
+
+
+def test_results_for_few_answers():
+    assert group_advantages([], []).shape == (0,)
+    assert group_advantages(np.zeros((0, 3), np.float32), np.zeros((0, 3), int)).shape == (0, 3)
+    for settings in SETTINGS:
+        alone = group_advantages([5.0], ["x"], **settings)
+        assert alone == (5.0 if settings["baseline"] == "none" else 0.0)
+        equal = group_advantages([0.1] * 3, [0] * 3, eps=0.0, **settings)
+        assert (equal == (0.1 if settings["baseline"] == "none" else 0.0)).all()
+    assert not group_advantages([1, 2, 3], [0, 0, 0], mask=[0, 0, 0]).any()
+    narrow = group_advantages(np.array([1, 0], np.float16), [0, 0], eps=0.0)
+    assert narrow.dtype == np.float32
+    assert np.allclose(narrow, [0.5**0.5, -(0.5**0.5)])
+
+
+def test_a_trajectory_counts_once():
+    """Its samples, such as turns, have its whole reward, and their number has no effect."""
+    rng = np.random.default_rng(2)
+    whole, prompt = rng.normal(size=12), np.repeat([0, 1, 2], 4)
+    number = np.tile(np.arange(4), 3)  # counted from 0 in each group
+    sample = rng.permutation(np.repeat(np.arange(12), rng.integers(1, 6, 12)))
+    for settings in SETTINGS:
+        got = group_advantages(whole[sample], prompt[sample], trajectories=number[sample], **settings)
+        assert_same_bits(got, group_advantages(whole, prompt, **settings)[sample])
+    kept = np.isin(sample, [0, 1, 5, 6, 7, 8])
+    rewards = np.where(kept, whole[sample], np.nan)
+    got = group_advantages(rewards, prompt[sample], trajectories=number[sample], mask=kept)
+    few = [0, 1, 5, 6, 7, 8]
+    expected = np.zeros(12)
+    expected[few] = group_advantages(whole[few], prompt[few])
+    assert_same_bits(got, np.where(kept, expected[sample], 0))
+    with pytest.raises(ValueError, match=r"rewards has 1.0 and 2.0 for samples of one trajectory: pass the reward of"):
+        group_advantages([1.0, 2.0], [0, 0], trajectories=["a", "a"])
+    assert np.isnan(group_advantages([np.nan, np.nan, 1.0], [0, 0, 0], trajectories=[1, 1, 2])).all()
+
+
+def test_tensors():
+    torch = pytest.importorskip("torch")
+    rewards, groups, mask = answers("scores", np.float32)
+    expected = group_advantages(rewards, groups, mask=mask)
+    got = group_advantages(torch.from_numpy(rewards), torch.from_numpy(groups), mask=torch.from_numpy(mask))
+    assert isinstance(got, torch.Tensor)
+    assert_same_bits(got.numpy(), expected)
+    texts = group_advantages(torch.from_numpy(rewards).bfloat16().requires_grad_(), groups.astype(str))
+    assert texts.dtype == torch.float32
+    assert not texts.requires_grad
+    with pytest.raises(TypeError, match=r"needs the numbers themselves: call it outside of torch.compile"):
+        torch.func.vmap(group_advantages)(torch.zeros(2, 3), torch.zeros(2, 3, dtype=int))
+    with pytest.raises(TypeError, match="rewards is on meta"):
+        group_advantages(torch.zeros(3, device="meta"), [0, 0, 0])
+
+
+def test_jax():
+    jax = pytest.importorskip("jax")
+    rewards, groups, _ = answers("scores", np.float32)
+    got = group_advantages(jax.numpy.asarray(rewards), jax.numpy.asarray(groups % 7), baseline="leave_one_out")
+    assert isinstance(got, jax.Array)
+    assert_same_bits(np.asarray(got), fastgae.group_advantages(rewards, groups % 7, baseline="leave_one_out"))
+    with pytest.raises(TypeError, match=r"needs the numbers themselves: call it outside of jax.jit"):
+        jax.jit(group_advantages)(jax.numpy.zeros(3), jax.numpy.zeros(3, int))
+
+
+def openrlhf_loop(rewards, samples, estimator):
+    """``experience_maker.py`` of OpenRLHF 0.11, written out."""
+    rows = rewards.reshape(-1, samples)
+    mean, std = rows.mean(1, keepdims=True), rows.std(1, ddof=1, keepdims=True)
+    if estimator == "rloo":
+        return (rows - (rows.sum(1, keepdims=True) - rows) / (samples - 1)).ravel()
+    return ((rows - mean) / (std + 1e-9 if estimator == "group_norm" else 1)).ravel()
+
+
+def test_openrlhf():
+    rewards = np.random.default_rng(3).normal(size=40)
+    for estimator, settings in (
+        ("rloo", {"baseline": "leave_one_out", "scale": "none"}),
+        ("dr_grpo", {"scale": "none"}),
+        ("reinforce_baseline", {"scale": "none"}),
+        ("group_norm", {"eps": 1e-9}),
+    ):
+        got = group_advantages(rewards, np.arange(40) // 8, **settings)
+        np.testing.assert_allclose(got, openrlhf_loop(rewards, 8, estimator), rtol=1e-13, atol=1e-13)
+
+
+def nemo_rl_loop(prompts, rewards, leave_one_out, normalize):
+    """``GRPOAdvantageEstimator`` of NeMo-RL 0.6, written out."""
+    baseline, std = rewards.copy(), np.zeros(len(rewards))
+    for prompt in np.unique(prompts):
+        (own,) = np.nonzero(prompts == prompt)
+        if len(own) > 1:
+            weights = 1.0 - np.eye(len(own)) * leave_one_out
+            count = len(own) - leave_one_out
+            baseline[own] = weights @ rewards[own] / count
+            variance = weights @ rewards[own] ** 2 / count - baseline[own] ** 2
+            std[own] = np.sqrt(np.maximum(variance, 0) * count / (count - 1)) if count > 1 else 0
+    advantages = rewards - baseline
+    return np.where((std > 0) & normalize, advantages / (std + 1e-6), advantages)
+
+
+def test_nemo_rl():
+    rng = np.random.default_rng(4)
+    prompts = rng.integers(0, 12, 60)  # of which some have one answer or two
+    for rewards in (rng.normal(size=60), rng.integers(0, 2, 60).astype(float)):
+        for leave_one_out in (True, False):
+            for normalize in (True, False):
+                got = group_advantages(
+                    rewards,
+                    prompts,
+                    baseline="leave_one_out" if leave_one_out else "mean",
+                    scale="std" if normalize else "none",
+                )
+                expected = nemo_rl_loop(prompts, rewards, leave_one_out, normalize)
+                np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)

@@ -1,5 +1,7 @@
 """fastgae.testing names the convention of a function, and the mistakes planted in it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from fastgae.testing import assert_gae, identify
 from fastgae.testing.conventions import AXES, OUTPUTS
 from support.identified import PEERS
 
+PAGE = Path(__file__).parents[1] / "docs" / "your-own-loop.md"
 LOOP = """
 def loop(rewards, values, terminated, truncated, last_values, final_values, gamma, gae_lambda):
     advantages = np.zeros_like(rewards)
@@ -128,6 +131,26 @@ def test_the_smallest_rollout():
     assert "last_values = 1\n" in text
     assert "advantages of loop     [0.931095, 0.99]\n  advantages of fastgae  [0, 0.99]\n" in text
     assert found.findings[0].where == (1, ((0,),))
+
+
+def test_a_function_that_gets_no_final_values():
+    """rsl_rl and rl_games do the same before they compute advantages: they add gamma V(s_t) to the reward."""
+
+    def loop(rewards, values, dones, time_outs, last_values, gamma, gae_lambda):
+        rewards = rewards + np.float32(gamma) * values * time_outs
+        return fastgae.gae(rewards, values, dones, last_values=last_values, gamma=gamma, gae_lambda=gae_lambda)
+
+    found = identify(loop)
+    assert [finding.detector for finding in found.findings] == ["value_of_the_same_state"]
+    assert found.outputs == {"advantages": "advantages", "returns": "returns"}
+    assert found.call.endswith("final_values=values, gamma=gamma, gae_lambda=gae_lambda)")
+    assert "final_values = [1], for which loop has no argument" in found.smallest
+
+
+def test_the_page_shows_the_report(capsys):
+    text = PAGE.read_text(encoding="utf-8")
+    exec(text.partition("```python\n")[2].partition("```")[0], {})
+    assert capsys.readouterr().out.rstrip() == text.partition("```text\n")[2].partition("```")[0].rstrip()
 
 
 def test_an_unknown_convention_is_said_to_be_unknown():

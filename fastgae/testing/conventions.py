@@ -19,7 +19,6 @@ DEFAULTS: Fields = {
     "v": "values",
     "last": "last_values",  # V after the last step
     "following": "np.concatenate([{v}[1:], {last}[np.newaxis]])",  # V of the next row
-    "at_end": "{v}",  # the best that is known of V after a truncated step
     "n": "{following}",  # V', the next value that is used
     "e": "terminated",
     "u": "truncated",
@@ -176,7 +175,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
             _ends("e", "either", n="np.where({u}, {v}, {following})"),
             "V(s_t) is not the value of the state to which the step led",
             FINAL,
-            "final",
+            "u",
         ),
         Choice(
             "value_of_the_reset_observation",
@@ -190,7 +189,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
         Choice(
             "truncation_dropped",
             "the TD error of a truncated step is 0, so its advantage is 0 and its return is V",
-            {"delta": "np.where({u}, 0, {delta})"},
+            {"delta": "np.where({u}, 0, {delta})", "n": "{following}"},
             "truncated steps, and their rewards, teach nothing",
             FINAL,
             "u",
@@ -232,7 +231,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
         Choice(
             "trace_not_cut",
             "no end bootstraps, and the trace is never cut",
-            _ends("either", "nowhere"),
+            _ends("either", "nowhere", n="{following}"),
             LEAK,
             CUT,
             "u",
@@ -240,7 +239,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
         Choice(
             "trace_not_cut",
             "no end bootstraps, and the trace is cut where terminated alone",
-            _ends("either", "e"),
+            _ends("either", "e", n="{following}"),
             LEAK,
             CUT,
             "u",
@@ -260,7 +259,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
                 ("truncated closes the bootstrap, and terminated cuts the trace", ("u", "e")),
                 ("terminated closes the bootstrap, and truncated cuts the trace", ("e", "u")),
             )
-            for n in ({}, {"n": "{following}"}, {"n": "np.where({e}, {at_end}, {following})"})
+            for n in ({}, {"n": "{following}"}, {"n": "np.where({e}, final_values, {following})"})
         ),
     ),
     "delta": (
@@ -368,6 +367,11 @@ class Output(NamedTuple):
     why: str = ""
     change: str = ""
 
+    @property
+    def of_advantages(self) -> bool:
+        """Whether the expression scales the advantages, so that to apply it again changes nothing."""
+        return self.expression.startswith(("normalised", "A /")) and "V" not in self.expression
+
 
 OUTPUTS: dict[str, Output] = {
     "advantages": Output("A"),
@@ -386,6 +390,36 @@ OUTPUTS: dict[str, Output] = {
     ),
 }
 
+# What else may be wrong: name -> what, why, and what to change.
+ODD: dict[str, tuple[str, str, str]] = {
+    "inputs_written": ("it writes into {}", "the caller's arrays change", "write into new arrays"),
+    "not_deterministic": (
+        "two calls with the same arrays give different numbers in {}",
+        "nobody can repeat a run",
+        "look for random numbers, and for memory that is not initialised",
+    ),
+    "not_finite": (
+        "{} has numbers that are not finite, from rewards and values that are",
+        "they spread to the loss",
+        "look for a division by 0",
+    ),
+    "output_unknown": (
+        "{} is nothing that fastgae knows",
+        "it is no function of the advantages here",
+        "return advantages + values",
+    ),
+    "outputs_equal": (
+        "{} are returned twice",
+        "if one of them is meant as returns, the critic learns advantages",
+        "return advantages + values as returns",
+    ),
+    "both_flags": (
+        "where terminated and truncated are both set, {} differ from fastgae's",
+        "Gymnasium may set both. The episode ended for good then",
+        "let terminated win: do not bootstrap there",
+    ),
+}
+
 # Where bootstrap and trace are closed -> the flags to pass to ``gae`` as terminated and truncated.
 GATES = {
     ("{e}", "{either}"): ("{e}", "{u}"),
@@ -395,7 +429,7 @@ GATES = {
 
 
 def conventions(base: Fields, given: set[str], count: int) -> Iterator[tuple[tuple[Choice, ...], Fields]]:
-    """Yield the conventions with this count of choices that a function with these arguments can have."""
+    """Yield the conventions with this count of choices for which a function has the arguments."""
     open_axes = [[choice for choice in axis if choice.needs in given | {""}] for axis in AXES.values()]
     for axes in combinations(open_axes, count):
         for choices in product(*axes):

@@ -16,7 +16,17 @@ from fastgae._call import EPS, Array, GAEResult
 from fastgae._diagnose.report import SHOWN, Finding, Places, wrapped
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
-from fastgae.testing.conventions import DEFAULTS, NOTHING, OUTPUTS, Choice, Fields, call_of, conventions, expression
+from fastgae.testing.conventions import (
+    DEFAULTS,
+    NOTHING,
+    ODD,
+    OUTPUTS,
+    Choice,
+    Fields,
+    call_of,
+    conventions,
+    expression,
+)
 from fastgae.testing.rollouts import (
     DERIVED,
     Outputs,
@@ -245,39 +255,36 @@ class Subject:
         elif "last_values" not in self.given:
             fields["last"] = "next_values[-1]" if "next_values" in self.given else NOTHING
         if "next_values" in self.given:
-            fields |= {"n": "next_values", "at_end": "next_values"}
+            fields["n"] = "next_values"
         elif self.ends == 2:
-            fields["n"] = "np.where({u}, {at_end}, {following})"
-            fields["at_end"] = "final_values" if "final_values" in self.given else "{v}"
+            fields["n"] = "np.where({u}, final_values, {following})"
         if "mask" in self.given:
             fields["settings"] = ", mask=mask"
         return fields
 
     def match(self, ran: list[tuple[Style, Outputs]]) -> Match | None:
         """Return the convention with the fewest choices that explains all outputs, or else some of them."""
-        has = {
-            "e": self.ends > 0,
-            "u": self.ends > 1,
-            "mask": "mask" in self.given,
-            "final": bool(self.given & {"final_values", "next_values"}),
-        }
         partial = None
         for count in range(MOST_CHOICES + 1):
             for style, outputs in ran:
+                has = {"e": self.ends > 0, "u": self.ends > 1, "mask": "mask" in self.given}
+                has["last"] = style.longer or "last_values" in self.given
+                given = {name for name, holds in has.items() if holds}
                 names = names_of(self.random(0), style.longer)
-                needs = {name for name, holds in has.items() if holds}
-                needs |= {"last"} if style.longer or "last_values" in self.given else set()
-                for choices, fields in conventions(self.right(style.longer), needs, count):
-                    explained = _explained(fields, names, outputs.arrays)
-                    if len(explained) == len(outputs.arrays):
-                        return Match(style, choices, fields, explained)
-                    if explained and partial is None:
-                        partial = Match(style, choices, fields, explained)
+                possible = {name: _possible(array, names["mask"]) for name, array in outputs.arrays.items()}
+                for choices, fields in conventions(self.right(style.longer), given, count):
+                    match = Match(style, choices, fields, _explained(fields, names, outputs.arrays, possible))
+                    if set(match.outputs.values()) - {"values"} and self.error(match) <= CLOSE:
+                        if len(match.outputs) == len(outputs.arrays):
+                            return match
+                        partial = partial or match
         return partial
 
     def nearest(self, style: Style, outputs: Outputs) -> Match:
         """Return the right convention, with each output as the nearer of advantages and returns."""
         fields = self.right(style.longer)
+        if self.ends == 2 and not self.given & {"final_values", "next_values"}:
+            fields["n"] = "np.where({u}, {v}, {following})"  # the best that it can do
         right = results(fields, names_of(self.random(0), style.longer))
         words = {
             name: min(("advantages", "returns"), key=lambda each: np.abs(right(each) - array).sum())
@@ -301,7 +308,7 @@ class Subject:
     def report(self, match: Match, known: bool) -> Identified:
         """Say what was found in words."""
         style, choices, fields, outputs = match
-        right = self.right(style.longer)
+        right = self.right(style.longer) if known else fields
         for choice in choices:
             right |= {name: fields[name] for name in choice.fields if not choice.why}
         wrong_output = any(OUTPUTS[words].why for words in outputs.values())
@@ -329,8 +336,7 @@ class Subject:
         flags = (
             "no flags: each env is one sequence",
             "the flag of a step cuts its bootstrap and its trace",
-            "terminated cuts the bootstrap, and either end cuts the trace; a truncated step bootstraps from "
-            + ("V(s_t)" if not self.given & {"final_values", "next_values"} else "V of its final observation"),
+            "terminated cuts the bootstrap, either end cuts the trace, and truncated steps bootstrap from final values",
         )
         return flags[self.ends] + ("; a masked step is skipped, as if it were cut out" if "mask" in self.given else "")
 
@@ -342,18 +348,26 @@ class Subject:
         flags = f", flags as {style.flags}" * bool(self.ends)
         return f"{passed}{''.join(notes)}; passed as {style.library} arrays of shape {style.layout.words}{rows}{flags}"
 
+    def beside(
+        self, style: Style, fields: Fields, outputs: dict[str, str], rollout: Rollout
+    ) -> Iterator[tuple[str, Array, Array]]:
+        """Yield each output of a call, and what it is in a convention, if that is finite."""
+        try:
+            arrays = self.called(style, rollout).arrays
+        except Exception:  # such as a single step, which some functions refuse
+            return
+        right = results(fields, names_of(rollout, style.longer))
+        for name, words in outputs.items():
+            expected = right(words)[rollout.mask]
+            if np.isfinite(expected).all():
+                yield name, arrays[name][rollout.mask], expected
+
     def error(self, match: Match) -> float:
         """Return the largest difference from the call in some random rollouts; 0 only for the same bits."""
         worst = 0.0
         for seed, steps in enumerate((1, 2, 7, 7, 50)):
             rollout = self.random(seed, steps)
-            try:
-                arrays = self.called(match.style, rollout).arrays
-            except Exception:  # such as a single step, which some functions refuse
-                continue
-            right = results(match.fields, names_of(rollout, match.style.longer))
-            for name, words in match.outputs.items():
-                got, expected = arrays[name][rollout.mask], right(words)[rollout.mask]
+            for _, got, expected in self.beside(match.style, match.fields, match.outputs, rollout):
                 if got.dtype != expected.dtype or got.tobytes() != expected.tobytes():
                     worst = max(worst, _relative(got, expected), float(np.finfo(np.float32).tiny))
         return worst
@@ -363,82 +377,37 @@ class Subject:
         rollout = self.random(0)
         once, again = (self.called(match.style, rollout) for _ in range(2))
         outputs = match.outputs if known else {}
-        unknown = [name for name in once.arrays if known and name not in outputs]
-        twice = [words for words in {*outputs.values()} if [*outputs.values()].count(words) > 1]
-        differing = [name for name, array in once.arrays.items() if array.tobytes() != again.arrays[name].tobytes()]
-        found = [
-            ("inputs_written", "it writes into {}", once.written, "the caller's arrays change", "copy them first"),
-            (
-                "not_deterministic",
-                "two calls with the same arrays give other numbers in {}",
-                differing,
-                "nobody can repeat a run",
-                "find what is random",
-            ),
-            (
-                "not_finite",
-                "{} has numbers that are not finite, from rewards and values that are",
-                [name for name, array in once.arrays.items() if not np.isfinite(array).all()],
-                "they spread to the loss",
-                "look for a division by 0",
-            ),
-            (
-                "output_unknown",
-                "{} is nothing that fastgae knows",
-                unknown,
-                "the other outputs are as above",
-                "compare it with returns = advantages + values",
-            ),
-            (
-                "outputs_equal",
-                "{} is returned twice",
-                twice,
-                "the critic's targets are advantages, if one of them is meant as returns",
-                "return advantages + values as returns",
-            ),
-            *(
-                (words, f"{{}} is {words}", [name for name, each in outputs.items() if each == words], *wrong[1:])
-                for words, wrong in OUTPUTS.items()
-                if wrong.why
-            ),
-            (
-                "both_flags",
-                "where both flags are set, {} differ from fastgae's",
-                self.both_flags(match) if known and self.ends > 1 else (),
-                "Gymnasium may set both; the episode ended for good then, so terminated must win",
-                "do not bootstrap where terminated",
-            ),
+        both = rollout._replace(truncated=rollout.truncated | rollout.terminated)
+        beside = self.beside(match.style, match.fields, outputs, both) if {"terminated", "truncated"} <= self.given else ()
+        found = {
+            "inputs_written": once.written,
+            "not_deterministic": [
+                name for name, a in once.arrays.items() if a.tobytes() != again.arrays[name].tobytes()
+            ],
+            "not_finite": [name for name, array in once.arrays.items() if not np.isfinite(array).all()],
+            "output_unknown": [name for name in once.arrays if known and name not in outputs],
+            "outputs_equal": {words for words in outputs.values() if [*outputs.values()].count(words) > 1},
+            "both_flags": [name for name, got, expected in beside if _relative(got, expected) > CLOSE],
+        }
+        wrong = [
+            Finding(f"{name} is {words}", Places(), output.why, output.change, words.replace(" ", "_"))
+            for name, words in outputs.items()
+            if (output := OUTPUTS[words]).why
         ]
-        return [
-            Finding(what.format(", ".join(names)), Places(), why, change, name.replace(" ", "_"))
-            for name, what, names, why, change in found
-            if names
-        ]
-
-    def both_flags(self, match: Match) -> list[str]:
-        """Return the outputs that differ where a step is terminated and truncated, if they are equal elsewhere."""
-        rollout = self.random(0)
-        rollout = rollout._replace(truncated=rollout.truncated | rollout.terminated)
-        arrays = self.called(match.style, rollout).arrays
-        right = results(match.fields, names_of(rollout, match.style.longer))
-        return [name for name, words in match.outputs.items() if not _close(arrays[name], right(words), rollout.mask)]
+        for name, names in found.items():
+            if names:
+                what, why, change = ODD[name]
+                wrong.append(Finding(what.format(", ".join(names)), Places(), why, change, name))
+        return wrong
 
     def smallest(self, match: Match, right: Fields) -> tuple[str, Places]:
         """Return the smallest rollout in which the function differs from the right call, and where it differs."""
         style = match.style
+        outputs = {name: RIGHT_OUTPUTS.get(words, words) for name, words in match.outputs.items()}
 
         def different(rollout: Rollout) -> tuple[str, Array, Array] | None:
-            try:
-                arrays = self.called(style, rollout).arrays
-            except Exception:  # some functions refuse a single step
-                return None
-            expected_of = results(right, names_of(rollout, style.longer))
-            for name, words in match.outputs.items():
-                should = RIGHT_OUTPUTS.get(words, words)
-                expected, got = expected_of(should), arrays[name]
-                if np.isfinite(expected).all() and not _close(got, expected, rollout.mask):
-                    return name, got[:, 0], expected[:, 0]
-            return None
+            beside = self.beside(style, right, outputs, rollout)
+            return next((each for each in beside if _relative(*each[1:]) > CLOSE), None)
 
         shown = next(filter(different, tiny_rollouts(self.ends, self.coefficients)), None)
         if shown is None:
@@ -452,20 +421,23 @@ class Subject:
         name, got, expected = different(shown) or ("", shown.rewards, shown.rewards)
         at = [(int(t),) for t in np.flatnonzero(~np.isclose(got, expected, rtol=CLOSE))]
         passed = shown.arguments()
-        given = {**{role: role for role in self.given}, "values": "longer_values" if style.longer else "values"}
-        lines = [f"  {argument} = {_listed(passed[given[role]])}" for argument, role in self.roles.items()]
+        call = call_of(right)
+        if style.longer:
+            passed["values"] = passed["longer_values"]
+        lines = [f"  {argument} = {_listed(passed[role])}" for argument, role in self.roles.items()]
+        if "final_values" in call and "final_values" not in self.given:
+            lines.append(f"  final_values = {_listed(passed['final_values'])}, for which {self.name} has no argument")
         wide = max(len(self.name), len("fastgae"))
-        words = RIGHT_OUTPUTS.get(match.outputs[name], match.outputs[name])
         return "\n".join(
             [
                 f"The smallest rollout in which {self.name} and fastgae differ:",
                 "",
                 *lines,
                 "",
-                f"  {words} of {self.name:<{wide}}  {_listed(got)}",
-                f"  {words} of {'fastgae':<{wide}}  {_listed(expected)}",
+                f"  {outputs[name]} of {self.name:<{wide}}  {_listed(got)}",
+                f"  {outputs[name]} of {'fastgae':<{wide}}  {_listed(expected)}",
                 "",
-                wrapped("  fastgae ", f"is {call_of(right)}", 10),
+                wrapped("  fastgae ", f"is {call}", 10),
             ]
         ), Places(len(at), tuple(at[:SHOWN]))
 
@@ -488,12 +460,6 @@ def results(fields: Fields, names: dict[str, Any]) -> Callable[[str], Array]:
     values = evaluated(expression(fields, "{v}"), names)
     advantages = evaluated(call, names)
 
-    def normalised(array: Array, ddof: int = 0, axis: int | None = None) -> Array:
-        count = mask.sum(axis)
-        shifted = array - np.where(mask, array, 0).sum(axis, np.float64) / count
-        variance = np.where(mask, shifted**2, 0).sum(axis) / (count - ddof)
-        return cast(Array, shifted / (np.sqrt(variance) + EPS))
-
     def to_go() -> Array:
         return evaluated(call, {**names, "gae_lambda": 1.0}) + values
 
@@ -502,8 +468,22 @@ def results(fields: Fields, names: dict[str, Any]) -> Callable[[str], Array]:
         following = np.concatenate([targets[1:], last[np.newaxis]])
         return evaluated(expression({**fields, "n": "following"}, "{delta}"), {**names, "following": following})
 
-    known = {**names, "A": advantages, "V": values, "normalised": normalised, "to_go": to_go, "one_step": one_step}
+    known = {
+        **names,
+        "normalised": functools.partial(_normalised, mask),
+        "A": advantages,
+        "V": values,
+        "to_go": to_go,
+        "one_step": one_step,
+    }
     return lambda words: evaluated(OUTPUTS[words].expression, known)
+
+
+def _normalised(mask: Array, array: Array, ddof: int = 0, axis: int | None = None) -> Array:
+    count = mask.sum(axis)
+    shifted = array - np.where(mask, array, 0).sum(axis, np.float64) / count
+    variance = np.where(mask, shifted**2, 0).sum(axis) / (count - ddof)
+    return cast(Array, shifted / (np.sqrt(variance) + EPS))
 
 
 def evaluated(text: str, names: dict[str, Any]) -> Array:
@@ -512,26 +492,33 @@ def evaluated(text: str, names: dict[str, Any]) -> Array:
     return cast(Array, result.advantages if isinstance(result, GAEResult) else result)
 
 
-@functools.cache
+@functools.lru_cache(4096)
 def _compiled(text: str) -> Any:
     return compile(text, "fastgae.testing.conventions", "eval")
 
 
-def _explained(fields: Fields, names: dict[str, Any], arrays: dict[str, Array]) -> dict[str, str]:
+def _possible(array: Array, mask: Array) -> list[str]:
+    """Return the words that an array can have in any convention. Normalising a normalised array changes nothing."""
+    known = {"A": array, "mask": mask, "normalised": functools.partial(_normalised, mask)}
+    return [
+        words
+        for words, output in OUTPUTS.items()
+        if not output.of_advantages or _relative(array[mask], evaluated(output.expression, known)[mask]) <= CLOSE
+    ]
+
+
+def _explained(
+    fields: Fields, names: dict[str, Any], arrays: dict[str, Array], possible: dict[str, list[str]]
+) -> dict[str, str]:
     """Return what the outputs of the function are, as far as a convention gives them."""
     if not call_of(fields):
         return {}
-    right, explained = results(fields, names), {}
-    for name, array in arrays.items():
-        for words in OUTPUTS:
-            if _close(array, right(words), names["mask"]):
-                explained[name] = words
-                break
-    return explained if {*explained.values()} - {"values"} else {}
-
-
-def _close(got: Array, expected: Array, mask: Array) -> bool:
-    return _relative(got[mask], expected[mask]) <= CLOSE
+    right, mask = results(fields, names), names["mask"]
+    close = (
+        (name, next((words for words in possible[name] if _relative(array[mask], right(words)[mask]) <= CLOSE), ""))
+        for name, array in arrays.items()
+    )
+    return {name: words for name, words in close if words}
 
 
 def _relative(got: Array, expected: Array) -> float:

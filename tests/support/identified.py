@@ -56,9 +56,9 @@ def _skrl(function: Any, **settings: Any) -> Callable[..., Any]:
 PEERS = {
     "brax": Peer(
         brax.compute_gae,
-        "fastgae.reverse_scan(np.where(truncated, 0, ((rewards + gamma * np.where(terminated, 0, np.where(truncated, "
-        "values, np.concatenate([values[1:], last_values[np.newaxis]])))) - values)), np.where((terminated | "
-        "truncated), 0, gamma * gae_lambda).astype(rewards.dtype))",
+        "fastgae.reverse_scan(np.where(truncated, 0, ((rewards + gamma * np.where(terminated, 0, "
+        "np.concatenate([values[1:], last_values[np.newaxis]]))) - values)), np.where((terminated | truncated), 0, "
+        "gamma * gae_lambda).astype(rewards.dtype))",
         ["returns", "one more TD step on the returns"],
         "truncation_dropped",
         names={"truncation": "truncated", "termination": "terminated"},

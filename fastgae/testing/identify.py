@@ -378,7 +378,8 @@ class Subject:
         once, again = (self.called(match.style, rollout) for _ in range(2))
         outputs = match.outputs if known else {}
         both = rollout._replace(truncated=rollout.truncated | rollout.terminated)
-        beside = self.beside(match.style, match.fields, outputs, both) if {"terminated", "truncated"} <= self.given else ()
+        can_tell = {"terminated", "truncated"} <= self.given
+        beside = self.beside(match.style, match.fields, outputs, both) if can_tell else ()
         found = {
             "inputs_written": once.written,
             "not_deterministic": [

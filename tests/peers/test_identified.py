@@ -42,15 +42,61 @@ def rl_games():
     return discount_values
 
 
+def rsl_rl():
+    from .peer_rsl_rl import Critic
+
+    theirs = in_file("peer_rsl_rl", "rsl-rl-lib", "compute_returns")()
+
+    def compute_returns(rewards, values, dones, last_values, gamma, lam):
+        import torch
+
+        storage = SimpleNamespace(
+            num_transitions_per_env=len(rewards),
+            rewards=rewards,
+            values=values,
+            dones=dones,
+            returns=torch.zeros_like(rewards),
+        )
+        names = {"gamma": gamma, "lam": lam, "normalize_advantage_per_mini_batch": False}
+        theirs(SimpleNamespace(storage=storage, critic=Critic(), **names), last_values)
+        return storage.returns, storage.advantages
+
+    return compute_returns
+
+
+def sample_factory():
+    discounted_sum = in_file("peer_sample_factory", "sample-factory", "calculate_discounted_sum_torch", torch="torch")()
+    from .peer_sample_factory import FILE
+
+    return function("sample-factory", FILE, "gae_advantages", calculate_discounted_sum_torch=discounted_sum)
+
+
+def trl():
+    theirs = importlib.import_module(".peer_trl", __package__).theirs()
+
+    def compute_advantages(values, rewards, mask, gamma, lam):
+        config = SimpleNamespace(gamma=gamma, lam=lam, whiten_rewards=False)
+        return theirs(SimpleNamespace(config=config), values, rewards, mask)
+
+    return compute_advantages
+
+
 THEIRS = {
     "brax": imported("brax.training.agents.ppo.losses", "compute_gae"),
+    "labml": lambda: importlib.import_module(".peer_labml", __package__).theirs(),
     "openrlhf": openrlhf,
     "rl_games": rl_games,
     "rlax": imported("rlax", "truncated_generalized_advantage_estimation"),
     "rlax lambda_returns": imported("rlax", "lambda_returns"),
     "rllib": in_file("peer_rllib", "ray", "compute_value_targets", np="numpy"),
+    "rsl_rl": rsl_rl,
+    "sample_factory": sample_factory,
+    "skrl": in_file("peer_skrl", "skrl", "compute_gae", torch="torch"),
+    "skrl time_limit_bootstrap": in_file("peer_skrl", "skrl", "compute_gae", torch="torch"),
     "tianshou": imported("tianshou.algorithm.algorithm_base", "_gae"),
     "torchrl": imported("torchrl.objectives.value.functional", "generalized_advantage_estimate"),
+    "trl": trl,
+    "verl": lambda: importlib.import_module(".peer_verl", __package__).theirs("compute_gae_advantage_return"),
 }
 
 

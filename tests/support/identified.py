@@ -41,7 +41,7 @@ class Peer(NamedTuple):
 
 def _sample_factory(function: Any) -> Callable[..., Any]:
     def adapted(rewards: Any, dones: Any, values: Any, mask: Any, gamma: float, gae_lambda: float) -> Any:
-        return function(rewards, dones, values, np.concatenate([mask, mask[:, -1:]], 1), gamma, gae_lambda)
+        return function(rewards, dones, values, mask[:, [*range(mask.shape[1]), -1]], gamma, gae_lambda)
 
     return adapted
 

@@ -27,6 +27,7 @@ if typing.TYPE_CHECKING:
     from fastgae import compat as compat
     from fastgae import data as data
     from fastgae import ray as ray
+    from fastgae import testing as testing
     from fastgae._diagnose.diagnose import diagnose
     from fastgae._diagnose.report import Diagnosis, Finding
     from fastgae.estimators.moments import Moments, moments
@@ -66,7 +67,7 @@ _AT_FIRST_USE = {
     "diagnose": "fastgae._diagnose.diagnose",
     "moments": "fastgae.estimators.moments",
 }
-_SUBMODULES = ("compat", "data", "ray")
+_SUBMODULES = ("compat", "data", "ray", "testing")
 
 
 if not typing.TYPE_CHECKING:  # otherwise a type checker would accept every name, also a misspelled one

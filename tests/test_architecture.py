@@ -23,6 +23,7 @@ LAYERS = [
     "ray",
     "data",
     "compat",
+    "testing",
     "_diagnose",
     "estimators",
     "_declared",
@@ -212,7 +213,7 @@ def test_import_loads_only_numpy(python):
     roots = {name.partition(".")[0] for name in loaded}
     assert roots - sys.stdlib_module_names == {"fastgae"}
     assert not roots & {"asyncio", "argparse"}
-    assert not loaded & {"fastgae._backends.numba", "fastgae.cli", "fastgae.data", "fastgae.ray"}
+    assert not loaded & {"fastgae._backends.numba", "fastgae.cli", "fastgae.data", "fastgae.ray", "fastgae.testing"}
 
 
 def test_a_call_loads_only_its_backend(python):
@@ -233,7 +234,7 @@ def test_submodules_are_found_at_first_use(python):
     peers = sorted(path.stem for path in PACKAGE.joinpath("compat").glob("[!_]*.py"))
     assert fastgae.compat.__all__ == dir(fastgae.compat) == peers
     assert python("import fastgae; print(fastgae.compat.tianshou.__name__)") == "fastgae.compat.tianshou"
-    assert dir(fastgae) == sorted([*fastgae.__all__, "compat", "data", "ray"])
+    assert dir(fastgae) == sorted([*fastgae.__all__, "compat", "data", "ray", "testing"])
     for owner in (fastgae, fastgae.compat):
         with pytest.raises(AttributeError, match="no attribute 'qqq'"):
             owner.qqq  # noqa: B018

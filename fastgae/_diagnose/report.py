@@ -47,7 +47,7 @@ class Finding(NamedTuple):
     def __str__(self) -> str:
         lines = (("where", str(self.where)), ("why", self.why), ("change", self.change))
         return "\n".join(
-            [_wrapped(f"{self.detector}: ", self.what, 2), *(_wrapped(f"  {k:<8}", v, 10) for k, v in lines)]
+            [wrapped(f"{self.detector}: ", self.what, 2), *(wrapped(f"  {k:<8}", v, 10) for k, v in lines)]
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Overview(NamedTuple):
             ("values", f"mean {_shown(self.mean_value)}; explained variance of the returns: {explained}"),
             ("TD errors", f"mean {_shown(self.mean_td_error)}, standard deviation {_shown(self.std_td_error)}"),
         )
-        return "\n".join(_wrapped(f"  {name:<11}", text, 13) for name, text in lines)
+        return "\n".join(wrapped(f"  {name:<11}", text, 13) for name, text in lines)
 
 
 class Diagnosis(Sequence[Finding]):
@@ -156,5 +156,6 @@ def _place(index: tuple[int, ...]) -> str:
     return f"t={time}" + (f" n={','.join(map(str, env))}" if env else "")
 
 
-def _wrapped(heading: str, text: str, indent: int) -> str:
+def wrapped(heading: str, text: str, indent: int) -> str:
+    """Return a heading and a text in lines of 100 characters; all but the first are indented."""
     return textwrap.fill(heading + text, 100, subsequent_indent=" " * indent, break_long_words=False)

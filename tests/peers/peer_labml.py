@@ -14,17 +14,20 @@ PACKAGE = "labml-nn==0.5.1"
 VERSION = partial(version, "labml-nn")
 
 
-def comparisons(rng):
-    # By its file: the package around it imports all of labml.
+def theirs():
+    """Their class, by its file: the package around it imports all of labml."""
     file = distribution("labml-nn").locate_file("labml_nn/rl/ppo/gae.py")
     spec = importlib.util.spec_from_file_location("labml_gae", file)
-    theirs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(theirs)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.GAE
 
+
+def comparisons(rng):
     shape = n_workers, worker_steps = 8, 128
     rewards = rng.normal(size=shape).astype(np.float32)
     values = rng.normal(size=(n_workers, worker_steps + 1)).astype(np.float32)
     for flags in (bool, np.float32):
         done = (rng.random(shape) < 0.1).astype(flags)
-        pair = [each(n_workers, worker_steps, 0.99, 0.95)(done, rewards, values) for each in (theirs.GAE, GAE)]
+        pair = [each(n_workers, worker_steps, 0.99, 0.95)(done, rewards, values) for each in (theirs(), GAE)]
         yield Comparison(f"GAE, {flags.__name__} flags", *((advantages,) for advantages in pair))

@@ -13,6 +13,7 @@ from .installed import function
 
 PACKAGE = "rsl-rl-lib==5.5.1"
 VERSION = partial(version, "rsl-rl-lib")
+FILE = "rsl_rl/algorithms/ppo.py"
 
 
 class Critic:
@@ -29,7 +30,7 @@ class Critic:
 
 
 def comparisons(rng):
-    compute_returns = function("rsl-rl-lib", "rsl_rl/algorithms/ppo.py", "compute_returns")
+    compute_returns = function("rsl-rl-lib", FILE, "compute_returns")
     for (steps, envs), gamma, lam in [((24, 4096), 0.99, 0.95), ((128, 8), 0.98, 0.9), ((1024, 1), 0.9, 0.95)]:
         values = torch.from_numpy(rng.normal(size=(steps + 1, envs, 1))).float()
         storage = SimpleNamespace(

@@ -12,10 +12,11 @@ from .installed import function
 
 PACKAGE = "skrl==2.1.1"
 VERSION = partial(version, "skrl")
+FILE = "skrl/agents/torch/ppo/ppo.py"
 
 
 def comparisons(rng):
-    compute_gae = function("skrl", "skrl/agents/torch/ppo/ppo.py", "compute_gae", torch=torch)
+    compute_gae = function("skrl", FILE, "compute_gae", torch=torch)
     for steps, envs in [(16, 4096), (128, 8), (1024, 1)]:
         values = torch.from_numpy(rng.normal(size=(steps + 1, envs, 1))).float()
         for time_limit_bootstrap in (False, True):

@@ -1,0 +1,166 @@
+"""What the function of each peer computes: the call of fastgae that ``identify`` shows, and its findings."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastgae.compat import (
+    brax,
+    cleanrl,
+    labml,
+    paper2code,
+    pufferlib,
+    rl_games,
+    rlax,
+    rllib,
+    rsl_rl,
+    sample_factory,
+    skrl,
+    tianshou,
+    torchrl,
+    trl,
+    verl,
+)
+
+GIVEN = "gamma=gamma, gae_lambda=gae_lambda"
+DONE = f"fastgae.gae(rewards, values, terminated, last_values=last_values, {GIVEN})"
+BESSEL = "normalised advantages (mean 0, Bessel's std 1)"
+
+
+class Peer(NamedTuple):
+    """``adapted`` takes the library's function, and returns one whose arguments ``identify`` can name."""
+
+    function: Any  # that of fastgae.compat
+    call: str
+    outputs: list[str]
+    findings: str = ""
+    adapted: Callable[[Any], Callable[..., Any]] = lambda function: function
+    names: dict[str, str] | None = None
+
+
+def _sample_factory(function: Any) -> Callable[..., Any]:
+    def adapted(rewards: Any, dones: Any, values: Any, mask: Any, gamma: float, gae_lambda: float) -> Any:
+        return function(rewards, dones, values, mask[:, [*range(mask.shape[1]), -1]], gamma, gae_lambda)
+
+    return adapted
+
+
+def _skrl(function: Any, **settings: Any) -> Callable[..., Any]:
+    return lambda rewards, terminated, truncated, values, last_values, gamma, gae_lambda: function(
+        rewards=rewards, terminated=terminated, truncated=truncated, values=values, last_values=last_values,
+        discount_factor=gamma, lambda_coefficient=gae_lambda, **settings,
+    )  # fmt: skip
+
+
+PEERS = {
+    "brax": Peer(
+        brax.compute_gae,
+        "fastgae.reverse_scan(np.where(truncated, 0, ((rewards + gamma * np.where(terminated, 0, "
+        "np.concatenate([values[1:], last_values[np.newaxis]]))) - values)), np.where((terminated | truncated), 0, "
+        "gamma * gae_lambda).astype(rewards.dtype))",
+        ["returns", "one more TD step on the returns"],
+        "truncation_dropped",
+        names={"truncation": "truncated", "termination": "terminated"},
+    ),
+    "cleanrl": Peer(cleanrl.compute_gae, DONE, ["advantages", "returns"]),
+    "labml": Peer(
+        labml.GAE,
+        f"fastgae.gae(rewards, values, terminated, {GIVEN}, time_axis=1)",
+        ["advantages"],
+        adapted=lambda made: (
+            lambda done, rewards, values, gamma, gae_lambda: made(*rewards.shape, gamma, gae_lambda)(
+                done, rewards, values
+            )
+        ),
+    ),
+    "openrlhf": Peer(
+        trl.get_advantages_and_returns,
+        f"fastgae.gae((rewards * mask), (values * mask), last_values=0.0, {GIVEN}, time_axis=1)",
+        ["advantages", "returns"],
+    ),
+    "paper2code": Peer(
+        paper2code.compute_gae,
+        f"fastgae.gae(rewards, values, terminated, {GIVEN})",
+        ["normalised advantages (mean 0, std 1)", "returns"],
+        "truncation_ignored both_flags",
+    ),
+    "pufferlib": Peer(
+        pufferlib.compute_puff_advantage,
+        "",  # long: the rows are moved
+        ["advantages"],
+        adapted=lambda function: (
+            lambda rewards, values, terminals, gamma, gae_lambda: function(
+                values, rewards, terminals, np.ones_like(values), np.zeros_like(values), gamma, gae_lambda, 1.0, 1.0
+            )
+        ),
+    ),
+    "rl_games": Peer(
+        rl_games.discount_values,
+        DONE,
+        ["advantages"],
+        adapted=lambda function: (
+            lambda next_done, last_values, starts, values, rewards, gamma, tau: function(
+                next_done, last_values[:, None], starts, values[..., None], rewards[..., None], gamma=gamma, tau=tau
+            )[..., 0]
+        ),
+    ),
+    "rlax": Peer(
+        rlax.truncated_generalized_advantage_estimation,
+        "fastgae.gae(rewards, values, terminated, gamma=0.99, gae_lambda=gae_lambda)",
+        ["advantages"],
+    ),
+    "rlax lambda_returns": Peer(
+        rlax.lambda_returns,
+        "fastgae.gae(rewards, values, terminated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
+        ["returns"],
+        adapted=lambda function: (
+            lambda r_t, discount_t, values, next_values, lambda_: function(r_t, discount_t, next_values, lambda_)
+        ),
+    ),
+    "rllib": Peer(
+        rllib.compute_value_targets,
+        "fastgae.gae(rewards, values, terminated, truncated, next_values=np.concatenate([values[1:], "
+        f"0 * values[0][np.newaxis]]), {GIVEN})",
+        ["returns"],
+        "value_of_the_reset_observation",
+    ),
+    "rsl_rl": Peer(rsl_rl.compute_returns, DONE, ["returns", BESSEL]),
+    "sample_factory": Peer(
+        sample_factory.gae_advantages,
+        "fastgae.reverse_scan((((rewards * mask) + gamma * np.where(terminated, 0, np.concatenate([(values[:-1] * "
+        "mask)[1:], (values[-1] * mask[-1])[np.newaxis]]))) - (values[:-1] * mask)), np.where(terminated, 0, "
+        "np.where(mask, gamma * gae_lambda, 1)).astype(rewards.dtype))",
+        ["advantages"],
+        adapted=_sample_factory,
+    ),
+    "skrl": Peer(skrl.compute_gae, DONE, ["returns", BESSEL], "truncation_ignored", _skrl),
+    "skrl time_limit_bootstrap": Peer(
+        skrl.compute_gae,
+        f"fastgae.gae(rewards, values, terminated | truncated, last_values=last_values, {GIVEN})",
+        ["returns", BESSEL],
+        "truncation_as_termination",
+        lambda function: _skrl(function, time_limit_bootstrap=True),
+    ),
+    "tianshou": Peer(
+        tianshou._gae,
+        f"fastgae.gae(rewards, values, (terminated & False), terminated, next_values=next_values, {GIVEN})",
+        ["advantages"],
+        "bootstrap_at_termination",
+    ),
+    "torchrl": Peer(
+        torchrl.generalized_advantage_estimate,
+        f"fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, {GIVEN})",
+        ["advantages", "returns"],
+    ),
+    "trl": Peer(
+        trl.compute_advantages,
+        f"fastgae.gae((rewards * mask), (values * mask), last_values=0.0, {GIVEN}, time_axis=1)",
+        ["values", BESSEL, "returns"],
+    ),
+    "verl": Peer(
+        verl.compute_gae_advantage_return,
+        f"fastgae.gae(rewards, values, last_values=0.0, mask=mask, {GIVEN}, time_axis=1)",
+        [BESSEL, "returns"],
+    ),
+}

@@ -1,0 +1,227 @@
+"""fastgae.testing names the convention of a function, and the mistakes planted in it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae.testing import assert_gae, identify
+from fastgae.testing.conventions import AXES, OUTPUTS
+from support.identified import PEERS
+
+PAGE = Path(__file__).parents[1] / "docs" / "your-own-loop.md"
+LOOP = """
+def loop(rewards, values, terminated, truncated, last_values, final_values, gamma, gae_lambda):
+    advantages = np.zeros_like(rewards)
+    advantage = np.zeros_like(last_values)
+    decay = np.float32(gamma * gae_lambda)
+    for t in reversed(range(len(rewards))):
+        reward, done = rewards[t], terminated[t] | truncated[t]
+        following = values[t + 1] if t + 1 < len(rewards) else last_values
+        following = np.where(truncated[t], final_values[t], following)
+        delta = (reward + gamma * np.where(terminated[t], 0, following)) - values[t]
+        advantage = delta + decay * np.where(done, 0, advantage)
+        advantages[t] = advantage
+    return advantages, advantages + values
+"""
+STEPS = "    for t in reversed"
+FINAL = "np.where(truncated[t], final_values[t], following)"
+BOOTSTRAP, TRACE = "np.where(terminated[t], 0, following)", "np.where(done, 0, advantage)"
+LATE = "np.concatenate([{0}[:1] & False, {0}[:-1]])"
+EARLY = "np.concatenate([{0}[1:], {0}[:1] & False])"
+BOTH = f"    terminated, truncated = {LATE.format('terminated')}, {LATE.format('truncated')}\n"
+# Each mistake, by its name in the report, and what it writes in place of what.
+PLANTED = [
+    ("flags_late", {STEPS: BOTH + STEPS}),
+    ("flags_early", {STEPS: f"    terminated = {EARLY.format('terminated')}\n{STEPS}"}),
+    ("flags_inverted", {STEPS: f"    terminated = ~terminated\n{STEPS}"}),
+    ("rewards_late", {"rewards[t],": "(rewards[t - 1] if t else 0),"}),
+    ("rewards_early", {"rewards[t],": "(rewards[t + 1] if t + 1 < len(rewards) else 0),"}),
+    ("last_values_ignored", {"else last_values": "else 0 * last_values"}),
+    ("last_values_of_the_last_step", {"else last_values": "else values[t]"}),
+    ("truncation_as_termination", {BOOTSTRAP: "np.where(done, 0, following)"}),
+    ("value_of_the_same_state", {FINAL: "np.where(truncated[t], values[t], following)"}),  # EmbodiChain, #610
+    ("value_of_the_reset_observation", {FINAL: "following"}),
+    (
+        "truncation_dropped",
+        {"- values[t]": "- values[t]\n        delta = np.where(truncated[t], 0, delta)"},
+    ),  # Stoix, #142
+    ("bootstrap_at_termination", {BOOTSTRAP: "following"}),
+    ("truncation_ignored", {FINAL: "following", TRACE: "np.where(terminated[t], 0, advantage)"}),
+    ("flags_ignored", {FINAL: "following", BOOTSTRAP: "following", TRACE: "advantage"}),
+    ("trace_not_cut", {TRACE: "advantage"}),
+    ("trace_not_cut", {TRACE: "np.where(terminated[t], 0, advantage)"}),
+    ("trace_not_cut", {TRACE: "advantage", BOOTSTRAP: "np.where(done, 0, following)"}),
+    ("flags_mixed_up", {BOOTSTRAP: "np.where(truncated[t], 0, following)"}),  # Mava, #951
+    ("flags_mixed_up", {TRACE: "np.where(truncated[t], 0, advantage)"}),  # rlevo, #344
+    ("values_not_subtracted", {" - values[t]": ""}),
+    ("values_exchanged", {"following)) - values[t]": "values[t])) - following"}),
+    ("no_bootstrap", {f" + gamma * {BOOTSTRAP}": ""}),
+    ("discount_missing", {"gamma * np.where": "np.where"}),
+    ("lambda_missing", {"gamma * gae_lambda)": "gamma)"}),
+    ("gamma_missing", {"gamma * gae_lambda)": "gae_lambda)"}),
+    ("coefficients_exchanged", {"gamma * np.where": "gae_lambda * np.where"}),
+    ("gamma_twice", {"gamma * gae_lambda)": "gamma * gae_lambda * gamma)"}),
+    ("no_trace", {f" + decay * {TRACE}": ""}),
+    ("outputs_equal", {"advantages + values": "advantages"}),
+    (
+        "returns_of_normalised_advantages",
+        {"advantages + values": "(advantages - advantages.mean()) / advantages.std() + values"},
+    ),
+    ("output_unknown", {"advantages + values": "advantages * values"}),
+    ("inputs_written", {"np.zeros_like(rewards)": "rewards"}),
+    ("not_deterministic", {"advantages[t] =": "advantages[t] = np.random.default_rng().normal(0, 1e-6) +"}),
+    ("not_finite", {"return": "advantages[0] /= 0 * values[0]\n    return"}),
+    ("both_flags", {BOOTSTRAP: "np.where(terminated[t] & ~truncated[t], 0, following)"}),
+]
+
+
+def written(changes):
+    source = LOOP
+    for old, new in changes.items():
+        assert old in source
+        source = source.replace(old, new)
+    names = {"np": np}
+    exec(source, names)
+    return names["loop"]
+
+
+def test_the_right_loop():
+    found = identify(written({}))
+    assert not found.findings
+    assert found.call == (
+        "fastgae.gae(rewards, values, terminated, truncated, last_values=last_values, final_values=final_values, "
+        "gamma=gamma, gae_lambda=gae_lambda)"
+    )
+    assert found.error == 0.0
+    assert "the same bits" in str(found)
+    assert_gae(written({}), tolerance=0.0)
+
+
+@pytest.mark.parametrize(("mistake", "changes"), PLANTED, ids=[f"{n}-{name}" for n, (name, _) in enumerate(PLANTED)])
+def test_a_planted_mistake_is_named(mistake, changes):
+    loop = written(changes)
+    found = identify(loop)
+    assert [finding.detector for finding in found.findings] == [mistake]
+    with pytest.raises(AssertionError, match=mistake):
+        assert_gae(loop)
+    if mistake != "not_finite":
+        assert_gae(loop, allow=(mistake,))
+        assert found.error < 1e-5
+
+
+def test_every_known_mistake_is_planted():
+    known = {choice.name for axis in AXES.values() for choice in axis if choice.why}
+    known |= {words.replace(" ", "_") for words, output in OUTPUTS.items() if output.why}
+    assert known <= {name for name, _ in PLANTED}
+
+
+def test_two_mistakes_are_both_named():
+    found = identify(written({"else last_values": "else 0 * last_values", "gamma * gae_lambda)": "gamma)"}))
+    assert {finding.detector for finding in found.findings} == {"last_values_ignored", "lambda_missing"}
+
+
+def test_the_smallest_rollout():
+    """It has one number that is not 0, so the results are the weights of this number."""
+    found = identify(written({TRACE: "advantage"}))
+    text = found.smallest
+    assert "rewards = [0, 0]\n" in text
+    assert "terminated = [1, 0]\n  truncated = [0, 0]\n" in text
+    assert "last_values = 1\n" in text
+    assert "advantages of loop     [0.931095, 0.99]\n  advantages of fastgae  [0, 0.99]\n" in text
+    assert found.findings[0].where == (1, ((0,),))
+
+
+def test_a_function_that_gets_no_final_values():
+    """rsl_rl and rl_games do the same before they compute advantages: they add gamma V(s_t) to the reward."""
+
+    def loop(rewards, values, dones, time_outs, last_values, gamma, gae_lambda):
+        rewards = rewards + np.float32(gamma) * values * time_outs
+        return fastgae.gae(rewards, values, dones, last_values=last_values, gamma=gamma, gae_lambda=gae_lambda)
+
+    found = identify(loop)
+    assert [finding.detector for finding in found.findings] == ["value_of_the_same_state"]
+    assert found.outputs == {"advantages": "advantages", "returns": "returns"}
+    assert found.call.endswith("final_values=values, gamma=gamma, gae_lambda=gae_lambda)")
+    assert "final_values = [1], for which loop has no argument" in found.smallest
+
+
+def test_the_page_shows_the_report(capsys):
+    text = PAGE.read_text(encoding="utf-8")
+    exec(text.partition("```python\n")[2].partition("```")[0], {})
+    assert capsys.readouterr().out.rstrip() == text.partition("```text\n")[2].partition("```")[0].rstrip()
+
+
+def test_an_unknown_convention_is_said_to_be_unknown():
+    def n_step(rewards, values, terminated, last_values, gamma):
+        return fastgae.n_step_returns(rewards, values, terminated, last_values=last_values, n=3, gamma=gamma) - values
+
+    found = identify(n_step)
+    assert not found.known
+    assert not found.findings
+    assert "unknown" in str(found)
+    assert "fastgae" in found.smallest
+    with pytest.raises(AssertionError, match="unknown"):
+        assert_gae(n_step)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_peers(name):
+    """The functions of fastgae.compat compute what the libraries compute; tests/peers tests the libraries' own."""
+    peer = PEERS[name]
+    found = identify(peer.adapted(peer.function), names=peer.names)
+    assert [finding.detector for finding in found.findings] == peer.findings.split()
+    assert found.call == peer.call or not peer.call
+    assert [*found.outputs.values()] == peer.outputs
+    assert found.error < 1e-6
+
+
+def test_coefficients_that_are_built_in_are_measured():
+    def loop(rewards, values, dones, next_value):
+        return fastgae.gae(rewards, values, dones, last_values=next_value, gamma=0.9, gae_lambda=0.5)
+
+    assert identify(loop).call.endswith("gamma=0.9, gae_lambda=0.5)")
+
+
+def test_forms_of_functions():
+    """Positional arguments alone, lists of numbers, dicts, masked and tail-normalised results, and one env."""
+
+    def of_one_env(rew, val, d, /):
+        advantages = []
+        for t in reversed(range(len(rew))):
+            going_on = not d[t]
+            delta = rew[t] + 0.99 * val[t + 1] * going_on - val[t]
+            advantages.insert(0, delta + 0.99 * 0.95 * going_on * (advantages[0] if advantages else 0))
+        return advantages
+
+    found = identify(of_one_env, names={"val": "values", "d": "done"})
+    assert (found.known, found.findings) == (True, ())
+    assert "shape (T,), values with T + 1 rows" in found.arguments
+
+    def tail(rewards, values, terminated, last_values, gamma, gae_lambda):
+        result = fastgae.gae(
+            rewards, values, terminated, last_values=last_values, gamma=gamma, gae_lambda=gae_lambda, time_axis=1,
+            tail_normalized=True,
+        )  # fmt: skip
+        return {"targets": result.returns, "weights": result.advantages / result.advantages.std()}
+
+    found = identify(tail)
+    assert found.call.endswith("tail_normalized=True, gamma=gamma, gae_lambda=gae_lambda, time_axis=1)")
+    assert found.outputs == {"targets": "returns", "weights": "advantages divided by their std"}
+
+
+def test_functions_that_cannot_be_identified():
+    for function, error in (
+        (lambda rewards, values, foo: rewards, r"the argument foo is: say so with names=\{\"foo\": ...\}"),
+        (lambda *given: given, "the argument \\*given"),
+        (lambda rewards: rewards, "no argument of the function is values"),
+        (lambda rewards, values: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda rewards, values: None, "returned no floats of the shape of rewards"),
+        (lambda rewards, values: rewards.sum(), "returned no floats of the shape of rewards"),
+    ):
+        with pytest.raises(TypeError, match=error):
+            identify(function)
+    for names, error in (({"x": "values"}, "names has 'x'"), ({"values": "qqq"}, "expected one of rewards")):
+        with pytest.raises(ValueError, match=error):
+            identify(lambda rewards, values: rewards, names=names)

@@ -12,7 +12,7 @@ from fastgae._canonical import checked, frame_of
 from fastgae._declared import public
 from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.overview import overview
-from fastgae._diagnose.report import Diagnosis, Finding
+from fastgae._diagnose.report import Diagnosis, Finding, Places
 from fastgae._diagnose.steps import Steps
 from fastgae._typing import ArrayLike, Autoreset, Normalize
 from fastgae.estimators.gae import GAE
@@ -137,7 +137,8 @@ def diagnose(
         found = _found(DETECTORS, steps) if steps.exists.any() else []
         if steps.exists.any() and not found:
             found = _found(OF_FIT, steps)
-        return Diagnosis(found, overview(steps))
+        places = [finding.where for finding in found]
+        return Diagnosis(found, overview(steps), [steps.column(each) for each in places or [Places()]])
 
 
 def _found(detectors: dict[str, Callable[[Steps], Iterator[Finding]]], steps: Steps) -> list[Finding]:

@@ -17,8 +17,12 @@ SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def snippets(page: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line at which each snippet begins, and its code."""
+    """Yield the line at which each snippet begins, and its code; of a notebook, the number of each cell."""
     text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = enumerate(json.loads(text)["cells"], 1)
+        yield from ((number, "".join(cell["source"])) for number, cell in cells if cell["cell_type"] == "code")
+        return
     for block in SNIPPET.finditer(text):
         yield text.count("\n", 0, block.start(1)) + 1, block[1]
 

@@ -73,7 +73,7 @@ def diagnose(
     They look for: flags one step late or early, missing or inverted; time limits flagged as terminated; V' of another
     episode, of the same state, or 0 at truncated steps; no bootstrap after the last row; reset rows that count as
     steps, or steps that count as reset rows; swapped axes; values of envs in another order; gamma or lambda rounded to
-    16 bits; numbers that are not finite, and whether a gate hides them; advantages that cannot be normalised. If they
+    16 bits; numbers that are not finite, and whether a flag hides them; advantages that cannot be normalised. If they
     find none of these, they also look for mistakes without which the values would fit the rewards well: another gamma,
     or another scale of the rewards, than in the training of the values; rewards one step late or early; and limits
     flagged as terminated.

@@ -45,7 +45,8 @@ def outcomes(page: Path) -> dict[int, dict[str, str]]:
             if ours or (isinstance(error, NameError) and error.name not in missing):
                 outcome["failed"] = traceback.format_exc()
                 continue
-            outcome["skipped"] = str(error)
+            what = "a snippet that was skipped" if isinstance(error, NameError) else "a package to be installed"
+            outcome["skipped"] = f"needs {what}: {error.name}"
             missing |= bound(code)
             for name in assigned(code) & names.keys():  # or a later snippet would go on with another snippet's numbers
                 del names[name]

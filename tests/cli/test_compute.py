@@ -48,8 +48,9 @@ def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
     # a critic that knows the rest of each episode, and flags a row late, in rows of any order
     rows, rng = np.arange(1000), np.random.default_rng(0)
     flags = rng.random(1000) < 0.04
-    to_go = fastgae.discounted_returns(np.ones(1000), flags | (rows == 999)).astype(np.float32) + rng.normal(0, 0.1, 1000)
-    late = {"run": 0 * rows, "step": rows, "rewards": np.ones(1000), "values": to_go, "terminated": np.roll(flags, 1)}
+    to_go = fastgae.discounted_returns(np.ones(1000), flags | (rows == 999))
+    knows = (to_go + rng.normal(0, 0.1, 1000)).astype(np.float32)
+    late = {"run": 0 * rows, "step": rows, "rewards": np.ones(1000), "values": knows, "terminated": np.roll(flags, 1)}
     pq.write_table(pa.table(late).take(rng.permutation(1000)), tmp_path / "late.parquet")
     arguments = ["diagnose", str(tmp_path / "late.parquet"), "--column", "env=run", "--ends", "terminated"]
     critic = tmp_path / "values.npy"

@@ -37,9 +37,9 @@ EXPERIMENTS = {
     "Pendulum-v1, as-termination": replace(PENDULUM, truncation="as-termination"),
 }
 TRUNCATION = {
-    "CartPole-v1, cut at 50": ("CartPole-v1, cut at 50, right", "CartPole-v1, cut at 50, as-termination"),
     "CartPole-v1, cut at 200": ("CartPole-v1, cut at 200, right", "CartPole-v1, cut at 200, as-termination"),
     "Pendulum-v1, cut at 200 as always": ("Pendulum-v1", "Pendulum-v1, as-termination"),
+    "CartPole-v1, cut at 50": ("CartPole-v1, cut at 50, right", "CartPole-v1, cut at 50, as-termination"),
 }
 POINTS = 25  # of each curve
 
@@ -137,7 +137,7 @@ def draw_learning_curves(figure: Figure) -> None:
 def draw_truncation(figure: Figure) -> None:
     panels = panels_of(figure, 2, TRUNCATION)
     for column, experiments in zip(panels.T, TRUNCATION.values(), strict=True):
-        for experiment, color, label in zip(experiments, (BLUE, VERMILION), ("right", "as termination"), strict=True):
+        for experiment, color, label in zip(experiments, (BLUE, VERMILION), ("correct", "as termination"), strict=True):
             steps, returns = curves_of(experiment, "evaluation")
             plot(column[0], steps, returns, color, label)
             errors = curves_of(experiment, "value")[1] - curves_of(experiment, "discounted")[1]

@@ -10,6 +10,7 @@ import typing
 from fastgae._backends import BackendUnavailableError
 from fastgae._call import GAEResult
 from fastgae._dispatch import BackendInfo, backends
+from fastgae._misnamed import no_function
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed
@@ -79,7 +80,7 @@ if not typing.TYPE_CHECKING:  # otherwise a type checker would accept every name
             except ModuleNotFoundError as error:  # help() asks for every name, and skips those with an AttributeError
                 raise AttributeError(str(error)) from error
         if name not in _AT_FIRST_USE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(no_function(name, __all__))
         globals()[name] = getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
         return globals()[name]
 

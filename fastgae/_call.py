@@ -155,6 +155,20 @@ class GAEResult(NamedTuple, Generic[ArrayT]):
     advantages: ArrayT
     returns: ArrayT
 
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows: all numbers would fill the page."""
+        rows = "".join(f"<tr><th>{name}</th>{_cells(array)}</tr>" for name, array in self._asdict().items())
+        heads = "".join(f"<th>{head}</th>" for head in ("GAEResult", "shape", "dtype", "mean", "smallest", "largest"))
+        return f"<table><tr>{heads}</tr>{rows}</table>"
+
+
+def _cells(array: Any) -> str:
+    if array is None:
+        return "<td>None</td>"
+    some = 0 not in array.shape
+    numbers = [f"{float(number()):.4g}" for number in (array.mean, array.min, array.max)] if some else []
+    return "".join(f"<td>{each}</td>" for each in (tuple(array.shape), array.dtype, *numbers))
+
 
 def working_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
     """Return float32 if NumPy promotes these dtypes to it, and float64 otherwise."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from fastgae import _memory
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
 from fastgae._canonical import integer_of, shown
+from fastgae._misnamed import BACKENDS_ELSEWHERE, choose_one, elsewhere
 from fastgae._typing import BackendName
 
 if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
@@ -192,7 +193,8 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
             "out"
         )
     if asked not in (None, *CHOICES):
-        raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}")
+        advice = elsewhere(asked, BACKENDS_ELSEWHERE) or f"choose one of {', '.join(CHOICES)}"
+        raise ValueError(f"{request} is not a backend: {advice}{choose_one(asked, CHOICES, {})}")
     if cpu and asked in (None, "cpp"):
         # Only cpp has CPU targets, so to name a target is to choose cpp.
         if cpu not in CPU_TARGETS:

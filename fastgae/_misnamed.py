@@ -1,11 +1,11 @@
-"""Names of other libraries for the arguments of the public functions, and the error that gives the right name.
+"""Names of other libraries for public functions, arguments and settings, and the errors that give the right ones.
 
 A public function takes ``**misnamed: Never``, because Python itself would refuse an unknown name before the function
 can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report any such argument.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -38,6 +38,7 @@ NAMES_ELSEWHERE = {
     "c_clip": "c_bar c_thresh clip_c_threshold vtrace_c_clip",
     "advantage_clip": "clip_pg_rho_threshold",
     "advantages": "advantage adv advs",
+    "out": "output",
     "num_threads": "threads n_threads n_jobs nthreads",
 }
 
@@ -63,6 +64,7 @@ NOTES = {
     "next_value": "V after the last step. V of the next state of every step is next_values",
     "masks": "True where the step exists. If masks is 1 - done, as in some loops, pass done as terminated",
     "normalize_advantage": 'with "global" or "per_env"',
+    "normalize_advantages": 'with "global" or "per_env"',
     "norm_adv": 'with "global" or "per_env"',
     "log_rhos": "exp of the logarithms",
     "lengths": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
@@ -81,6 +83,34 @@ ABSENT_HERE = {
     "next_observations": "pass V of the next observations, as next_values",
     "device": "results are on the device of the first argument",
     "dtype": "results have the dtype of the arguments: float32 where all are, else float64",
+}
+
+# Public function -> what other libraries call it.
+FUNCTIONS_ELSEWHERE = {
+    "gae": "compute_gae gae_advantage gae_advantages compute_advantages advantages estimate_advantages "
+    "generalized_advantage_estimation generalized_advantage_estimate compute_gae_advantage_return get_gae",
+    "gae_packed": "packed_gae gae_varlen",
+    "td_lambda": "lambda_returns lambda_return td_lambda_returns td_lambda_return_estimate",
+    "discounted_returns": "compute_returns returns discount_cumsum discounted_cumsum rewards_to_go cumulative_returns",
+    "n_step_returns": "nstep n_step nstep_returns compute_nstep_return n_step_bootstrapped_returns",
+    "normalize": "whiten standardize normalise standardise masked_whiten",
+    "valid_steps": "valid_mask masks",
+    "vtrace": "v_trace compute_vtrace vtrace_advantage_estimate from_importance_weights",
+}
+
+# What stands for a setting elsewhere -> the setting here.
+NORMALIZE_ELSEWHERE = {
+    "'global'": "True batch all minibatch advantages mean_std",
+    "'per_env'": "env envs per_environment row sequence",
+}
+AUTORESET_ELSEWHERE = {"'next_step', Gymnasium's default": "True auto", "'same_step'": "same"}
+_LEAVE_OUT = "leave backend out: fastgae chooses it for"
+BACKENDS_ELSEWHERE = {
+    f"{_LEAVE_OUT} tensors on a GPU": "cuda gpu mps rocm",
+    f"{_LEAVE_OUT} torch tensors and JAX arrays": "torch pytorch jax xla tensorflow",
+    f"{_LEAVE_OUT} NumPy arrays, the fastest one first": "auto best default fast any",
+    "do you mean 'cpp'?": "c++ c cxx native compiled cython cpu",
+    "do you mean 'numpy'?": "python np reference",
 }
 
 
@@ -116,7 +146,37 @@ def _advice(function: Callable[..., Any], given: str) -> str:
         return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '')}"
     if given in ABSENT_HERE:
         return ABSENT_HERE[given]
+    alike = closest(given, known)
+    return f"do you mean {alike}?" if alike else f"it takes {', '.join(known)}"
+
+
+def closest(given: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:
+    """Return the known word that looks most like another one, whatever its case and its dashes; None if none does."""
     import difflib  # here, because only an error needs it
 
-    alike = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
-    return f"do you mean {alike[0]}?" if alike else f"it takes {', '.join(known)}"
+    plain = {word.lower().replace("-", "_"): word for word in known}
+    alike = difflib.get_close_matches(given.lower().replace("-", "_"), plain, n=1, cutoff=cutoff)
+    return plain[alike[0]] if alike else None
+
+
+def elsewhere(given: object, names: Mapping[str, str]) -> str | None:
+    """Return what a word of other libraries, or True, is here."""
+    word = given.lower() if isinstance(given, str) else "true" if given is True else ""
+    return next((right for right, words in names.items() if word in words.lower().split()), None)
+
+
+def choose_one(given: object, known: Iterable[str], names: Mapping[str, str]) -> str:
+    """Return the end of an error message about a setting: what the caller may mean."""
+    right = elsewhere(given, names)
+    if right is None and isinstance(given, str):
+        alike = closest(given, known, 0.6)
+        right = alike and repr(alike)
+    return f"; do you mean {right}?" if right else ""
+
+
+def no_function(name: str, known: Iterable[str]) -> str:
+    """Return the message for a name that fastgae does not have."""
+    right = elsewhere(name, FUNCTIONS_ELSEWHERE) or closest(name, known)
+    advice = f": call fastgae.{right}" if right else ""
+    more = "; fastgae.compat has the functions of other libraries by their own names"
+    return f"module 'fastgae' has no attribute {name!r}{advice}{more if right in FUNCTIONS_ELSEWHERE else ''}"

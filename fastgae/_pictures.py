@@ -52,8 +52,13 @@ def new_figure(width: float, height: float, title: str = "") -> "Figure":
     """Return an empty figure of this size in inches."""
     from matplotlib.figure import Figure
 
+    class Shown(Figure):
+        def _repr_svg_(self) -> str:
+            """Show the figure in a notebook, which otherwise shows only figures of pyplot."""
+            return svg(self).decode()
+
     # A Figure without pyplot needs no display and leaves no global state.
-    figure = Figure(figsize=(width, height), dpi=150, facecolor=PAPER)
+    figure = Shown(figsize=(width, height), dpi=150, facecolor=PAPER)
     figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False, color=INK)

@@ -300,10 +300,10 @@ def test_a_gate_hides_what_is_not_finite():
     call["terminated"][-1, 1] = True
     call["last_values"][1] = np.nan
     (finding,) = fastgae.diagnose(**call)
-    assert "behind closed gates" in finding.what
+    assert "leaves them out" in finding.what
     assert finding.where.first == ((31, 1),)
     call["rewards"][0, 0] = np.inf
-    assert [("behind closed gates" in finding.what) for finding in fastgae.diagnose(**call)] == [False, True]
+    assert [("leaves them out" in finding.what) for finding in fastgae.diagnose(**call)] == [False, True]
 
 
 def test_unread_final_values_may_be_anything():
@@ -457,3 +457,42 @@ def test_it_raises_what_gae_raises(wrong):
     with pytest.raises(type(ours.value)) as theirs:
         fastgae.gae(**call, backend="numpy")
     assert str(ours.value) == str(theirs.value)
+
+
+def test_a_notebook_shows_the_report_and_a_picture_of_the_suspect_steps(tmp_path):
+    pytest.importorskip("matplotlib")
+    rollout, value = record("CartPole-v1", "same_step", 8, 256, 0), fitted_value("CartPole-v1")
+    call = rollout.arguments(value)
+    right = fastgae.diagnose(**call)
+    late(call, rollout, value)
+    found = fastgae.diagnose(**call)
+    (finding,) = found
+    shown = found._repr_html_()
+    assert "1 finding in 256 steps" in shown
+    assert "&gt;" not in finding.detector
+    assert all(text in shown for text in (finding.detector, finding.why, "explained variance"))
+    assert finding._repr_html_() in shown
+    env = finding.where.first[0][1]
+    assert finding.where.times == tuple(np.flatnonzero(call["terminated"][:, env]))
+    rewards_then = call["rewards"].copy()
+    call["rewards"][:] = 7  # the loop goes on
+    figure = found.plot()
+    rewards, _, errors = figure.axes
+    marks = errors.lines[-1]
+    assert tuple(marks.get_xdata()) == finding.where.times
+    np.testing.assert_array_equal(rewards.lines[0].get_ydata(), rewards_then[:, env])
+    assert figure._repr_svg_().startswith("<?xml")
+    assert not len(right.plot().axes[2].lines[-1].get_xdata())
+    for shape in ((0, 3), (3, 0), (0,), (4,), (2, 3, 2)):
+        empty = fastgae.diagnose(np.zeros(shape), np.zeros(shape), np.zeros(shape), last_values=1.0)
+        assert len(empty.plot().axes) == 3
+        empty.plot().savefig(tmp_path / "empty.svg")
+
+
+def test_a_notebook_shows_a_result_in_a_few_numbers():
+    rewards = np.arange(6.0).reshape(3, 2)
+    result = fastgae.gae(rewards, rewards, last_values=0.0)
+    shown = result._repr_html_()
+    assert all(f"<td>{each:.4g}</td>" in shown for each in (result.returns.mean(), result.advantages.max()))
+    assert "<td>(0, 2)</td>" in fastgae.gae(rewards[:0], rewards[:0], last_values=0.0)._repr_html_()
+    assert "None" in fastgae.gae(rewards, rewards, last_values=0.0, out=(np.empty((3, 2)), None))._repr_html_()

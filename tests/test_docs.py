@@ -20,8 +20,9 @@ from support.pages import SNIPPET, snippets
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-SNIPPETS = [(page, line, code) for page in PAGES for line, code in snippets(page)]
-NAMES = {page: page.relative_to(ROOT).as_posix() for page in PAGES}
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+SNIPPETS = [(page, line, code) for page in [*PAGES, *NOTEBOOKS] for line, code in snippets(page)]
+NAMES = {page: page.relative_to(ROOT).as_posix() for page in [*PAGES, *NOTEBOOKS]}
 
 
 @pytest.fixture(scope="module")

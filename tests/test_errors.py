@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae.cli.main import main
 from support.backends import ONE_TARGET
 from support.cases import assert_same_bits
 
@@ -212,7 +213,7 @@ BAD = {
     "num_threads: 0": ({"num_threads": 0}, ValueError, ["num_threads", "positive", "0"]),
     "num_threads: -1": ({"num_threads": -1}, ValueError, ["num_threads", "positive", "-1"]),
     "num_threads: 1.5": ({"num_threads": 1.5}, (TypeError, ValueError), ["num_threads", "positive", "1.5"]),
-    "backend: unknown": ({"backend": "cuda"}, ValueError, ["backend", "'cuda'", "cpp", "numba", "numpy", "cpp:avx2"]),
+    "backend: unknown": ({"backend": "cuda"}, ValueError, ["backend", "'cuda'", "leave backend out"]),
     "backend: empty": ({"backend": ""}, ValueError, ["backend", "''", "cpp", "numba", "numpy"]),
     "backend: no such target": ({"backend": "cpp:avx9"}, ValueError, ["backend", "'cpp:avx9'", "cpp:baseline"]),
     "backend: target of numpy": ({"backend": "numpy:avx2"}, ValueError, ["backend", "'numpy:avx2'", "numpy"]),
@@ -223,6 +224,113 @@ BAD = {
 
 def good(**changes):
     return {"rewards": ONES, "values": LONGER, "terminated": FLAGS, **changes}
+
+
+def call(**changes):
+    return lambda: fastgae.gae(**{**good(values=ONES, last_values=ROW), **changes})
+
+
+def get(name):
+    return lambda: getattr(fastgae, name)
+
+
+def packed(boundaries, steps=9):
+    return lambda: fastgae.gae_packed(np.ones(steps), np.ones(steps), boundaries)
+
+
+def command(line, capsys):
+    with pytest.raises(SystemExit):
+        main(line.split())
+    return capsys.readouterr().err
+
+
+# What a user may well write, and what the message says to write instead.
+NATURAL = [
+    (call(normalize=True), "do you mean 'global'?"),
+    (call(normalize="batch"), "do you mean 'global'?"),
+    (call(normalize="env"), "do you mean 'per_env'?"),
+    (call(normalize="per-env"), "do you mean 'per_env'?"),
+    (call(normalize="GLOBAL"), "do you mean 'global'?"),
+    (lambda: fastgae.normalize(ONES, by=True), "do you mean 'global'?"),
+    (call(normalize_advantages=True), 'pass normalize, with "global" or "per_env"'),
+    (call(backend="cuda"), "leave backend out: fastgae chooses it for tensors on a GPU"),
+    (call(backend="gpu"), "leave backend out: fastgae chooses it for tensors on a GPU"),
+    (call(backend="triton"), "fastgae chooses it for them: leave it out"),
+    (call(backend="torch"), "leave backend out: fastgae chooses it for torch tensors and JAX arrays"),
+    (call(backend="jax"), "leave backend out: fastgae chooses it for torch tensors and JAX arrays"),
+    (call(backend="auto"), "leave backend out"),
+    (call(backend="C++"), "do you mean 'cpp'?"),
+    (call(backend="NumPy"), "do you mean 'numpy'?"),
+    (call(backend="avx2"), "do you mean 'cpp:avx2'?"),
+    (call(device="cuda"), "results are on the device of the first argument"),
+    (call(mask=np.array([4, 2, 3])), "if these are lengths, pass mask=np.arange(4)[:, None] < mask"),
+    (
+        lambda: fastgae.gae(ONES.T, ONES.T, last_values=0.0, mask=np.array([4, 2, 3]), time_axis=1),
+        "if these are lengths, pass mask=np.arange(4) < mask[:, None]",
+    ),
+    (packed(np.array([4, 2, 3])), "these are lengths: pass np.cumsum([0, *lengths])"),
+    (packed(np.array([0, 4, 6])), "pass np.append(cu_seqlens, 9)"),
+    (packed(np.array([0, 4, 6]), SHAPE), "gae takes a padded batch, with mask and time_axis=1"),
+    (call(values=ONES[..., None]), "squeeze its last axis: values[..., 0]"),
+    (call(values=LONGER[..., None], last_values=None), "squeeze its last axis: values[..., 0]"),
+    (call(next_values=ONES[..., None], last_values=None), "squeeze its last axis: next_values[..., 0]"),
+    (call(last_values=ROW[:, None]), "squeeze its last axis: last_values[..., 0]"),
+    (call(rewards=ONES[..., None]), "squeeze the last axis of rewards: rewards[..., 0]"),
+    (call(terminated=LONGER), "pass terminated[1:], else terminated[:-1]"),
+    (
+        call(rewards=ONES.T, values=ONES.T, terminated=LONGER.T, time_axis=1),
+        "terminated[:, 1:], else terminated[:, :-1]",
+    ),
+    (call(truncated=LONGER, final_values=ONES), "pass truncated[1:], else truncated[:-1]"),
+    (call(terminated=FLAGS.T), "its axes are in another order than those of rewards"),
+    (call(values=ONES.T), "its axes are in another order than those of rewards"),
+    (call(rewards=ONES.T, values=ONES.T, terminated=FLAGS.T), "it fits time_axis=1"),
+    (call(terminated=np.full(SHAPE, 0.99)), "if these are discounts, pass terminated=discounts == 0 and their gamma"),
+    (call(last_values=None), "pass last_values, next_values, or values with one more row"),
+    (lambda: fastgae.gae(ONES, ONES, FLAGS, ROW), "pass last_values=..., and numbers such as gamma=..., by name"),
+    (lambda: fastgae.gae(ONES, ONES, FLAGS, 0.99), "pass last_values=..., and numbers such as gamma=..., by name"),
+    (lambda: fastgae.gae(ONES, ONES, last_values=None), "if each env is one sequence, pass last_values"),
+    (call(truncated=TRUNCATED), "pass final_values (V of the final observations), or next_values"),
+    (call(terminated=None, truncated=TRUNCATED), "terminated is all False if no episode ended for good"),
+    (call(truncated=TRUNCATED, final_values=ROW), "expected (2,), one per True of truncated"),
+    (call(final_values=ROW), "final_values is given without truncated"),
+    (call(autoreset=True), "do you mean 'next_step', Gymnasium's default?"),
+    (call(autoreset="next-step"), "do you mean 'next_step'?"),
+    (call(autoreset="same"), "do you mean 'same_step'?"),
+    (call(gamma=99), "gamma must be in [0, 1]"),
+    (call(gamma="0.99"), "gamma must be a number in [0, 1]"),
+    (call(gamma=np.full(ENVS, 0.9)), "(1, 3) is one per env, (4, 1) one per step"),
+    (call(lam=0.95), "pass gae_lambda"),
+    (call(dones=FLAGS), "pass terminated, the flags that env.step returned"),
+    (call(next_done=ROW), "np.concatenate([dones[1:], next_done[np.newaxis]])"),
+    (call(out=ONES.copy()), "out must be a pair (advantages, returns)"),
+    (get("compute_gae"), "call fastgae.gae; fastgae.compat has the functions of other libraries"),
+    (get("GAE"), "call fastgae.gae; "),
+    (get("lambda_returns"), "call fastgae.td_lambda; "),
+    (get("compute_returns"), "call fastgae.discounted_returns; "),
+    (get("whiten"), "call fastgae.normalize; "),
+    (get("diagnos"), "call fastgae.diagnose"),
+    ("comput episodes.parquet", "do you mean 'compute'?"),
+    ("gae episodes.parquet", "do you mean 'compute'?"),
+    ("compute episodes.parquet --lam 0.9", "do you mean '--gae-lambda'?"),
+    ("compute episodes.parquet --output=x.parquet", "do you mean '--out'?"),
+    ("diagnose rollout.npz --discount 0.9", "do you mean '--gamma'?"),
+    ("diagnose rollout.npz --normalize per-env", "do you mean 'per_env'?"),
+]
+
+
+def test_the_message_of_a_natural_mistake_says_what_to_write(capsys):
+    for mistake, advice in NATURAL:
+        if isinstance(mistake, str):
+            message = command(mistake, capsys)
+        else:
+            with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
+                mistake()
+            message = str(caught.value)
+        assert advice in message
+    assert "do you mean" not in command("zzz", capsys)
+    with pytest.raises(AttributeError, match=r"^module 'fastgae' has no attribute 'zzz'$"):
+        get("zzz")()
 
 
 def read_only(array):

@@ -206,16 +206,21 @@ def test_a_page_lists_the_backends():
 
 def test_readme_starts_with_two_commands_and_ci_runs_the_tests_one():
     demo, test, *_ = readme_blocks("sh")
-    assert demo == "python -m pip install -e '.[demo]' && python -m fastgae demo\n"
+    source = PROJECT["urls"]["Source"]
+    assert demo == f"git clone {source} && cd fastgae\npython -m pip install -e '.[demo]' && python -m fastgae demo\n"
     assert test in CI
 
 
-def test_the_first_call_of_the_readme_has_six_lines():
-    first, *_ = readme_blocks("python")
-    assert len(first.replace("\n\n", "\n").splitlines()) == 6
+def test_the_readme_calls_gae_on_a_rollout_and_shows_what_diagnose_prints(capsys):
+    pytest.importorskip("gymnasium")
+    first, diagnosed, *_ = readme_blocks("python")
+    assert len(first.replace("\n\n", "\n").splitlines()) <= 8
     names = {}
     exec(first, names)
-    assert names["advantages"].shape == names["returns"].shape == names["rewards"].shape == (128, 8)
+    assert names["advantages"].shape == names["returns"].shape == (512, 8)
+    exec(diagnosed, names)
+    assert readme_blocks("text")[0] in capsys.readouterr().out
+    assert not fastgae.diagnose(**names["arguments"])
 
 
 def test_readme_names_the_site():

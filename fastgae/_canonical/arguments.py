@@ -8,6 +8,7 @@ import numpy as np
 
 from fastgae._call import Array, working_dtype
 from fastgae._interop import OnDevice, as_array, as_numbers, is_weak
+from fastgae._misnamed import AUTORESET_ELSEWHERE, choose_one
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 200  # characters of an argument in a message
@@ -64,7 +65,10 @@ def end_to_end(name: str, given: object) -> Array:
     """Return numbers of one dimension, which hold all sequences."""
     array = as_numbers(name, given)
     if array.ndim != 1:
-        raise ValueError(f"{name} has shape {array.shape}; expected one dimension, all sequences end to end")
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected one dimension, all sequences end to end. gae takes a padded "
+            "batch, with mask and time_axis=1"
+        )
     return array
 
 
@@ -131,7 +135,7 @@ def autoreset_mode(given: object) -> str | None:
     if mode not in AUTORESET:
         raise ValueError(
             f"autoreset must be one of {', '.join(map(repr, AUTORESET))}, the member of Gymnasium's AutoresetMode, or "
-            f"None, got {shown(given)}"
+            f"None, got {shown(given)}{choose_one(given, AUTORESET, AUTORESET_ELSEWHERE)}"
         )
     return mode
 
@@ -144,6 +148,6 @@ def one_for_each(name: str, array: Array, shape: tuple[int, ...], what: str, on_
     return array
 
 
-def check_shape(name: str, array: Array, shape: tuple[int, ...], what: str) -> None:
+def check_shape(name: str, array: Array, shape: tuple[int, ...], what: str, advice: str = "") -> None:
     if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}; expected {what}, {shape}")
+        raise ValueError(f"{name} has shape {array.shape}; expected {what}, {shape}{advice}")

@@ -13,6 +13,7 @@ from fastgae._canonical.existing import without_reset_rows
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import as_one_env
 from fastgae._interop import OnDevice, kind_of
+from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
 
 NORMALIZE = ("global", "per_env")
 
@@ -102,7 +103,7 @@ def _is_longer(frame: Frame, values: Any) -> bool:
         return True
     raise ValueError(
         f"values has shape {values.shape}; expected rewards' shape {frame.shape}, or {frame.one_longer} with V after "
-        f"the last step{frame.fits_another_axis(values.shape)}"
+        f"the last step{frame.advice('values', values)}"
     )
 
 
@@ -165,7 +166,8 @@ def _check_bootstrap(longer: bool, call: Call, frame: Frame) -> None:
     truncated = call.truncated
     if type(truncated) in (int, float) or getattr(truncated, "shape", None) in (frame.without_time, frame.one_step):
         raise ValueError(
-            "last_values is missing, and truncated, the fourth argument, looks like it: pass last_values=... by name"
+            "last_values is missing, and truncated, the fourth argument, is no array of flags: pass last_values=..., "
+            "and numbers such as gamma=..., by name"
         )
     raise ValueError(
         "the value after the last step is missing: pass last_values, next_values, or values with one more row along "
@@ -235,7 +237,10 @@ def _check_normalize(normalize: object, out: tuple[Any, Any]) -> None:
     if normalize is None:
         return
     if not isinstance(normalize, str) or normalize not in NORMALIZE:
-        raise ValueError(f"normalize must be {' or '.join(map(repr, NORMALIZE))}, or None, got {shown(normalize)}")
+        raise ValueError(
+            f"normalize must be {' or '.join(map(repr, NORMALIZE))}, or None, got {shown(normalize)}"
+            f"{choose_one(normalize, NORMALIZE, NORMALIZE_ELSEWHERE)}"
+        )
     if out[0] is None:
         raise ValueError("normalize changes only the advantages, and out has no array for them")
 

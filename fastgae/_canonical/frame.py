@@ -37,7 +37,7 @@ class Frame(NamedTuple):
     def steps(self, name: str, array: Array) -> Array:
         """Check one number per step."""
         if array.shape != self.shape:  # compared here first, because `like` takes longer
-            check_shape(name, array, self.shape, self.like)
+            check_shape(name, array, self.shape, self.like, self.advice(name, array))
         return array
 
     def check_factors(self, name: str, array: Array) -> None:
@@ -82,8 +82,30 @@ class Frame(NamedTuple):
         """Return a float, or a float64 array that broadcasts to the shape."""
         return as_unit_interval(name, given, self.check_factors)
 
-    def fits_another_axis(self, shape: tuple[int, ...]) -> str:
-        """Return the end of an error message if an array of this shape would fit another axis of time."""
+    def advice(self, name: str, array: Array) -> str:
+        """Return the end of an error message about an array of a wrong shape: what would make it fit."""
+        shape, steps = array.shape, (self.shape, self.one_longer)
+        if shape[-1:] == (1,) and shape[:-1] in (*steps, self.without_time):
+            return f"; squeeze its last axis: {name}[..., 0]"
+        if (*shape, 1) in steps:
+            return f"; squeeze the last axis of {self.name}: {self.name}[..., 0]"
+        if shape == self.one_longer:
+            return (
+                "; row t has the flag that env.step returned with reward t. If row t says that observation t begins an "
+                f"episode, pass {self._rows(name, '1:')}, else {self._rows(name, ':-1')}"
+            )
+        if shape == self.without_time and array.dtype.kind in "iu" and len(self.shape) == 2:
+            steps_by_env = f"np.arange({self.shape[self.axis]})"
+            fits = f"{steps_by_env} < {name}[:, None]" if self.axis else f"{steps_by_env}[:, None] < {name}"
+            return f"; if these are lengths, pass {name}={fits}"
+        return self._fits_another_axis(shape)
+
+    def _rows(self, name: str, rows: str) -> str:
+        return f"{name}[{':, ' * self.axis}{rows}]"
+
+    def _fits_another_axis(self, shape: tuple[int, ...]) -> str:
+        if len(shape) == 2 and shape[::-1] in (self.shape, self.one_longer):
+            return f"; its axes are in another order than those of {self.name}"
         shapes = ((*self.shape[:axis], *self.shape[axis + 1 :]) for axis in range(len(self.shape)))
         others = (self._replace(axis=axis, without_time=without_time) for axis, without_time in enumerate(shapes))
         found = [str(each.axis) for each in others if shape in (each.without_time, each.one_step, each.one_longer)]
@@ -92,7 +114,7 @@ class Frame(NamedTuple):
     def _not_per_env(self, name: str, array: Array, or_else: str = "") -> ValueError:
         return ValueError(
             f"{name} has shape {array.shape}; expected {or_else}{self.like} with one step, {self.one_step}, or without "
-            f"time, {self.without_time}{self.fits_another_axis(array.shape)}"
+            f"time, {self.without_time}{self.advice(name, array)}"
         )
 
     def _repeats(self, shape: tuple[int, ...]) -> bool:
@@ -107,7 +129,8 @@ class Frame(NamedTuple):
         fits = fewest <= array.ndim <= len(self.shape) and array.shape[self.axis] == self.shape[self.axis]
         if not (fits and self._repeats(array.shape)):
             or_less = f"; axes other than time may have length 1, and those after the first {fewest} may be missing"
-            raise ValueError(f"{name} has shape {array.shape}; expected {self.like}, {self.shape}{or_less}")
+            advice = self.advice(name, array) or or_less
+            raise ValueError(f"{name} has shape {array.shape}; expected {self.like}, {self.shape}{advice}")
 
     def _check_env_flags(self, name: str, array: Array) -> None:
         if array.shape not in (self.without_time, self.one_step):
@@ -184,7 +207,9 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
     # NumPy counts integers fast, but floats one by one, so floats are counted as bool.
     if np.count_nonzero(ones) != np.count_nonzero(array.astype(bool) if array.dtype.kind == "f" else array):
         where = tuple(int(i) for i in np.argwhere(ones != (array != 0))[0])
-        raise ValueError(f"{name} must hold 0 or 1, got {array[where]} at index {where}")
+        discounts = array.dtype.kind == "f" and (array >= 0).all() and len(np.unique(array)) <= 2
+        advice = f"; if these are discounts, pass {name}=discounts == 0 and their gamma" if discounts else ""
+        raise ValueError(f"{name} must hold 0 or 1, got {array[where]} at index {where}{advice}")
     return ones
 
 

@@ -71,7 +71,10 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
     some = nexts > firsts  # compared, because differences can overflow
     whole = bool(some.all())
     if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
-        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(given.cu_seqlens)}")
+        raise ValueError(
+            f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(given.cu_seqlens)}"
+            f"{_advice(starts, total)}"
+        )
     lengths, ends = nexts - firsts, nexts - 1
     ended = None if given.terminated is None else frame.flags("terminated", given.terminated)
     if last is not None:
@@ -83,6 +86,15 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
     elif whole:
         return lengths, ends, ended, last
     return lengths, ends[some], ended, None if last is None else last[some]
+
+
+def _advice(starts: Array, total: int) -> str:
+    """Return what would make boundaries of these integers."""
+    if starts.sum() == total and (starts >= 0).all():
+        return "; these are lengths: pass np.cumsum([0, *lengths])"
+    if starts[0] == 0 and starts[-1] <= total and (np.diff(starts) >= 0).all():
+        return f"; the end of the last sequence is missing: pass np.append(cu_seqlens, {total})"
+    return ""
 
 
 def _per_step(name: str, coefficient: Any, lengths: Array) -> Any:

@@ -12,7 +12,7 @@ from fastgae._canonical import checked, frame_of
 from fastgae._declared import public
 from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.overview import overview
-from fastgae._diagnose.report import Diagnosis, Finding
+from fastgae._diagnose.report import Diagnosis, Finding, Places
 from fastgae._diagnose.steps import Steps
 from fastgae._typing import ArrayLike, Autoreset, Normalize
 from fastgae.estimators.gae import GAE
@@ -73,7 +73,7 @@ def diagnose(
     They look for: flags one step late or early, missing or inverted; time limits flagged as terminated; V' of another
     episode, of the same state, or 0 at truncated steps; no bootstrap after the last row; reset rows that count as
     steps, or steps that count as reset rows; swapped axes; values of envs in another order; gamma or lambda rounded to
-    16 bits; numbers that are not finite, and whether a gate hides them; advantages that cannot be normalised. If they
+    16 bits; numbers that are not finite, and whether a flag hides them; advantages that cannot be normalised. If they
     find none of these, they also look for mistakes without which the values would fit the rewards well: another gamma,
     or another scale of the rewards, than in the training of the values; rewards one step late or early; and limits
     flagged as terminated.
@@ -137,7 +137,8 @@ def diagnose(
         found = _found(DETECTORS, steps) if steps.exists.any() else []
         if steps.exists.any() and not found:
             found = _found(OF_FIT, steps)
-        return Diagnosis(found, overview(steps))
+        places = [finding.where for finding in found]
+        return Diagnosis(found, overview(steps), [steps.column(each) for each in places or [Places()]])
 
 
 def _found(detectors: dict[str, Callable[[Steps], Iterator[Finding]]], steps: Steps) -> list[Finding]:

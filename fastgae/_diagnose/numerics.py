@@ -70,7 +70,7 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
             )
         else:
             yield Finding(
-                f"{what}, all behind closed gates or the mask",
+                f"{what}, all where a flag or the mask leaves them out",
                 where,
                 "here they have no effect, but code that multiplies by a mask would spread them: 0 times NaN is NaN",
                 "nothing, if they mark numbers that must not be read",

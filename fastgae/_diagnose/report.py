@@ -1,8 +1,14 @@
-"""Describe the findings of a diagnosis, as text and as JSON."""
+"""Describe the findings of a diagnosis, as text, as JSON and in a notebook."""
 
+import html
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fastgae._diagnose.plot import Column
 
 SHOWN = 4
 
@@ -12,6 +18,7 @@ class Places(NamedTuple):
 
     total: int = 0
     first: tuple[tuple[int, ...], ...] = ()
+    times: tuple[int, ...] = ()  # of all places in the env of the first one
 
     def __str__(self) -> str:
         if not self.total:
@@ -29,7 +36,8 @@ class Finding(NamedTuple):
     what : str
         The mistake, with its evidence: a count and a ratio.
     where : Places
-        How many places there are (``total``), and the first few as indices (``first``).
+        How many places there are (``total``), the first few as indices (``first``), and the ``times`` of all places in
+        the env of the first one.
     why : str
         The effect of the mistake on the results.
     change : str
@@ -49,6 +57,9 @@ class Finding(NamedTuple):
         return "\n".join(
             [wrapped(f"{self.detector}: ", self.what, 2), *(wrapped(f"  {k:<8}", v, 10) for k, v in lines)]
         )
+
+    def _repr_html_(self) -> str:
+        return _table(self.detector, {"what": self.what, "where": self.where, "why": self.why, "change": self.change})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as a dict that JSON can keep."""
@@ -79,6 +90,10 @@ class Overview(NamedTuple):
         return f"{self.tokens:,} tokens of {self.envs:,} sequence{'s' * (self.envs != 1)}"
 
     def __str__(self) -> str:
+        return "\n".join(wrapped(f"  {name:<11}", text, 13) for name, text in self.lines().items())
+
+    def lines(self) -> dict[str, str]:
+        """Return the lines of the report: what each is about, and its text."""
         name, unit, parts = "episodes", "steps", [f"{self.episodes:,} ended"]
         if self.episodes:
             parts[0] += f", {self.truncated / self.episodes:.0%} of them truncated"
@@ -92,13 +107,12 @@ class Overview(NamedTuple):
                 else f"of {shortest:,} to {longest:,} {unit}, median {typical:,}"
             )
         explained = _shown(self.explained_variance)
-        lines = (
-            (name, "; ".join(parts)),
-            ("rewards", f"mean {_shown(self.mean_reward)}"),
-            ("values", f"mean {_shown(self.mean_value)}; explained variance of the returns: {explained}"),
-            ("TD errors", f"mean {_shown(self.mean_td_error)}, standard deviation {_shown(self.std_td_error)}"),
-        )
-        return "\n".join(wrapped(f"  {name:<11}", text, 13) for name, text in lines)
+        return {
+            name: "; ".join(parts),
+            "rewards": f"mean {_shown(self.mean_reward)}",
+            "values": f"mean {_shown(self.mean_value)}; explained variance of the returns: {explained}",
+            "TD errors": f"mean {_shown(self.mean_td_error)}, standard deviation {_shown(self.std_td_error)}",
+        }
 
 
 class Diagnosis(Sequence[Finding]):
@@ -112,9 +126,10 @@ class Diagnosis(Sequence[Finding]):
         ``mean_td_error`` and ``std_td_error``.
     """
 
-    def __init__(self, findings: Sequence[Finding], overview: Overview) -> None:
+    def __init__(self, findings: Sequence[Finding], overview: Overview, columns: Sequence["Column"] = ()) -> None:
         self._findings = tuple(findings)
         self.overview = overview
+        self._columns = tuple(columns)
 
     @overload
     def __getitem__(self, index: int) -> Finding: ...
@@ -129,12 +144,38 @@ class Diagnosis(Sequence[Finding]):
     def __repr__(self) -> str:
         return f"<Diagnosis: {', '.join(finding.detector for finding in self) or 'nothing found'}>"
 
-    def __str__(self) -> str:
+    @property
+    def _heading(self) -> str:
         size = self.overview.size
-        heading = f"{len(self)} finding{'s' * (len(self) > 1)} in {size}"
         if not self:
-            heading = f"Nothing found in {size}. Only mistakes that leave traces in the arrays can be found."
-        return "\n\n".join([f"{heading}\n\n{self.overview}", *map(str, self)])
+            return f"Nothing found in {size}. Only mistakes that leave traces in the arrays can be found."
+        return f"{len(self)} finding{'s' * (len(self) > 1)} in {size}"
+
+    def __str__(self) -> str:
+        return "\n\n".join([f"{self._heading}\n\n{self.overview}", *map(str, self)])
+
+    def _repr_html_(self) -> str:
+        return _table(self._heading, self.overview.lines()) + "".join(finding._repr_html_() for finding in self)
+
+    def plot(self, finding: int = 0) -> "Figure":
+        """Draw the env in which a finding begins, and mark the suspect steps. Needs matplotlib.
+
+        Parameters
+        ----------
+        finding : int
+            The index of the finding.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Rewards, values and TD errors, with the ends of episodes. Notebooks show it; ``savefig`` writes it to a
+            file. If nothing was found, it shows the first env, without marks.
+        """
+        from fastgae._diagnose.plot import draw  # here, because it needs matplotlib
+
+        if not self:
+            return draw(self._columns[0], "nothing found", ())
+        return draw(self._columns[finding], self[finding].detector, self[finding].where.times)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the overview and the findings as a dict that JSON can keep."""
@@ -149,6 +190,15 @@ class Diagnosis(Sequence[Finding]):
 
 def _shown(number: float | None) -> str:
     return "undefined" if number is None else format(number, ".3g")
+
+
+def _table(heading: str, rows: dict[str, Any]) -> str:
+    lines = "".join(
+        f'<tr><th style="text-align: left; vertical-align: top">{name}</th>'
+        f'<td style="text-align: left">{html.escape(str(text))}</td></tr>'
+        for name, text in rows.items()
+    )
+    return f"<p><b>{html.escape(heading)}</b></p><table>{lines}</table>"
 
 
 def _place(index: tuple[int, ...]) -> str:

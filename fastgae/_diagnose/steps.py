@@ -10,6 +10,7 @@ import numpy as np
 from fastgae import _dispatch, _run
 from fastgae._backends import BackendUnavailableError
 from fastgae._call import Array, Call, GAEResult
+from fastgae._diagnose.plot import Column
 from fastgae._diagnose.report import SHOWN, Places
 
 
@@ -149,8 +150,21 @@ class Steps:
         found = np.argwhere(where)
         envs = [np.unravel_index(n, shape[:axis] + shape[axis + 1 :]) for _, n in found[:SHOWN]]
         return Places(
-            len(found), tuple((int(t), *map(int, env)) for (t, _), env in zip(found[:SHOWN], envs, strict=True))
+            len(found),
+            tuple((int(t), *map(int, env)) for (t, _), env in zip(found[:SHOWN], envs, strict=True)),
+            tuple(np.flatnonzero(where[:, found[0][1]]).tolist()) if len(found) else (),
         )
+
+    def column(self, places: Places) -> Column:
+        """Return the env of the first place, or the first env."""
+        shape, axis = self.given.rewards.shape, self.given.time_axis
+        envs = shape[:axis] + shape[axis + 1 :]
+        env = places.first[0][1:] if places.first else (0,) * len(envs)
+        n = int(np.ravel_multi_index(env, envs)) if env and 0 not in envs else 0
+        series = {"rewards": self.rewards, "values": self.values, "TD errors": self.td_errors}
+        one = slice(n, n + 1)  # empty if there are no envs
+        copies = {name: array[:, one].flatten() for name, array in series.items()}
+        return Column(env, copies, self.terminated[:, one].flatten(), self.truncated[:, one].flatten())
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):

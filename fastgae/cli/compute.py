@@ -28,19 +28,14 @@ cannot be used, and 130 after Ctrl-C.
 
 EXAMPLES = """\
 examples:
-  fastgae compute episodes.parquet
-  fastgae compute lerobot_dataset --values critic.npy --ends terminated
+  fastgae compute episodes.parquet --ends terminated
+      a table with the columns episode, rewards and values, whose episodes all end for good
   fastgae compute 'runs/*.parquet' -o advantages.parquet --column rewards=reward --column episode=run
-  fastgae compute recordings --episode file        one episode per file, or names that begin again in every file
-  fastgae compute minari_dataset --critic my_critic:values
-  fastgae compute episodes.parquet --gamma 0.997 --normalize global --memory 256MB
-  fastgae compute episodes.parquet --estimator discounted_returns -o returns.parquet
-  fastgae compute episodes.parquet --rewards success:-1:100 --gamma 1 --label-quantile 0.7
-  fastgae compute episodes.parquet --into with_advantages.parquet
-  fastgae compute episodes.parquet --resume        continue a run that was killed
-  fastgae compute s3://bucket/runs -o s3://bucket/advantages.parquet
-  fastgae compute runs -o a.parquet --shard 3/8    one of eight processes; then, with the same options,
-  fastgae compute runs -o a.parquet --merge        write the results of all eight
+      several files, with other names of columns
+  fastgae compute lerobot_dataset --values critic.npy
+      a dataset, and the values of its states in a file of their own
+
+docs/data.md has more: critics, Minari, URLs, labels, shards, and runs that were killed.
 """
 
 
@@ -70,17 +65,22 @@ def loaded(critic: tuple[str, str]) -> Any:
         sys.path.pop(0)
 
 
-def add_parser(commands: "Commands") -> None:
-    parser = commands.add_parser(
-        "compute",
-        help="compute advantages of recorded data in files",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=Formatter,
-    )
+# The options that say how recorded data are read, and what they are where they are not given.
+DEFAULTS: dict[str, Any] = {
+    "format": "auto",
+    "column": [],
+    "values": "values",
+    "episode": None,
+    "critic": None,
+    "ends": None,
+    "rewards": None,
+}
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add what says how recorded data are read, for every command that reads them."""
     add = parser.add_argument
     add("source", nargs="+", metavar="SOURCE", help="files, folders or patterns")
-    add("-o", "--out", metavar="FILE", help="the file to write (default: beside the data)")
     add("--format", default="auto", metavar="NAME", help="the format of the data (default: found from the files)")
     add(
         "--column",
@@ -104,6 +104,38 @@ def add_parser(commands: "Commands") -> None:
         help="in place of --values: a function of batches of rows, or a fastgae.data.Critic, in a Python module",
     )
     add("--ends", choices=("terminated",), help="every episode ends for good, whatever its flags say")
+    add(
+        "--rewards",
+        metavar="COLUMN:STEP:FAILURE",
+        help="rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure",
+    )
+    add("--memory", default="1GB", metavar="BYTES", help="use at most about this much memory (default: %(default)s)")
+
+
+def of_source(args: argparse.Namespace) -> dict[str, Any]:
+    """Return these options as the arguments of functions of ``fastgae.data``."""
+    return {
+        "format": args.format,
+        "columns": dict(args.column),
+        "ends": args.ends,
+        "episode_is": args.episode,
+        "values": args.values if args.critic is None else loaded(args.critic),
+        "rewards": args.rewards,
+        "memory": args.memory,
+    }
+
+
+def add_parser(commands: "Commands") -> None:
+    parser = commands.add_parser(
+        "compute",
+        help="compute advantages of recorded data in files",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=Formatter,
+    )
+    add_source(parser)
+    add = parser.add_argument
+    add("-o", "--out", metavar="FILE", help="the file to write (default: beside the data)")
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
     add(
         "--estimator",
@@ -119,18 +151,12 @@ def add_parser(commands: "Commands") -> None:
         help="shift and scale the advantages to mean 0 and standard deviation 1 over all data",
     )
     add(
-        "--rewards",
-        metavar="COLUMN:STEP:FAILURE",
-        help="rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure",
-    )
-    add(
         "--label-quantile",
         type=float,
         metavar="Q",
         help='also write a column "positive": is the advantage above this quantile of all advantages?',
     )
     add("--into", metavar="COPY", help="in place of FILE: all columns of the data, and the results beside them")
-    add("--memory", default="1GB", metavar="BYTES", help="use at most about this much memory (default: %(default)s)")
     add(
         "--plot",
         type=plot_file,
@@ -161,20 +187,14 @@ def run(args: argparse.Namespace) -> int:
             report = compute(
                 args.source,
                 args.out,
-                format=args.format,
-                columns=dict(args.column),
-                ends=args.ends,
-                episode_is=args.episode,
-                values=args.values if args.critic is None else loaded(args.critic),
+                **of_source(args),
                 estimator=args.estimator,
                 gamma=args.gamma,
                 gae_lambda=args.gae_lambda,
                 n=args.n,
                 normalize=args.normalize,
-                rewards=args.rewards,
                 label_quantile=args.label_quantile,
                 into=args.into,
-                memory=args.memory,
                 resume=args.resume,
                 overwrite=args.overwrite,
                 shard=args.shard,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import fastgae
 from fastgae._archive import shown
 from fastgae._call import ROLES, Role
+from fastgae.cli import compute
 from fastgae.cli.archive import read_arrays
 from fastgae.cli.options import CommandError, Formatter, printable, unit_interval
 
@@ -28,7 +29,9 @@ Look for common mistakes in a rollout: flags one step late or early, time limits
 flagged as terminations, reset rows that count as steps, a missing bootstrap,
 swapped axes and more.
 
-FILE.npz holds the arguments of fastgae.gae by their names:
+SOURCE is recorded data, with the options of `fastgae compute`; then a part of
+them that fits into memory is examined. Or it is a file .npz, which holds the
+arguments of fastgae.gae by their names:
   {", ".join(REQUIRED)}, and, if you pass them to gae,
   {", ".join(ARRAYS)},
   {", ".join(COEFFICIENTS)}. Write it with numpy.savez. It may hold other arrays.
@@ -36,7 +39,7 @@ FILE.npz holds the arguments of fastgae.gae by their names:
 The report begins with an overview: the episodes, and how well the values fit.
 
 The exit status is 0 if nothing was found, 1 if something was found, and 2 if
-the file or an option cannot be used.
+the data or an option cannot be used.
 """
 
 EXAMPLES = """\
@@ -44,6 +47,7 @@ examples:
   fastgae diagnose rollout.npz
   fastgae diagnose rollout.npz --autoreset next_step --gamma 0.997
   fastgae diagnose rollout.npz --time-axis 1 --json
+  fastgae diagnose episodes.parquet --column episode=run --ends terminated
 
   python -c "import numpy; numpy.savez('rollout.npz', rewards=..., values=..., terminated=..., last_values=...)"
 """
@@ -57,8 +61,8 @@ def add_parser(commands: "Commands") -> None:
         epilog=EXAMPLES,
         formatter_class=Formatter,
     )
+    compute.add_source(parser)
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE.npz", help="arrays named like the arguments of fastgae.gae")
     add("--json", action="store_true", help="print one JSON object")
     add("--gamma", type=unit_interval, metavar="G", help="discount per step (default: the file's, or 0.99)")
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay (default: the file's, or 0.95)")
@@ -73,12 +77,7 @@ def add_parser(commands: "Commands") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        found, unused = diagnosis(args)
-    except MemoryError as error:
-        raise CommandError(f"{args.file}: there is not enough memory; save fewer steps or environments", 2) from error
-    except (ValueError, TypeError) as error:
-        raise CommandError(f"{args.file}: gae refuses these arguments: {error}", exit_code=2) from error
+    found, unused = of_rollout(args) if is_rollout(args) else (of_data(args), [])
     if args.json:
         print(json.dumps({**found.as_dict(), "unused": unused}, indent=2))
     else:
@@ -88,11 +87,44 @@ def run(args: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def diagnosis(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
-    arguments, unused = read_arrays(args.file, REQUIRED, ARRAYS + COEFFICIENTS)
+def is_rollout(args: argparse.Namespace) -> bool:
+    """Return whether the source holds arguments of gae: it is one .npz file, and no option says how to read data."""
+    alone = len(args.source) == 1 and args.source[0].endswith(".npz")
+    return alone and all(getattr(args, name) == default for name, default in compute.DEFAULTS.items())
+
+
+def of_data(args: argparse.Namespace) -> fastgae.Diagnosis:
+    for name, default in (("autoreset", None), ("normalize", None), ("time_axis", 0)):
+        if getattr(args, name) != default:
+            raise CommandError(f"--{name.replace('_', '-')} is for a rollout in a file .npz: leave it out", exit_code=2)
+    try:
+        from fastgae.data.diagnose import diagnose
+        from fastgae.data.errors import on_the_command_line
+    except ImportError as error:
+        raise CommandError(str(error), exit_code=2) from error
+    try:
+        with on_the_command_line():
+            gamma = 0.99 if args.gamma is None else args.gamma
+            return diagnose(args.source, **compute.of_source(args), gamma=gamma, gae_lambda=args.gae_lambda)
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        raise CommandError(str(error), exit_code=2) from error
+
+
+def of_rollout(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
+    path = Path(args.source[0])
+    try:
+        return diagnosis(path, args)
+    except MemoryError as error:
+        raise CommandError(f"{path}: there is not enough memory; save fewer steps or environments", 2) from error
+    except (ValueError, TypeError) as error:
+        raise CommandError(f"{path}: gae refuses these arguments: {error}", exit_code=2) from error
+
+
+def diagnosis(path: Path, args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
+    arguments, unused = read_arrays(path, REQUIRED, ARRAYS + COEFFICIENTS)
     for name in unused:
         if name in PARAMETERS and getattr(args, name) is None:
-            raise CommandError(f"{args.file} holds {name}, which is an option here: pass --{name}", exit_code=2)
+            raise CommandError(f"{path} holds {name}, which is an option here: pass --{name}", exit_code=2)
     for name in COEFFICIENTS:
         if getattr(args, name) is not None:
             arguments[name] = getattr(args, name)

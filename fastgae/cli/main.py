@@ -3,11 +3,13 @@
 import argparse
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import fastgae
+from fastgae._misnamed import NAMES_ELSEWHERE, choose_one, closest, elsewhere
 from fastgae.cli import compute, demo, diagnose, info
 from fastgae.cli.completion import SHELLS, PrintCompletion
 from fastgae.cli.options import CommandError, Formatter
@@ -24,11 +26,24 @@ examples:
 If `fastgae` is not on the PATH, `python -m fastgae` is the same command.
 """
 
+COMMANDS_ELSEWHERE = {"'compute'": "gae advantages label", "'diagnose'": "check lint debug", "'info'": "backends"}
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line that names the option, without the usage, which would push it off the screen."""
+        if refused := re.search(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
+            message += choose_one(refused[1], re.findall(r"[\w-]+", refused[2]), COMMANDS_ELSEWHERE)
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Say which option the first unknown one may stand for."""
+        given = next((each for each in unknown if each.startswith("-")), unknown[0]).partition("=")[0]
+        options = [word.strip("-").replace("-", "_") for word in re.findall(r"--[\w-]+", self.format_help())]
+        word = given.strip("-").replace("-", "_")
+        meant = elsewhere(word, {each: NAMES_ELSEWHERE.get(each, "") for each in options}) or closest(word, options)
+        advice = f"; do you mean '--{meant.replace('_', '-')}'?" if meant else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,8 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(argv: Sequence[str] | None) -> int:
-    parser = _parser()
-    args = parser.parse_args(argv)
+    parser, commands = _parser()
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        commands.get(args.command, parser).refuse(unknown)
     if args.command is None:
         parser.print_help(sys.stderr)
         return 2
@@ -64,7 +81,8 @@ def _command(argv: Sequence[str] | None) -> int:
         return 130
 
 
-def _parser() -> _Parser:
+def _parser() -> tuple[_Parser, dict[str, _Parser]]:
+    """Return the parser, and the parser of each command."""
     parser = _Parser(
         prog="fastgae",
         description="Advantages and value targets from reinforcement-learning rollouts.",
@@ -82,4 +100,4 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for command in (info, compute, demo, diagnose):
         command.add_parser(commands)
-    return parser
+    return parser, dict(commands.choices)

@@ -9,8 +9,8 @@ TypeError or ValueError names an argument that is missing, or of a wrong type or
 that makes the library call fastgae: a function ``install()``, or a subclass with the name of the library's class. Only
 the hook imports the library.
 
-Where a docstring says "the same bits", two things may still differ, because a gate of fastgae selects and most
-libraries multiply by 0: NaN and infinity behind a closed gate have no effect, and a zero may have the other sign.
+Where a docstring says "the same bits", two things may still differ, because fastgae leaves a term out where most
+libraries multiply it by 0: NaN and infinity there have no effect, and a zero may have the other sign.
 """
 
 import importlib

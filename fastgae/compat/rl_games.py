@@ -36,7 +36,7 @@ def discount_values(
         A_t = (r_t + gamma B_t V_{t+1}) - V_t + gamma tau B_t A_{t+1}     B_t = 1 - d_t
 
     Truncation ends an episode like termination; before the call, rl_games has added gamma V(s_t) to the reward of a
-    step that timed out. Where a gate is closed, fastgae leaves the term out, but rl_games multiplies it by 0.
+    step that timed out. Where a flag is set, fastgae leaves the term out, but rl_games multiplies it by 0.
 
     Parameters
     ----------

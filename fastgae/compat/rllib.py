@@ -45,7 +45,7 @@ def compute_value_targets(
     A truncated step bootstraps from the next value: RLlib makes every episode one step longer, so that the next row
     *is* the final observation, and masks the row that it added out of the loss. The recursion runs in float64, because
     RLlib's flags promote it to float64, and advantages are rounded to float32 before V is added. (With float32 flags,
-    RLlib would keep gamma in float32.) Where a gate is closed, fastgae leaves the term out, but RLlib multiplies it by
+    RLlib would keep gamma in float32.) Where a flag is set, fastgae leaves the term out, but RLlib multiplies it by
     0.
 
     Parameters

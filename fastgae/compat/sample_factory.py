@@ -30,7 +30,7 @@ def gae_advantages(
     A step that is not valid passes A of the next step on without a discount. Truncation ends an episode like
     termination; before the call, sample-factory has added gamma V(s_t) to the reward of a step that timed out. This
     function calls ``reverse_scan``, because the order of sums and the mask rule differ from ``gae``. As in
-    sample-factory, a closed gate multiplies by 0, so a NaN in that term spreads. ``γ`` is the discount, and ``λ`` the
+    sample-factory, a flag multiplies by 0, so a NaN in that term spreads. ``γ`` is the discount, and ``λ`` the
     decay of the trace, each a float.
 
     Parameters

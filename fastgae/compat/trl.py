@@ -34,7 +34,7 @@ def compute_advantages(
         R_t = A_t + m_t V_t
         advantages = (A - mean) / sqrt(variance + 1e-8)    at every token; moments over the mask, Bessel's variance
 
-    There are no flags and no gates: a token outside the mask has value 0 and reward 0, and A is still discounted across
+    There are no flags: a token outside the mask has value 0 and reward 0, and A is still discounted across
     it. With ``whiten_rewards``, the rewards m r are first whitened over the mask and shifted back to their mean.
     Without it, values and returns are the same bits in float32. Whitening differs by the rounding of the moments,
     because torch adds up float32 numbers in its own order, and fastgae adds up float64 numbers. 16-bit inputs are

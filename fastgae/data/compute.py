@@ -13,7 +13,7 @@ from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, UnreachableError, WriteError, argument, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
-from fastgae.data.formats import FILE, Format, found_in
+from fastgae.data.formats import FILE, Format, Found, found_in
 from fastgae.data.labels import checked_quantile
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, check_alike, open_files, put_scratch_into
@@ -180,8 +180,6 @@ def compute(
     began = time.perf_counter()
     if normalize not in NORMALIZE:
         raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
-    if episode_is not in (None, "file"):
-        raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
     picture = None if plot is None else checked_picture(plot)
     part = None if shard is None else Shard.named(shard)
     quantile = None if label_quantile is None else checked_quantile(label_quantile)
@@ -193,30 +191,15 @@ def compute(
             "without it, for all parts together"
         )
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    bytes_in_memory = limit_from(argument("memory"), str(memory))
-    of_success = {} if rewards is None else {"rewards": Success.named(rewards)[0]}
-    found = found_in(source, format, {**(columns or {}), **of_success})
-    if episode_is is not None:
-        found = found.with_files()
-        columns = {"file": FILE, **(columns or {})}
-    known, sources, files, pieces, names = found
+    (known, sources, files, _, names), plan = planned(source, format, columns, episode_is, values, rewards, how, memory)
+    plan = plan._replace(normalize=normalize, plot=picture, shard=part, label_quantile=quantile, into=into is not None)
     for name, asked in (("resume", resume), ("shard", shard), ("merge", merge)):
         if asked and not sources:
             raise ValueError(
                 f"{argument(name)} needs a source of files, and this one is a table in memory: leave it out"
             )
-    schema, rows = pieces[0].schema, pieces
-    chosen, pieces, valued = _with_values(values, columns, known, pieces, how, rewards)
-    check_advantages(normalize, quantile, how, valued is not None or "values" in chosen.of_role)
-    beside = None
-    if isinstance(values, str | os.PathLike) and chosen.of_role.get("values") == COLUMN:
-        beside = rows, path_of("values", values)
-        files.append(beside[1])
-    most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
-    plan = Plan(
-        known, pieces, chosen, how, normalize, max(1, most), valued, picture, beside, part, quantile, into is not None
-    )
-    check_alike(pieces, [*plan.read, *(plan.source_columns if plan.into else [])])
+    check_advantages(normalize, quantile, how, plan.values is not None or "values" in plan.columns.of_role)
+    check_alike(plan.pieces, [*plan.read, *(plan.source_columns if plan.into else [])])
     to = path_of("out", given) if (given := out if into is None else into) else known.sidecar(sources[0])
     check_out(to, sources, plan)
     sidecar_of(to)  # raises before anything is computed
@@ -249,6 +232,35 @@ def compute(
                 raise
         spool.remove_shards(shards)
     return report_of(about, str(spool.out), time.perf_counter() - began)
+
+
+def planned(
+    source: Source | Tabular,
+    format: str,  # noqa: A002
+    columns: Mapping[str, str] | None,
+    episode_is: str | None,
+    values: str | os.PathLike[str] | Critic | Callable[[dict[str, Any]], Any],
+    rewards: str | None,
+    how: How,
+    memory: str | int,
+) -> tuple[Found, Plan]:
+    """Return what the source holds, and how to read and compute it."""
+    if episode_is not in (None, "file"):
+        raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
+    bytes_in_memory = limit_from(argument("memory"), str(memory))
+    of_success = {} if rewards is None else {"rewards": Success.named(rewards)[0]}
+    found = found_in(source, format, {**(columns or {}), **of_success})
+    if episode_is is not None:
+        found = found.with_files()
+        columns = {"file": FILE, **(columns or {})}
+    known, rows = found.format, found.pieces
+    chosen, pieces, valued = _with_values(values, columns, known, rows, how, rewards)
+    beside = None
+    if isinstance(values, str | os.PathLike) and chosen.of_role.get("values") == COLUMN:
+        beside = rows, path_of("values", values)
+        found.files.append(beside[1])
+    most = bytes_in_memory // row_bytes(rows[0].schema.field(chosen.of_role["rewards"]).type, pieces, valued)
+    return found, Plan(known, pieces, chosen, how, None, max(1, most), valued, beside=beside)
 
 
 def _with_values(

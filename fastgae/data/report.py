@@ -131,10 +131,13 @@ def report_of(said: Mapping[str, Any], file: str, seconds: float) -> Report:
 
 def findings_in(steps: RecordedSteps, how: How) -> list[str]:
     """Return what fastgae.diagnose finds in the first rows of the last run, if there are values."""
-    if steps.values is None:
-        return []
+    return [] if steps.values is None else [finding.what for finding in diagnosis_of(steps, how)]
+
+
+def diagnosis_of(steps: RecordedSteps, how: How) -> fastgae.Diagnosis:
+    """Return what fastgae.diagnose says of the first rows."""
     sample, following = sampled(steps, SAMPLE)
     rows, last = checked_rows(sample, following, how)
     arguments = gae_arguments(rows, carried_into(last, following))
     decay = how.options.get("gae_lambda", GAE_LAMBDA)
-    return [finding.what for finding in fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)]
+    return fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)

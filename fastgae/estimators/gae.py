@@ -52,8 +52,8 @@ def gae(
         R_t     = A_t + V_t                      A_T = 0
 
     Every operation is rounded on its own, in this order, in the working dtype. The product gamma lambda is computed in
-    float64 and rounded once. Values behind a closed gate are never used, so a NaN there is harmless. The result has the
-    same bits on every backend, CPU target, thread count and memory layout.
+    float64 and rounded once. Terms that a flag leaves out are never read, so a NaN there is harmless. The result has
+    the same bits on every backend, CPU target, thread count and memory layout.
 
     Pass NumPy arrays, torch tensors on the CPU or a GPU, or JAX arrays on the CPU, also inside torch.compile, jax.jit
     and jax.vmap. Results come back as arrays of the library of ``rewards``; ``stop_gradients`` says whether they have
@@ -110,7 +110,7 @@ def gae(
     tail_normalized : bool
         The finite-horizon form: ``A_t`` is the average of the k-step advantages that the rollout has, with weights
         that add up to 1 also near its end: ``A = G / D`` with ``D_t = 1 + lambda D_{t+1}`` and
-        ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where the trace gate is open.
+        ``G_t = D_t delta_t + gamma lambda G_{t+1}``, the second terms only where the episode goes on.
     carry_over : bool
         The results of steps outside of ``mask``. False: A = 0 and R = V. True: A of the next step that exists, or
         ``last_advantages`` after the last one, and R = A + V, as in verl (docs/tokens.md).
@@ -122,7 +122,7 @@ def gae(
     stop_gradients : bool
         True: results have no gradients, so a loss treats them as constants. False, for torch tensors and JAX arrays:
         gradients flow to all arguments that hold numbers, ``gamma`` and ``gae_lambda`` among them, and not through
-        closed gates. NumPy arrays have no gradients, so there it changes nothing.
+        terms that a flag leaves out. NumPy arrays have no gradients, so there it changes nothing.
     num_threads : int, optional
         At most this many threads; None: ``FASTGAE_NUM_THREADS``, ``OMP_NUM_THREADS``, or the CPUs this process may use.
     backend : str, optional
@@ -148,7 +148,7 @@ def gae(
     Notes
     -----
     Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation", 2016 (equation 16),
-    with the gates of Pardo et al., "Time Limits in Reinforcement Learning", 2018.
+    with the termination and truncation of Pardo et al., "Time Limits in Reinforcement Learning", 2018.
 
     Examples
     --------

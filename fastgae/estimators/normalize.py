@@ -12,6 +12,7 @@ from fastgae._call import EPS, MOST_STEPS, NEW, Array
 from fastgae._canonical import NORMALIZE, Frame, as_number, frame_of, in_place, integer_of, of_one_dtype, shown
 from fastgae._declared import public
 from fastgae._interop import OnDevice, as_floats, takes_tensors
+from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
 from fastgae._moments import center_and_scale, scale_of
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers
 
@@ -84,7 +85,8 @@ def normalize(
     array([-2.,  0.,  2.,  4.])
     """
     if not isinstance(by, str) or by not in NORMALIZE:
-        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}")
+        meant = choose_one(by, NORMALIZE, NORMALIZE_ELSEWHERE)
+        raise ValueError(f"by must be {' or '.join(map(repr, NORMALIZE))}, got {shown(by)}{meant}")
     (numbers,) = of_one_dtype(advantages=advantages)
     frame = frame_of("advantages", numbers, time_axis)
     exists = frame.flags_or_none("mask", mask)

@@ -29,7 +29,7 @@ def reverse_scan(
 
         y_t = x_t + decay_t y_{t+1}     y_T = initial
 
-    The product is always added: unlike a closed gate of ``gae``, a decay of 0 does not keep NaN or infinity out.
+    The product is always added: unlike a flag of ``gae``, a decay of 0 does not keep NaN or infinity out.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def vtrace(
         R_t       = A_t + V_t                                                        the value targets, "vs"
         P_t       = w_t(advantage_clip) (delta_t + gamma lambda A_{t+1})             the policy's advantages
 
-    with the gates of ``gae``: the bootstrap only where not terminated, and A_{t+1} only where the episode goes on. With
+    with the flags of ``gae``: the bootstrap only where not terminated, and A_{t+1} only where the episode goes on. With
     ``lambda_=1``, P is ``ratio (r + gamma R_{t+1} - V)``. With all ratios 1 it is ``gae``, bit for bit.
 
     Parameters

@@ -40,6 +40,31 @@ def test_results_and_table(recorded, capsys):
     assert np.array_equal(got["returns"], expected.returns)
 
 
+def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
+    source = str(recorded[0])
+    columns = ["--column", "rewards=reward", "--column", "episode=run"]
+    assert main(["diagnose", source, *columns, "--ends", "terminated"]) == 1
+    assert "truncation_as_termination: looks like a time limit" in capsys.readouterr().out
+    # a critic that knows the rest of each episode, and flags a row late, in rows of any order
+    rows, rng = np.arange(1000), np.random.default_rng(0)
+    flags = rng.random(1000) < 0.04
+    to_go = fastgae.discounted_returns(np.ones(1000), flags | (rows == 999))
+    knows = (to_go + rng.normal(0, 0.1, 1000)).astype(np.float32)
+    late = {"run": 0 * rows, "step": rows, "rewards": np.ones(1000), "values": knows, "terminated": np.roll(flags, 1)}
+    pq.write_table(pa.table(late).take(rng.permutation(1000)), tmp_path / "late.parquet")
+    arguments = ["diagnose", str(tmp_path / "late.parquet"), "--column", "env=run", "--ends", "terminated"]
+    critic = tmp_path / "values.npy"
+    assert main([*arguments, "--json"]) == 1
+    assert [each["detector"] for each in json.loads(capsys.readouterr().out)["findings"]] == ["flags_shifted"]
+    assert main([*arguments, "--time-axis", "1"]) == 2
+    assert "--time-axis is for a rollout in a file .npz" in capsys.readouterr().err
+    np.save(critic, np.zeros(999))
+    assert main([*arguments, "--values", str(critic)]) == 2
+    assert str(critic) in capsys.readouterr().err
+    assert main(["diagnose", str(tmp_path / "none.parquet")]) == 2
+    assert "none.parquet' does not exist" in capsys.readouterr().err
+
+
 def test_options(recorded, capsys, tmp_path):
     source, _, values = recorded
     np.save(tmp_path / "critic.npy", values)

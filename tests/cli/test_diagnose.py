@@ -135,9 +135,10 @@ def test_files_with_the_wrong_arrays(changed, said, saved, refused):
 
 
 def test_files_that_are_no_archive(tmp_path, refused):
-    text, one, cut, empty = (tmp_path / name for name in ("text.npz", "one.npy", "cut.npz", "empty.npz"))
+    text, one, cut, empty = (tmp_path / name for name in ("text.npz", "one.npz", "cut.npz", "empty.npz"))
     text.write_text("rewards")
-    np.save(one, np.ones(3))
+    with one.open("wb") as file:
+        np.save(file, np.ones(3))
     np.savez(cut, rewards=np.ones(3))
     cut.write_bytes(cut.read_bytes()[:-30])
     empty.touch()
@@ -145,15 +146,15 @@ def test_files_that_are_no_archive(tmp_path, refused):
     assert "not an .npz archive" in refused(cut)
     assert "it is empty" in refused(empty)
     assert "it holds one array; write several by name with numpy.savez" in refused(one)
-    assert "not a regular file" in refused(tmp_path)
+    assert "cannot be read" in refused(tmp_path)  # a folder of recorded data, of which one file is broken
     assert "No such file" in refused(tmp_path / "missing.npz")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, refused):
-    os.mkfifo(tmp_path / "pipe")
-    assert "not a regular file" in refused(tmp_path / "pipe")
-    assert "not a regular file" in refused("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.npz")
+    assert "not a regular file" in refused(tmp_path / "pipe.npz")
+    assert "is not a file" in refused("/dev/zero")
 
 
 def npy(header, data=b"", version=b"\x01\x00"):

@@ -105,10 +105,10 @@ def lines_of(name):
     right = planted[0].without().call()
     ends = right["terminated"] | right["truncated"]
     rows = slice(*picture.rows)
-    calls = {"right": right, **{label: each.call() for label, each in zip(picture.wrong, planted, strict=True)}}
+    calls = {"correct": right, **{label: each.call() for label, each in zip(picture.wrong, planted, strict=True)}}
     lines = {label: getattr(fastgae.gae(**call), picture.result)[rows, 0] for label, call in calls.items()}
     if right["autoreset"] == "next_step":
-        lines["right"] = np.where(fastgae.valid_steps(ends)[rows, 0], lines["right"], np.nan)
+        lines["correct"] = np.where(fastgae.valid_steps(ends)[rows, 0], lines["correct"], np.nan)
     return lines, np.flatnonzero(ends[rows, 0])
 
 

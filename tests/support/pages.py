@@ -17,8 +17,12 @@ SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def snippets(page: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line at which each snippet begins, and its code."""
+    """Yield the line at which each snippet begins, and its code; of a notebook, the number of each cell."""
     text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = enumerate(json.loads(text)["cells"], 1)
+        yield from ((number, "".join(cell["source"])) for number, cell in cells if cell["cell_type"] == "code")
+        return
     for block in SNIPPET.finditer(text):
         yield text.count("\n", 0, block.start(1)) + 1, block[1]
 
@@ -41,7 +45,8 @@ def outcomes(page: Path) -> dict[int, dict[str, str]]:
             if ours or (isinstance(error, NameError) and error.name not in missing):
                 outcome["failed"] = traceback.format_exc()
                 continue
-            outcome["skipped"] = str(error)
+            what = "a snippet that was skipped" if isinstance(error, NameError) else "a package to be installed"
+            outcome["skipped"] = f"needs {what}: {error.name}"
             missing |= bound(code)
             for name in assigned(code) & names.keys():  # or a later snippet would go on with another snippet's numbers
                 del names[name]

@@ -19,9 +19,10 @@ def digest(measured: Any) -> str:
 
 def machine_line(machine: Mapping[str, Any]) -> str:
     """Return what figures depend on; backends that were missing are not among them."""
-    left_out = ("load", "usable CPUs")
+    left_out = ("load", "usable CPUs", "numpy")  # the version of NumPy is among the others
     shown = {name: str(value) for name, value in machine.items() if name not in left_out}
-    return ", ".join(f"{name} {value}" for name, value in shown.items() if not value.startswith("missing: "))
+    words = (f"{name} {value.removeprefix(f'{name} ')}" for name, value in shown.items() if "missing: " not in value)
+    return ", ".join(words)
 
 
 def throughput_chart(measured: Mapping[str, Any]) -> bytes:

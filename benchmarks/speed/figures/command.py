@@ -25,7 +25,7 @@ from speed.text import track
 
 from . import apart, in_jax, peers, training
 from .charts import overhead_chart, peers_chart, throughput_chart
-from .tables import filled, render
+from .tables import filled, machine_of, render
 
 DRAWN = ROOT / "docs" / "figures"
 RESULTS = DRAWN / "results.json"
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
     measured = measure_sections(() if args.redraw else args.sections or list(SECTIONS))
     if args.print:
-        print("\n\n".join(render(name, measured) for name in measured))
+        print("\n\n".join(f"{render(name, measured)}\n\n{machine_of(name, measured)}".rstrip() for name in measured))
     else:
         write({**kept, **measured})
     return 0

@@ -83,10 +83,24 @@ def render(name: str, results: Results) -> str:
     if name == "speed-in-short":
         return in_short(results)
     measured = results[name]
-    under = f"\n\n<sub>{machine_line(measured['machine'])}</sub>" if "machine" in measured else ""
-    return TABLES[name](measured).rstrip() + under
+    return TABLES[name](measured).rstrip()
+
+
+def machine_of(name: str, results: Results) -> str:
+    """Return the line about the machine of a table; nothing if the table names its own."""
+    machine = results.get(name, {}).get("machine")
+    return f"<sub>{machine_line(machine)}</sub>" if machine else ""
 
 
 def filled(text: str, results: Results) -> str:
-    """Return a page with the tables between its markers written anew."""
-    return MARKED.sub(lambda found: f"{found[1]}{render(found[2], results)}\n{found[3]}", text)
+    """Return a page with the tables between its markers written anew; the machine is named where it changes."""
+    last = ""
+
+    def table(found: re.Match[str]) -> str:
+        nonlocal last
+        line = machine_of(found[2], results)
+        under = f"\n\n{line}" if line not in ("", last) else ""
+        last = line or last
+        return f"{found[1]}{render(found[2], results)}{under}\n{found[3]}"
+
+    return MARKED.sub(table, text)

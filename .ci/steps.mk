@@ -71,7 +71,7 @@ lint: installed
 	venv installed
 	ruff check .
 	ruff format --check .
-	clang-format --dry-run --Werror csrc/* tests/{native,faults,emulated}/*.cpp
+	clang-format --dry-run --Werror csrc/* tests/{native,faults,emulated}/*.cpp tests/emulated/simde/*.h
 	mypy
 	pyright tests/typed/{numpy_user,mistakes}.py
 	outside python -m mypy.stubtest fastgae._core

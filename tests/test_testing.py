@@ -211,6 +211,20 @@ def test_forms_of_functions():
     assert found.outputs == {"targets": "returns", "weights": "advantages divided by their std"}
 
 
+def test_functions_that_keep_their_memory():
+    """A list of results, memory that is used again, and optional arguments that exclude each other."""
+    memory = np.empty((2, 7, 3), np.float32)
+
+    def reusing(rewards, values, terminated, next_value, next_values=None, values_file=None):
+        assert next_values is None
+        out = tuple(memory) if rewards.shape == (7, 3) else None
+        return list(fastgae.gae(rewards, values, terminated, last_values=next_value, out=out))
+
+    found = identify(reusing, names={"next_values": None})
+    assert (found.known, found.findings, found.error) == (True, (), 0.0)
+    assert found.outputs == {"result[0]": "advantages", "result[1]": "returns"}
+
+
 def test_functions_that_cannot_be_identified():
     for function, error in (
         (lambda rewards, values, foo: rewards, r"the argument foo is: say so with names=\{\"foo\": ...\}"),

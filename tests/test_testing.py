@@ -122,6 +122,26 @@ def test_two_mistakes_are_both_named():
     assert {finding.detector for finding in found.findings} == {"last_values_ignored", "lambda_missing"}
 
 
+def test_a_td_error_has_two_mistakes():
+    found = identify(lambda rewards, values, dones, last_values: rewards - values)
+    assert {finding.detector for finding in found.findings} == {"no_bootstrap", "no_trace"}
+
+
+def test_a_loop_that_is_right_for_short_rollouts_alone():
+    def loop(rewards, values, dones, last_values):
+        gae_lambda = 0.95 if len(rewards) < 10 else 0.5
+        return fastgae.gae(rewards, values, dones, last_values=last_values, gae_lambda=gae_lambda)
+
+    assert not identify(loop).known
+
+
+def test_the_tolerance():
+    loop = written({"reward +": "reward * np.float32(1 + 1e-6) +"})
+    assert_gae(loop)
+    with pytest.raises(AssertionError, match="within 1e-06 of this call"):
+        assert_gae(loop, tolerance=0.0)
+
+
 def test_the_smallest_rollout():
     """It has one number that is not 0, so the results are the weights of this number."""
     found = identify(written({TRACE: "advantage"}))
@@ -223,6 +243,12 @@ def test_functions_that_keep_their_memory():
     found = identify(reusing, names={"next_values": None})
     assert (found.known, found.findings, found.error) == (True, (), 0.0)
     assert found.outputs == {"result[0]": "advantages", "result[1]": "returns"}
+
+    def noisy(rewards, values):
+        memory[0, : len(rewards), : len(rewards.T)] = np.random.default_rng().normal(size=rewards.shape)
+        return memory[0, : len(rewards), : len(rewards.T)]
+
+    assert [finding.detector for finding in identify(noisy).findings] == ["not_deterministic"]
 
 
 def test_functions_that_cannot_be_identified():

@@ -231,7 +231,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
                 "flags_mixed_up",
                 f"terminated and truncated are mixed up: {words}",
                 _ends(*closed, **n),
-                "terminated steps bootstrap, truncated steps do not, or both",
+                "values are taken where there are none and left out where there are some, or the next episode leaks in",
                 CUT,
                 "u",
             )

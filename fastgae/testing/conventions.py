@@ -58,39 +58,31 @@ SHIFTED = (
     "each episode ends one step too early. This is right if row t of the flags says that observation t begins an "
     'episode: say so with names={"your argument": "starts"}, and pass the flag after the last step as next_done'
 )
+LATE_REWARDS = "np.concatenate([{r}[:1] * 0, {r}[:-1]])"
 EARLY_REWARDS = "np.concatenate([{r}[1:], {r}[:1] * 0])"
 OWN_ROW = "read the flag of row t at step t"
 LAST_ROW = "bootstrap the last row with V of the state after it"
 FINAL = "bootstrap truncated steps with V of their final observation"
 CUT = "cut the bootstrap where terminated, and the trace where terminated or truncated"
 DECAY = "multiply the next advantage by gamma * gae_lambda"
-LEAK = "advantages of the next episode leak into this one"
+LEAK = "values and advantages of the next episode leak into this one"
 
 AXES: dict[str, tuple[Choice, ...]] = {
     "flags": (
         Choice(
             "flags_late",
-            "step t takes the flag of row t - 1, one step too late",
+            "step t takes the flag of row t - 1",
             _moved(LATE_FLAGS),
             "each episode runs on for one step, into the first step of the next episode",
             OWN_ROW,
             "e",
         ),
-        Choice(
-            "flags_early",
-            "step t takes the flag of row t + 1, one step too early, and the last step takes none",
-            _moved(EARLY_FLAGS),
-            SHIFTED,
-            OWN_ROW,
-            "e",
-        ),
-        Choice(
-            "flags_early",
-            "step t takes the flag of row t + 1, one step too early, and the last step its own",
-            _moved("np.concatenate([{0}[1:], {0}[-1:]])"),
-            SHIFTED,
-            OWN_ROW,
-            "e",
+        *(
+            Choice("flags_early", f"step t takes the flag of row t + 1, {words}", _moved(flags), SHIFTED, OWN_ROW, "e")
+            for words, flags in (
+                ("and the last step none", EARLY_FLAGS),
+                ("and the last step its own", "np.concatenate([{0}[1:], {0}[-1:]])"),
+            )
         ),
         *(
             Choice(
@@ -114,20 +106,19 @@ AXES: dict[str, tuple[Choice, ...]] = {
         ),
     ),
     "rewards": (
-        Choice(
-            "rewards_late",
-            "step t takes the reward of row t - 1",
-            {"r": "np.concatenate([{r}[:1] * 0, {r}[:-1]])"},
-            "each action is judged by the reward of the action before it",
-            "read the reward of row t at step t",
-        ),
-        Choice(
-            "rewards_early",
-            "step t takes the reward of row t + 1",
-            {"r": EARLY_REWARDS},
-            "each action is judged by the reward of the next action. This is right if rewards[t] came "
-            "with observation t",
-            "read the reward of row t at step t",
+        *(
+            Choice(
+                name, f"step t takes the reward of row {row}", {"r": rewards}, why, "read the reward of row t at step t"
+            )
+            for name, row, rewards, why in (
+                ("rewards_late", "t - 1", LATE_REWARDS, "each action is judged by the reward of the action before it"),
+                (
+                    "rewards_early",
+                    "t + 1",
+                    EARLY_REWARDS,
+                    "each action is judged by the next reward. This is right if rewards[t] came with observation t",
+                ),
+            )
         ),
     ),
     "rows": (
@@ -214,7 +205,7 @@ AXES: dict[str, tuple[Choice, ...]] = {
             "truncation_ignored",
             "a truncated step is no boundary: bootstrap and trace go on to the next row",
             _ends("e", "e", n="{following}"),
-            "values and advantages of the next episode leak into this one",
+            LEAK,
             CUT,
             "u",
         ),
@@ -222,34 +213,25 @@ AXES: dict[str, tuple[Choice, ...]] = {
             "flags_ignored",
             "flags have no effect",
             _ends("nowhere", "nowhere", n="{following}"),
-            "values and advantages of the next episode leak into this one",
+            LEAK,
             CUT,
             "e",
         ),
-        Choice("trace_not_cut", "the trace is never cut", _ends("b", "nowhere"), LEAK, CUT, "e"),
-        Choice("trace_not_cut", "the trace is cut where terminated alone", _ends("e", "e"), LEAK, CUT, "u"),
-        Choice(
-            "trace_not_cut",
-            "no end bootstraps, and the trace is never cut",
-            _ends("either", "nowhere", n="{following}"),
-            LEAK,
-            CUT,
-            "u",
-        ),
-        Choice(
-            "trace_not_cut",
-            "no end bootstraps, and the trace is cut where terminated alone",
-            _ends("either", "e", n="{following}"),
-            LEAK,
-            CUT,
-            "u",
+        *(
+            Choice("trace_not_cut", words, fields, "advantages of the next episode leak into this one", CUT, needs)
+            for words, fields, needs in (
+                ("the trace is never cut", _ends("e", "nowhere"), "e"),
+                ("the trace is cut where terminated alone", _ends("e", "e"), "u"),
+                ("no end bootstraps, and none cuts the trace", _ends("either", "nowhere", n="{following}"), "u"),
+                ("no end bootstraps, and terminated cuts the trace", _ends("either", "e", n="{following}"), "u"),
+            )
         ),
         *(
             Choice(
                 "flags_mixed_up",
                 f"terminated and truncated are mixed up: {words}",
                 _ends(*closed, **n),
-                "terminated steps bootstrap, truncated steps do not, or both",
+                "values are taken where there are none and left out where there are some, or the next episode leaks in",
                 CUT,
                 "u",
             )
@@ -286,40 +268,22 @@ AXES: dict[str, tuple[Choice, ...]] = {
         ),
     ),
     "coefficients": (
-        Choice(
-            "discount_missing",
-            "V' is not discounted",
-            {"discount": "1.0"},
-            "the target of a step is r + V' in place of r + gamma * V'",
-            "multiply V' by gamma",
+        *(
+            Choice(
+                name, f"V' is {words}", {"discount": factor}, "the target of a step is wrong", "multiply V' by gamma"
+            )
+            for name, words, factor in (
+                ("discount_missing", "not discounted", "1.0"),
+                ("coefficients_exchanged", "discounted by gae_lambda", "gae_lambda"),
+            )
         ),
-        Choice(
-            "lambda_missing",
-            "the trace decays by gamma alone",
-            {"decay": "gamma"},
-            "gae_lambda has no effect on the trace",
-            DECAY,
-        ),
-        Choice(
-            "gamma_missing",
-            "the trace decays by gae_lambda alone",
-            {"decay": "gae_lambda"},
-            "later rewards count too much",
-            DECAY,
-        ),
-        Choice(
-            "coefficients_exchanged",
-            "gamma and gae_lambda are exchanged",
-            {"discount": "gae_lambda"},
-            "V' is discounted by gae_lambda",
-            "multiply V' by gamma",
-        ),
-        Choice(
-            "gamma_twice",
-            "the trace decays by gamma * gamma * gae_lambda",
-            {"decay": "gamma * gamma * gae_lambda"},
-            "later rewards count too little",
-            DECAY,
+        *(
+            Choice(name, f"the trace decays by {factor}", {"decay": factor}, why, DECAY)
+            for name, factor, why in (
+                ("lambda_missing", "gamma", "gae_lambda has no effect on the trace"),
+                ("gamma_missing", "gae_lambda", "later rewards count too much"),
+                ("gamma_twice", "gamma * gamma * gae_lambda", "later rewards count too little"),
+            )
         ),
         Choice("no_trace", "the trace is left out", {"decay": "0.0"}, "gae_lambda has no effect", DECAY),
     ),

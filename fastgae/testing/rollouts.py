@@ -32,13 +32,15 @@ NAMES = {
     "next_done": ["next_done", "next_dones", "last_done", "last_dones"],
 }
 ROLES = {name: role for role, names in NAMES.items() for name in names}
-# How the flag of a step follows from these, for the report.
-DERIVED = {
+# What an argument is that others read otherwise, for the report.
+NOTES = {
+    "mask": "{} is True where the step exists",
     "starts": "row t of {} says that observation t begins an episode: step t has the flag of row t + 1",
     "going_on": "{} is 1 where the step ended no episode",
     "discounts": "{} is gamma, and 0 where the step ended the episode",
 }
 FLAGS = ("terminated", "truncated", "done", "starts", "next_done", "mask")
+ENDS = {"terminated", "done", "starts", "going_on", "discounts"}
 BY_ENV = ("last_values", "next_done")
 COPIES = {"torch": ("torch", "tensor"), "jax": ("jax.numpy", "array")}
 
@@ -137,8 +139,8 @@ def styles(roles: Mapping[str, str]) -> Iterator[Style]:
             yield Style(library, layout, longer, flags)
 
 
-def roles_of(function: Callable[..., Any], names: Mapping[str, str] | None) -> dict[str, str]:
-    """Return what each argument of a function is. ``names`` says it for those whose name does not."""
+def roles_of(function: Callable[..., Any], names: Mapping[str, str | None] | None) -> dict[str, str]:
+    """Return what each argument of a function is. ``names`` says it for some; None there leaves an argument out."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
@@ -147,12 +149,12 @@ def roles_of(function: Callable[..., Any], names: Mapping[str, str] | None) -> d
     for name, role in given.items():
         if name not in parameters:
             raise ValueError(f"names has {name!r}, but the function takes {', '.join(parameters)}")
-        if role not in NAMES:
+        if role is not None and role not in NAMES:
             raise ValueError(f"names[{name!r}] is {role!r}; expected one of {', '.join(NAMES)}")
     roles = {}
     for name, parameter in parameters.items():
-        if name in given or name in ROLES:
-            roles[name] = given[name] if name in given else ROLES[name]
+        if role := given.get(name, ROLES.get(name) if name not in given else None):
+            roles[name] = role
         elif parameter.default is parameter.empty:
             raise TypeError(
                 f"cannot tell what the argument {str(parameter).partition(':')[0]} is: say so with "
@@ -190,9 +192,12 @@ def called(function: Callable[..., Any], roles: Mapping[str, str], style: Style,
     written = tuple(name for name, given in passed.items() if not np.array_equal(_array(given), before[name], True))
     arrays = {}
     for name, each in _items(result):
-        array = _array(each)
+        try:
+            array = _array(each)
+        except (TypeError, ValueError):  # no array
+            continue
         if array.shape == style.layout.steps(rollout.rewards).shape and array.dtype.kind == "f":
-            arrays[name] = style.layout.back(array)
+            arrays[name] = style.layout.back(array).copy()  # the function may use its memory again
     return Outputs(arrays, written)
 
 
@@ -215,11 +220,12 @@ def _items(result: Any) -> Iterator[tuple[str, Any]]:
     """Yield the arrays that a function returned, and their names."""
     if isinstance(result, Mapping):
         yield from ((str(name), each) for name, each in result.items())
-    elif isinstance(result, tuple):
+        return
+    if not isinstance(result, tuple):
+        yield "result", result
+    if isinstance(result, tuple | list):  # a list may be the rows of one array, or some arrays
         names = getattr(result, "_fields", [f"result[{number}]" for number in range(len(result))])
         yield from zip(names, result, strict=True)
-    else:
-        yield "result", result
 
 
 def _array(given: Any) -> Array:

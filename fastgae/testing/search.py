@@ -28,7 +28,8 @@ from fastgae.testing.conventions import (
     expression,
 )
 from fastgae.testing.rollouts import (
-    DERIVED,
+    ENDS,
+    NOTES,
     Outputs,
     Rollout,
     Style,
@@ -105,7 +106,7 @@ class Identified:
 def identify(
     function: Callable[..., Any],
     *,
-    names: Mapping[str, str] | None = None,
+    names: Mapping[str, str | None] | None = None,
     gamma: float = 0.99,
     gae_lambda: float = 0.95,
 ) -> Identified:
@@ -118,10 +119,10 @@ def identify(
         or in a dict. Shapes (T, N), (N, T), (T,) and these with an axis of length 1 are tried, and flags as bool and as
         numbers. torch and JAX are tried if they are imported. Wrap anything else in a lambda.
     names : dict, optional
-        What an argument is, if its name does not say so: {"d": "terminated"}. ``fastgae.testing.ROLES`` has all names
-        that are understood, with what they mean: "terminated" and "truncated" are flags of the step, "done" is either,
-        "starts" is the flag of an observation that begins an episode, "next_done" is that after the last step,
-        "going_on" is 1 - done, and "discounts" is gamma (1 - done).
+        What an argument is, if its name does not say so: {"d": "terminated"}. None leaves an argument at its default.
+        ``fastgae.testing.ROLES`` has all names that are understood, with what they mean: "done" is a flag of both ends
+        of an episode, "starts" is the flag of an observation that begins an episode, "next_done" is the flag after the
+        last step, "going_on" is 1 - done, and "discounts" is gamma (1 - done). The others are arguments of ``gae``.
     gamma, gae_lambda : float
         Passed to the function if it has such arguments. If not, they are what it has built in; if the function does
         something else then, they are measured.
@@ -155,7 +156,7 @@ def _identified(subject: Subject) -> Identified:
 def assert_gae(
     function: Callable[..., Any],
     *,
-    names: Mapping[str, str] | None = None,
+    names: Mapping[str, str | None] | None = None,
     gamma: float = 0.99,
     gae_lambda: float = 0.95,
     allow: tuple[str, ...] = (),
@@ -208,7 +209,7 @@ class Subject:
         """In how many ways an episode may end."""
         if "truncated" in self.given or {"terminated", "done"} <= self.given:
             return 2
-        return int(bool(self.given & {"terminated", "done", *DERIVED}))
+        return int(bool(self.given & ENDS))
 
     @property
     def built_in(self) -> dict[str, float]:
@@ -240,7 +241,8 @@ class Subject:
         if not ran and first:
             raise TypeError(
                 f"{self.name} raised an error however the arrays were passed: for NumPy arrays of shape (T, N), "
-                f"{type(first).__name__}: {first}. If it takes tensors, import their library first"
+                f"{type(first).__name__}: {first}. If it takes tensors, import their library first; if two "
+                "arguments exclude each other, leave one out with names={...: None}"
             ) from first
         if not ran:
             raise TypeError(f"{self.name} returned no floats of the shape of rewards: pass a lambda that returns them")
@@ -343,7 +345,7 @@ class Subject:
     def about(self, style: Style) -> str:
         """Return the words for the arguments."""
         passed = ", ".join(name if name == role else f"{name} ({role})" for name, role in self.roles.items())
-        notes = [f"; {DERIVED[role].format(name)}" for name, role in self.roles.items() if role in DERIVED]
+        notes = [f"; {NOTES[role].format(name)}" for name, role in self.roles.items() if role in NOTES]
         rows = ", values with T + 1 rows" * style.longer
         flags = f", flags as {style.flags}" * bool(self.ends)
         return f"{passed}{''.join(notes)}; passed as {style.library} arrays of shape {style.layout.words}{rows}{flags}"
@@ -465,6 +467,8 @@ def results(fields: Fields, names: dict[str, Any]) -> Callable[[str], Array]:
         return evaluated(call, {**names, "gae_lambda": 1.0}) + values
 
     def one_step(targets: Array) -> Array:
+        if "{n}" not in fields["delta"]:
+            return np.full_like(targets, np.nan)  # without a bootstrap, it would be the TD error
         last = evaluated(expression(fields, "{last}"), names)
         following = np.concatenate([targets[1:], last[np.newaxis]])
         return evaluated(expression({**fields, "n": "following"}, "{delta}"), {**names, "following": following})

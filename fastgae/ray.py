@@ -6,9 +6,11 @@ from dataclasses import asdict
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 import fastgae
+from fastgae._call import Array
 from fastgae._typing import BackendName
 from fastgae.data import DataError
 from fastgae.data.columns import Columns, chosen_columns
@@ -16,6 +18,7 @@ from fastgae.data.compute import NORMALIZE
 from fastgae.data.estimators import check_advantages, checked_how
 from fastgae.data.extras import brought_by
 from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_named, format_of, shown_by
+from fastgae.data.labels import LABEL, checked_quantile, threshold_of
 from fastgae.data.on_table import with_results
 from fastgae.data.pieces import open_files
 from fastgae.data.places import Source, found_sources
@@ -42,11 +45,13 @@ def compute(
     columns: Mapping[str, str] | None = None,
     ends: str | None = None,
     values: str = "values",
+    rewards: str | None = None,
     estimator: str = "gae",
     gamma: float = 0.99,
     gae_lambda: float | None = None,
     n: int | None = None,
     normalize: Literal["global"] | None = None,
+    label_quantile: float | None = None,
     backend: BackendName | None = None,
     num_threads: int | None = None,
 ) -> Dataset:
@@ -70,7 +75,7 @@ def compute(
         cuts large files into several blocks, so pass the paths of files rather than a dataset that was read from them.
     format : str
         As in ``fastgae.data.compute``. "auto" means "table" for a dataset.
-    columns, ends, estimator, gamma, gae_lambda, n, backend
+    columns, ends, rewards, estimator, gamma, gae_lambda, n, backend
         As in ``fastgae.data.compute``. The shuffle loses the order of rows, so it needs columns for "episode" (or
         "env") and "step".
     values : str
@@ -79,6 +84,9 @@ def compute(
         "global": shift and scale the advantages by the mean and the standard deviation of all advantages. This computes
         the dataset immediately and keeps it in the object store, because the moments must be known before the first
         result.
+    label_quantile : float, optional
+        As in ``fastgae.data.compute``: a column "positive" more. It, too, computes the dataset immediately, and reads
+        its advantages twice on this machine, or four times in float64.
     num_threads : int, optional
         Threads of each task, for which it reserves as many CPUs. None: one.
 
@@ -115,16 +123,26 @@ def compute(
     source = (
         _rows(dataset_or_paths, format) if isinstance(dataset_or_paths, Dataset) else _files(dataset_or_paths, format)
     )
-    chosen = chosen_columns(columns, source.format, source.schema, values, how)
-    check_advantages(normalize, None, how, "values" in chosen.of_role)
+    chosen = chosen_columns(columns, source.format, source.schema, values, how, rewards)
+    quantile = None if label_quantile is None else checked_quantile(label_quantile)
+    check_advantages(normalize, quantile, how, "values" in chosen.of_role)
+    named = {role: name for role, name in chosen.of_role.items() if rewards is None or role != "rewards"}
     computed = partial(
-        with_results, format=source.format.name, columns=chosen.of_role, how=how, may_be_cut=whole_episodes
+        with_results,
+        format=source.format.name,
+        columns=named,
+        rewards=rewards,
+        how=how,
+        may_be_cut=whole_episodes,
     )
     if whole_episodes:
         results = source.through(computed, num_threads)
     else:
         results = _per_block(_shuffled(source.rows(), chosen), computed, num_threads)
-    return results if normalize is None else _normalized(results, source.format.results["advantages"], backend)
+    advantages = source.format.results["advantages"]
+    if quantile is not None:
+        results = _labelled(results, advantages, quantile)
+    return results if normalize is None else _normalized(results, advantages, backend)
 
 
 class _Rows(NamedTuple):
@@ -208,6 +226,17 @@ def _normalized(results: Dataset, name: str, backend: BackendName | None) -> Dat
     return _per_block(blocks, partial(_scaled, name, total, backend))
 
 
+def _labelled(results: Dataset, name: str, quantile: float) -> Dataset:
+    blocks = results.materialize()
+
+    def parts() -> Iterator[Array]:
+        for batch in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield batch[name].to_numpy()
+
+    threshold = threshold_of(parts, next(parts(), np.empty(0, np.float32)).dtype, blocks.count(), quantile)
+    return _per_block(blocks, partial(_with_labels, name, threshold))
+
+
 # The functions that tasks run.
 
 
@@ -240,6 +269,10 @@ def _of_files(format: str, schema: pa.Schema, function: Function, paths: pa.Tabl
 def _moments(name: str, block: pa.Table) -> pa.Table:
     """Return the exact sums of a block as JSON, because they are integers of any size."""
     return pa.table({MOMENTS: [json.dumps(asdict(fastgae.moments(block[name].to_numpy())))]})
+
+
+def _with_labels(name: str, threshold: float, block: pa.Table) -> pa.Table:
+    return block.append_column(LABEL, pa.array(block[name].to_numpy() > threshold))
 
 
 def _scaled(name: str, moments: fastgae.Moments, backend: BackendName | None, block: pa.Table) -> pa.Table:

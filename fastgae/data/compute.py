@@ -17,7 +17,7 @@ from fastgae.data.formats import FILE, Format, Found, found_in
 from fastgae.data.labels import checked_quantile
 from fastgae.data.picture import checked_picture
 from fastgae.data.pieces import Piece, check_alike, open_files, put_scratch_into
-from fastgae.data.places import Source, path_of
+from fastgae.data.places import Source, files_of, path_of
 from fastgae.data.plan import Plan, check_out, row_bytes
 from fastgae.data.report import Report, report_of
 from fastgae.data.shards import Shard, shards_of
@@ -109,9 +109,10 @@ def compute(
         file, or where the names of episodes begin again in every file. The sidecar then has a column "file". None: the
         columns of "env" and "episode" alone name an episode.
     values : str, path or callable
-        The column of V; or a file of V (.npy, or a table with a column "values"), with one number for each row of the
-        source, found by the columns of episode and step if it has them; or, for a Minari dataset, one for each
-        observation; or a function ``critic(batch) -> V`` of a dict of arrays, one row per state (see ``Critic``).
+        The column of V; or a file of V (.npy, or a table with a column "values", also of Delta or Iceberg), with one
+        number for each row of the source, found by the columns of episode and step if it has them; or, for a Minari
+        dataset, one for each observation; or a function ``critic(batch) -> V`` of a dict of arrays, one row per state
+        (see ``Critic``).
     estimator : str
         "gae", "td_lambda", "n_step_returns" or "discounted_returns".
     gamma : float in [0, 1]
@@ -258,7 +259,7 @@ def planned(
     beside = None
     if isinstance(values, str | os.PathLike) and chosen.of_role.get("values") == COLUMN:
         beside = rows, path_of("values", values)
-        found.files.append(beside[1])
+        found.files.extend(files_of(beside[1]))
     most = bytes_in_memory // row_bytes(rows[0].schema.field(chosen.of_role["rewards"]).type, pieces, valued)
     return found, Plan(known, pieces, chosen, how, None, max(1, most), valued, beside=beside)
 

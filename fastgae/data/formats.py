@@ -35,7 +35,7 @@ from fastgae.data.minari import (
 from fastgae.data.nested import unnested
 from fastgae.data.npz import npy_files
 from fastgae.data.pieces import Piece, arrow_pieces, parquet_pieces, with_columns
-from fastgae.data.places import DELTA, ICEBERG, found_sources, listed, log_files, log_of
+from fastgae.data.places import DELTA, ICEBERG, files_of, found_sources, listed, log_of
 from fastgae.data.stored import flat, npy_pieces
 from fastgae.data.streams import stream_pieces, text_pieces
 from fastgae.data.tables import HERE, delta_pieces, iceberg_pieces, is_table, pieces_of_table
@@ -90,7 +90,7 @@ class Format:
         files = self.files(source)
         pieces = [piece for file in files for piece in self.pieces(file)]
         self.check(source, files, pieces)
-        return [file for path in files for file in (log_files(path) if path.is_dir() else [path])], pieces
+        return [file for path in files for file in files_of(path)], pieces
 
 
 def beside(source: Path) -> Path:

@@ -23,6 +23,7 @@ def on_table(
     format: str = PLAIN.name,  # noqa: A002 (the word of the field)
     columns: Mapping[str, str] | None = None,
     ends: str | None = None,
+    rewards: str | None = None,
     estimator: str = "gae",
     gamma: float = 0.99,
     gae_lambda: float | None = None,
@@ -37,7 +38,7 @@ def on_table(
 
     It is a pure function of one table in memory. So any engine, such as Ray Data, Dask, Spark, Daft, duckdb or Polars,
     can call it on its partitions, if each episode is in one partition. The results are the same bits as from
-    ``fastgae.data.compute``.
+    ``fastgae.data.compute``, which also normalizes and labels advantages, because that needs all of them.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def on_table(
         One row per step. Its columns are named as in ``fastgae.data.compute``.
     format : str
         The format whose column names the table uses: "table", "rllib", "lerobot", "minari", "d4rl" or "robomimic".
-    columns, ends, estimator, gamma, gae_lambda, n, backend, num_threads
+    columns, ends, rewards, estimator, gamma, gae_lambda, n, backend, num_threads
         As in ``fastgae.data.compute``.
 
     Returns
@@ -66,13 +67,14 @@ def on_table(
     [1.5, 1.0]
     """
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    return with_results(table, format, columns, how, may_be_cut=True)
+    return with_results(table, format, columns, rewards, how, may_be_cut=True)
 
 
 def with_results(
     table: pa.Table,
     format: str,  # noqa: A002
     columns: Mapping[str, str] | None,
+    rewards: str | None,
     how: How,
     may_be_cut: bool,
 ) -> pa.Table:
@@ -81,7 +83,7 @@ def with_results(
     if format not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS)}, got {format!r}")
     known = FORMATS[format]
-    chosen = chosen_columns(columns, known, decoded(table.schema.empty_table()).schema, "values", how)
+    chosen = chosen_columns(columns, known, decoded(table.schema.empty_table()).schema, "values", how, rewards)
     rows = decoded(table.select(list(dict.fromkeys(chosen.of_role.values()))))
     order = np.arange(len(rows))
     try:

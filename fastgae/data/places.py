@@ -94,9 +94,11 @@ def log_of(folder: Path) -> str | None:
     return None
 
 
-def log_files(folder: Path) -> list[Path]:
-    """Return the log of a table, which changes whenever its rows change."""
-    return sorted(path for log in LOGS.values() for path in folder.glob(log) if path.is_file())
+def files_of(path: Path) -> list[Path]:
+    """Return the file, or the log of a table, which changes whenever the rows of the table change."""
+    if not path.is_dir():
+        return [path]
+    return sorted(file for log in LOGS.values() for file in path.glob(log) if file.is_file())
 
 
 def _check_no_log(folder: Path) -> None:

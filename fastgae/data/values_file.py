@@ -19,7 +19,7 @@ from fastgae.data.formats import TABLES
 from fastgae.data.kinds import FORWARD, NPY, by_suffix, is_data, kind_of
 from fastgae.data.npz import npy_array
 from fastgae.data.pieces import SLICE, VALUES, Piece, copied, scratch_folder
-from fastgae.data.places import path_of
+from fastgae.data.places import log_of, path_of
 
 COLUMN = "__values__"
 NAME = "values"  # of the column in a table
@@ -34,7 +34,10 @@ class OrderError(DataError):
 
 def is_values_file(values: str | os.PathLike[str], columns: Sequence[str]) -> bool:
     """Return whether this is the name of a file and not of a column."""
-    return values not in columns and (by_suffix(path := path_of("values", values)) is not None or is_data(path))
+    if values in columns:
+        return False
+    path = path_of("values", values)
+    return by_suffix(path) is not None or is_data(path) or (path.is_dir() and log_of(path) is not None)
 
 
 def with_values(pieces: Sequence[Piece], path: Path, keys: Sequence[str]) -> list[Piece]:
@@ -101,6 +104,8 @@ def _table(path: Path, keys: Sequence[str]) -> tuple[int, Rows]:
     if (kind := kind_of(path)) not in TABLES:
         raise DataError(f"values are read from an .npy file, or a table such as Parquet; {path} is of {kind}")
     pieces = TABLES[kind](path)
+    firsts = accumulate((piece.rows for piece in pieces), initial=0)  # a table with a log counts the rows of each file
+    pieces = [piece._replace(first=first) for piece, first in zip(pieces, firsts, strict=False)]
     names = pieces[0].schema.names if pieces else [NAME]
     if NAME not in names:
         raise DataError(f"{path} has no column {NAME!r}; there are {', '.join(names)}")

@@ -48,6 +48,15 @@ def test_full_disk(tmp_path, recorded, full_at, suffix, size, refused, scattered
     assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, source.name]
 
 
+def test_full_disk_for_a_table_in_memory(recorded, full_at):
+    """``resume`` needs files, so nothing is kept."""
+    for size in (SPOOLED, WHOLE):
+        full_at(size)
+        with pytest.raises(WriteError, match=r"cannot write .*: File too large$"):
+            compute(recorded.table(), memory=limit(100), progress=False)
+        full_at(resource.RLIM_INFINITY)
+
+
 def test_full_disk_in_other_ways(tmp_path, recorded, full_at):
     """A shard, a merge, and results that would replace earlier ones."""
     source, out = write(recorded.table(), tmp_path / "source.parquet", 100), tmp_path / "out.parquet"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import fastgae
-from fastgae.data import DataError, compute
+from fastgae.data import DataError, compute, on_table
 from fastgae.data.labels import threshold_of
 
 from .recorded import ROWS, assert_same_bits, limit, read, write
@@ -27,6 +27,12 @@ def test_rewards_from_success(tmp_path, recorded, per_step):
             options = {"rewards": "success:-1:50", "gamma": 1.0, "ends": "terminated", "memory": limit(memory)}
             report = compute(source, tmp_path / "out.parquet", overwrite=True, progress=False, **options)
             assert_same_bits(read(tmp_path / "out.parquet"), expected)
+        options = {"rewards": "success:-1:50", "gamma": 1.0, "ends": "terminated"}
+        for rows in (np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)):
+            assert_same_bits(
+                on_table(table.take(rows), **options).sort_by([(name, "ascending") for name in ("episode", "step")]),
+                expected,
+            )
     assert report.returns_mean == fastgae.moments(expected.returns).mean
 
 

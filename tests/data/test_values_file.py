@@ -137,3 +137,17 @@ def test_a_join_that_was_interrupted(tmp_path, recorded, source, monkeypatch):
         compute(source, out, resume=True, **options)
     assert_same_bits(read(out), recorded.result)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "source.parquet", "v.arrow"]
+
+
+def test_a_delta_table(tmp_path, recorded):
+    """Its files hold other rows than the source, some of which were deleted, and come in another order."""
+    deltalake = pytest.importorskip("deltalake")
+    source, values = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "v"
+    keys = recorded.table("episode", "step")
+    for odd in (0, 1):
+        for column in (np.full(ROWS, 7, np.float32), recorded.values):
+            part = keys.append_column("values", pa.array(column)).filter(pa.array(recorded.step % 2 == odd))
+            deltalake.write_deltalake(values, part, mode="append")
+            deltalake.DeltaTable(values).delete("values = 7")
+    compute(source, tmp_path / "out.parquet", values=values, progress=False)
+    assert_same_bits(read(tmp_path / "out.parquet"), recorded.result)

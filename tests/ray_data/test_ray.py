@@ -286,3 +286,16 @@ def test_two_nodes(recorded, python, tmp_path):
     got = pq.read_table(tmp_path / "out.parquet").sort_by(KEYS)
     assert recorded.episode[1499] == recorded.episode[1500]
     assert_results(got, recorded, fastgae.moments(advantages).normalize(advantages))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_rewards_from_success_and_labels(recorded, tmp_path, whole):
+    """As in files: the threshold is that of all advantages before they are normalized."""
+    succeeded = pa.array(np.random.default_rng(1).random(ROWS) < 0.5)
+    table = recorded.table("episode", "step", "values").append_column("success", succeeded)
+    options = {"rewards": "success:-1:50", "ends": "terminated", "label_quantile": 0.7, "normalize": "global"}
+    source = write(table, tmp_path / "a.parquet", 100)
+    expected = pq.read_table(fastgae.data.compute(source, progress=False, **options).file)
+    given = blocks_of(table, recorded.first[1::4])
+    got = table_of(fastgae.ray.compute(given, whole_episodes=whole, **options))
+    assert got.select(expected.column_names).to_pydict() == expected.to_pydict()

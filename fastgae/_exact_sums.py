@@ -1,4 +1,4 @@
-"""Exact sums of numbers and of their squares, as Python integers.
+"""Exact sums of numbers and of their squares, as Python integers, and means of groups from exact sums.
 
 A finite float is an integer times a power of two. A backend cuts that integer and its square into digits, and adds them
 up in one bin for each exponent and digit. No bin is ever rounded, so any order of additions gives the same bins, and

@@ -1,5 +1,6 @@
 """Advantages relative to a group: against fractions, in every order, and beside the formulas of other libraries."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import fastgae
 from fastgae import group_advantages
+from fastgae._exact_sums import means_by_group
 from support.cases import assert_same_bits
 
 SETTINGS = [
@@ -54,6 +56,16 @@ def test_by_definition(kind, dtype):
         assert got.dtype == dtype
         rtol = 2e-7 if dtype == np.float32 else 1e-14
         np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol, err_msg=str(settings))
+
+
+def test_sums_are_rounded_once():
+    rng = np.random.default_rng(5)
+    for kind in KINDS_OF_REWARDS:
+        numbers, group = answers(kind, np.float64, 3000)[0], rng.integers(0, 40, 3000)
+        expected = [math.fsum(numbers[group == each]) / np.count_nonzero(group == each) for each in range(40)]
+        assert_same_bits(means_by_group(numbers, group, np.bincount(group)), np.array(expected))
+    just_above_the_middle = np.array([2.0**53, 1.0, 2.0**-60])
+    assert means_by_group(just_above_the_middle, np.zeros(3, int), np.array([3])) == (2.0**53 + 2) / 3
 
 
 def test_neither_the_order_nor_other_groups_change_a_bit(dtype):

@@ -249,7 +249,7 @@ def test_the_lines_of_the_page_are_the_loops_of_the_libraries():
 
 def recipe(word, **names):
     """Return the names after a snippet of the page."""
-    (code,) = (code for _, code in snippets(PAGE) if word in code)
+    code = next(code for _, code in snippets(PAGE) if word in code)
     exec(code, names := {"np": np, "fastgae": fastgae, **names})
     return names
 
@@ -271,21 +271,28 @@ def test_agile_rl_turns():
     assert not got["token_returns"][turn_ids < 0].any()
 
 
-def test_ragen_two_levels():
-    """RAGEN's ``compute_bi_level_gae_advantage_return``, written out."""
+def test_two_levels_of_ragen_and_vagen():
+    """RAGEN's ``compute_bi_level_gae_advantage_return``, and VAGEN's high level and new bi-level form, written out."""
     rewards, values, mask = two_spans(3)
     ids = np.where(mask, np.arange(40) // 4, -1)
-    got = recipe("ends_turn = ", rewards=rewards, values=values, mask=mask, turn_ids=ids)
+    rewards[:, np.arange(40) % 4 != 3] = 0  # the reward of a turn is on its last token
+    names = {"rewards": rewards, "values": values, "mask": mask, "turn_ids": ids}
+    got = recipe("first_values", **recipe("ends_turn = ", **recipe("turn_values", **names)))
     for n, exists in enumerate(mask):
         ends = np.flatnonzero(got["ends_turn"][n])
-        carried, next_value, targets = 0.0, 0.0, rewards[n].astype(np.float64)
-        for end in ends[::-1]:
-            carried = rewards[n, end] + 0.9 * next_value - values[n, end] + 0.9 * 0.95 * carried
-            next_value, targets[end] = values[n, end], carried + values[n, end]
-        for t in np.flatnonzero(exists)[::-1]:
-            if t in ends:
-                carried, next_value = 0.0, 0.0
-            carried = targets[t] + next_value - values[n, t] + 0.95 * carried
-            next_value = values[n, t]
-            np.testing.assert_allclose(got["tokens"].advantages[n, t], carried, rtol=1e-5, atol=1e-5)
-            np.testing.assert_allclose(got["tokens"].returns[n, t], carried + values[n, t], rtol=1e-5, atol=1e-5)
+        assert np.array_equal(ends, np.flatnonzero(exists & (np.arange(40) % 4 == 3)))
+        # RAGEN takes V of the last token of a turn, and VAGEN's other forms V of the first.
+        for of_turn, result in ((values[n, ends], got["tokens"]), (values[n, ends - 3], got["new_bi_level"])):
+            carried, next_value, targets = 0.0, 0.0, rewards[n].astype(np.float64)
+            for end, value in zip(ends[::-1], of_turn[::-1], strict=True):
+                carried = rewards[n, end] + 0.9 * next_value - value + 0.9 * 0.95 * carried
+                next_value, targets[end] = value, carried + value
+                if result is got["new_bi_level"]:
+                    np.testing.assert_allclose(got["high_level"].advantages[n, end // 4], carried, rtol=1e-5, atol=1e-5)
+            for t in np.flatnonzero(exists)[::-1]:
+                if t in ends:
+                    carried, next_value = 0.0, 0.0
+                carried = targets[t] + next_value - values[n, t] + 0.95 * carried
+                next_value = values[n, t]
+                np.testing.assert_allclose(result.advantages[n, t], carried, rtol=1e-5, atol=1e-5)
+                np.testing.assert_allclose(result.returns[n, t], carried + values[n, t], rtol=1e-5, atol=1e-5)

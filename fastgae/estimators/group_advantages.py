@@ -105,7 +105,7 @@ def group_advantages(
     exists = frame.flags_or_none("mask", mask)
     kept = slice(None) if exists is None else exists.ravel()
     flat = numbers.ravel()[kept].astype(np.float64)
-    group, *trajectory = (numbered(name, each.ravel()[kept]) for name, each in labels.items())
+    group, *trajectory = (numbered(name, each.ravel())[kept] for name, each in labels.items())
     if trajectory:
         first, sample = _once(flat, group, trajectory[0])
         flat, group = flat[first], group[first]

@@ -496,3 +496,15 @@ def test_a_notebook_shows_a_result_in_a_few_numbers():
     assert all(f"<td>{each:.4g}</td>" in shown for each in (result.returns.mean(), result.advantages.max()))
     assert "<td>(0, 2)</td>" in fastgae.gae(rewards[:0], rewards[:0], last_values=0.0)._repr_html_()
     assert "None" in fastgae.gae(rewards, rewards, last_values=0.0, out=(np.empty((3, 2)), None))._repr_html_()
+
+
+def test_envs_of_two_axes_are_named_by_both():
+    rewards = np.random.default_rng(0).normal(size=(4, 2, 3))
+    rewards[:, 1, 2] = 0
+    last_values = np.ones((2, 3))
+    last_values[1, 2] = 0
+    call = {"last_values": last_values, "normalize": "per_env"}
+    found = fastgae.diagnose(rewards, np.zeros((4, 2, 3)), np.zeros((4, 2, 3)), **call)
+    (finding,) = (each for each in found if each.detector == "normalizer")
+    assert finding.where.first == ((0, 1, 2),)
+    assert found.plot([*found].index(finding)).get_suptitle() == "normalizer, env 1, 2"

@@ -123,10 +123,14 @@ def test_names_in_diffs(page):
 
 
 def test_the_start_page_and_the_navigation_lead_to_every_page():
-    """On GitHub, docs/index.md is the table of contents; on the site, the navigation in mkdocs.yml is."""
+    """On GitHub, docs/index.md is the table of contents; on the site, the navigation in mkdocs.yml is.
+
+    The navigation has no titles of its own: it shows the titles of the pages.
+    """
     assert "](docs/index.md)" in PAGES[0].read_text(encoding="utf-8")
     start = (DOCS / "index.md").read_text(encoding="utf-8")
     navigation = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(re.findall(r"^ +- [\w/-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)) == len(navigation)
     pages = {page.relative_to(DOCS).as_posix() for page in PAGES[1:]}
     assert sorted(navigation) == sorted(pages)
     assert {page for page in pages if f"]({page})" in start} == pages - {"index.md"}

@@ -1,10 +1,12 @@
-"""Make the links of the pages work on the site, where only the files of docs/ are; mkdocs.yml names this hook."""
+"""Make the links and formulas of the pages work on the site; mkdocs.yml names this hook."""
 
 import logging
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
@@ -29,7 +31,15 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     project = tomllib.loads(Path(config.config_file_path).with_name("pyproject.toml").read_text(encoding="utf-8"))
     urls = project["project"]["urls"]
     config.repo_url, config.repo_name, config.site_url = urls["Source"], "GitHub", urls["Documentation"]
+    config.mdx_configs["pymdownx.superfences"] = {
+        "custom_fences": [{"name": "math", "class": "math", "format": formula}]
+    }
     return config
+
+
+def formula(source: str, *_: Any, **__: Any) -> str:
+    """Return MathML, which browsers draw without a script; GitHub draws the same block itself."""
+    return f'<div class="formula">{convert(source, display="block")}</div>'
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -184,7 +184,7 @@ def envs_shuffled(steps: Steps) -> Iterator[Finding]:
         yield Finding(
             f"looks like envs in two orders: the values of {number_of(moved):,} of {num_envs:,} envs best fit the "
             "rewards and flags of another env, each of a different one, in both halves of the rollout",
-            Places(number_of(moved), tuple((0, int(n)) for n in first)),
+            steps.places_of_envs(moved),
             f"the values belong to other envs than the rewards and flags at the same index: {listed} ...",
             "use one order of envs everywhere, also after a shuffle of minibatches, after a reshape, and with results "
             "that arrive in any order",

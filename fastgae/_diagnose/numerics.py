@@ -142,6 +142,6 @@ def normaliser(steps: Steps) -> Iterator[Finding]:
         ),
     ):
         if envs:
-            places = Places(len(envs), tuple((0, n) for n in envs[:4])) if one_each else Places()
+            places = steps.places_of_envs(envs) if one_each else Places()
             whose = f"of {len(envs):,} of {len(groups):,} environments" if one_each else "of this rollout"
             yield Finding(f"the advantages {whose} {what}", places, why, change)

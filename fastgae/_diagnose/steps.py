@@ -155,6 +155,12 @@ class Steps:
             tuple(np.flatnonzero(where[:, found[0][1]]).tolist()) if len(found) else (),
         )
 
+    def places_of_envs(self, envs: Any) -> Places:
+        """Return the first rows of these envs."""
+        where = np.zeros(self.shape, bool)
+        where[0, envs] = True
+        return self.places(where)
+
     def column(self, places: Places) -> Column:
         """Return the env of the first place, or the first env."""
         shape, axis = self.given.rewards.shape, self.given.time_axis

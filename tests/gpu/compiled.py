@@ -78,6 +78,7 @@ def report(architecture, dtype, every):
     """Print {name of the variant: instructions that would change bits}, for every variant or for the usual ones."""
     started = compile_for(architecture)
     from fastgae._backends.triton import recursion
+    from fastgae._interop import torch_devices
     from fastgae._interop.torch_devices import call
 
     findings, seen = {}, set()
@@ -93,9 +94,12 @@ def report(architecture, dtype, every):
     for each in usual(np.dtype(dtype)):
         look(*each)
     recursion.STEPS = recursion.FEWER_STEPS = recursion.FEWEST_STEPS = FEWER
-    recursion.SHORTEST_PIECE, recursion.WARM_UP, recursion.WORTHWHILE = 1, 0.01, 1.0  # so that envs are cut, too
     for each in variants(np.dtype(dtype)) if every else ():
         look(*each)
+    recursion.SHORTEST_PIECE, recursion.WARM_UP, recursion.WORTHWHILE = 1, 0.01, 1.0  # so that envs are cut
+    for name, *call_in_pieces in list(usual(np.dtype(dtype)))[:2]:
+        torch_devices._plans.clear()
+        look(f"{name} in pieces", *call_in_pieces)
     print(json.dumps(findings))
 
 

@@ -96,6 +96,7 @@ def walk(call: Call, matrices: Matrices, exists: Any, advantages: Any, returns: 
         begun, reached = (Rows(matrices.plan.scratch(kept * lanes, torch.float64), lanes, 1) for _ in "br")
     elif boundaries:
         pieces = pieces._replace(pieces=lanes)
+        steps = min(steps, FEWER_STEPS)  # sequences begin anywhere, so a tile takes more registers
     arguments = (
         inputs,
         last_values,

@@ -21,7 +21,7 @@ MOST_AT_ONCE = 2**36  # numbers that a backend may add up at once: the sum of th
 class Format(NamedTuple):
     """How the numbers of a dtype lie in memory, and how many digits they have."""
 
-    bits: type[np.unsignedinteger[Any]]
+    bits: type[np.signedinteger[Any]]
     fraction_bits: int
     exponents: int
     number_digits: int  # the digits of the number come first, and then twice as many of its square
@@ -33,8 +33,8 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    np.dtype(np.float32): Format(np.uint32, 23, 256, 1, -149),
-    np.dtype(np.float64): Format(np.uint64, 52, 2048, 2, -1074),
+    np.dtype(np.float32): Format(np.int32, 23, 256, 1, -149),
+    np.dtype(np.float64): Format(np.int64, 52, 2048, 2, -1074),
 }
 
 
@@ -87,20 +87,28 @@ def sums_by_numpy(matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, 
         nans, infinite = np.isnan(existing), np.isinf(existing)
         counts += [existing.size, nans.sum(), (infinite & (existing > 0)).sum(), (infinite & (existing < 0)).sum()]
         finite = existing[~(nans | infinite)]
-        bits = finite.view(given.bits).astype(np.int64)
-        hidden = 1 << given.fraction_bits  # the first bit of every number that is not subnormal
-        exponent = (bits >> given.fraction_bits) & (given.exponents - 1)
-        integer = (bits & (hidden - 1)) | np.where(exponent == 0, 0, hidden)
-        number = [(integer >> DIGIT_BITS * i) & DIGIT for i in range(given.number_digits)]
-        sign = np.where(np.signbit(finite), -1, 1)
-        for column, digits in enumerate([*(sign * digit for digit in number), *_squared(number)]):
-            bins[:, column] += np.bincount(exponent, digits, given.exponents).astype(np.int64)
+        exponent, digits = digits_of(finite.view(given.bits).astype(np.int64), given)
+        for column, digit in enumerate(digits):
+            bins[:, column] += np.bincount(exponent, digit, given.exponents).astype(np.int64)
     return bins, (int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3]))
 
 
-def _squared(number: list[Array]) -> list[Array]:
+def digits_of(bits: Any, given: Format) -> tuple[Any, list[Any]]:
+    """Return the exponents of finite numbers, and their digits and those of their squares.
+
+    ``bits`` are the numbers as signed integers, in an int64 array of NumPy or of another library.
+    """
+    hidden = 1 << given.fraction_bits  # the first bit of every number that is not subnormal
+    exponent = (bits >> given.fraction_bits) & (given.exponents - 1)
+    integer = (bits & (hidden - 1)) + hidden * (exponent != 0)
+    number = [(integer >> DIGIT_BITS * i) & DIGIT for i in range(given.number_digits)]
+    sign = 1 - 2 * (bits < 0)
+    return exponent, [*(sign * digit for digit in number), *_squared(number)]
+
+
+def _squared(number: list[Any]) -> list[Any]:
     """Return the digits of the square of a number, which has twice as many digits."""
-    count, carry = len(number), np.zeros_like(number[0])
+    count, carry = len(number), 0 * number[0]
     square = []
     for place in range(2 * count - 1):
         for i in range(max(0, place - count + 1), min(place + 1, count)):

@@ -117,7 +117,7 @@ def test_the_source_distribution_is_what_git_tracks(tmp_path):
     assert all(link.startswith(("https://", "#")) for link in map("".join, links))
     kinds = {path.partition(f"/v{fastgae.__version__}/")[::2] for path in ours}
     assert {path for _, path in kinds} <= packed
-    suffixes = {"blob": {"", ".md"}, "raw": {".png", ".svg"}}
+    suffixes = {"blob": {"", ".ipynb", ".md"}, "raw": {".svg"}}
     assert {kind: {Path(path).suffix for of, path in kinds if of == kind} for kind, _ in kinds} == suffixes
 
 

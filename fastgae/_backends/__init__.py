@@ -66,7 +66,7 @@ class DeviceBackend(Protocol):
         """Return whether the backend reaches the memory of an array."""
 
     def gae(self, call: Call) -> GAEResult:
-        """Compute a checked call whose arrays are ``OnDevice``. None stands for ABSENT."""
+        """Compute a checked call whose arrays are ``OnDevice``, or plan it. None stands for ABSENT."""
 
     def normalized(
         self,

@@ -14,7 +14,7 @@ Nothing here imports torch or JAX before the caller does: if the caller passes a
 already imported.
 """
 
-from fastgae._interop.arrays import OnDevice, broadcast_to, is_narrow, widened
+from fastgae._interop.arrays import OnDevice, Planned, broadcast_to, is_narrow, widened
 from fastgae._interop.calls import check_no_tensors, with_tensors
 from fastgae._interop.conversion import as_array, as_floats, as_numbers, as_numpy, converter, is_weak, on_the_cpu
 from fastgae._interop.functions import FUNCTIONS, takes_tensors
@@ -23,6 +23,7 @@ from fastgae._interop.libraries import any_traced, is_tensor, kind_of
 __all__ = [
     "FUNCTIONS",
     "OnDevice",
+    "Planned",
     "any_traced",
     "as_array",
     "as_floats",

@@ -1,6 +1,6 @@
 """Arrays whose numbers the CPU does not read, on a GPU or in a program that JAX compiles, and 16-bit floats."""
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,13 +24,16 @@ class OnDevice:
     ``dtype`` is a NumPy dtype; for 16-bit floats it is float32, because they are read as float32.
     """
 
-    __slots__ = ("array", "backend", "dtype", "shape")
+    __slots__ = ("array", "backend", "dtype", "shape", "slot")
 
-    def __init__(self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], backend: str = "triton"):
+    def __init__(
+        self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], backend: str = "triton", slot: int = 0
+    ):
         self.array = array
         self.shape = shape
         self.dtype = dtype
         self.backend = backend  # computes a call whose first argument this is
+        self.slot = slot  # which argument of the call it is
 
     @property
     def ndim(self) -> int:
@@ -41,11 +44,11 @@ class OnDevice:
 
     def astype(self, dtype: Any, copy: bool = True) -> "OnDevice":
         """Return the array with another dtype. Kernels convert what they read, so nothing is copied."""
-        return OnDevice(self.array, self.shape, np.dtype(dtype))
+        return OnDevice(self.array, self.shape, np.dtype(dtype), self.backend, self.slot)
 
     def reshape(self, shape: tuple[int, ...]) -> "OnDevice":
         """Return the array with axes of length 1 added or taken away, which needs no copy."""
-        return OnDevice(self.array.reshape(shape), shape, self.dtype)
+        return OnDevice(self.array.reshape(shape), shape, self.dtype, self.backend, self.slot)
 
     def addresses(self) -> Array:
         """Return a NumPy array with the same addresses, to compare them. The CPU must not read or write that memory."""
@@ -53,6 +56,13 @@ class OnDevice:
 
     def __repr__(self) -> str:
         return f"an array on {getattr(self.array, 'device', 'the device of JAX')}"
+
+
+class Planned(NamedTuple):
+    """A result of ``OnDevice`` arrays: the memory of a slot, once the plan has been run."""
+
+    plan: Any
+    slot: int
 
 
 class _Addresses:
@@ -74,7 +84,7 @@ def broadcast_to(array: Array, shape: tuple[int, ...]) -> Array:
     if isinstance(array, OnDevice):
         # A tensor repeats itself without a copy. An array of JAX is repeated where it is read.
         repeated = array.array.expand(shape) if hasattr(array.array, "expand") else array.array
-        return cast(Array, OnDevice(repeated, shape, array.dtype))
+        return cast(Array, OnDevice(repeated, shape, array.dtype, array.backend, array.slot))
     return np.broadcast_to(array, shape)
 
 

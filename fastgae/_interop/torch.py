@@ -41,7 +41,7 @@ def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
 def in_memory(name: str, tensor: torch.Tensor) -> torch.Tensor:
     """Return a strided tensor whose memory holds its numbers. A view of negated numbers is copied."""
     given = plain(name, tensor)
-    if given.untyped_storage().nbytes() < _bytes_to_the_end(given):
+    if given.untyped_storage().nbytes() < bytes_to_the_end(given):
         raise TypeError(
             f"{name} has no memory, because its storage was freed or made smaller, as FSDP does between two uses of a "
             "parameter: pass the tensor while its storage is there, or a copy made then"
@@ -49,7 +49,7 @@ def in_memory(name: str, tensor: torch.Tensor) -> torch.Tensor:
     return given.resolve_neg()
 
 
-def _bytes_to_the_end(tensor: torch.Tensor) -> int:
+def bytes_to_the_end(tensor: torch.Tensor) -> int:
     """Return how many bytes of its storage a tensor needs."""
     if tensor.is_contiguous():
         return tensor.storage_offset() * tensor.element_size() + tensor.nbytes if tensor.nbytes else 0

@@ -1,25 +1,117 @@
-"""Make calls with torch tensors on a GPU, which stay there."""
+"""Make calls with torch tensors on a GPU, which stay there.
 
-from collections.abc import Callable
+The first call checks its arguments, and its function plans what to do on the GPU. Calls that are alike run the same
+plan: with tensors of the same shapes, strides and dtypes, and equal settings.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import torch
 
 from fastgae._call import GAEResult
-from fastgae._interop.arrays import OnDevice
+from fastgae._interop.arrays import OnDevice, Planned
 from fastgae._interop.functions import FUNCTIONS
-from fastgae._interop.torch import NARROW_DTYPES, check_fillable, in_memory, numpy_dtype, plain, tell_autograd, to_numpy
+from fastgae._interop.torch import (
+    NARROW_DTYPES,
+    bytes_to_the_end,
+    check_fillable,
+    in_memory,
+    numpy_dtype,
+    plain,
+    tell_autograd,
+    to_numpy,
+)
 
 WORKING_DTYPES = (torch.float32, torch.float64)
 BACKEND = "triton"  # chosen because the tensors are on a GPU
+SETTINGS = (int, bool, str, Enum)
+MOST_PLANS = 1000  # calls that are never alike must not fill the memory
+ALIGNMENT = 16  # a kernel may load so many bytes at once if they begin at such an address
+
+_plans: dict[Any, tuple[Any, Any]] = {}
 
 
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a function with tensors on the device of its first argument, and return its results there."""
+    out = arguments.get("out")
+    outputs = () if out is None else out if isinstance(out, tuple | list) else (out,)
+    signature, tensors = _signature(function, arguments, outputs)
+    planned = _plans.get(signature) if signature else None
+    if planned is None:
+        results = _checked(function, arguments, outputs)
+        if isinstance(results, GAEResult):
+            planned = next(each.plan for each in results if each), tuple(each and each.slot for each in results)
+        elif isinstance(results, Planned):
+            planned = results
+        else:
+            return results  # numbers
+        if signature:
+            if len(_plans) >= MOST_PLANS:
+                _plans.clear()
+            _plans[signature] = planned
+    plan, slots = planned
+    memories = plan.run(tensors)
+    if out is not None:
+        tell_autograd(outputs)
+        return GAEResult(*out) if isinstance(slots, tuple) else out
+    if isinstance(slots, tuple):
+        return GAEResult(*[None if slot is None else memories[slot] for slot in slots])
+    return memories[slots]
+
+
+def _signature(
+    function: Callable[..., Any], arguments: dict[str, Any], outputs: Sequence[Any]
+) -> tuple[Any, list[torch.Tensor | None]]:
+    """Return what calls of one plan have in common, or None if this call may share no plan; and its tensors by slot."""
+    device = next(iter(arguments.values())).device
+    parts: list[Any] = [function, device]
+    tensors: list[torch.Tensor | None] = []
+    known = True
+    for given in (*arguments.values(), *outputs):
+        tensor = None
+        if given is None:
+            parts.append(None)
+        elif isinstance(given, torch.Tensor):
+            tensor = given.resolve_neg() if given.is_neg() else given
+            usual = tensor.layout is torch.strided and tensor.device == device
+            if usual and tensor.untyped_storage().nbytes() >= bytes_to_the_end(tensor):
+                parts += tensor.shape, tensor.stride(), tensor.dtype, tensor.data_ptr() % ALIGNMENT
+            else:
+                known = False
+        elif type(given) is float:
+            parts.append(given.hex())  # because -0.0 equals 0.0, and 1.0 equals 1
+        elif isinstance(given, SETTINGS):
+            parts += type(given), given
+        elif given is not outputs:
+            known = False
+        tensors.append(tensor)
+    if known and outputs:
+        held = [each for each in tensors if each is not None]
+        known = not any(
+            overlap(output, each) for output in outputs if output is not None for each in held if each is not output
+        )
+    return tuple(parts) if known else None, tensors
+
+
+def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether the memory between the first and last elements of two tensors has a byte in common."""
+    return bool(one.data_ptr() < _end(other) and other.data_ptr() < _end(one))
+
+
+def _end(tensor: torch.Tensor) -> int:
+    """Return the address of the byte after the last element."""
+    storage: int = tensor.untyped_storage().data_ptr()
+    return storage + bytes_to_the_end(tensor)
+
+
+def _checked(function: Callable[..., Any], arguments: dict[str, Any], outputs: Sequence[Any]) -> Any:
+    """Return what a function plans for its arguments, after it has checked them."""
     (name, first), *_ = arguments.items()
     check_device(name, first)
-    if function.__name__ not in FUNCTIONS:
+    if function.__name__ not in (*FUNCTIONS, "moments"):
         raise TypeError(f"{name} is on {first.device}, and {function.__name__} computes on the CPU: pass {name}.cpu()")
     backend = arguments.get("backend")
     if backend not in (None, BACKEND):
@@ -29,37 +121,33 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         )
     taken = {
         # Most arguments are None.
-        each: given if given is None else _taken(each, given, name, first)
-        for each, given in arguments.items()
+        each: given if given is None else _taken(each, given, slot, name, first)
+        for slot, (each, given) in enumerate(arguments.items())
         if each not in ("out", "backend")
     }
-    out = arguments.get("out")
-    if out is None:
+    if not outputs:
         return function(**taken)
-    outputs = out if isinstance(out, tuple | list) else [out]
-    held = tuple(_to_fill(each, name, first) for each in outputs)
-    result = function(**taken, out=held if outputs is out else held[0])
-    tell_autograd(outputs)
-    return GAEResult(*out) if isinstance(result, GAEResult) else out
+    out = tuple(_to_fill(each, slot, name, first) for slot, each in enumerate(outputs, len(arguments)))
+    return function(**taken, out=out if isinstance(arguments["out"], tuple | list) else out[0])
 
 
-def _to_fill(out: Any, first_name: str, first: torch.Tensor) -> Any:
+def _to_fill(out: Any, slot: int, first_name: str, first: torch.Tensor) -> Any:
     """Return a tensor of ``out`` as the function takes it. Anything but a tensor is left for the function to check."""
-    return _taken("out", check_fillable(out), first_name, first) if isinstance(out, torch.Tensor) else out
+    return _taken("out", check_fillable(out), slot, first_name, first) if isinstance(out, torch.Tensor) else out
 
 
-def _taken(name: str, given: Any, first_name: str, first: torch.Tensor) -> Any:
+def _taken(name: str, given: Any, slot: int, first_name: str, first: torch.Tensor) -> Any:
     """Return an argument as the function takes it: a tensor as it lies on the device, anything else as it is."""
     check_place(name, given, first_name, first)
     if not isinstance(given, torch.Tensor):
         return given
-    return held(name, given) if given.device == first.device else to_numpy(name, given)
+    return held(name, given, slot) if given.device == first.device else to_numpy(name, given)
 
 
-def held(name: str, given: torch.Tensor) -> OnDevice:
+def held(name: str, given: torch.Tensor, slot: int = 0) -> OnDevice:
     """Return a tensor as the checks see it."""
     tensor = in_memory(name, given)
-    return OnDevice(tensor, tuple(tensor.shape), numpy_dtype(name, tensor))
+    return OnDevice(tensor, tuple(tensor.shape), numpy_dtype(name, tensor), BACKEND, slot)
 
 
 def check_device(name: str, tensor: torch.Tensor) -> None:

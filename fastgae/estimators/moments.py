@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from fastgae._call import EPS, Array
 from fastgae._canonical import frame_of, in_place, of_one_dtype, shown
 from fastgae._declared import public
 from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
+from fastgae._interop import OnDevice
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 from fastgae.estimators.normalize import normalize
 
@@ -176,7 +178,8 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: Ba
     Parameters
     ----------
     advantages : array of shape (T, N), (T,), or any rank
-        Libraries and dtypes as in ``gae``. You may pass any other array of numbers, such as rewards or returns.
+        Libraries and dtypes as in ``gae``. You may pass any other array of numbers, such as rewards or returns. Tensors
+        on a GPU are added up there; the call then waits for the GPU, because it returns numbers.
     mask : array like ``advantages``, optional; bool, or numbers that are 0 or 1
         False: the step does not exist.
     backend : str, optional
@@ -207,10 +210,13 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: Ba
     >>> fastgae.moments(np.concatenate(parts)).mean
     0.75
     """
-    module = _dispatch.choose(backend, None).module
     (numbers,) = of_one_dtype(advantages=advantages)
-    frame = frame_of("advantages", numbers, 0)
-    return _moments_of(numbers, frame.flags_or_none("mask", mask), module)
+    exists = frame_of("advantages", numbers, 0).flags_or_none("mask", mask)
+    if isinstance(numbers, OnDevice):
+        module: Any = _dispatch.on_devices("advantages", numbers)  # of torch, because JAX never gets here
+        bins, counts = module.exact_sums(numbers, exists)
+        return Moments(*counts, *totals(bins))
+    return _moments_of(numbers, exists, _dispatch.choose(backend, None).module)
 
 
 def _moments_of(numbers: Array, exists: Array | None, module: Backend) -> Moments:

@@ -1,7 +1,6 @@
-"""Compile the kernels for GPUs that need not be there, and list the instructions that would change bits.
+"""The instructions that would change bits, in kernels that are compiled for GPUs that need not be there.
 
-The kernels are those that calls launch, with their arguments and options, but a launch only compiles. Triton cannot
-compile in a process in which it interprets, so ``report`` runs in one of its own.
+Triton cannot compile in a process in which it interprets, so each ``report`` runs in one of its own.
 """
 
 import json
@@ -9,37 +8,23 @@ import re
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
-from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
 import fastgae
-from fastgae import _dispatch
+from speed.gpu.compiled import TOOLS, compile_for
 from support.cases import make_case
 from support.tensor_calls import calls, converted
 
-NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
-ARCHITECTURES = (80, 90, 100)
 # A multiplication and an addition that are rounded once, or denormals that become 0.
 IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*(?:f16|f32|f64)\S*|\S+\.ftz\S*")
 # Two instructions touch no number of ours: ptxas writes constants by HFMA2 with RZ, and divides integers with F2I.FTZ.
 IN_SASS = re.compile(r"\b[FD]FMA\S*.*|\bHFMA2\b(?!.*RZ, *RZ).*|\b(?!F2I\.)\w+\.FTZ\S*.*")
-FEWER_STEPS = {16: 2, 32: 4}  # the steps of a turn are all alike, and fewer of them compile faster
-
-
-def compiling_for(architecture):
-    """Make Triton believe that this machine has a GPU of an architecture. What is launched must only be compiled."""
-    target = GPUTarget("cuda", architecture, 32)
-    triton.runtime.driver.set_active(
-        SimpleNamespace(
-            get_current_target=lambda: target, get_current_device=lambda: 0, get_current_stream=lambda device: 0
-        )
-    )
+FEWER = 2  # steps of a turn, which are all alike, and fewer of them compile faster
 
 
 def found_in(binary, architecture):
@@ -61,7 +46,7 @@ def found_in(binary, architecture):
                 f"--gpu-name={sm_arch_from_capability(architecture)}",
             ]
             subprocess.run([*assembler, f"{folder}/kernel.ptx", "-o", cubin], check=True)
-        sass = subprocess.run([NVDISASM, "-c", cubin], check=True, capture_output=True, text=True).stdout
+        sass = subprocess.run([TOOLS / "nvdisasm", "-c", cubin], check=True, capture_output=True, text=True).stdout
     assert "EXIT" in sass
     return IN_PTX.findall(ptx) + IN_SASS.findall(sass)
 
@@ -71,54 +56,50 @@ def variants(dtype):
     for name, function, arguments in calls(dtype):
         if name != "gae-final_sparse":
             yield name, function, converted(arguments, lambda a: torch.from_numpy(np.ascontiguousarray(a)))
+    case = make_case((3, 1), np.dtype(dtype))
+    one = {name: torch.from_numpy(given) for name, given in case.arguments().items() if isinstance(given, np.ndarray)}
+    lengths = {name: one[name][:1] for name in ("rewards", "values", "terminated")}
+    yield "one step of one env", fastgae.n_step_returns, {**lengths, "last_values": one["rewards"][0], "n": 1}
+
+
+def usual(dtype):
+    """Yield the calls of most rollouts, whose kernels are compiled as they are used."""
     case = make_case((64, 48), np.dtype(dtype))
     whole = {name: torch.from_numpy(given) for name, given in case.arguments().items() if isinstance(given, np.ndarray)}
     yield "rows", fastgae.gae, whole
-    yield (
-        "tiles",
-        fastgae.gae,
-        {
-            **{name: given.mT.contiguous() if given.ndim == 2 else given for name, given in whole.items()},
-            "time_axis": 1,
-        },
-    )
-    one = {name: given[:1, :1] if given.ndim == 2 else given[:1] for name, given in whole.items()}
-    yield "one step of one env", fastgae.gae, one
-    lengths = {"rewards": one["rewards"], "values": one["values"], "terminated": one["terminated"]}
-    yield "one of one step", fastgae.n_step_returns, {**lengths, "last_values": one["rewards"][0], "n": 1}
+    flipped = {name: given.mT.contiguous() if given.ndim == 2 else given for name, given in whole.items()}
+    yield "tiles", fastgae.gae, {**flipped, "time_axis": 1}
     for narrow in (torch.bfloat16, torch.float16):
-        yield (
-            str(narrow),
-            fastgae.gae,
-            {name: t.to(narrow) if t.is_floating_point() else t for name, t in whole.items()},
-        )
+        changed = {name: t.to(narrow) if t.is_floating_point() else t for name, t in whole.items()}
+        yield str(narrow), fastgae.gae, changed
 
 
-def report(architecture, dtype):
-    """Print {name of the variant: instructions that would change bits}, for every variant."""
-    torch.cuda.is_available = lambda: True  # so that the backend loads; nothing is computed
-    _dispatch._import.cache_clear()
-    from fastgae._backends import triton as backend
+def report(architecture, dtype, every):
+    """Print {name of the variant: instructions that would change bits}, for every variant or for the usual ones."""
+    started = compile_for(architecture)
+    from fastgae._backends.triton import recursion
     from fastgae._interop import torch_devices
+    from fastgae._interop.torch_devices import call
 
-    findings, seen, name = {}, set(), ""
+    findings, seen = {}, set()
 
-    def compile_it(kernel, grid):
-        def compiled(*given, **constants):
-            if name not in ("rows", "tiles") and "STEPS" in constants:
-                constants["STEPS"] = FEWER_STEPS[constants["STEPS"]]
-            binary = kernel.warmup(*given, grid=grid, **constants)
+    def look(name, function, arguments):
+        del started[:]
+        call(function, arguments)
+        for number, binary in enumerate(started):
             if binary.hash not in seen:
                 seen.add(binary.hash)
-                findings[f"{name}: {kernel.__name__}"] = found_in(binary, architecture)
+                findings[f"{name}: {binary.metadata.name} {number}"] = found_in(binary, architecture)
 
-        return compiled
-
-    compiling_for(architecture)
-    triton.JITFunction.__getitem__ = compile_it
-    backend.takes = lambda array: True
-    for name, function, arguments in variants(np.dtype(dtype)):  # noqa: B007
-        torch_devices.call(function, arguments)
+    for each in usual(np.dtype(dtype)):
+        look(*each)
+    recursion.STEPS = recursion.FEWER_STEPS = recursion.FEWEST_STEPS = FEWER
+    for each in variants(np.dtype(dtype)) if every else ():
+        look(*each)
+    recursion.SHORTEST_PIECE, recursion.WARM_UP, recursion.WORTHWHILE = 1, 0.01, 1.0  # so that envs are cut
+    for name, *call_in_pieces in list(usual(np.dtype(dtype)))[:2]:
+        torch_devices._plans.clear()
+        look(f"{name} in pieces", *call_in_pieces)
     print(json.dumps(findings))
 
 
@@ -141,7 +122,7 @@ def flushed(rewards, values, returns, gamma: tl.float64, LANES: tl.constexpr):  
 
 def report_planted(architecture):
     """Print what is found in kernels with a mistake, and in the first of them without its mistake."""
-    compiling_for(architecture)
+    compile_for(architecture)
     ones, found = torch.ones(32), {}
     for what, kernel, fusion in (("fused", planted, True), ("not fused", planted, False), ("flushed", flushed, False)):
         binary = kernel.warmup(ones, ones, ones, 0.9, LANES=32, grid=(1,), num_warps=1, enable_fp_fusion=fusion)

@@ -2,18 +2,22 @@
 
 import inspect
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import fastgae
-from fastgae._backends.triton.launches import launch
+from fastgae._backends import triton as backend
+from fastgae._backends.triton import plan
+from fastgae._interop import torch_devices
 from fastgae._interop.torch_devices import call
 from support.cases import assert_same_bits, make_case
 from support.programs import NO_TRITON
 
-from .device import DEVICE, assert_bits, called, tensor, tensors
+from .device import DEVICE, assert_bits, called, tensor, tensors, transposed
 
 CASE = make_case((17, 6), np.dtype(np.float32))
 ROLLOUT = CASE.arguments()
@@ -32,13 +36,23 @@ def test_backends_lists_it():
     assert "torch" in info.version
 
 
-@pytest.mark.parametrize("function", [fastgae.diagnose, fastgae.moments])
-def test_functions_that_read_the_numbers(function):
-    first = next(iter(inspect.signature(function).parameters))
-    with pytest.raises(
-        TypeError, match=rf"{first} is on {DEVICE}.*, and {function.__name__} computes on the CPU: pass"
-    ):
-        call(function, {first: torch.ones(3, device=DEVICE)})
+def test_diagnose_reads_the_numbers():
+    with pytest.raises(TypeError, match=rf"rewards is on {DEVICE}.*, and diagnose computes on the CPU: pass"):
+        call(fastgae.diagnose, {"rewards": torch.ones(3, device=DEVICE)})
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_moments_are_exact(kind):
+    rng = np.random.default_rng(1)
+    numbers = torch.from_numpy(rng.normal(size=(9, 7)) * np.exp(20 * rng.normal(size=(9, 7)))).to(kind)
+    if kind.is_floating_point:
+        numbers[3:7, 3] = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e-40], dtype=kind)
+    mask = torch.from_numpy(rng.random((9, 7)) < 0.8)
+    for exists in (None, mask, mask[:, :1].mT):
+        for some in (numbers, numbers.nan_to_num(0, 1, 2) if kind.is_floating_point else numbers.mT[:2]):
+            given = {"advantages": some, "mask": exists if exists is None or exists.shape == some.shape else None}
+            on_the_device = {name: t if t is None else t.to(DEVICE) for name, t in given.items()}
+            assert call(fastgae.moments, on_the_device) == fastgae.moments(**given)
 
 
 def test_a_recursion_that_it_does_not_know(monkeypatch):
@@ -138,15 +152,129 @@ def test_an_episode_that_goes_on_after_the_last_step_has_a_value_of_0():
     assert_same_bits(got.cpu().numpy(), expected)
 
 
-def test_fusing_is_always_forbidden():
-    launched = []
+class Kernel:
+    """A kernel that notes how it is compiled and with what it is started."""
 
-    class Kernel:
-        def __getitem__(self, grid):
-            return lambda *given, **options: launched.append((grid, given, options))
+    def __init__(self, loaded=True):
+        self.compiled, self.started, self.module = [], [], loaded or None
 
-    launch(Kernel(), (3,), "given", STEPS=2)
-    assert launched == [((3,), ("given",), {"STEPS": 2, "num_warps": 1, "enable_fp_fusion": False})]
+    def warmup(self, *given, **options):
+        self.compiled.append((given, options))
+        return self
+
+    def __getitem__(self, grid):
+        return lambda *given: self.started.append((grid, given))
+
+
+def launched(kernel, runs=1):
+    made = plan.Plan(torch.device("cpu"))
+    views = (made.scratch(4, torch.float32), 5), (plan.Memory(0, 1, torch.uint8),)
+    made.launch(kernel, 3, views, ("constant",), warps=2)
+    for _ in range(runs):
+        made.run([torch.ones(7, dtype=torch.bool)])
+
+
+def test_fusing_is_always_forbidden_and_a_kernel_is_compiled_once(monkeypatch):
+    monkeypatch.setattr(plan, "INTERPRETED", False)
+    kernel = Kernel()
+    launched(kernel, 2)
+    ((compiled, options),) = kernel.compiled
+    assert options == {"grid": (3, 1, 1), "num_warps": 2, "enable_fp_fusion": False}
+    (floats, five), (flags,), constant = compiled
+    assert (floats.dtype, five, flags.dtype, constant) == (torch.float32, 5, torch.uint8, "constant")
+    for grid, ((address, five), (flags,), constant) in kernel.started:
+        assert (grid, five, constant) == ((3, 1, 1), 5, "constant")
+        assert address % 16 == 0
+        assert flags % 16 == 1
+
+
+def test_a_kernel_cannot_be_loaded_while_a_graph_is_captured(monkeypatch):
+    monkeypatch.setattr(plan, "INTERPRETED", False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    launched(Kernel())
+    with pytest.raises(RuntimeError, match=r"a CUDA graph is being captured, .*: make the same call once before"):
+        launched(Kernel(loaded=False))
+
+
+def test_calls_that_are_alike_have_one_plan(monkeypatch):
+    made = []
+    gae = backend.gae
+    monkeypatch.setattr(torch_devices, "_plans", {})
+    monkeypatch.setattr(backend, "gae", lambda call: made.append(call) or gae(call))
+    case = make_case((5, 6), np.dtype(np.float32), bootstrap="last_values", seed=1)
+    given, other = (
+        tensors(make_case((5, 6), np.dtype(np.float32), bootstrap="last_values").arguments()),
+        case.arguments(),
+    )
+    for arguments in (given, tensors(other)):
+        expected = {name: t.cpu().numpy() if isinstance(t, torch.Tensor) else t for name, t in arguments.items()}
+        assert_bits(called(fastgae.gae, arguments), fastgae.gae(**expected))
+    assert len(made) == 1
+    out = torch.zeros(5, 6, device=DEVICE), torch.zeros(5, 6, device=DEVICE)
+    memory = torch.zeros(61, device=DEVICE)
+    for changed in (
+        {"gamma": 1.0},
+        {"gamma": 0.0},
+        {"gamma": -0.0},
+        {"rewards": given["rewards"].double()},
+        {"values": transposed(given["values"])},
+        {"rewards": memory[1:31].view(5, 6)},  # at an address that 16 bytes do not divide
+        {"out": out},
+        {"out": (None, out[1])},
+        {"num_threads": 1},
+    ):
+        for _ in range(2):
+            called(fastgae.gae, {**given, **changed})
+        made.pop()
+        assert len(made) == 1, changed
+    with pytest.raises(TypeError, match="carry_over must be True or False"):  # and no plan of False stands for 0
+        called(fastgae.gae, {**given, "carry_over": 0})
+
+
+def test_no_plan_reads_memory_that_was_freed():
+    given = tensors(make_case((5, 6), np.dtype(np.float32), bootstrap="last_values").arguments())
+    given["values"] = given["values"].clone()
+    called(fastgae.gae, given)
+    given["values"].untyped_storage().resize_(0)
+    with pytest.raises(TypeError, match="values has no memory"):
+        called(fastgae.gae, given)
+
+
+def test_a_call_passes_few_files():
+    """From the function to the kernel, once the call is planned."""
+    package, ways = str(Path(fastgae.__file__).parent), set()
+    given = tensors(make_case((2, 2), np.dtype(np.float32), bootstrap="last_values").arguments())
+
+    def look(frame, event, _):
+        files = []
+        while event == "call" and frame and (files or frame.f_code.co_filename.startswith(package)):
+            file = frame.f_code.co_filename
+            if file.startswith(package) and (not files or files[-1] != Path(file).name):
+                files.append(Path(file).name)
+            frame = frame.f_back
+        ways.add(tuple(reversed(files)))
+
+    called(fastgae.gae, given)
+    sys.setprofile(look)
+    try:
+        called(fastgae.gae, given)
+    finally:
+        sys.setprofile(None)
+    assert max(map(len, ways)) <= 7
+    assert ("gae.py", "calls.py", "torch_eager.py", "torch_devices.py", "plan.py") in ways
+
+
+def test_out_is_copied_only_where_it_overlaps():
+    case = make_case((9, 6), np.dtype(np.float32), bootstrap="last_values")
+    memory = torch.zeros(18, 6, device=DEVICE)
+    given = {**tensors(case.arguments()), "rewards": memory[:9].copy_(tensor(case.rewards))}
+    for first, copies in ((9, 0), (8, 1), (3, 1), (0, 1)):
+        memory[:9].copy_(tensor(case.rewards))
+        out = memory[first : first + 9], None
+        planned = torch_devices._checked(fastgae.gae, {**given, "out": out}, out).advantages.plan
+        assert len([step for step in planned.steps if not isinstance(step, plan.Launch)]) == copies
+        got = called(fastgae.gae, {**given, "out": out})
+        assert_same_bits(got.advantages.cpu().numpy(), fastgae.gae(**case.arguments()).advantages)
 
 
 CALL = """

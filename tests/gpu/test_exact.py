@@ -238,16 +238,15 @@ def test_upgo_stops_before_a_delta_that_is_no_number(dtype):
     check(fastgae.upgo, arguments)
 
 
-@pytest.mark.parametrize("size", [(300, 5), (129, 3), (128, 2)], ids=str)
+@pytest.mark.parametrize("size", [(300, 3), (129, 5)], ids=str)
 def test_moments_of_many_blocks(dtype, size):
     """Sums of several blocks of steps, over envs of several axes."""
     rng = np.random.default_rng(1)
     advantages = rng.normal(size=(size[0], size[1], 3)).astype(dtype)
     mask = rng.random(advantages.shape) < 0.8
-    for by in ("global", "per_env"):
-        for place in (as_c, transposed):
-            check(fastgae.normalize, {"advantages": advantages, "mask": mask, "by": by}, place)
-            check(fastgae.normalize, {"advantages": advantages, "by": by, "time_axis": 1, "eps": 0.5}, place)
+    for by, place, other in (("global", as_c, transposed), ("per_env", transposed, as_c)):
+        check(fastgae.normalize, {"advantages": advantages, "mask": mask, "by": by}, place)
+        check(fastgae.normalize, {"advantages": advantages, "by": by, "time_axis": 1, "eps": 0.5}, other)
 
 
 def test_a_given_mean_and_std(dtype):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from .compiled import ARCHITECTURES
-
-PROGRAM = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r}); from gpu import compiled; compiled."
+ARCHITECTURES = (80, 90, 100)
+PATHS = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "benchmarks")]
+PROGRAM = f"import sys; sys.path[:0] = {PATHS!r}; from gpu import compiled; compiled."
 
 
 @pytest.fixture
@@ -18,8 +18,9 @@ def compiling(python, tmp_path):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_nothing_is_fused_or_flushed(compiling, dtype, architecture):
-    findings = compiling(f"report({architecture}, {dtype.name!r})")
-    assert len(findings) > 40
+    every = architecture == 90  # what an architecture changes is the same in every variant
+    findings = compiling(f"report({architecture}, {dtype.name!r}, {every})")
+    assert len(findings) >= (40 if every else 4)
     assert not {name: found for name, found in findings.items() if found}
 
 

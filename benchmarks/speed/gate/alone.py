@@ -84,6 +84,46 @@ def launches() -> dict[str, float]:
     return found
 
 
+def kernels() -> dict[str, float]:
+    """Return what the machine code of usual calls on a GPU takes, and the Python functions of a call made before."""
+    import torch
+
+    import fastgae
+    from speed.gpu.compiled import calls_of, code_of, compile_for
+
+    started = compile_for(90)
+    tokens, rollout, long = (512, 8192), (128, 4096), (2**20,)
+    packed = {"function": "gae_packed", "cu_seqlens": torch.arange(0, 2**20 + 1, 2**11)}
+    calls: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+        "time-major": (rollout, {}),
+        "time-major, float64": (rollout, {"dtype": torch.float64}),
+        "time-major, mask": (rollout, {"mask": torch.ones(rollout)}),
+        "time-major, V-trace": (rollout, {"function": "vtrace", "ratios": torch.ones(rollout)}),
+        "env-major": (tokens, {"time_axis": 1}),
+        "env-major, gamma lambda 1": (tokens, {"time_axis": 1, "gamma": 1.0, "gae_lambda": 1.0}),
+        "one env": (long, {}),
+        "packed": (long, packed),
+        "packed, gamma lambda 1": (long, {**packed, "gamma": 1.0, "gae_lambda": 1.0}),
+        "normalize": (rollout, {"normalize": "global"}),
+    }
+    found: dict[str, float] = {}
+    for name, (shape, options) in calls.items():
+        function = getattr(fastgae, options.pop("function", "gae"))
+        rewards = torch.ones(shape, dtype=options.pop("dtype", torch.float32))
+        given = {"rewards": rewards, "values": rewards, "terminated": rewards != 1, "last_values": 0.0, **options}
+
+        def call(function: Any = function, given: dict[str, Any] = given) -> object:
+            return function(**given, backend="triton")
+
+        found[f"Python calls, {name}"] = len(calls_of(call))
+        del started[:]
+        call()
+        for number, code in enumerate(map(code_of, started), 1):
+            for what in ("registers", "stack", "instructions", "stall_cycles"):
+                found[f"{what}, {name}, {number} {code.kernel}"] = getattr(code, what)
+    return found
+
+
 if __name__ == "__main__":
     try:
         found: dict[str, Any] = globals()[sys.argv[1]](*sys.argv[2:])

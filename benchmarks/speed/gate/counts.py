@@ -6,6 +6,8 @@ reads          bytes that fastgae.data.compute reads, in sizes of the source
 compilations   of Numba's kernels in a process that finds them in the cache
 waiting        1 if long calls in one thread keep the calls in another one waiting
 launches       of the kernels for a GPU, by Triton's interpreter
+GPU            registers, bytes of stack, instructions and stall cycles of a loop in the machine code of sm_90, and the
+               Python functions that a call calls once it has been made before
 """
 
 import resource
@@ -173,4 +175,9 @@ def launches() -> Found:
         yield f"launches, {call}", number
 
 
-COUNTS = (peaks, peaks_of_compat, page_faults, reads, compilations, waiting, launches)
+def kernels_of_gpus() -> Found:
+    for what, number in of_process("kernels", place=PLACE).items():
+        yield f"GPU, {what}", number
+
+
+COUNTS = (peaks, peaks_of_compat, page_faults, reads, compilations, waiting, launches, kernels_of_gpus)

@@ -1,28 +1,30 @@
 """Tensors on a GPU, computed on that GPU: without a copy to the host, and without waiting for the GPU.
 
 This backend never looks at the numbers of a tensor. So a wrong number, such as a flag that is neither 0 nor 1, does not
-raise an error as on the CPU, but has a meaning: any flag but 0 is True. With TRITON_INTERPRET=1, Triton runs the
-kernels with NumPy, on tensors in the memory of the CPU, so tests need no GPU.
+raise an error as on the CPU, but has a meaning: any flag but 0 is True. A checked call becomes a plan, which runs with
+the tensors of this call, and of all calls that are alike. With TRITON_INTERPRET=1, Triton runs the kernels with NumPy,
+on tensors in the memory of the CPU, so tests need no GPU.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import triton  # first, because it is missing more often than torch, which takes longer to import
 
 # isort: split
 import torch
+from triton.language import constexpr
 
 from fastgae._backends import BackendUnavailableError
 from fastgae._backends.triton import kernels
-from fastgae._backends.triton.kernels import View
-from fastgae._backends.triton.launches import LANES, STEPS, TILE_STEPS, blocks_of, launch
-from fastgae._backends.triton.matrices import Matrices, Output, row_of, view_of
+from fastgae._backends.triton.kernels import Size
+from fastgae._backends.triton.matrices import Matrices
+from fastgae._backends.triton.moments import exact_sums as exact_sums
 from fastgae._backends.triton.moments import normalize, rescale
-from fastgae._call import CONSTANTS, NEW, Call, GAEResult
+from fastgae._backends.triton.plan import INTERPRETED, blocks_of
+from fastgae._backends.triton.recursion import LANES, REAL, STEPS, values_of, walk
+from fastgae._call import NEW, Call, GAEResult
 from fastgae._canonical import NEXT_STEP
-from fastgae._interop import OnDevice
-
-INTERPRETED: bool = triton.knobs.runtime.interpret
+from fastgae._interop import OnDevice, Planned
 
 if not (INTERPRETED or torch.cuda.is_available()):
     raise BackendUnavailableError(
@@ -30,7 +32,6 @@ if not (INTERPRETED or torch.cuda.is_available()):
     )
 
 RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
-REAL = {torch.float32: triton.language.float32, torch.float64: triton.language.float64}
 
 
 def version() -> str:
@@ -46,17 +47,22 @@ def takes(array: OnDevice) -> bool:
 
 
 def gae(call: Call) -> GAEResult:
-    """Compute a checked call."""
-    recursion = call.recursion
+    """Plan a checked call."""
     matrices = Matrices.of(call.rewards, call.time_axis)
     inputs = [] if call.out is None else [given for given in call if isinstance(given, OnDevice)]
     outputs = [matrices.output(wanted, inputs) for wanted in call.out or (NEW, NEW)]
-    if matrices.rewards.numel():
-        with torch.cuda.device_of(matrices.rewards):
-            fill = _n_step_returns if recursion == "n_step_returns" else _recursion
-            fill(call, recursion, matrices, *outputs)
-    results: list[Any] = [None if output is None else output.finished(matrices) for output in outputs]
-    return GAEResult(*results)
+    if matrices.rewards.numel() and call.recursion == "n_step_returns":
+        _n_step_returns(call, matrices, outputs[1])
+    elif matrices.rewards.numel():
+        exists = matrices.of_steps(call.mask)
+        if call.autoreset == NEXT_STEP:
+            in_mask, exists = exists, matrices.view(matrices.new(torch.uint8))
+            _steps_without_resets(matrices, call.terminated, call.truncated, call.prev_done, in_mask, exists)
+        views = [() if output is None else matrices.view(output.matrix) for output in outputs]
+        walk(call, matrices, exists, *views)
+        if call.normalize is not None and views[0]:
+            normalize(matrices, views[0], views[0], exists, call.normalize)
+    return GAEResult(*map(matrices.finished, outputs))
 
 
 def normalized(
@@ -68,148 +74,65 @@ def normalized(
     eps: float,
     time_axis: int,
     out: Any,
-) -> torch.Tensor:
-    """Return checked advantages, shifted and scaled by their own or by given moments; 0 outside of the mask."""
+) -> Planned:
+    """Plan to shift and scale checked advantages by their own or by given moments; 0 outside of the mask."""
     matrices = Matrices.of(advantages, time_axis)
     inputs = [each for each in (advantages, mask, *(given or ())) if isinstance(each, OnDevice)]
     output: Any = matrices.output(out, inputs)
     if matrices.rewards.numel():
-        with torch.cuda.device_of(matrices.rewards):
-            output.matrix.copy_(matrices.matrix(matrices.rewards))
-            exists = matrices.of_steps(mask)
-            if exists is not None:
-                output.matrix.masked_fill_(exists.data == 0, 0)
-            if given is None:
-                normalize(output.matrix, exists, by, eps, ddof)
-            else:
-                moments: list[Any] = [matrices.of_envs(each, torch.float64) for each in given]
-                rescale(output.matrix, exists, moments[0], None, moments[1], eps)
-    return output.finished(matrices)
+        views = matrices.of_steps(advantages), matrices.view(output.matrix), matrices.of_steps(mask)
+        if given is None:
+            normalize(matrices, *views, by, eps, ddof)
+        else:
+            (mean, std), numbers = zip(*map(matrices.of_envs, given), strict=True)
+            rescale(matrices, *views, mean, (), std, eps, numbers)
+    return cast(Planned, matrices.finished(output))
 
 
 def steps_without_resets(
     terminated: OnDevice, truncated: OnDevice | None, prev_done: OnDevice | None, time_axis: int
-) -> torch.Tensor:
-    """Return where a step exists: the step before it ended no episode."""
+) -> Planned:
+    """Plan where a step exists: the step before it ended no episode."""
     matrices = Matrices.of(terminated, time_axis)
-    exists = matrices.empty(torch.uint8)
-    if exists.numel():
-        with torch.cuda.device_of(exists):
-            _store_steps_without_resets(matrices, terminated, truncated, prev_done, None, exists)
-    return matrices.split(exists).view(torch.bool)
+    output: Any = matrices.output(NEW, (), torch.bool)
+    if matrices.rewards.numel():
+        _steps_without_resets(matrices, terminated, truncated, prev_done, (), matrices.view(output.matrix))
+    return cast(Planned, matrices.finished(output))
 
 
-def _recursion(
-    call: Call, recursion: str, matrices: Matrices, advantages: Output | None, returns: Output | None
-) -> None:
-    """Run the recursion of ``gae``, and the steps before and after it."""
-    steps, envs, boundaries = matrices.steps, matrices.envs, None
-    if call.cu_seqlens is not None:
-        envs, boundaries = len(call.cu_seqlens.array) - 1, row_of(call.cu_seqlens.array)
-    mask = exists = matrices.of_steps(call.mask)
-    if call.autoreset == NEXT_STEP:
-        existing = matrices.empty(torch.uint8)
-        exists = view_of(existing)
-        _store_steps_without_resets(matrices, call.terminated, call.truncated, call.prev_done, mask, existing)
-    gammas, gamma = matrices.of_coefficients(call.gamma)
-    lambdas, lambda_ = matrices.of_coefficients(call.gae_lambda)
-    returns_lambdas, returns_lambda = matrices.of_coefficients(call.returns_lambda)
-    constants = [getattr(call, name) or 0.0 for name in CONSTANTS]
-    launch(
-        kernels.recursion,
-        (blocks_of(envs, LANES),),
-        matrices.of_steps(call.rewards),
-        *_values(call, matrices),
-        matrices.of_steps(call.final_values),
-        matrices.of_steps(call.terminated),
-        matrices.of_steps(call.truncated),
-        mask,
-        exists,
-        matrices.of_envs(call.last_advantages),
-        matrices.of_steps(call.ratios),
-        gammas,
-        lambdas,
-        returns_lambdas,
-        boundaries,
-        None if advantages is None else view_of(advantages.matrix),
-        None if returns is None else view_of(returns.matrix),
-        steps,
-        envs,
-        gamma,
-        lambda_,
-        returns_lambda,
-        *constants,
-        KIND=_kind(call, recursion),
-        LEAKY=bool(call.rewards.dtype.type(call.leaky or 0.0)),
-        RETURNS_RECURSION=call.returns_lambda is not None,
-        CARRY_OVER=call.carry_over,
-        REAL=REAL[matrices.dtype],
-        **_tiling(matrices),
-    )
-    if call.normalize is not None and advantages is not None:
-        normalize(advantages.matrix, exists, call.normalize)
-
-
-def _store_steps_without_resets(
+def _steps_without_resets(
     matrices: Matrices,
     terminated: OnDevice,
     truncated: OnDevice | None,
     prev_done: OnDevice | None,
-    mask: View | None,
-    exists: torch.Tensor,
+    mask: Any,
+    exists: Any,
 ) -> None:
-    launch(
-        kernels.steps_without_resets,
-        (blocks_of(matrices.envs, LANES),),
-        matrices.of_steps(terminated),
-        matrices.of_steps(truncated),
-        matrices.of_envs(prev_done),
-        mask,
-        view_of(exists),
-        matrices.steps,
-        matrices.envs,
-        **_tiling(matrices),
-    )
+    before, was_done = matrices.of_envs(prev_done)
+    flags = matrices.of_steps(terminated), matrices.of_steps(truncated), before, mask, exists
+    arguments = *flags, matrices.steps, matrices.envs, int(was_done)
+    size = Size(constexpr(LANES), constexpr(STEPS))
+    matrices.plan.launch(kernels.steps_without_resets, blocks_of(matrices.envs, LANES), arguments, (size,))
 
 
-def _tiling(matrices: Matrices) -> dict[str, Any]:
-    tiles = matrices.env_major
-    return {"LANES": LANES, "STEPS": TILE_STEPS if tiles else STEPS, "TILES": tiles}
-
-
-def _kind(call: Call, recursion: str) -> str:
-    if recursion != "gae":
-        return recursion
-    return "tail_normalized" if call.tail_normalized else "gae" if call.ratios is None else "vtrace"
-
-
-def _values(call: Call, matrices: Matrices) -> tuple[View | None, View | None, View | None]:
-    """Return V of all steps, V' of all steps if it is given, and otherwise V after the last step."""
-    if call.values is None:
-        return None, None, None
-    values: Any = matrices.of_steps(call.values)
-    last = matrices.of_envs(call.last_values)
-    if len(values.data) > matrices.steps:
-        last = View(values.data[-1], 0, values.env)
-    return values, matrices.of_steps(call.next_values), last
-
-
-def _n_step_returns(call: Call, recursion: str, matrices: Matrices, advantages: Any, returns: Any) -> None:
+def _n_step_returns(call: Call, matrices: Matrices, returns: Any) -> None:
     gammas, gamma = matrices.of_coefficients(call.gamma)
-    launch(
-        kernels.n_step_returns,
-        (blocks_of(matrices.envs, LANES) * matrices.steps,),
+    values, next_values, (last_values, last_value) = values_of(call, matrices)
+    arguments = (
         matrices.of_steps(call.rewards),
-        *_values(call, matrices),
+        values,
+        next_values,
+        last_values,
         matrices.of_steps(call.final_values),
         matrices.of_steps(call.terminated),
         matrices.of_steps(call.truncated),
         gammas,
-        view_of(returns.matrix),
+        matrices.view(returns.matrix),
         matrices.steps,
         matrices.envs,
         call.n,
+        last_value,
         gamma,
-        REAL=REAL[matrices.dtype],
-        LANES=LANES,
     )
+    programs = blocks_of(matrices.envs, LANES) * matrices.steps
+    matrices.plan.launch(kernels.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))

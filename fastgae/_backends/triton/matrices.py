@@ -2,15 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from fastgae._backends.triton.kernels import View
+from fastgae._backends.triton.kernels import Rows, Tiles
+from fastgae._backends.triton.plan import Memory, Plan, Strided
 from fastgae._call import NEW, WORKING_DTYPES
-from fastgae._interop import OnDevice
+from fastgae._interop import OnDevice, Planned
+from fastgae._interop.torch_devices import ALIGNMENT, overlap
 
 TORCH_DTYPES = {dtype: getattr(torch, dtype.name) for dtype in WORKING_DTYPES}
 
@@ -18,102 +20,125 @@ TORCH_DTYPES = {dtype: getattr(torch, dtype.name) for dtype in WORKING_DTYPES}
 class Matrices(NamedTuple):
     """The conversion of a call's arrays to matrices, with any strides: only envs that do not merge are copied."""
 
+    plan: Plan
     rewards: torch.Tensor  # the first argument
     dtype: torch.dtype  # the working dtype
     time_axis: int
     steps: int
     envs: int
-    env_major: bool  # the steps of an env are contiguous in rewards, and the envs are not
+    env_major: bool  # the steps of an env are adjacent in rewards, and the envs are not
 
     @classmethod
     def of(cls, rewards: OnDevice, time_axis: int) -> "Matrices":
-        shape, strides = rewards.shape, rewards.array.stride()
+        tensor = rewards.array
+        shape, strides = rewards.shape, tensor.stride()
         steps, envs = shape[time_axis], math.prod(shape[:time_axis] + shape[time_axis + 1 :])
         others = strides[:time_axis] + strides[time_axis + 1 :]
         env_major = steps > 1 and strides[time_axis] == 1 and (envs == 1 or 1 not in others)
-        return cls(rewards.array, TORCH_DTYPES.get(rewards.dtype, torch.float64), time_axis, steps, envs, env_major)
+        dtype = TORCH_DTYPES.get(rewards.dtype, torch.float64)
+        return cls(Plan(tensor.device), tensor, dtype, time_axis, steps, envs, env_major)
 
-    def matrix(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor as (T, N): a view where its strides allow it, or else a copy."""
-        moved = self._time_first(tensor)
-        return moved if moved.ndim == 2 else moved.reshape(moved.shape[0], self.envs)
+    @property
+    def aligned(self) -> bool:
+        """Return whether every tile of rewards begins where a kernel can load many bytes at once."""
+        strides = [
+            self.steps,
+            *(s for s, n in zip(self.rewards.stride(), self.rewards.shape, strict=True) if s > 1 and n > 1),
+        ]
+        return self.rewards.data_ptr() % ALIGNMENT == 0 and all(each % ALIGNMENT == 0 for each in strides)
+
+    def of_steps(self, array: OnDevice | None) -> Any:
+        return () if array is None else self.view(self.matrix(array))
+
+    def of_envs(self, array: Any) -> tuple[Any, float]:
+        """Return the view of one number per env, and 0; or no view, and one number for all."""
+        if not isinstance(array, OnDevice):
+            return (), 0.0 if array is None else float(array)
+        return self.row(self._merged(array, array.array.unsqueeze(0))), 0.0
+
+    def of_coefficients(self, given: Any) -> tuple[Any, float]:
+        """Return the view of an array of coefficients, and 0; or no view, and the number if it is one."""
+        if not isinstance(given, OnDevice):
+            return (), 0.0 if given is None else float(np.asarray(given).item())
+        array = given.array
+        if array.ndim > self.rewards.ndim:  # (sequences, 1): one per packed sequence
+            return self.row(self._merged(given, array.mT)), 0.0
+        return self.view(self._merged(given, self._time_first(array.expand(self.rewards.shape)))), 0.0
+
+    def matrix(self, array: OnDevice) -> Strided:
+        """Return an array as (T, N): its own memory where its strides allow it, or else a copy."""
+        return self._merged(array, self._time_first(array.array))
+
+    def view(self, matrix: Strided) -> Any:
+        """Return the view of a matrix. All packed sequences read the only env."""
+        step, env = matrix.stride
+        env = env if matrix.shape[1] > 1 else 0
+        return Tiles(matrix.memory, env) if self.env_major and step == 1 else Rows(matrix.memory, step, env)
+
+    def row(self, matrix: Strided) -> Rows:
+        """Return the view of the last row, for all steps. All envs read its only number, if it has one."""
+        (steps, envs), (step, env) = matrix.shape, matrix.stride
+        memory = matrix.memory._replace(first=matrix.memory.first + (steps - 1) * step)
+        return Rows(memory, 0, env if envs > 1 else 0)
+
+    def new(self, dtype: torch.dtype) -> Strided:
+        """Return a new matrix in the memory order of rewards."""
+        shape = self.steps, self.envs
+        stride = (1, self.steps) if self.env_major else (self.envs, 1)
+        return Strided(self.plan.memory(shape, stride, dtype), shape, stride)
+
+    def output(self, wanted: Any, inputs: Iterable[OnDevice], dtype: torch.dtype | None = None) -> "Output | None":
+        """Return the output that is wanted: None, NEW, or the caller's tensor."""
+        if wanted is None:
+            return None
+        overlaps = False
+        if wanted is NEW:
+            like = torch.empty_like(self.rewards, dtype=dtype or self.dtype, device="meta")
+            memory = self.plan.memory(like.shape, like.stride(), like.dtype)
+        else:
+            like = wanted.array
+            memory = Memory(wanted.slot, 0, like.dtype)
+            overlaps = any(overlap(like, each.array) for each in inputs)
+        moved = self._time_first(like)
+        result = Strided(memory, tuple(moved.shape), moved.stride())
+        if overlaps or not _merges(moved):
+            return Output(result, self.new(self.dtype), False)
+        matrix = moved.reshape(self.steps, self.envs)
+        return Output(result, Strided(memory, (self.steps, self.envs), matrix.stride()), True)
+
+    def finished(self, output: "Output | None") -> Any:
+        """Return what stands for a result until the plan is run."""
+        if output is None:
+            return None
+        result, matrix, in_place = output
+        if not in_place:
+            split = torch.empty_strided(matrix.shape, matrix.stride, device="meta").unflatten(
+                1, result.shape[1:] or (1,)
+            )
+            self.plan.copy(Strided(matrix.memory, result.shape, split.stride()[: len(result.shape)]), result)
+        return Planned(self.plan, result.memory.slot)
 
     def _time_first(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.movedim(self.time_axis, 0) if self.time_axis else tensor
 
-    def split(self, matrix: torch.Tensor) -> torch.Tensor:
-        """Return a matrix in the shape of rewards."""
-        shape = list(self.rewards.shape)
-        shape.insert(0, shape.pop(self.time_axis))
-        return matrix.reshape(shape).movedim(0, self.time_axis)
-
-    def of_steps(self, array: OnDevice | None) -> View | None:
-        return None if array is None else view_of(self.matrix(_stored(array.array)))
-
-    def of_envs(self, array: Any, dtype: torch.dtype | None = None) -> View | None:
-        """Return the view of one number per env, or of one for all. A NumPy number is not on the device yet."""
-        if array is None:
-            return None
-        if not isinstance(array, OnDevice):
-            return row_of(self.rewards.new_full((1,), array.item(), dtype=dtype or self.dtype))
-        return row_of(_stored(array.array).reshape(-1))
-
-    def of_coefficients(self, given: Any) -> tuple[View | None, float]:
-        """Return the view of an array of coefficients, or the number if it is one; 0 for None."""
-        if isinstance(given, OnDevice):
-            array = _stored(given.array)
-            if array.ndim > self.rewards.ndim:  # (sequences, 1): one per packed sequence
-                return row_of(array[:, 0]), 0.0
-            return view_of(self.matrix(array.expand(self.rewards.shape))), 0.0
-        return None, 0.0 if given is None else float(np.asarray(given).item())
-
-    def empty(self, dtype: torch.dtype) -> torch.Tensor:
-        """Return a new matrix in the memory order of rewards."""
-        if self.env_major:
-            return self.rewards.new_empty((self.envs, self.steps), dtype=dtype).T
-        return self.rewards.new_empty((self.steps, self.envs), dtype=dtype)
-
-    def output(self, wanted: Any, inputs: Sequence[OnDevice]) -> "Output | None":
-        """Return the output that is wanted: None, NEW, or the caller's tensor."""
-        if wanted is None:
-            return None
-        result = torch.empty_like(self.rewards, dtype=self.dtype) if wanted is NEW else wanted.array
-        overlaps = any(_storage(result) == _storage(each.array) for each in inputs)
-        moved = self._time_first(result)
-        if overlaps or (moved.ndim > 2 and not _merges(moved)):
-            return Output(result, self.empty(self.dtype), False)
-        return Output(result, self.matrix(result), True)
+    def _merged(self, array: OnDevice, moved: torch.Tensor) -> Strided:
+        """Return a view of an array, in which time comes first, as a matrix."""
+        memory = Memory(array.slot, 0, torch.uint8 if moved.dtype == torch.bool else moved.dtype)
+        if not _merges(moved):
+            whole = Strided(memory, tuple(moved.shape), moved.stride())
+            moved = torch.empty(moved.shape, device="meta", dtype=moved.dtype)
+            memory = self.plan.memory(moved.shape, moved.stride(), memory.dtype)
+            self.plan.copy(whole, Strided(memory, tuple(moved.shape), moved.stride()))
+        matrix = moved.reshape(len(moved), -1)
+        return Strided(memory, (len(matrix), matrix.shape[1]), matrix.stride())
 
 
 class Output(NamedTuple):
-    """A result, and the matrix that a kernel fills: the result's own memory, or memory to copy from."""
+    """A result, time first, and the matrix that a kernel fills: the result's own memory, or memory to copy from."""
 
-    result: torch.Tensor
-    matrix: torch.Tensor
+    result: Strided
+    matrix: Strided
     in_place: bool
-
-    def finished(self, matrices: Matrices) -> torch.Tensor:
-        return self.result if self.in_place else self.result.copy_(matrices.split(self.matrix))
-
-
-def view_of(matrix: torch.Tensor) -> View:
-    """Return the view of a matrix. All packed sequences read the only env."""
-    return View(matrix, matrix.stride(0), matrix.stride(1) if matrix.shape[1] > 1 else 0)
-
-
-def row_of(row: torch.Tensor) -> View:
-    """Return the view of one row for all steps. All envs read its only number, if it has one."""
-    return View(row, 0, row.stride(0) if len(row) > 1 else 0)
-
-
-def _stored(tensor: torch.Tensor) -> torch.Tensor:
-    """Return flags as bytes, because any byte but 0 is True."""
-    return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    pointer: int = tensor.untyped_storage().data_ptr()
-    return pointer
 
 
 def _merges(moved: torch.Tensor) -> bool:

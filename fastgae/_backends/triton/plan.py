@@ -1,0 +1,144 @@
+"""What a call does on a GPU: made once for calls that are alike, and then run with the tensors of each call.
+
+A plan knows shapes, strides and settings, but no addresses. Its memories are the tensors of a call, by their slots, and
+new tensors, which have negative slots.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import triton
+
+INTERPRETED: bool = triton.knobs.runtime.interpret
+
+
+class Memory(NamedTuple):
+    """The memory of a slot from an element on, in the dtype in which kernels see it."""
+
+    slot: int
+    first: int
+    dtype: torch.dtype
+
+
+class Strided(NamedTuple):
+    """An array of a plan."""
+
+    memory: Memory
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def tensor(self, memories: Sequence[Any]) -> torch.Tensor:
+        """Return it as a tensor, once there are memories. Flags are bytes, because any byte but 0 is True."""
+        whole = memories[self.memory.slot]
+        whole = whole.view(torch.uint8) if whole.dtype == torch.bool else whole
+        return torch.as_strided(whole, self.shape, self.stride, whole.storage_offset() + self.memory.first)
+
+
+class Plan:
+    """The steps of a call, and the new tensors that they need."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.new: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = []
+        self.steps: list[Callable[[Sequence[Any], Sequence[int]], object]] = []
+
+    def memory(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Memory:
+        """Return new memory, which every run allocates."""
+        self.new.append((tuple(shape), tuple(stride), dtype))
+        return Memory(-len(self.new), 0, torch.uint8 if dtype == torch.bool else dtype)
+
+    def scratch(self, count: int, dtype: torch.dtype) -> Memory:
+        return self.memory((count,), (1,), dtype)
+
+    def copy(self, source: Strided, target: Strided) -> None:
+        self.steps.append(lambda memories, addresses: target.tensor(memories).copy_(source.tensor(memories)))
+
+    def launch(
+        self, kernel: Any, programs: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], warps: int = 1
+    ) -> None:
+        """Start programs of a kernel. ``constants`` are those of its arguments for which it is compiled."""
+        self.steps.append(Launch(kernel, programs, arguments, constants, warps))
+
+    def run(self, tensors: Sequence[torch.Tensor | None]) -> Sequence[Any]:
+        """Queue the steps on the current stream of the device, and return the memories."""
+        if self.device.type == "cuda" and self.device.index != torch.cuda.current_device():
+            with torch.cuda.device(self.device):
+                return self.run(tensors)
+        new = [torch.empty_strided(shape, stride, dtype=dtype, device=self.device) for shape, stride, dtype in self.new]
+        memories = [*tensors, *reversed(new)]
+        addresses = [0 if each is None else each.data_ptr() for each in memories]
+        for step in self.steps:
+            step(memories, addresses)
+        return memories
+
+
+class Launch:
+    """A step that starts a kernel. Its first run compiles the kernel.
+
+    An argument is a number, or a tuple that begins with a ``Memory``, or a tuple of such tuples.
+    """
+
+    def __init__(self, kernel: Any, programs: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], warps: int):
+        self.kernel = kernel
+        self.grid = (programs, 1, 1)
+        self.arguments = arguments
+        self.constants = constants
+        # To fuse a product and a sum is forbidden, because each must be rounded on its own.
+        self.options: dict[str, Any] = {"num_warps": warps, "enable_fp_fusion": False}
+        self.views = [(place, *_place(each)) for place, each in enumerate(arguments) if _is_view(each)]
+        self.groups = [
+            (place, [_place(view) if view else () for view in each])
+            for place, each in enumerate(arguments)
+            if isinstance(each, tuple) and any(map(_is_view, each))
+        ]
+        self.compiled: Any = None
+
+    def __call__(self, memories: Sequence[Any], addresses: Sequence[int]) -> None:
+        if self.compiled is None:
+            arguments = *_typed(self.arguments, memories), *self.constants
+            if INTERPRETED:
+                self.kernel[self.grid](*arguments, **self.options)
+                return
+            binary = self.kernel.warmup(*arguments, grid=self.grid, **self.options)
+            if binary.module is None and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError(
+                    "a CUDA graph is being captured, and this call would have to load a kernel, which is not possible "
+                    "then: make the same call once before the capture, with tensors of the same shapes and dtypes"
+                )
+            self.compiled = binary[self.grid]
+        # Addresses in place of tensors, so that Triton need not ask for them, nor ask CUDA whether they are its own.
+        given = [*self.arguments, *self.constants]
+        for place, slot, first, rest in self.views:
+            given[place] = (addresses[slot] + first, *rest)
+        for place, group in self.groups:
+            given[place] = tuple([(addresses[view[0]] + view[1], *view[2]) if view else () for view in group])
+        self.compiled(*given)
+
+
+def _is_view(argument: Any) -> bool:
+    return isinstance(argument, tuple) and len(argument) > 0 and type(argument[0]) is Memory
+
+
+def _place(view: tuple[Any, ...]) -> tuple[int, int, tuple[Any, ...]]:
+    """Return the slot of a view, how many bytes of it come before the view, and the strides."""
+    memory, *strides = view
+    return memory.slot, memory.first * memory.dtype.itemsize, tuple(strides)
+
+
+def _typed(arguments: tuple[Any, ...], memories: Sequence[Any]) -> tuple[Any, ...]:
+    """Return arguments with a tensor in place of each memory, because a kernel is compiled for dtypes."""
+    typed = [
+        Strided(each, (1,), (1,)).tensor(memories)
+        if type(each) is Memory
+        else _typed(each, memories)
+        if isinstance(each, tuple)
+        else each
+        for each in arguments
+    ]
+    return tuple.__new__(type(arguments), typed)  # which may be a named tuple
+
+
+def blocks_of(count: int, size: int) -> int:
+    """Return how many blocks of ``size`` items are needed for ``count`` items."""
+    return -(-count // size)

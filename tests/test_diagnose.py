@@ -463,6 +463,7 @@ def test_a_notebook_shows_the_report_and_a_picture_of_the_suspect_steps(tmp_path
     pytest.importorskip("matplotlib")
     rollout, value = record("CartPole-v1", "same_step", 8, 256, 0), fitted_value("CartPole-v1")
     call = rollout.arguments(value)
+    call["rewards"] = call["rewards"].copy()  # records are shared by the tests
     right = fastgae.diagnose(**call)
     late(call, rollout, value)
     found = fastgae.diagnose(**call)
@@ -474,13 +475,12 @@ def test_a_notebook_shows_the_report_and_a_picture_of_the_suspect_steps(tmp_path
     assert finding._repr_html_() in shown
     env = finding.where.first[0][1]
     assert finding.where.times == tuple(np.flatnonzero(call["terminated"][:, env]))
-    rewards_then = call["rewards"].copy()
     call["rewards"][:] = 7  # the loop goes on
     figure = found.plot()
     rewards, _, errors = figure.axes
     marks = errors.lines[-1]
     assert tuple(marks.get_xdata()) == finding.where.times
-    np.testing.assert_array_equal(rewards.lines[0].get_ydata(), rewards_then[:, env])
+    np.testing.assert_array_equal(rewards.lines[0].get_ydata(), rollout.rewards[:, env])
     assert figure._repr_svg_().startswith("<?xml")
     assert not len(right.plot().axes[2].lines[-1].get_xdata())
     for shape in ((0, 3), (3, 0), (0,), (4,), (2, 3, 2)):

@@ -193,8 +193,9 @@ def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:
             "out"
         )
     if asked not in (None, *CHOICES):
-        advice = elsewhere(asked, BACKENDS_ELSEWHERE) or f"choose one of {', '.join(CHOICES)}"
-        raise ValueError(f"{request} is not a backend: {advice}{choose_one(asked, CHOICES, {})}")
+        advice = elsewhere(asked, BACKENDS_ELSEWHERE)
+        more = f"; {advice}" if advice else choose_one(asked, CHOICES, {})
+        raise ValueError(f"{request} is not a backend: choose one of {', '.join(CHOICES)}{more}")
     if cpu and asked in (None, "cpp"):
         # Only cpp has CPU targets, so to name a target is to choose cpp.
         if cpu not in CPU_TARGETS:

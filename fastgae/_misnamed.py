@@ -104,7 +104,7 @@ NORMALIZE_ELSEWHERE = {
     "'per_env'": "env envs per_environment row sequence",
 }
 AUTORESET_ELSEWHERE = {"'next_step', Gymnasium's default": "True auto", "'same_step'": "same"}
-_LEAVE_OUT = "leave backend out: fastgae chooses it for"
+_LEAVE_OUT = "leave it out: fastgae chooses a backend for"
 BACKENDS_ELSEWHERE = {
     f"{_LEAVE_OUT} tensors on a GPU": "cuda gpu mps rocm",
     f"{_LEAVE_OUT} torch tensors and JAX arrays": "torch pytorch jax xla tensorflow",

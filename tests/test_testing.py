@@ -153,7 +153,7 @@ def test_the_smallest_rollout():
     assert "terminated = [1, 0]\n  truncated = [0, 0]\n" in text
     assert "last_values = 1\n" in text
     assert "advantages of loop     [0.931095, 0.99]\n  advantages of fastgae  [0, 0.99]\n" in text
-    assert found.findings[0].where == (1, ((0,),))
+    assert found.findings[0].where[:2] == (1, ((0,),))
 
 
 def test_a_function_that_gets_no_final_values():

@@ -108,7 +108,8 @@ class Frame(NamedTuple):
             return f"; its axes are in another order than those of {self.name}"
         shapes = ((*self.shape[:axis], *self.shape[axis + 1 :]) for axis in range(len(self.shape)))
         others = (self._replace(axis=axis, without_time=without_time) for axis, without_time in enumerate(shapes))
-        found = [str(each.axis) for each in others if shape in (each.without_time, each.one_step, each.one_longer)]
+        fitting = (each for each in others if shape in (each.without_time, each.one_step, each.one_longer))
+        found = [str(each.axis) for each in fitting if each.axis != self.axis]
         return f"; it fits time_axis={' or '.join(found)}" if found else ""
 
     def _not_per_env(self, name: str, array: Array, or_else: str = "") -> ValueError:

@@ -146,15 +146,20 @@ def test_files_that_are_no_archive(tmp_path, refused):
     assert "not an .npz archive" in refused(cut)
     assert "it is empty" in refused(empty)
     assert "it holds one array; write several by name with numpy.savez" in refused(one)
-    assert "cannot be read" in refused(tmp_path)  # a folder of recorded data, of which one file is broken
     assert "No such file" in refused(tmp_path / "missing.npz")
+
+
+def test_recorded_data_that_cannot_be_read(tmp_path, refused):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "text.npz").write_text("rewards")
+    assert "cannot be read" in refused(tmp_path)  # a folder, of which one file is broken
+    assert "is not a file" in refused("/dev/zero")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path, refused):
     os.mkfifo(tmp_path / "pipe.npz")
     assert "not a regular file" in refused(tmp_path / "pipe.npz")
-    assert "is not a file" in refused("/dev/zero")
 
 
 def npy(header, data=b"", version=b"\x01\x00"):

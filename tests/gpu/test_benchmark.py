@@ -1,5 +1,7 @@
 """Those that `python benchmarks gpu` measures compute what fastgae does; the times need a GPU."""
 
+import json
+
 import pytest
 import torch
 
@@ -28,6 +30,25 @@ def test_a_wrong_answer_is_seen():
 
     with pytest.raises(AssertionError, match="not close"):
         command.check(contenders.Contender("wrong", wrong), contenders.made(9, 5, 0, DEVICE))
+
+
+def test_a_dry_run(monkeypatch, capsys, tmp_path):
+    """Every row is printed and written; a contender that fails loses its rows and no other."""
+
+    def broken(rollout):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(command, "LONGEST", 0.0)  # one call
+    monkeypatch.setitem(contenders.CONTENDERS, "loop", contenders.Contender("broken", broken))
+    file = tmp_path / "rows.jsonl"
+    assert command.main(["--dry", "--rows", str(file), "fastgae", "loop"]) == 0
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    names = [row.name for row in command.ROWS]
+    for label in ("one torch.add", "fastgae on the GPU"):
+        assert [row["row"] for row in rows if row["contender"] == label and row["call"] > 0] == names
+    failed = [row["failed"] for row in rows if row["contender"] == "broken"]
+    assert failed == ["MemoryError: too large"] * (len(names) - 1)  # it takes no packed sequences
+    assert capsys.readouterr().out.count("\n") == 2 + len(rows)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

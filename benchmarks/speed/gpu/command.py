@@ -1,11 +1,13 @@
-"""Tensors on a GPU: first that the bits are those of the CPU, then the times, beside what else there is.
+"""Tensors on a GPU: the times of fastgae beside what else there is, each with the bits or numbers that it must have.
 
-  python benchmarks gpu                        all tests of tests/gpu on this GPU, and then every row
-  python benchmarks gpu --untested fastgae     only the times, and only of fastgae
-  python benchmarks gpu --json > gpu.json
+  python benchmarks gpu                          every row, and then all tests of tests/gpu on this GPU
+  python benchmarks gpu --untested fastgae       only the times, and only of fastgae and of the yardstick
+  python benchmarks gpu --rows gpu.jsonl         also append each row to a file, one line of JSON
+  TRITON_INTERPRET=1 python benchmarks gpu --dry small rows without a GPU, whose times mean nothing
 
-A whole call is measured from an idle GPU until its results are there. Device time is that of a replay in a CUDA graph,
-in which the CPU has no part. The yardstick is one torch.add that moves as many bytes as a call must: 17 for each step.
+A whole call is measured from an idle GPU until its results are there. Device time is that of a CUDA graph of up to 20
+calls, in which the CPU has no part. The yardstick is one torch.add that moves as many bytes as a call must: 17 for each
+step. Each row is printed as soon as it is measured, fastgae's first. A contender that fails loses only that row.
 """
 
 import argparse
@@ -14,51 +16,75 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from .contenders import CONTENDERS, Contender, Rollout, made, ours, packed, takes
+from .contenders import CONTENDERS, YARDSTICK, Contender, Rollout, made, on_the_gpu, ours, packed, takes
 
 TESTS = Path(__file__).parents[3] / "tests" / "gpu"
-BYTES_PER_STEP, BYTES_OF_ADD = 17, 12  # reward, value, flag, two results; two operands and a sum
-CALLS, REPLAYS = 50, 20
+CALLS, REPLAYS, LONGEST = 50, 20, 1.0  # of each row, at most; seconds
+IN_A_GRAPH, GRAPH = 20, 0.002  # calls, and seconds that they may take, because a loop in torch is many launches
+SMALLER = 128  # times are the rows of a dry run
 CLOSE = {"rtol": 1e-3, "atol": 1e-3}  # other contenders round in another order
 
-# name: steps, envs, the axis of time
-ROWS = {
-    "16 × 4096": (16, 4096, 0),
-    "32 × 4096": (32, 4096, 0),
-    "32 × 16384": (32, 16384, 0),
-    "128 × 16384": (128, 16384, 0),
-    "1024 × 1024": (1024, 1024, 0),
-    "512 × 8192 tokens, env-major": (8192, 512, 1),
-}
-PACKED = ("512 packed answers of 2048 … 8192 tokens", 512, 8192)
+
+class Row(NamedTuple):
+    name: str
+    steps: int
+    envs: int
+    time_axis: int = 0
+    discounted: bool = True  # False: gamma and lambda are 1
+
+    def rollout(self, device: str, smaller: int) -> Rollout:
+        steps, envs = max(2, self.steps // smaller), max(1, self.envs // smaller)
+        if self.name.startswith("packed"):
+            return packed(envs, max(8, steps), device)
+        return made(steps, envs, self.time_axis, device, self.discounted)
+
+
+ROWS = (
+    Row("24 × 4096", 24, 4096),
+    Row("128 × 4096", 128, 4096),
+    Row("1024 × 16384", 1024, 16384),
+    Row("512 × 8192 tokens, env-major", 8192, 512, 1),
+    Row("512 × 8192 tokens, gamma lambda 1", 8192, 512, 1, False),
+    Row("64 × 32768, env-major", 32768, 64, 1),
+    Row("one trajectory of 1,000,000", 1_000_000, 1),
+    Row("packed: 512 answers of 2048 … 8192 tokens", 8192, 512),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parse(arguments)
-    if not torch.cuda.is_available():
-        print("torch finds no GPU here, and this benchmark measures nothing else", file=sys.stderr)
+    if not (args.dry or torch.cuda.is_available()):
+        print("torch finds no GPU here, and this benchmark measures nothing else; see --dry", file=sys.stderr)
         return 2
-    if not args.untested and subprocess.run([sys.executable, "-m", "pytest", "-q", str(TESTS)]).returncode:
-        print("the results on this GPU are not those of the CPU: see above", file=sys.stderr)
-        return 1
-    rows = [row for name, rollout in rollouts() for row in measured(name, rollout, args.contenders)]
-    document = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}
-    print(json.dumps(document, indent=1) if args.json else f"{document['device']}\n{table(rows)}")
-    return 0
+    name = "a dry run" if args.dry else torch.cuda.get_device_name()
+    print(f"{name}, torch {torch.__version__}\n{HEAD}", flush=True)
+    wrong = 0
+    for found in measured(args.contenders, "cpu" if args.dry else "cuda", SMALLER if args.dry else 1):
+        print(line(found), flush=True)
+        wrong += "fastgae" in found["contender"] and "failed" in found
+        if args.rows:
+            with args.rows.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"device": name, "torch": torch.__version__, **found}) + "\n")
+    if not (args.untested or args.dry):
+        # Side by side, because most of the time each process compiles kernels.
+        side_by_side = [sys.executable, "-m", "pytest", "-q", "-n", "auto", str(TESTS)]
+        wrong += subprocess.run(side_by_side).returncode
+    return int(bool(wrong))
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("contenders", nargs="*", metavar="CONTENDER", help=f"of {', '.join(CONTENDERS)}; none: all")
-    add("--untested", action="store_true", help="do not run the tests first")
-    add("--json", action="store_true", help="print one JSON object in place of the table")
+    add("--untested", action="store_true", help="do not run the tests")
+    add("--rows", type=Path, metavar="FILE", help="append each row to this file")
+    add("--dry", action="store_true", help="small rows, by Triton's interpreter")
     args = parser.parse_args(arguments)
     if unknown := set(args.contenders) - set(CONTENDERS):
         parser.error(f"no such contender: {', '.join(sorted(unknown))}")
@@ -66,72 +92,63 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def rollouts() -> Any:
-    for name, (steps, envs, time_axis) in ROWS.items():
-        yield name, made(steps, envs, time_axis, "cuda")
-    name, sequences, longest = PACKED
-    yield name, packed(sequences, longest, "cuda")
-
-
-def measured(name: str, rollout: Rollout, contenders: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the times of every contender that takes a rollout, and of the yardstick."""
-    elements = rollout.rewards.numel() * BYTES_PER_STEP // BYTES_OF_ADD
-    a, b, total = torch.randn((3, elements), device="cuda")
-
-    def add() -> object:
-        return torch.add(a, b, out=total)
-
-    rows = [{"row": name, "contender": "one torch.add", "call": seconds(add), "device": device_seconds(add)}]
-    for key in contenders:
-        contender = CONTENDERS[key]
-        if not takes(contender, rollout):
-            continue
-        try:
-            check(contender, rollout)
-        except ImportError as missing:
-            print(f"{contender.label}: {missing}", file=sys.stderr)
-            continue
-
-        def call(contender: Contender = contender) -> object:
-            return contender.compute(rollout)
-
-        device = None if contender.waits else device_seconds(call)
-        rows.append({"row": name, "contender": contender.label, "call": seconds(call), "device": device})
-    return rows
+def measured(contenders: Sequence[str], device: str, smaller: int) -> Iterator[dict[str, Any]]:
+    """Yield the times of every contender with every rollout that it takes; the yardstick and fastgae come first."""
+    for contender in (YARDSTICK, *(CONTENDERS[key] for key in contenders)):
+        for row in ROWS:
+            found: dict[str, Any] = {"row": row.name, "contender": contender.label}
+            try:
+                rollout = row.rollout(device, smaller)
+                if not takes(contender, rollout):
+                    continue
+                check(contender, rollout)
+                call = contender.ready(rollout)
+                found["call"] = seconds(call)
+                if device == "cuda" and not contender.waits:
+                    found["device"] = device_seconds(call, found["call"])
+            except Exception as error:  # the next row may work
+                found["failed"] = f"{type(error).__name__}: {error}".partition("\n")[0]
+            yield found
 
 
 def check(contender: Contender, rollout: Rollout) -> None:
     """Assert the results of a contender: fastgae's are the bits of the CPU, and others come close."""
+    if contender is YARDSTICK:
+        return
     expected = ours(rollout.on_the_cpu())
     for result, right in zip(contender.compute(rollout), expected, strict=True):
-        if contender.compute is ours:
-            assert torch.equal(result.cpu(), right)
+        if contender.compute is on_the_gpu:
+            assert torch.equal(result.cpu(), right), "these are not the bits of the CPU"
         else:
             torch.testing.assert_close(result.cpu(), right, **CLOSE)
 
 
 def seconds(call: Callable[[], object]) -> float:
     """Return the median time of a call, from an idle GPU until it is idle again."""
-    times = []
-    for _ in range(CALLS + 3):
-        torch.cuda.synchronize()
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    call()
+    times: list[float] = []
+    while not times or (len(times) < CALLS and sum(times) < LONGEST):
+        wait()
         start = time.perf_counter()
         call()
-        torch.cuda.synchronize()
+        wait()
         times.append(time.perf_counter() - start)
-    return statistics.median(times[3:])
+    return statistics.median(times)
 
 
-def device_seconds(call: Callable[[], object]) -> float:
-    """Return the time of a replay of a call in a CUDA graph."""
+def device_seconds(call: Callable[[], object], whole: float) -> float:
+    """Return the time of a call in a CUDA graph of as many calls as make the launch of the graph not matter."""
+    count = max(1, min(IN_A_GRAPH, int(GRAPH / whole)))
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        call()  # which compiles what it needs
+        call()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        kept = call()
+        for _ in range(count):
+            call()
     graph.replay()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
@@ -139,15 +156,15 @@ def device_seconds(call: Callable[[], object]) -> float:
         graph.replay()
     end.record()
     end.synchronize()
-    del kept
-    return begin.elapsed_time(end) / 1000 / REPLAYS
+    return begin.elapsed_time(end) / 1000 / REPLAYS / count
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the times in microseconds, and how many times a torch.add takes as long on the device."""
-    lines = [f"{'rollout':42} {'contender':28} {'call us':>10} {'device us':>10} {'/ add':>7}"]
-    adds = {row["row"]: row["device"] for row in rows if row["contender"] == "one torch.add"}
-    for row in rows:
-        device = f"{1e6 * row['device']:10.1f} {row['device'] / adds[row['row']]:7.2f}" if row["device"] else ""
-        lines.append(f"{row['row']:42} {row['contender']:28} {1e6 * row['call']:10.1f} {device}")
-    return "\n".join(lines)
+HEAD = f"{'rollout':42} {'contender':28} {'call us':>12} {'device us':>12}"
+
+
+def line(found: dict[str, Any]) -> str:
+    """Return a row for people to read, in microseconds."""
+    times = found.get("failed") or " ".join(
+        f"{1e6 * found[what]:12.1f}" for what in ("call", "device") if what in found
+    )
+    return f"{found['row']:42} {found['contender']:28} {times}"

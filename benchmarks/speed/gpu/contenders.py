@@ -12,6 +12,9 @@ import fastgae
 GAMMA, LAMBDA = 0.99, 0.95
 # Longer loops take torch.compile minutes, because it unrolls them.
 MOST_STEPS_COMPILED = 128
+MOST_STEPS_LOOPED = 8192  # a call of a longer loop takes seconds
+MOST_STEPS_VECTORISED = 32768  # torchrl's form needs memory for the square of the steps
+BYTES_PER_STEP, BYTES_OF_ADD = 17, 12  # reward, value, flag, two results; two operands and a sum
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -25,6 +28,7 @@ class Rollout:
     terminated: torch.Tensor
     time_axis: int = 0
     boundaries: torch.Tensor | None = None
+    discounted: bool = True  # False: gamma and lambda are 1
 
     @property
     def steps(self) -> int:
@@ -35,10 +39,11 @@ class Rollout:
 
     def on_the_cpu(self) -> "Rollout":
         boundaries = None if self.boundaries is None else self.boundaries.cpu()
-        return Rollout(self.rewards.cpu(), self.values.cpu(), self.terminated.cpu(), self.time_axis, boundaries)
+        tensors = self.rewards.cpu(), self.values.cpu(), self.terminated.cpu()
+        return Rollout(*tensors, self.time_axis, boundaries, self.discounted)
 
 
-def made(steps: int, envs: int, time_axis: int, device: str) -> Rollout:
+def made(steps: int, envs: int, time_axis: int, device: str, discounted: bool = True) -> Rollout:
     """Return a rollout of random numbers, in which one step in a hundred ends an episode."""
     generator = torch.Generator(device).manual_seed(0)
     shape, longer = [steps, envs], [steps + 1, envs]
@@ -47,7 +52,8 @@ def made(steps: int, envs: int, time_axis: int, device: str) -> Rollout:
         longer.reverse()
     rewards = torch.randn(shape, generator=generator, device=device)
     values = torch.randn(longer, generator=generator, device=device)
-    return Rollout(rewards, values, torch.rand(shape, generator=generator, device=device) < 0.01, time_axis)
+    terminated = torch.rand(shape, generator=generator, device=device) < 0.01
+    return Rollout(rewards, values, terminated, time_axis, None, discounted)
 
 
 def packed(sequences: int, longest: int, device: str) -> Rollout:
@@ -60,12 +66,28 @@ def packed(sequences: int, longest: int, device: str) -> Rollout:
     return Rollout(rewards, values, torch.zeros(total, dtype=torch.bool, device=device), 0, boundaries)
 
 
-def ours(rollout: Rollout) -> Pair:
+def ours(rollout: Rollout, backend: str | None = None) -> Pair:
     """Compute the tensors where they are."""
-    how: dict[str, Any] = {"gamma": GAMMA, "gae_lambda": LAMBDA}
+    gamma, gae_lambda = coefficients(rollout)
+    how: dict[str, Any] = {"gamma": gamma, "gae_lambda": gae_lambda, "backend": backend}
     if rollout.boundaries is not None:
         return fastgae.gae_packed(rollout.rewards, rollout.values, rollout.boundaries, **how)
     return fastgae.gae(rollout.rewards, rollout.values, rollout.terminated, time_axis=rollout.time_axis, **how)
+
+
+def coefficients(rollout: Rollout) -> tuple[float, float]:
+    return (GAMMA, LAMBDA) if rollout.discounted else (1.0, 1.0)
+
+
+def on_the_gpu(rollout: Rollout) -> Pair:
+    return ours(rollout, "triton")  # which also says to compute tensors on the CPU by Triton's interpreter
+
+
+def added(rollout: Rollout) -> Callable[[], object]:
+    """Return one torch.add that moves as many bytes as the call."""
+    elements = rollout.rewards.numel() * BYTES_PER_STEP // BYTES_OF_ADD
+    a, b, total = torch.randn((3, elements), device=rollout.rewards.device)
+    return lambda: torch.add(a, b, out=total)
 
 
 def over_the_cpu(rollout: Rollout) -> Pair:
@@ -78,12 +100,13 @@ def loop(rollout: Rollout) -> Pair:
     """The loop over time that most libraries have."""
     advantages = torch.empty_like(rollout.rewards)
     following = torch.zeros_like(rollout.of_step(rollout.rewards, 0))
+    gamma, gae_lambda = coefficients(rollout)
     for t in reversed(range(rollout.steps)):
         goes_on = 1.0 - rollout.of_step(rollout.terminated, t).float()
         value = rollout.of_step(rollout.values, t)
         next_value = rollout.of_step(rollout.values, t + 1)
-        delta = rollout.of_step(rollout.rewards, t) + GAMMA * next_value * goes_on - value
-        following = delta + GAMMA * LAMBDA * goes_on * following
+        delta = rollout.of_step(rollout.rewards, t) + gamma * next_value * goes_on - value
+        following = delta + gamma * gae_lambda * goes_on * following
         rollout.of_step(advantages, t).copy_(following)
     return advantages, advantages + rollout.values.narrow(rollout.time_axis, 0, rollout.steps)
 
@@ -104,7 +127,7 @@ def torchrl(rollout: Rollout) -> Pair:
     value, next_value = (envs_first(rollout.values.narrow(rollout.time_axis, start, rollout.steps)) for start in (0, 1))
     done = envs_first(rollout.terminated)
     results = vec_generalized_advantage_estimate(
-        GAMMA, LAMBDA, value, next_value, envs_first(rollout.rewards), done, done
+        *coefficients(rollout), value, next_value, envs_first(rollout.rewards), done, done
     )
     advantages, returns = (each.squeeze(-1).movedim(-1, rollout.time_axis) for each in results)
     return advantages, returns
@@ -118,13 +141,18 @@ class Contender:
     takes_packed: bool = False
     waits: bool = False  # for the CPU: it cannot be captured in a CUDA graph
 
+    def ready(self, rollout: Rollout) -> Callable[[], object]:
+        """Return the call that is measured."""
+        return added(rollout) if self is YARDSTICK else lambda: self.compute(rollout)
 
+
+YARDSTICK = Contender("one torch.add", on_the_gpu, takes_packed=True)
 CONTENDERS = {
-    "fastgae": Contender("fastgae on the GPU", ours, takes_packed=True),
+    "fastgae": Contender("fastgae on the GPU", on_the_gpu, takes_packed=True),
     "cpu": Contender(".cpu(), fastgae, and back", over_the_cpu, takes_packed=True, waits=True),
-    "loop": Contender("a loop in torch", loop),
+    "loop": Contender("a loop in torch", loop, MOST_STEPS_LOOPED),
     "compiled": Contender("torch.compile of the loop", lambda rollout: compiled()(rollout), MOST_STEPS_COMPILED),
-    "torchrl": Contender("torchrl, vectorised", torchrl),
+    "torchrl": Contender("torchrl, vectorised", torchrl, MOST_STEPS_VECTORISED),
 }
 
 

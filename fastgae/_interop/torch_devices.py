@@ -67,7 +67,7 @@ def _signature(
 ) -> tuple[Any, list[torch.Tensor | None]]:
     """Return what calls of one plan have in common, or None if this call may share no plan; and its tensors by slot."""
     device = next(iter(arguments.values())).device
-    parts: list[Any] = [function, device]
+    parts: list[Any] = [function, device, *arguments]
     tensors: list[torch.Tensor | None] = []
     known = True
     for given in (*arguments.values(), *outputs):

@@ -81,18 +81,16 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     """Add what says how recorded data are read, for every command that reads them."""
     add = parser.add_argument
     add("source", nargs="+", metavar="SOURCE", help="files, folders or patterns")
-    add("--format", default="auto", metavar="NAME", help="the format of the data (default: found from the files)")
+    add("--format", metavar="NAME", help="the format of the data (default: found from the files)")
     add(
         "--column",
         action="append",
-        default=[],
         type=column,
         metavar="ROLE=NAME",
         help="which column has a role, such as rewards or episode",
     )
     add(
         "--values",
-        default="values",
         metavar="COLUMN|FILE",
         help="the column, or the file, that holds V (default: the format's column)",
     )
@@ -110,6 +108,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         help="rewards from success: success:-1:100 is -1 a step, but 0 at success and -100 at failure",
     )
     add("--memory", default="1GB", metavar="BYTES", help="use at most about this much memory (default: %(default)s)")
+    parser.set_defaults(**DEFAULTS)
 
 
 def of_source(args: argparse.Namespace) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def identify(
 def _identified(subject: Subject) -> Identified:
     ran = list(subject.ways())
     match = subject.match(ran)
-    if match is None and not {"gamma", "gae_lambda"} & subject.given and (found := subject.measured(*ran[0])):
+    if match is None and not {"gamma", "gae_lambda"} & subject.given and (found := subject.measured(ran[0][0])):
         measured = replace(subject, coefficients=found)
         if match := measured.match(ran):
             subject = measured
@@ -294,7 +294,7 @@ class Subject:
         }
         return Match(style, (), fields, words)
 
-    def measured(self, style: Style, _: Outputs) -> tuple[float, float] | None:
+    def measured(self, style: Style) -> tuple[float, float] | None:
         """Return gamma and gae_lambda as the weights of the second reward and value in the first result."""
         blank = self.random(0).map(np.zeros_like)
         blank = blank._replace(mask=~blank.mask)

@@ -62,7 +62,10 @@ MACHINES = {
     "riscv64": Machine("riscv64-linux-gnu-g++", "qemu-riscv64-static", ("-O1", UNFUSED)),
     "s390x-big-endian": Machine("s390x-linux-gnu-g++", "qemu-s390x-static", ("-O1", UNFUSED)),
     "avx512": Machine(
-        "g++", "env", ("-O1", UNFUSED, f"-I{HERE / 'simde'}", "-Wno-psabi", *SIMULATED), "simde/x86/avx512.h"
+        "x86_64-linux-gnu-g++",
+        "env",
+        ("-O1", UNFUSED, f"-I{HERE / 'simde'}", "-Wno-psabi", *SIMULATED),
+        "simde/x86/avx512.h",
     ),
     # Wine runs programs on this CPU, so AVX2 code is tested with the calling convention and the stack of Windows.
     "windows": Machine("x86_64-w64-mingw32-g++-posix", "wine", ("-O1", UNFUSED, "-DFASTGAE_WITHOUT_AVX512")),

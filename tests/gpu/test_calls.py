@@ -231,6 +231,13 @@ def test_calls_that_are_alike_have_one_plan(monkeypatch):
         called(fastgae.gae, {**given, "carry_over": 0})
 
 
+def test_arguments_of_other_names_have_another_plan():
+    flags = {"terminated": tensor(np.zeros((1, 2), bool))}
+    ended = tensor(np.array([[True, False]]))
+    assert call(fastgae.valid_steps, {**flags, "truncated": ended}).tolist() == [[True, True]]
+    assert call(fastgae.valid_steps, {**flags, "prev_done": ended}).tolist() == [[False, True]]
+
+
 def test_no_plan_reads_memory_that_was_freed():
     given = tensors(make_case((5, 6), np.dtype(np.float32), bootstrap="last_values").arguments())
     given["values"] = given["values"].clone()

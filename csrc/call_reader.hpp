@@ -47,7 +47,7 @@ public:
                (call_.checked || overlap_nothing(advantages.bytes(), returns.bytes()));
     }
 
-    Rollout<Real>& rollout() { return rollout_; }
+    CanonicalRollout<Real>& rollout() { return rollout_; }
 
     // Turn the recursion of the call into that of gae, where it is another one.
     void reduce() {
@@ -138,7 +138,7 @@ private:
     }
 
     // Do the same as read_steps, for numbers. 16-bit numbers may also stay in place until the kernels run.
-    bool read_numbers_of_steps(const Operand& array, Index rows, View<const Real> Rollout<Real>::* field) {
+    bool read_numbers_of_steps(const Operand& array, Index rows, View<const Real> CanonicalRollout<Real>::* field) {
         if constexpr (kReal == Type::f32)
             if (is_narrow(array.stored) && !array.swapped && fit_layout<2>(array, rows, rollout_.*field)) {
                 const View<const Real>& view = rollout_.*field;
@@ -148,7 +148,7 @@ private:
         return read_steps(array, rows, rollout_.*field);
     }
 
-    bool read_numbers_like_rewards(const Operand& array, View<const Real> Rollout<Real>::* field) {
+    bool read_numbers_like_rewards(const Operand& array, View<const Real> CanonicalRollout<Real>::* field) {
         return same_shape(array) && read_numbers_of_steps(array, rollout_.steps, field);
     }
 
@@ -197,7 +197,7 @@ private:
         const Index size = rewards_.size;
         rollout_.env_major = rollout_.envs == 1 ||
                              (rollout_.steps > 1 && env != size && (step == size || std::abs(step) < std::abs(env)));
-        return read_numbers_of_steps(rewards_, rollout_.steps, &Rollout<Real>::rewards);
+        return read_numbers_of_steps(rewards_, rollout_.steps, &CanonicalRollout<Real>::rewards);
     }
 
     bool read_values() {
@@ -207,10 +207,12 @@ private:
         const Index steps = rollout_.steps;
         const bool longer = values.shape[time_axis_] == steps + 1;
         if (longer + last_values.given + next_values.given != 1) return false;
-        if (!same_shape(values, longer) || !read_numbers_of_steps(values, steps + longer, &Rollout<Real>::values))
+        if (!same_shape(values, longer) ||
+            !read_numbers_of_steps(values, steps + longer, &CanonicalRollout<Real>::values))
             return false;
         rollout_.next_values = {rollout_.values.at(1, 0), rollout_.values.step, rollout_.values.env};
-        if (next_values.given && !read_numbers_like_rewards(next_values, &Rollout<Real>::next_values)) return false;
+        if (next_values.given && !read_numbers_like_rewards(next_values, &CanonicalRollout<Real>::next_values))
+            return false;
         narrow_.set_following(!next_values.given, !last_values.given);
         if (last_values.given) return read_numbers(last_values, last_value_, rollout_.last_values);
         rollout_.last_values = {rollout_.next_values.at(steps - 1, 0), 0, rollout_.next_values.env};
@@ -250,7 +252,8 @@ private:
         const bool next_values = call_[kNextValues].given;
         if (call_.next_step ? final_values.given : next_values == final_values.given) return false;
         if (!final_values.given) return true;
-        if (same_shape(final_values)) return read_numbers_like_rewards(final_values, &Rollout<Real>::final_values);
+        if (same_shape(final_values))
+            return read_numbers_like_rewards(final_values, &CanonicalRollout<Real>::final_values);
         return read_sparse_finals(final_values);
     }
 
@@ -414,7 +417,7 @@ private:
             if (ratios.given ? !constant.is_number() : constant.given) return false;
             rollout_.constants[i] = static_cast<Real>(constant.number);
         }
-        return !ratios.given || read_numbers_like_rewards(ratios, &Rollout<Real>::ratios);
+        return !ratios.given || read_numbers_like_rewards(ratios, &CanonicalRollout<Real>::ratios);
     }
 
     bool read_output(const Operand& array, View<Real>& view) const {
@@ -437,7 +440,7 @@ private:
 
     const Call& call_;
     const Operand& rewards_;
-    Rollout<Real> rollout_;
+    CanonicalRollout<Real> rollout_;
     Index time_axis_ = 0;
     Copies copies_;
     NarrowInputs narrow_;

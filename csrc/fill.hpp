@@ -29,7 +29,7 @@ inline thread_local Index redone = 0;
 template <class Real>
 void run_kernels(const Call& call, CallReader<Real>& reader, const std::optional<RecycledBlock>& widened,
                  const How& how) {
-    Rollout<Real>& rollout = reader.rollout();
+    CanonicalRollout<Real>& rollout = reader.rollout();
     reader.reduce();
     if constexpr (std::is_same_v<Real, float>) {
         const NarrowInputs& narrow = reader.narrow();

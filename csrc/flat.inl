@@ -224,8 +224,8 @@ ChainFlat<Real> chain_of(Index distance, std::integer_sequence<int, i...>) {
 }
 
 template <class Real>
-void flat(const Rollout<Real>& rollout, Index env, Index first, Index stride, Index bottom, Index top, Real* carry,
-          Store store) {
+void flat(const CanonicalRollout<Real>& rollout, Index env, Index first, Index stride, Index bottom, Index top,
+          Real* carry, Store store) {
     using Block = FlatBlock<Real>;
     const Index distance = flat_distance(rollout);
     const auto from_first = [&](auto* data) { return data ? data + first : nullptr; };
@@ -236,7 +236,7 @@ void flat(const Rollout<Real>& rollout, Index env, Index first, Index stride, In
     const auto chain = chain_of<Real>(distance, std::make_integer_sequence<int, kFlatDistance>());
 
     FlatRuns<Real> runs;
-    const Rollout<Real>& r = rollout;
+    const CanonicalRollout<Real>& r = rollout;
     runs.at = {from_first(r.rewards.at(0, env)),     from_first(r.values.at(0, env)),
                from_first(r.next_values.at(0, env)), r.final_values ? from_first(r.final_values.at(0, env)) : nullptr,
                from_first(r.terminated.at(0, env)),  r.truncated ? from_first(r.truncated.at(0, env)) : nullptr};

@@ -65,7 +65,7 @@ inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip",
 // A rollout with its options and its results. Coefficients are views: the view of one number for all steps has two
 // strides of 0. Along the axis where other views have stride 1, a coefficient has stride 1 or 0.
 template <class Real>
-struct Rollout {
+struct CanonicalRollout {
     Index steps = 0, envs = 0;
     bool env_major = false;  // true: every step stride is 1; false: every env stride is 1
     View<const Real> rewards, values;
@@ -88,8 +88,8 @@ struct Rollout {
     Ahead* ahead = nullptr;                    // optional: what kernels prefetch besides their own inputs
 
     // Return the steps [bottom, top) of a time-major rollout as a rollout of their own.
-    Rollout rows(Index bottom, Index top) const {
-        Rollout part = *this;
+    CanonicalRollout rows(Index bottom, Index top) const {
+        CanonicalRollout part = *this;
         part.steps = top - bottom;
         const auto begin = [&](auto&... views) { ((views.data = views ? views.at(bottom, 0) : nullptr), ...); };
         begin(part.rewards, part.values, part.next_values, part.final_values, part.terminated, part.truncated,
@@ -110,7 +110,7 @@ struct Rollout {
 
 // Return how many elements lie between a step and the next one, in a rollout whose rows are contiguous.
 template <class Real>
-Index flat_distance(const Rollout<Real>& rollout) {
+Index flat_distance(const CanonicalRollout<Real>& rollout) {
     return rollout.env_major ? 1 : rollout.envs;
 }
 
@@ -125,7 +125,7 @@ enum State {
 
 // Return how many states a recursion carries: without options A alone.
 template <class Real>
-Index states_of(const Rollout<Real>& rollout) {
+Index states_of(const CanonicalRollout<Real>& rollout) {
     return rollout.is_plain() ? 1 : kStates;
 }
 
@@ -177,10 +177,11 @@ struct Kernels {
     // Time-major: compute all steps of the envs [first, last). A row of `states` has room for a cache line more than
     // there are envs. `finals` has room for one number per env, if the final values are sparse or there are options.
     // Where a row has fewer than two vectors, the states after the call are undefined.
-    void (*rows)(const Rollout<Real>&, Index first, Index last, Real* states, Index stride, Real* finals, Store);
+    void (*rows)(const CanonicalRollout<Real>&, Index first, Index last, Real* states, Index stride, Real* finals,
+                 Store);
     // Env-major: compute the steps [bottom, top) of `count` lanes. Both limits are multiples of kBlockSteps. `states`
     // and `scratch` are aligned to 64 bytes, and a row of `states` has room for a multiple of `width` numbers.
-    void (*lanes)(const Rollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
+    void (*lanes)(const CanonicalRollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
                   Index stride, Real* scratch, Store);
     // Without options. One env of an env-major rollout, or all of a time-major one whose rows follow each other without
     // gaps: compute the elements [bottom, top) of `flat_lanes` runs. Run i begins at element first + i * stride of the
@@ -188,8 +189,8 @@ struct Kernels {
     // the call, and from bottom on after it. No run may reach the last step. The limits are multiples of a cache line,
     // and streamed results begin at one.
     Index flat_lanes;
-    void (*flat)(const Rollout<Real>&, Index env, Index first, Index stride, Index bottom, Index top, Real* carry,
-                 Store);
+    void (*flat)(const CanonicalRollout<Real>&, Index env, Index first, Index stride, Index bottom, Index top,
+                 Real* carry, Store);
     // Write the sum of every kMomentSteps steps of an env to `sums`, a (blocks, N) matrix; and x = (x - center) scale.
     // Both take the envs [first, last) of a time-major matrix, or the blocks [first, last) of an env-major one.
     void (*block_sums)(const MaskedMatrix<const Real>&, Index first, Index last, double* sums);
@@ -209,7 +210,7 @@ struct Target {
     Kernels<float> f32;
     Kernels<double> f64;
     Widen widen_bfloat16, widen_float16;
-    const Target* narrower;  // the target with the next shorter vectors, which every CPU with this one has; or null
+    const Target* shorter;  // the target with the next shorter vectors, which every CPU with this one has; or null
 };
 
 inline const Kernels<float>& kernels(const Target& target, float) { return target.f32; }

@@ -7,12 +7,12 @@
 
 // Return the first env before whose steps a whole vector may be read, because enough elements of other envs lie there.
 template <class Real>
-Index first_preceded_env(const Rollout<Real>& rollout) {
+Index first_preceded_env(const CanonicalRollout<Real>& rollout) {
     Index distance = PTRDIFF_MAX;  // the least from one env to the next
-    const auto narrow = [&](const auto& view) { distance = view ? std::min(distance, view.env) : distance; };
-    narrow(rollout.rewards), narrow(rollout.values), narrow(rollout.next_values), narrow(rollout.final_values);
-    narrow(rollout.terminated), narrow(rollout.truncated), narrow(rollout.mask);
-    if (rollout.gammas.step) narrow(rollout.gammas);
+    const auto limit = [&](const auto& view) { distance = view ? std::min(distance, view.env) : distance; };
+    limit(rollout.rewards), limit(rollout.values), limit(rollout.next_values), limit(rollout.final_values);
+    limit(rollout.terminated), limit(rollout.truncated), limit(rollout.mask);
+    if (rollout.gammas.step) limit(rollout.gammas);
     if (rollout.steps < 2 || distance < 1) return rollout.envs;  // one step has no next values
     return (Vector<Real>::width + distance - 1) / distance;
 }
@@ -40,7 +40,7 @@ struct Tile {
     static_assert(sizeof(Bits) == sizeof(Real), "scratch memory is counted in Reals");
     static constexpr Index scratch(Index arrays) { return 2 * bits + most_steps + arrays * array; }
 
-    const Rollout<Real>& rollout;
+    const CanonicalRollout<Real>& rollout;
     const Index first_preceded = first_preceded_env(rollout);
     const Lane* lane;
     Index count, s, steps;  // the steps [s, s + steps) of `count` lanes
@@ -50,7 +50,7 @@ struct Tile {
     Real* finals;           // the sparse final values of one lane
     Real* numbers;
 
-    Tile(const Rollout<Real>& rollout, Real* scratch)
+    Tile(const CanonicalRollout<Real>& rollout, Real* scratch)
         : rollout(rollout), gates(reinterpret_cast<Bits*>(scratch)), skipped(gates + bits), finals(scratch + 2 * bits),
           numbers(finals + most_steps) {}
 
@@ -78,7 +78,7 @@ FASTGAE_INLINE Element* in_env(const View<Element>& matrix, Index t, Index env) 
 // Return the inputs of a lane. V' is where pass_values has written it, or in the rollout.
 template <class In, class Real>
 FASTGAE_INLINE Pointers<Real> pointers_in_lane(const Tile<Real>& tile, Index i, bool passed) {
-    const Rollout<Real>& rollout = tile.rollout;
+    const CanonicalRollout<Real>& rollout = tile.rollout;
     const Index t = tile.first_step(i), env = tile.env(i);
     Pointers<Real> at = {in_env(rollout.rewards, t, env),
                          in_env(rollout.values, t, env),
@@ -129,7 +129,7 @@ FASTGAE_NO_INLINE typename Vector<Real>::Bits fill_edge(const Pointers<Real> at,
 template <class In, bool gamma_varies, class Real>
 void fill_tile(const Tile<Real>& tile, bool passed) {
     using V = Vector<Real>;
-    const Rollout<Real>& rollout = tile.rollout;
+    const CanonicalRollout<Real>& rollout = tile.rollout;
     // Whether V' of the last step lies elsewhere than after the other next values.
     const bool last_elsewhere = !passed && (rollout.last_values.data != rollout.next_values.at(rollout.steps - 1, 0) ||
                                             (rollout.envs > 1 && rollout.last_values.env != rollout.next_values.env));
@@ -202,7 +202,7 @@ void fill_skipped(const Tile<Real>& tile) {
 template <class Real>
 void pass_values(const Tile<Real>& tile, Real* carries) {
     using V = Vector<Real>;
-    const Rollout<Real>& rollout = tile.rollout;
+    const CanonicalRollout<Real>& rollout = tile.rollout;
     std::uint8_t exists[Tile<Real>::lanes];  // whether the step after the tile does
     for (Index i = 0; i < Tile<Real>::lanes; ++i) {
         const Index first = tile.first[i];
@@ -345,7 +345,7 @@ template <class Out, bool blanks, class Real>
 void write_tile(const Tile<Real>& tile, Index which, bool in_tile) {
     using V = Vector<Real>;
     constexpr Index line = kLine<Real>;
-    const Rollout<Real>& rollout = tile.rollout;
+    const CanonicalRollout<Real>& rollout = tile.rollout;
     const Index steps = tile.steps;
     for (Index i = 0; i < tile.count; ++i) {
         Index k = tile.first[i];
@@ -408,7 +408,7 @@ void write_results(const Tile<Real>& tile, Index which, bool blanks, bool stream
 template <class Real>
 class TilePrefetch {
 public:
-    TilePrefetch(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps)
+    TilePrefetch(const CanonicalRollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps)
         : rollout_(rollout), lane_(lanes), end_(lanes + count), s_(s), steps_(steps) {}
 
     FASTGAE_INLINE void operator()(Index lines) {
@@ -443,7 +443,7 @@ private:
         flags(rollout_.terminated), flags(rollout_.truncated), flags(rollout_.mask);
     }
 
-    const Rollout<Real>& rollout_;
+    const CanonicalRollout<Real>& rollout_;
     const Real* numbers_[3 + kFactors];
     const std::uint8_t* flags_[3];
     int number_count_ = 0, flag_count_ = 0;
@@ -464,7 +464,7 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
     constexpr int chains = T::chains;
     const Index tiles = 1 + options.separate() + Known::arrays;  // or a few more
     const Index most_steps = std::max(kBlockSteps, T::most_steps / tiles / kBlockSteps * kBlockSteps);
-    const Rollout<Real>& rollout = tile.rollout;
+    const CanonicalRollout<Real>& rollout = tile.rollout;
     const Numbers<Real> numbers(rollout);
     const bool passes_values = options.mask && rollout.mask_passes_values;
     const auto first_step = [&](Index end) { return std::max(bottom, end - most_steps); };
@@ -512,7 +512,7 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
 }
 
 template <class Real>
-void lanes(const Rollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
+void lanes(const CanonicalRollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
            Index stride, Real* scratch, Store store) {
     const auto fill = with_inputs(rollout, [&](auto in) -> Fill<Real> {
         return rollout.gammas.step ? fill_tile<decltype(in), true, Real> : fill_tile<decltype(in), false, Real>;

@@ -13,7 +13,7 @@ namespace fastgae {
 
 // Fill the returns. Every pass goes from the first step on, so that it reads G_{t+1} before the pass changes it.
 template <class Real>
-void n_step_returns(const Rollout<Real>& rollout, Index n) {
+void n_step_returns(const CanonicalRollout<Real>& rollout, Index n) {
     const Index last = rollout.steps - 1;
     const bool env_major = rollout.env_major;
     const View<Real>& result = rollout.returns;

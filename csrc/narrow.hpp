@@ -22,9 +22,9 @@ struct Piece {
 // The inputs of a rollout that are stored in 16 bits.
 class NarrowInputs {
 public:
-    using Rollout = fastgae::Rollout<float>;
+    using CanonicalRollout = fastgae::CanonicalRollout<float>;
     struct Input {
-        View<const float> Rollout::* field;  // what becomes of it
+        View<const float> CanonicalRollout::* field;  // what becomes of it
         Stored stored;
         const char* data;
         Index step, env;  // strides in elements
@@ -43,7 +43,7 @@ public:
 
     // Return how many bytes `widen` writes at most for a rollout as a whole.
     template <class Real>
-    Index bytes(const fastgae::Rollout<Real>& rollout) const {
+    Index bytes(const fastgae::CanonicalRollout<Real>& rollout) const {
         return room(rollout.steps, rollout.envs, rollout.env_major) * Index(sizeof(float));
     }
 
@@ -54,7 +54,7 @@ public:
 
     // Widen a piece of every input to memory that has room for it, and point the rollout at it. There the steps and
     // envs of the piece keep their indices; all others are out of bounds.
-    void widen(const Target& target, const Piece& piece, void* memory, Rollout& rollout) const {
+    void widen(const Target& target, const Piece& piece, void* memory, CanonicalRollout& rollout) const {
         auto* to = static_cast<float*>(memory) + kGap;
         const bool env_major = rollout.env_major;
         const Index envs = piece.last - piece.first;
@@ -62,7 +62,7 @@ public:
             const Input& input = inputs_[i];
             const Widen widen = input.stored == Stored::bf16 ? target.widen_bfloat16 : target.widen_float16;
             // V' of the last step may be V one row later.
-            const bool one_more = next_values_follow_ && input.field == &Rollout::values;
+            const bool one_more = next_values_follow_ && input.field == &CanonicalRollout::values;
             const Index steps = std::min(piece.top + one_more, input.rows) - piece.bottom;
             const Index runs = env_major ? envs : steps, length = env_major ? steps : envs;
             const Index stride = env_major ? pitch(piece.top - piece.bottom) : envs;
@@ -81,7 +81,7 @@ public:
     }
 
     // Collect the addresses of a piece of all inputs and flags, which kernels prefetch.
-    Ahead ahead(const Rollout& rollout, const Piece& piece, Ahead::Run* runs) const {
+    Ahead ahead(const CanonicalRollout& rollout, const Piece& piece, Ahead::Run* runs) const {
         Ahead result = {runs, runs, 0};
         const bool env_major = rollout.env_major;
         const auto add = [&](const char* data, Index step, Index env, Index size) {
@@ -114,13 +114,13 @@ private:
 // Return whether a rollout is computed piece by piece. Small rollouts stay in a cache anyway. Rollouts of few envs are
 // cut along time by kernels that need the whole rollout, and n-step returns need it too.
 template <class Real>
-bool in_pieces(const Target& target, const Call& call, const Rollout<Real>& rollout) {
+bool in_pieces(const Target& target, const Call& call, const CanonicalRollout<Real>& rollout) {
     return call.recursion != Recursion::n_step_returns && rollout.steps * rollout.envs >= kNarrowSteps &&
            rollout.envs >= target.f32.width;
 }
 
 // Env-major: some lanes, from their last steps to their first.
-inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, const Rollout<float>& rollout,
+inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, const CanonicalRollout<float>& rollout,
                             Index num_threads, Store store) {
     const Kernels<float>& kernel = target.f32;
     const Index lanes = kernel.width, steps = rollout.steps, end = rounded_up(steps, kBlockSteps);
@@ -133,7 +133,7 @@ inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, co
         return Piece{std::max<Index>(0, origin + bottom), origin + top, first, std::min(first + lanes, last)};
     };
     spread(spans, [&](Index thread, Index first, Index last) {
-        Rollout<float> piece = rollout;
+        CanonicalRollout<float> piece = rollout;
         Ahead ahead;
         Ahead::Run runs[NarrowInputs::kArrays * kMaxLanes];
         piece.ahead = &ahead;
@@ -161,7 +161,7 @@ inline void pieces_of_lanes(const Target& target, const NarrowInputs& narrow, co
 }
 
 // Time-major: some rows, from the last to the first.
-inline void pieces_of_rows(const Target& target, const NarrowInputs& narrow, const Rollout<float>& rollout,
+inline void pieces_of_rows(const Target& target, const NarrowInputs& narrow, const CanonicalRollout<float>& rollout,
                            Index num_threads, Store store) {
     const Kernels<float>& kernel = target.f32;
     const Spans spans(rollout.envs, 64, num_threads);
@@ -172,7 +172,7 @@ inline void pieces_of_rows(const Target& target, const NarrowInputs& narrow, con
     std::vector<Ahead::Run> runs(NarrowInputs::kArrays * rows * spans.number);
 
     spread(spans, [&](Index thread, Index first, Index last) {
-        Rollout<float> piece = rollout;
+        CanonicalRollout<float> piece = rollout;
         Ahead ahead;
         Ahead::Run* const taken = runs.data() + thread * NarrowInputs::kArrays * rows;
         piece.ahead = &ahead;
@@ -191,7 +191,7 @@ inline void pieces_of_rows(const Target& target, const NarrowInputs& narrow, con
 }
 
 // Compute a rollout piece by piece.
-inline void gae_in_pieces(const Target& target, const NarrowInputs& narrow, const Rollout<float>& rollout,
+inline void gae_in_pieces(const Target& target, const NarrowInputs& narrow, const CanonicalRollout<float>& rollout,
                           Index num_threads) {
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
     const auto run = rollout.env_major ? pieces_of_lanes : pieces_of_rows;

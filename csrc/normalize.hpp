@@ -21,7 +21,7 @@ inline void add_rows(double* rows, Index count, Index width) {
 
 // Count the steps that exist, for every env: the steps of the env itself, or of all envs together.
 template <class Real>
-std::vector<double> existing_steps(const Rollout<Real>& rollout, bool per_env) {
+std::vector<double> existing_steps(const CanonicalRollout<Real>& rollout, bool per_env) {
     const Index rows = rollout.env_major ? rollout.envs : rollout.steps;
     const Index width = rollout.env_major ? rollout.steps : rollout.envs;
     const Index all = per_env ? rollout.steps : rollout.steps * rollout.envs;
@@ -47,7 +47,7 @@ std::vector<double> existing_steps(const Rollout<Real>& rollout, bool per_env) {
 template <class Real>
 class Normalization {
 public:
-    Normalization(const Rollout<Real>& rollout, bool per_env)
+    Normalization(const CanonicalRollout<Real>& rollout, bool per_env)
         : rollout_(rollout), per_env_(per_env), blocks_((rollout.steps + kMomentSteps - 1) / kMomentSteps),
           counts_(existing_steps(rollout, per_env)), sums_(blocks_ * rollout.envs), center_(rollout.envs),
           scale_(rollout.envs) {}
@@ -74,7 +74,7 @@ private:
         for (Index n = 0; n < rollout_.envs; ++n) means[n] = sums_[per_env_ ? n : 0] / counts_[n];
     }
 
-    const Rollout<Real>& rollout_;
+    const CanonicalRollout<Real>& rollout_;
     bool per_env_;
     Index blocks_;
     std::vector<double> counts_, sums_, center_, scale_;

@@ -25,7 +25,7 @@ Index sweep_columns() {
 
 // Use streaming stores when the results would not stay in the caches: when the arrays have `least` bytes.
 template <class Real>
-Store store_of(const Rollout<Real>& rollout, Index least) {
+Store store_of(const CanonicalRollout<Real>& rollout, Index least) {
     const Index arrays = 2 + bool(rollout.final_values) + bool(rollout.advantages) + bool(rollout.returns);
     const Index bytes = rollout.steps * rollout.envs * arrays * Index(sizeof(Real));
     return bytes < least ? Store::cached : Store::streamed;
@@ -34,7 +34,7 @@ Store store_of(const Rollout<Real>& rollout, Index least) {
 // Return the kernels of the first target whose vectors suit the rows: this target, or one with shorter vectors.
 template <class Real, class Suits>
 const Kernels<Real>& kernels_of_rows(const Target& target, const Suits& suits) {
-    for (const Target* any = &target; any; any = any->narrower)
+    for (const Target* any = &target; any; any = any->shorter)
         if (suits(kernels(*any, Real()).vector)) return kernels(*any, Real());
     return kernels(target, Real());
 }
@@ -45,7 +45,7 @@ const Kernels<Real>& kernels_of_rows(const Target& target, const Suits& suits) {
 template <class Real>
 class SweepMemory {
 public:
-    SweepMemory(const Rollout<Real>& rollout, Index columns, Index threads, Store store)
+    SweepMemory(const CanonicalRollout<Real>& rollout, Index columns, Index threads, Store store)
         : rollout_(rollout), shift_(store == Store::streamed ? (kLine - to_line(first_result(rollout))) % kLine : 0),
           stride_(columns + kLine), rows_(states_of(rollout)),
           scratch_(shift_ + stride_ * (rows_ + (rollout.is_plain() ? bool(rollout.sparse_finals) : 3)), threads) {}
@@ -58,7 +58,7 @@ public:
             begun[kTrace * stride_ + n - first] = *rollout_.last_advantages.at(0, n);
     }
 
-    void run(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index thread, Index first, Index last,
+    void run(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index thread, Index first, Index last,
              Store store) const {
         Real* const states_of_thread = states(thread);
         kernel.rows(rollout, first, last, states_of_thread, stride_, states_of_thread + rows_ * stride_, store);
@@ -66,18 +66,19 @@ public:
 
 private:
     static constexpr Index kLine = 64 / sizeof(Real);
-    static const Real* first_result(const Rollout<Real>& rollout) {
+    static const Real* first_result(const CanonicalRollout<Real>& rollout) {
         return rollout.advantages ? rollout.advantages.data : rollout.returns.data;
     }
     Real* states(Index thread) const { return scratch_.of(thread) + shift_; }
 
-    const Rollout<Real>& rollout_;
+    const CanonicalRollout<Real>& rollout_;
     Index shift_, stride_, rows_;
     Scratch<Real> scratch_;
 };
 
 template <class Real>
-void gae_time_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads, Store store) {
+void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index num_threads,
+                    Store store) {
     const Spans spans(rollout.envs, 64, num_threads);
     const Index columns = std::min(spans.length, sweep_columns<Real>());
     const SweepMemory<Real> memory(rollout, columns, spans.number, store);
@@ -125,7 +126,7 @@ private:
 
 // Return how many numbers of scratch memory a thread needs for lanes of the rollout.
 template <class Real>
-Index lanes_scratch(const Kernels<Real>& kernel, const Rollout<Real>& rollout) {
+Index lanes_scratch(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout) {
     return rollout.is_plain() ? kernel.lanes_scratch : kernel.options_scratch;
 }
 
@@ -133,8 +134,8 @@ Index lanes_scratch(const Kernels<Real>& kernel, const Rollout<Real>& rollout) {
 // states with which it began differ from the states with which the piece after it ended. Return how many steps that
 // took.
 template <class Real>
-Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, Index num_threads,
-                    Store store) {
+Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut,
+                    Index num_threads, Store store) {
     const Index count = rollout.envs * cut.pieces;
     const Spans spans(count, kernel.width, num_threads);
     const Scratch<Real> scratch(lanes_scratch(kernel, rollout), spans.number);
@@ -185,7 +186,7 @@ Index gae_env_major(const Kernels<Real>& kernel, const Rollout<Real>& rollout, c
 
 // Compute a rollout with a cut from flat_cut. Return how many steps had to be computed again.
 template <class Real>
-Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, Index num_threads,
+Index gae_flat(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, Index num_threads,
                Store store) {
     const Index distance = flat_distance(rollout), arrays = rollout.env_major ? rollout.envs : 1;
     const Index lanes = kernel.flat_lanes, batches = cut.pieces / lanes;
@@ -243,7 +244,8 @@ Index gae_flat(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
 // of that many bytes and more are worth streaming. Return how many steps of long trajectories, which are cut into
 // pieces, had to be computed again.
 template <class Real, class StoreFrom>
-Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_threads, const StoreFrom& store_from) {
+Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Index num_threads,
+               const StoreFrom& store_from) {
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
     const bool plain = rollout.is_plain();
@@ -269,12 +271,12 @@ Index gae_with(const Target& target, const Rollout<Real>& rollout, Index num_thr
 
 // Compute the results. They have the same bits for every target and every number of threads.
 template <class Real>
-Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads, Store store) {
+Index gae(const Target& target, const CanonicalRollout<Real>& rollout, Index num_threads, Store store) {
     return gae_with(target, rollout, num_threads, [&](Index) { return store; });
 }
 
 template <class Real>
-Index gae(const Target& target, const Rollout<Real>& rollout, Index num_threads) {
+Index gae(const Target& target, const CanonicalRollout<Real>& rollout, Index num_threads) {
     return gae_with(target, rollout, num_threads, [&](Index least) { return store_of(rollout, least); });
 }
 

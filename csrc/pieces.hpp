@@ -45,7 +45,7 @@ Real largest(const View<const Real>& decays, Index steps, Index envs) {
 // Return the warm-up steps of a rollout. An estimate is enough, because a warm-up that is too short costs time, not
 // bits.
 template <class Real>
-Index warm_up_steps(const Rollout<Real>& rollout) {
+Index warm_up_steps(const CanonicalRollout<Real>& rollout) {
     const auto of = [&](const View<const Real>& decays, Real clip) {
         return decays ? warm_up_steps(std::min(Real(1), clip * largest(decays, rollout.steps, rollout.envs))) : 0;
     };
@@ -62,14 +62,15 @@ struct Cut {
 
 // Return how many elements a thread computes in sequence, one batch of lanes after another.
 template <class Real>
-Index lanes_cost(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, Index num_threads) {
+Index lanes_cost(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut,
+                 Index num_threads) {
     const Index batches = rounded_up(rollout.envs * cut.pieces, kernel.width) / kernel.width;
     return rounded_up(batches, num_threads) / num_threads * kernel.width * (cut.steps + cut.warm_up);
 }
 
 // Return the cut with which a thread has to compute the fewest steps one after the other.
 template <class Real>
-Cut best_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
+Cut best_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index num_threads) {
     const auto cost = [&](const Cut& cut) { return lanes_cost(kernel, rollout, cut, num_threads); };
     Cut best = {1, rounded_up(rollout.steps, kBlockSteps), 0};
     if (rollout.envs >= 2 * kernel.width * num_threads) return best;
@@ -85,7 +86,7 @@ Cut best_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index nu
 
 // Return whether all rows of a time-major rollout are contiguous in memory.
 template <class Real>
-bool is_dense(const Rollout<Real>& rollout) {
+bool is_dense(const CanonicalRollout<Real>& rollout) {
     const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
     return dense(rollout.rewards) && dense(rollout.values) && dense(rollout.next_values) &&
            dense(rollout.final_values) && dense(rollout.terminated) && dense(rollout.truncated) &&
@@ -97,7 +98,7 @@ bool is_dense(const Rollout<Real>& rollout) {
 // array leaves out its last row, whose V' is stored elsewhere, and the elements before the first whole line of its
 // results.
 template <class Real>
-Cut flat_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index num_threads) {
+Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index num_threads) {
     constexpr Index line = 64 / sizeof(Real);
     const Index distance = flat_distance(rollout), arrays = rollout.env_major ? rollout.envs : 1;
     if (distance > kFlatDistance || (!rollout.env_major && !is_dense(rollout))) return {};
@@ -114,7 +115,7 @@ Cut flat_cut(const Kernels<Real>& kernel, const Rollout<Real>& rollout, Index nu
 // elements takes about 2 ns for each vector in it and 2 ns more, with AVX-512 and AVX2 alike. The kernel of lanes takes
 // 1.2 times as long for a line, and the kernel of narrow rows takes 3.2 ns for each vector of a row.
 template <class Real>
-bool flat_pays(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const Cut& cut, const Cut& lanes_cut,
+bool flat_pays(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, const Cut& lanes_cut,
                Index num_threads) {
     if (!cut.pieces) return false;
     const Index arrays = rollout.env_major ? rollout.envs : 1, jobs = arrays * cut.pieces / kernel.flat_lanes;
@@ -130,7 +131,8 @@ bool flat_pays(const Kernels<Real>& kernel, const Rollout<Real>& rollout, const 
 // `settles`, stop when every env's advantage has the bits that are already in the results. Return how many elements
 // that took.
 template <class Real>
-Index in_sequence(const Rollout<Real>& rollout, Index env, Index bottom, Index top, Real* following, bool settles) {
+Index in_sequence(const CanonicalRollout<Real>& rollout, Index env, Index bottom, Index top, Real* following,
+                  bool settles) {
     const Index distance = flat_distance(rollout);
     const Real gamma = *rollout.gammas.data, gamma_lambda = *rollout.gamma_lambdas.data;
     Index t = (top - 1) / distance, column = (top - 1) % distance, same = 0;
@@ -165,7 +167,8 @@ Index in_sequence(const Rollout<Real>& rollout, Index env, Index bottom, Index t
 // Compute again every piece of a flat array that did not begin with the bits with which the piece after it ended.
 // `started` and `ended` hold an advantage of every env for each piece. Return how many elements that took.
 template <class Real>
-Index settle(const Rollout<Real>& rollout, Index env, const Cut& cut, Index begin, const Real* started, Real* ended) {
+Index settle(const CanonicalRollout<Real>& rollout, Index env, const Cut& cut, Index begin, const Real* started,
+             Real* ended) {
     const Index distance = flat_distance(rollout);
     Index redone = 0;
     for (Index piece = cut.pieces - 2; piece >= 0; --piece) {
@@ -183,13 +186,13 @@ Index settle(const Rollout<Real>& rollout, Index env, const Cut& cut, Index begi
 
 // Return whether A_T is given. The tail-normalized estimator has none.
 template <class Real>
-bool begins_with_advantages(const Rollout<Real>& rollout) {
+bool begins_with_advantages(const CanonicalRollout<Real>& rollout) {
     return rollout.last_advantages && !rollout.tail_lambdas;
 }
 
 // Write the states with which the recursion of an env begins. The numbers of one state are `stride` apart.
 template <class Real>
-void begin_states(const Rollout<Real>& rollout, Index env, Real* states, Index stride) {
+void begin_states(const CanonicalRollout<Real>& rollout, Index env, Real* states, Index stride) {
     for (Index state = 0; state < states_of(rollout); ++state) states[state * stride] = 0;
     if (begins_with_advantages(rollout)) states[kTrace * stride] = *rollout.last_advantages.at(0, env);
 }

@@ -25,7 +25,7 @@ struct Outputs {
 
 // Call run with the type that says which inputs the rollout has.
 template <class Real, class Run>
-auto with_inputs(const Rollout<Real>& rollout, const Run& run) {
+auto with_inputs(const CanonicalRollout<Real>& rollout, const Run& run) {
     if (!rollout.truncated) return run(Inputs<false, false>{});
     if (!rollout.final_values && !rollout.sparse_finals) return run(Inputs<true, false>{});
     return run(Inputs<true, true>{});
@@ -33,7 +33,7 @@ auto with_inputs(const Rollout<Real>& rollout, const Run& run) {
 
 // Call run with the type that says which results are wanted.
 template <class Real, class Run>
-auto with_outputs(const Rollout<Real>& rollout, const Run& run) {
+auto with_outputs(const CanonicalRollout<Real>& rollout, const Run& run) {
     if (!rollout.returns) return run(Outputs<true, false>{});
     if (!rollout.advantages) return run(Outputs<false, true>{});
     return run(Outputs<true, true>{});
@@ -48,7 +48,8 @@ struct Pointers {
 
 // Return the inputs of a rollout from step t of env n on; V' begins at `next_values`. Inputs that In excludes are null.
 template <class In, class Real>
-FASTGAE_INLINE Pointers<Real> pointers_at(const Rollout<Real>& rollout, Index t, Index n, const Real* next_values) {
+FASTGAE_INLINE Pointers<Real> pointers_at(const CanonicalRollout<Real>& rollout, Index t, Index n,
+                                          const Real* next_values) {
     const Real* const final_values = In::final_values ? rollout.final_values.at(t, n) : nullptr;
     const std::uint8_t* const truncated = In::truncated ? rollout.truncated.at(t, n) : nullptr;
     const std::uint8_t* const terminated = rollout.terminated.at(t, n);

@@ -17,7 +17,7 @@ struct Reduced {
 
 // Return the view of new memory that lies as the rollout does.
 template <class Element, class Real>
-View<Element> like_rollout(std::vector<Element>& memory, const Rollout<Real>& rollout) {
+View<Element> like_rollout(std::vector<Element>& memory, const CanonicalRollout<Real>& rollout) {
     memory.resize(rollout.steps * rollout.envs);
     return {memory.data(), rollout.env_major ? 1 : rollout.envs, rollout.env_major ? rollout.steps : 1};
 }
@@ -29,7 +29,7 @@ View<const Element> read_only(const View<Element>& view) {
 
 // Call visit(t, n, carry) for every step, from the last one of each env to the first, with one carry per env.
 template <class Real, class Carry, class Visit>
-void backwards(const Rollout<Real>& rollout, Carry begin, const Visit& visit) {
+void backwards(const CanonicalRollout<Real>& rollout, Carry begin, const Visit& visit) {
     const Index steps = rollout.steps, envs = rollout.envs;
     std::vector<Carry> carries(rollout.env_major ? 1 : envs, begin);
     if (rollout.env_major)
@@ -44,8 +44,8 @@ void backwards(const Rollout<Real>& rollout, Carry begin, const Visit& visit) {
 
 // Retrace: the decay of step t is gamma_t c_{t+1} with c = lambda min(ratio, 1), in float64 and rounded once.
 template <class Real>
-void reduce_retrace(Rollout<Real>& rollout, const View<const double>& gammas, const View<const double>& lambdas,
-                    Reduced<Real>& reduced) {
+void reduce_retrace(CanonicalRollout<Real>& rollout, const View<const double>& gammas,
+                    const View<const double>& lambdas, Reduced<Real>& reduced) {
     const View<Real> decays = like_rollout(reduced.numbers, rollout);
     const View<const Real> ratios = rollout.ratios;
     const View<const std::uint8_t> mask = rollout.mask;
@@ -61,7 +61,7 @@ void reduce_retrace(Rollout<Real>& rollout, const View<const double>& gammas, co
 
 // Upgo: a step is cut, as if it were truncated, if delta of the next step is below 0 or NaN, or if there is none.
 template <class Real>
-void reduce_upgo(Rollout<Real>& rollout, Reduced<Real>& reduced) {
+void reduce_upgo(CanonicalRollout<Real>& rollout, Reduced<Real>& reduced) {
     const View<Real> next_values = like_rollout(reduced.numbers, rollout);
     const View<std::uint8_t> stops = like_rollout(reduced.flags, rollout);
     struct Following {

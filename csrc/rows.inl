@@ -98,7 +98,7 @@ template <class Real>
 struct RowCoefficients {
     alignas(64) Real repeated[kRatio][kLine<Real>];
 
-    void point(const Rollout<Real>& rollout, Index t, Index first, Row<Real>& row) {
+    void point(const CanonicalRollout<Real>& rollout, Index t, Index first, Row<Real>& row) {
         const bool last = t == rollout.steps - 1;
         for (int which = 0; which < kRatio; ++which) {
             const View<const Real>& factor = factor_of(rollout, Factor(which));
@@ -114,7 +114,7 @@ struct RowCoefficients {
 // Sparse final values are written to `finals`, each to its place in the row. Pointers move by strides, because
 // computing them anew takes as long as a dozen envs.
 template <class In, class Known, class Real, class Body>
-FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, const Known& options, Index bottom, Index first,
+FASTGAE_INLINE void for_each_row(const CanonicalRollout<Real>& rollout, const Known& options, Index bottom, Index first,
                                  Index last, Real* finals, const Body& body) {
     const Index top = rollout.steps - 1;
     Row<Real> row = {};
@@ -147,7 +147,7 @@ FASTGAE_INLINE void for_each_row(const Rollout<Real>& rollout, const Known& opti
 
 // Compute the rows [bottom, T) of the envs [first, last) with ordinary stores.
 template <class In, class Out, class Known, class Real>
-void rows_cached(const Rollout<Real>& rollout, Options given, Index bottom, Index first, Index last,
+void rows_cached(const CanonicalRollout<Real>& rollout, Options given, Index bottom, Index first, Index last,
                  States<Real> states, Real* finals) {
     const Known options{given};
     const Numbers<Real> numbers(rollout);
@@ -159,7 +159,7 @@ void rows_cached(const Rollout<Real>& rollout, Options given, Index bottom, Inde
 
 // Return whether whole rows are swept, and the rows of every result, like the rows of the values, are contiguous.
 template <class Real>
-bool rows_join(const Rollout<Real>& rollout, Index first, Index last) {
+bool rows_join(const CanonicalRollout<Real>& rollout, Index first, Index last) {
     const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
     return last - first == rollout.envs && rollout.envs >= kLine<Real> && dense(rollout.values) &&
            dense(rollout.advantages) && dense(rollout.returns);
@@ -182,8 +182,8 @@ struct Turn {
 // returns have another alignment, the few returns below their own line wait for the next turn. The first results of a
 // row also wait if their line begins in the row before, where they become the envs after the last one.
 template <class In, class Known, class Real, class Run>
-FASTGAE_INLINE void rows_streamed(const Rollout<Real>& rollout, const Known& options, Index bottom, Index first,
-                                  Index last, Real* trace, Real* finals, const Run& run) {
+FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const Known& options, Index bottom,
+                                  Index first, Index last, Real* trace, Real* finals, const Run& run) {
     constexpr bool plain = Known::plain;
     const Index envs = last - first;
     const bool join = rows_join(rollout, first, last);
@@ -219,7 +219,7 @@ FASTGAE_INLINE void rows_streamed(const Rollout<Real>& rollout, const Known& opt
 
 // Return whether a row is shorter than `count` vectors, and rows are contiguous in memory.
 template <class V, int count, class Real>
-bool is_narrow(const Rollout<Real>& rollout) {
+bool is_narrow(const CanonicalRollout<Real>& rollout) {
     const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
     return rollout.envs < count * V::width && !rollout.sparse_finals && dense(rollout.rewards) &&
            dense(rollout.values) && dense(rollout.next_values) && dense(rollout.final_values) &&
@@ -228,7 +228,7 @@ bool is_narrow(const Rollout<Real>& rollout) {
 
 // Return the inputs of row 0, which is not the last one.
 template <class In, class Real>
-Pointers<Real> first_row(const Rollout<Real>& rollout) {
+Pointers<Real> first_row(const CanonicalRollout<Real>& rollout) {
     return pointers_at<In>(rollout, 0, 0, rollout.next_values.data);
 }
 
@@ -237,7 +237,7 @@ Pointers<Real> first_row(const Rollout<Real>& rollout) {
 // are therefore collected in padded rows and written upwards, so that each row overwrites the useless end of the row
 // before.
 template <class V, class In, class Out, int count, class Real>
-void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
+void narrow_rows(const CanonicalRollout<Real>& rollout, Index top, Real* carry) {
     constexpr Index padded = count * V::width;
     const Index envs = rollout.envs;
     const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
@@ -276,7 +276,7 @@ void narrow_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
 // Compute the rows [0, top) of a rollout whose rows are one vector each and contiguous. No vector reaches into another
 // row, so results need not be collected.
 template <class V, class In, class Out, class Real>
-void vector_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
+void vector_rows(const CanonicalRollout<Real>& rollout, Index top, Real* carry) {
     const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
     const Pointers<Real> at = first_row<In>(rollout);
     Real *const advantages = rollout.advantages.data, *const returns = rollout.returns.data;
@@ -292,7 +292,7 @@ void vector_rows(const Rollout<Real>& rollout, Index top, Real* carry) {
 
 // Compute the rows [0, top) of a rollout without options whose rows are narrow, or one vector each.
 template <class In, class Out, class Real>
-void few_envs(const Rollout<Real>& rollout, Index top, Real* carry) {
+void few_envs(const CanonicalRollout<Real>& rollout, Index top, Real* carry) {
     using V = Vector<Real>;
     const auto run = rollout.envs == V::width  ? vector_rows<V, In, Out, Real>
                      : rollout.envs < V::width ? narrow_rows<V, In, Out, 1, Real>
@@ -302,8 +302,8 @@ void few_envs(const Rollout<Real>& rollout, Index top, Real* carry) {
 
 // Stream the rows [bottom, T) of a rollout without options.
 template <class In, Prefetch prefetch, class Real>
-void plain_rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first, Index last, const States<Real> states,
-                         Real* finals) {
+void plain_rows_streamed(const CanonicalRollout<Real>& rollout, Index bottom, Index first, Index last,
+                         const States<Real> states, Real* finals) {
     const NoOptions options{Options(rollout)};
     const Numbers<Real> numbers(rollout);
     const Index gap = rollout.rewards.step - (last - first);  // between rows; other inputs mostly have the same
@@ -315,7 +315,8 @@ void plain_rows_streamed(const Rollout<Real>& rollout, Index bottom, Index first
 
 // Compute the rows of a rollout without options.
 template <class In, class Real>
-void plain_rows(const Rollout<Real>& rollout, Index first, Index last, States<Real> states, Real* finals, Store store) {
+void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, States<Real> states, Real* finals,
+                Store store) {
     using V = Vector<Real>;
     // The vectors of narrow_rows must not reach past the last row, nor past the last row of next_values.
     const Index reach = rollout.envs == V::width ? 1 : 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
@@ -339,7 +340,8 @@ void plain_rows(const Rollout<Real>& rollout, Index first, Index last, States<Re
 // rows, and `turn` the envs [begin, end) of one row.
 template <class Real>
 struct RowsWith {
-    void (*cached)(const Rollout<Real>&, Options, Index bottom, Index first, Index last, States<Real>, Real* finals);
+    void (*cached)(const CanonicalRollout<Real>&, Options, Index bottom, Index first, Index last, States<Real>,
+                   Real* finals);
     void (*turn)(const Row<Real>&, const Results<Real>&, const Options&, const Numbers<Real>&, const States<Real>&,
                  Index begin, Index end, Index gap);
 };
@@ -354,7 +356,7 @@ constexpr RowsWith<Real> rows_with = {rows_cached<In, Outputs<true, true>, Known
 
 // Return the kernels for the options of a rollout.
 template <class Real>
-RowsWith<Real> rows_kernels(const Rollout<Real>& rollout, const Options& options) {
+RowsWith<Real> rows_kernels(const CanonicalRollout<Real>& rollout, const Options& options) {
     return with_options(options, [&](auto known) -> RowsWith<Real> {
         using Known = decltype(known);
         if constexpr (Known::common)
@@ -365,11 +367,11 @@ RowsWith<Real> rows_kernels(const Rollout<Real>& rollout, const Options& options
 
 // Compute the rows of a rollout with options, or turns of each row if they are streamed. `scratch` has three rows.
 template <class Real>
-void rows_with_options(const Rollout<Real>& given, Index first, Index last, States<Real> states, Real* scratch,
+void rows_with_options(const CanonicalRollout<Real>& given, Index first, Index last, States<Real> states, Real* scratch,
                        Store store) {
     const Options options(given);
     const RowsWith<Real> kernels = rows_kernels(given, options);
-    Rollout<Real> rollout = given;
+    CanonicalRollout<Real> rollout = given;
     Real *const finals = scratch, *const unwanted = finals + states.stride;
     if (!rollout.truncated) rollout.truncated = rollout.terminated;  // cuts no trace more
     if (!rollout.mask_after) {                                       // every step after the last one exists
@@ -392,7 +394,7 @@ void rows_with_options(const Rollout<Real>& given, Index first, Index last, Stat
 }
 
 template <class Real>
-void rows(const Rollout<Real>& rollout, Index first, Index last, Real* states, Index stride, Real* scratch,
+void rows(const CanonicalRollout<Real>& rollout, Index first, Index last, Real* states, Index stride, Real* scratch,
           Store store) {
     const States<Real> rows_of = {states, stride};
     if (!rollout.is_plain()) return rows_with_options(rollout, first, last, rows_of, scratch, store);

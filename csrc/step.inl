@@ -13,7 +13,7 @@
 enum Factor { kGamma, kGammaLambda, kReturnsGammaLambda, kTailLambda, kRatio, kFactors };
 
 template <class Real>
-const View<const Real>& factor_of(const Rollout<Real>& rollout, Factor which) {
+const View<const Real>& factor_of(const CanonicalRollout<Real>& rollout, Factor which) {
     switch (which) {
         case kGamma: return rollout.gammas;
         case kGammaLambda: return rollout.gamma_lambdas;
@@ -30,7 +30,7 @@ struct Options {
     bool mask, carry_over, ratios, leaky, numbers, returns_recursion, tail_normalized;
 
     template <class Real>
-    explicit Options(const Rollout<Real>& rollout)
+    explicit Options(const CanonicalRollout<Real>& rollout)
         : mask(rollout.mask), carry_over(rollout.carry_over), ratios(rollout.ratios),
           leaky(rollout.ratios && rollout.constants[kLeaky] != 0), numbers(rollout.has_numbers()),
           returns_recursion(rollout.returns_gamma_lambdas), tail_normalized(rollout.tail_lambdas) {}
@@ -84,7 +84,7 @@ auto with_options(const Options& options, const Run& run) {
 template <class Real>
 struct Numbers {
     Real gamma, gamma_lambda, constants[kConstants];
-    explicit Numbers(const Rollout<Real>& rollout)
+    explicit Numbers(const CanonicalRollout<Real>& rollout)
         : gamma(*rollout.gammas.data), gamma_lambda(*rollout.gamma_lambdas.data) {
         std::copy_n(rollout.constants, kConstants, constants);
     }

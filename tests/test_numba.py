@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae._canonical import MOMENT_STEPS, Rollout
+from fastgae._canonical import MOMENT_STEPS, CanonicalRollout
 from support.backends import BACKENDS
 from support.cases import assert_same_bits, make_case
 from test_long import HOSTILE, not_numbers, spikes
@@ -106,7 +106,7 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
 
 def test_every_field_of_a_rollout_reaches_the_kernels(arguments_of):
     case = make_case((5, 3), np.float32, bootstrap="last_values")
-    assert len(arguments_of(**case.arguments(), mask=~case.terminated)) == len(Rollout._fields)
+    assert len(arguments_of(**case.arguments(), mask=~case.terminated)) == len(CanonicalRollout._fields)
 
 
 @pytest.mark.parametrize("backend", sorted({name.partition(":")[0] for name in BACKENDS}))

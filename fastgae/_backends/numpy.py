@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastgae._call import Array, Call
-from fastgae._canonical import MOMENT_STEPS, Rollout, Scalar, canonical_rollout
+from fastgae._canonical import MOMENT_STEPS, CanonicalRollout, Scalar, canonical_rollout
 from fastgae._exact_sums import sums_by_numpy
 
 RECURSIONS = ("gae",)
@@ -42,7 +42,7 @@ def gae(call: Call, num_threads: int, target: str | None) -> None:
         _write(rollout, rollout.returns, returns, rollout.values)
 
 
-def _advantages(rollout: Rollout, deltas: Array, trace: Array) -> Array:
+def _advantages(rollout: CanonicalRollout, deltas: Array, trace: Array) -> Array:
     """Return A of every step. A skipped step gets A of the next step that exists."""
     if rollout.tail_lambda is not None:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
         steps_left = _scan(rollout, np.ones_like(deltas), rollout.tail_lambda, trace)
@@ -61,7 +61,9 @@ def _weights(ratios: Array, clip: Scalar, leaky: Scalar) -> Array:
     return clipped if leaky == 0 else (type(leaky)(1) - leaky) * clipped + leaky * ratios
 
 
-def _scan(rollout: Rollout, terms: Array, decay: Array | Scalar, trace: Array, following: Array | None = None) -> Array:
+def _scan(
+    rollout: CanonicalRollout, terms: Array, decay: Array | Scalar, trace: Array, following: Array | None = None
+) -> Array:
     """Compute y_t = x_t + decay_t y_{t+1}, the second term only where the gate is open; a skipped step keeps y."""
     result, decay = terms.copy(), np.broadcast_to(decay, terms.shape)
     following = np.zeros_like(rollout.last_values) if following is None else following
@@ -78,7 +80,7 @@ def _following(array: Array) -> Array:
     return np.concatenate([array[1:], np.zeros_like(array[:1])])
 
 
-def _write(rollout: Rollout, output: Array | None, result: Array, skipped: Array | int) -> None:
+def _write(rollout: CanonicalRollout, output: Array | None, result: Array, skipped: Array | int) -> None:
     """Write a result; without ``carry_over``, a skipped step gets ``skipped``, not the number that it passed on."""
     if output is None:
         return

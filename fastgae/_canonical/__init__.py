@@ -1,7 +1,7 @@
 """The only place that looks at shape, strides and flags, and with ``_interop``, which reads arrays, at dtypes.
 
 A call as the caller made it is checked argument by argument (arguments), against the shape of the first one (frame) and
-as a whole (checks). Then its arrays become matrices of one layout, and a Rollout (memory, contract).
+as a whole (checks). Then its arrays become matrices of one layout, and a CanonicalRollout (memory, contract).
 """
 
 from fastgae._canonical.arguments import (
@@ -16,7 +16,7 @@ from fastgae._canonical.arguments import (
     shown,
 )
 from fastgae._canonical.checks import NORMALIZE, checked, warn_of_reset_rows
-from fastgae._canonical.contract import MOMENT_STEPS, Rollout, Scalar
+from fastgae._canonical.contract import MOMENT_STEPS, CanonicalRollout, Scalar
 from fastgae._canonical.existing import next_existing_values, steps_without_resets
 from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
 from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
@@ -25,9 +25,9 @@ __all__ = [
     "MOMENT_STEPS",
     "NEXT_STEP",
     "NORMALIZE",
+    "CanonicalRollout",
     "Frame",
     "Layout",
-    "Rollout",
     "Scalar",
     "as_boundaries",
     "as_flags",

@@ -13,7 +13,7 @@ Scalar = np.floating[Any]
 MOMENT_STEPS = 128
 
 
-class Rollout(NamedTuple):
+class CanonicalRollout(NamedTuple):
     """A rollout as (T, N) views of one dtype, aligned, in native byte order, and all in one layout.
 
     Time-major views have unit stride along N, and env-major ones along T. The other stride is free: negative or zero
@@ -64,4 +64,4 @@ class Rollout(NamedTuple):
         return numbers and all(map(is_, self[-len(NO_OPTIONS) :], NO_OPTIONS))
 
 
-NO_OPTIONS = tuple(Rollout._field_defaults.values())
+NO_OPTIONS = tuple(CanonicalRollout._field_defaults.values())

@@ -1,4 +1,4 @@
-"""Convert a checked call to matrices of one layout and a Rollout, and the results to the caller's arrays."""
+"""Convert a checked call to matrices of one layout and a CanonicalRollout, and the results to the caller's arrays."""
 
 import functools
 import itertools
@@ -11,7 +11,7 @@ import numpy as np
 from fastgae import _memory
 from fastgae._call import ABSENT, CONSTANTS, NEW, ROLES, Array, Call, GAEResult, Role
 from fastgae._canonical.arguments import NEXT_STEP
-from fastgae._canonical.contract import Rollout
+from fastgae._canonical.contract import CanonicalRollout
 from fastgae._canonical.existing import with_next_values
 
 
@@ -48,8 +48,8 @@ def in_place(array: Array, mask: Array | None, time_axis: int) -> tuple[Array, A
     return layout.matrix(array), None if mask is None else layout.matrix(mask), layout
 
 
-def canonical_rollout(call: Call) -> Rollout:
-    """Return the Rollout of a call from ``in_one_layout``."""
+def canonical_rollout(call: Call) -> CanonicalRollout:
+    """Return the CanonicalRollout of a call from ``in_one_layout``."""
     values, following, last = call.values, call.next_values, call.last_values
     (steps, envs), dtype = call.rewards.shape, call.rewards.dtype
     env_major = envs == 1 or call.rewards.strides[1] != dtype.itemsize
@@ -72,7 +72,7 @@ def canonical_rollout(call: Call) -> Rollout:
         following = values[1:]
     if last is None:
         last = following[steps - 1] if steps else np.empty(envs, dtype)
-    return Rollout(
+    return CanonicalRollout(
         call.rewards,
         values[:steps],
         following[: max(steps - 1, 0)],

@@ -45,7 +45,7 @@ BY_ENV = ("last_values", "next_done")
 COPIES = {"torch": ("torch", "tensor"), "jax": ("jax.numpy", "array")}
 
 
-class Rollout(NamedTuple):
+class Probe(NamedTuple):
     """Rewards, values and flags of shape (T, N), with one more row of values, and the numbers of a call."""
 
     rewards: Array
@@ -57,9 +57,9 @@ class Rollout(NamedTuple):
     gamma: float
     gae_lambda: float
 
-    def map(self, function: Callable[[Array], Array]) -> "Rollout":
+    def map(self, function: Callable[[Array], Array]) -> "Probe":
         """Return the rollout with a function applied to each array."""
-        changed: dict[str, Any] = {name: function(getattr(self, name)) for name in Rollout._fields[:-2]}
+        changed: dict[str, Any] = {name: function(getattr(self, name)) for name in Probe._fields[:-2]}
         return self._replace(**changed)
 
     def arguments(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Rollout(NamedTuple):
         }
 
 
-def random_rollout(seed: int, steps: int, envs: int, ends: int, masked: bool, coefficients: Any) -> Rollout:
+def random_rollout(seed: int, steps: int, envs: int, ends: int, masked: bool, coefficients: Any) -> Probe:
     """Return a rollout of random numbers. ``ends``: in how many ways an episode may end, none, by one flag or two."""
     rng = np.random.default_rng(seed)
     rewards, final_values = rng.normal(size=(2, steps, envs)).astype(np.float32)
@@ -88,10 +88,10 @@ def random_rollout(seed: int, steps: int, envs: int, ends: int, masked: bool, co
     mask = rng.random((steps, envs)) < 0.7 if masked else np.ones((steps, envs), bool)
     mask[0] = True  # each env has a step
     kinds = (kind == 0) & (ends > 0), (kind == 1) & (ends > 1)
-    return Rollout(rewards, values, *kinds, final_values, mask, *coefficients)
+    return Probe(rewards, values, *kinds, final_values, mask, *coefficients)
 
 
-def tiny_rollouts(ends: int, coefficients: Any) -> Iterator[Rollout]:
+def tiny_rollouts(ends: int, coefficients: Any) -> Iterator[Probe]:
     """Yield all patterns of flags of 1 to 3 steps of one env, the shortest first."""
     for steps in (1, 2, 3):
         for pattern in itertools.product(range(ends + 1), repeat=steps):
@@ -100,7 +100,7 @@ def tiny_rollouts(ends: int, coefficients: Any) -> Iterator[Rollout]:
                 np.arange(first, first + rows, dtype=np.float32)[:, np.newaxis]
                 for first, rows in ((1, steps), (11, steps + 1), (21, steps))
             ]
-            yield Rollout(numbers[0], numbers[1], kind == 1, kind == 2, numbers[2], kind >= 0, *coefficients)
+            yield Probe(numbers[0], numbers[1], kind == 1, kind == 2, numbers[2], kind >= 0, *coefficients)
 
 
 class Layout(NamedTuple):
@@ -175,7 +175,7 @@ class Outputs(NamedTuple):
     written: tuple[str, ...]  # arguments that the function has changed
 
 
-def called(function: Callable[..., Any], roles: Mapping[str, str], style: Style, rollout: Rollout) -> Outputs:
+def called(function: Callable[..., Any], roles: Mapping[str, str], style: Style, rollout: Probe) -> Outputs:
     """Call a function with a rollout."""
     if style.layout.words == "(T,)" and rollout.rewards.shape[1] > 1:
         alone = [called(function, roles, style, _env(rollout, n)) for n in range(rollout.rewards.shape[1])]
@@ -201,7 +201,7 @@ def called(function: Callable[..., Any], roles: Mapping[str, str], style: Style,
     return Outputs(arrays, written)
 
 
-def _env(rollout: Rollout, n: int) -> Rollout:
+def _env(rollout: Probe, n: int) -> Probe:
     return rollout.map(lambda array: array[:, n : n + 1])
 
 

@@ -31,7 +31,7 @@ from fastgae.testing.rollouts import (
     ENDS,
     NOTES,
     Outputs,
-    Rollout,
+    Probe,
     Style,
     called,
     random_rollout,
@@ -217,10 +217,10 @@ class Subject:
         both = dict(zip(("gamma", "gae_lambda"), self.coefficients, strict=True))
         return {name: number for name, number in both.items() if name not in self.given}
 
-    def random(self, seed: int, steps: int = 7) -> Rollout:
+    def random(self, seed: int, steps: int = 7) -> Probe:
         return random_rollout(seed, steps, 3, self.ends, "mask" in self.given, self.coefficients)
 
-    def called(self, style: Style, rollout: Rollout) -> Outputs:
+    def called(self, style: Style, rollout: Probe) -> Outputs:
         return called(self.function, self.roles, style, rollout)
 
     def ways(self) -> Iterator[tuple[Style, Outputs]]:
@@ -351,7 +351,7 @@ class Subject:
         return f"{passed}{''.join(notes)}; passed as {style.library} arrays of shape {style.layout.words}{rows}{flags}"
 
     def beside(
-        self, style: Style, fields: Fields, outputs: dict[str, str], rollout: Rollout
+        self, style: Style, fields: Fields, outputs: dict[str, str], rollout: Probe
     ) -> Iterator[tuple[str, Array, Array]]:
         """Yield each output of a call, and what it is in a convention, if that is finite."""
         try:
@@ -408,7 +408,7 @@ class Subject:
         style = match.style
         outputs = {name: RIGHT_OUTPUTS.get(words, words) for name, words in match.outputs.items()}
 
-        def different(rollout: Rollout) -> tuple[str, Array, Array] | None:
+        def different(rollout: Probe) -> tuple[str, Array, Array] | None:
             beside = self.beside(style, right, outputs, rollout)
             return next((each for each in beside if _relative(*each[1:]) > CLOSE), None)
 
@@ -445,7 +445,7 @@ class Subject:
         ), Places(len(at), tuple(at[:SHOWN]))
 
 
-def names_of(rollout: Rollout, longer: bool) -> dict[str, Any]:
+def names_of(rollout: Probe, longer: bool) -> dict[str, Any]:
     """Return the names that the expressions of conventions use."""
     names = rollout.arguments()
     return {

@@ -84,9 +84,9 @@ struct Arrays {
         return {matrix.data, matrix.step, matrix.env};
     }
 
-    fastgae::Rollout<Real> rollout() {
+    fastgae::CanonicalRollout<Real> rollout() {
         static constexpr Real gamma = Real(0.99), gamma_lambda = Real(0.99 * 0.95);
-        fastgae::Rollout<Real> made;
+        fastgae::CanonicalRollout<Real> made;
         made.steps = steps, made.envs = envs, made.env_major = env_major;
         made.rewards = read(rewards), made.values = read(values), made.terminated = read(terminated);
         made.next_values = read(values, env_major ? 1 : envs);
@@ -99,14 +99,14 @@ struct Arrays {
 
 template <class Real>
 void count_plain(const char* what, Arrays<Real> arrays, Store store, bool with_truncated) {
-    fastgae::Rollout<Real> rollout = arrays.rollout();
+    fastgae::CanonicalRollout<Real> rollout = arrays.rollout();
     if (with_truncated) rollout.truncated = arrays.read(arrays.truncated);
     count(what, sizeof(Real), arrays.steps * arrays.envs, [&] { fastgae::gae(target(), rollout, 1, store); });
 }
 
 template <class Real>
 void count_options(const char* what, Arrays<Real> arrays, bool with_ratios) {
-    fastgae::Rollout<Real> rollout = arrays.rollout();
+    fastgae::CanonicalRollout<Real> rollout = arrays.rollout();
     if (with_ratios) {
         rollout.ratios = arrays.read(arrays.factors);
         for (const auto clip : {fastgae::kRhoClip, fastgae::kCClip, fastgae::kAdvantageClip})

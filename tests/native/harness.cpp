@@ -158,7 +158,7 @@ void check(const fastgae::Target& target, const Problem& problem) {
         if (kind == 2) return {all.view.data, 0, all.view.env};   // one for each env
         return all.read();
     };
-    fastgae::Rollout<Real> rollout;
+    fastgae::CanonicalRollout<Real> rollout;
     rollout.steps = steps;
     rollout.envs = envs;
     rollout.env_major = env_major;

@@ -26,7 +26,7 @@ from fastgae._backends.numba.moments import MaskedMatrix
 from fastgae._backends.numba.pieces import cut
 from fastgae._backends.numba.short_cut import BOOL, EMPTY, recognised
 from fastgae._call import Array, Call, GAEResult
-from fastgae._canonical import MOMENT_STEPS, Rollout, canonical_rollout
+from fastgae._canonical import MOMENT_STEPS, CanonicalRollout, canonical_rollout
 from fastgae._exact_sums import sums_by_numpy
 from fastgae._threads import usable_cpus
 
@@ -43,7 +43,9 @@ STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
 COEFFICIENTS = ("gamma", "gamma_lambda", "returns_gamma_lambda", "tail_lambda")
-OPTIONS = slice(len(Rollout._fields) - len(Rollout._field_defaults), None)  # a kernel is compiled for those of a call
+OPTIONS = slice(
+    len(CanonicalRollout._fields) - len(CanonicalRollout._field_defaults), None
+)  # a kernel is compiled for those of a call
 
 _kernels: dict[tuple[Any, ...], Any] = {}  # compiled
 
@@ -92,7 +94,7 @@ def gae(call: Call, num_threads: int, target: str | None) -> None:
     _compute(_arguments(canonical_rollout(call)), num_threads)
 
 
-def _arguments(rollout: Rollout) -> Rollout:
+def _arguments(rollout: CanonicalRollout) -> CanonicalRollout:
     """Return the arguments of a kernel: arrays in place of what every kernel takes, or every kernel with options."""
     dtype, shape = rollout.rewards.dtype, rollout.rewards.shape
     given: dict[str, Any] = {
@@ -119,7 +121,7 @@ def _as_matrix(field: Any, shape: tuple[int, ...]) -> Array:
     return field if isinstance(field, np.ndarray) else np.ndarray(shape, field.dtype, np.array([field]), 0, (0, 0))
 
 
-def _compute(arguments: Rollout, num_threads: int) -> None:
+def _compute(arguments: CanonicalRollout, num_threads: int) -> None:
     """Run the kernel, on a long trajectory without options in pieces."""
     if arguments.mask is None and arguments.rewards.shape[1] == 1:
         pieces = cut(arguments)
@@ -132,7 +134,7 @@ def _compute(arguments: Rollout, num_threads: int) -> None:
     _run_sweep(arguments, num_threads)
 
 
-def _run_sweep(arguments: Rollout, num_threads: int) -> None:
+def _run_sweep(arguments: CanonicalRollout, num_threads: int) -> None:
     _run(env_major if _is_env_major(arguments.rewards) else time_major, arguments.rewards, arguments, num_threads)
 
 

@@ -31,7 +31,7 @@ from fastgae._backends.numba.language import (
     words_of,
 )
 from fastgae._call import CONSTANTS
-from fastgae._canonical import Rollout
+from fastgae._canonical import CanonicalRollout
 
 # Steps of a row of one env. From memory, long rows of few pages win: 1024 x 16384 float32 runs at 0.22, 0.25, 0.35,
 # 0.44 and 0.45 G steps/s with 64, 128, 256, 512 and 1024; in cache they are equal.
@@ -304,7 +304,7 @@ def _envs_at_a_time(mask):
 
 def time_major(first, last, arguments):
     """Compute row by row, from the last. What a row hands on is in two lines that take turns."""
-    given = views(Rollout, arguments)
+    given = views(CanonicalRollout, arguments)
     steps, dtype = given.rewards.steps, arguments[0].dtype
     width = min(_envs_at_a_time(given.mask), last - first)
     handed_on = np.empty((6, width), dtype)
@@ -492,7 +492,7 @@ def _scan_second(
 
 def env_major(first, last, arguments):
     """Compute the recursion of each row before the row."""
-    given = views(Rollout, arguments)
+    given = views(CanonicalRollout, arguments)
     steps, dtype = given.rewards.steps, arguments[0].dtype
     second_lambda, one = _second_lambda(given), dtype.type(1)
     lines, flags = np.empty((LINES, LINE), dtype), np.empty((1, LINE), np.uint8)

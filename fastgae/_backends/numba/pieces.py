@@ -13,7 +13,7 @@ import numpy as np
 
 from fastgae._backends.numba.kernel import LANES
 from fastgae._call import Array
-from fastgae._canonical import Rollout
+from fastgae._canonical import CanonicalRollout
 
 # Zen 5, AVX-512, whole calls with both results, one recursion and pieces: 25 and 26 us for 6144 float32 steps, 31 and
 # 34 for 8192, 52 and 37 for 16384, 180 and 64 for 65536, 11.5 and 1.4 ms for 1048576.
@@ -26,12 +26,12 @@ MARGIN = 1.6
 class Pieces(NamedTuple):
     """Two calls of the kernel, to make one after the other; ``begin`` must hold the same bits after both."""
 
-    warm_up: Rollout
-    own: Rollout
+    warm_up: CanonicalRollout
+    own: CanonicalRollout
     begin: Array  # A where each piece but the first begins
 
 
-def cut(given: Rollout) -> Pieces | None:
+def cut(given: CanonicalRollout) -> Pieces | None:
     """Cut a plain rollout of one env; None: it is too short."""
     steps = len(given.rewards)
     warm_up = _warm_up_steps(given.gamma_lambda, given.rewards.dtype)
@@ -56,7 +56,7 @@ def _warm_up_steps(gamma_lambda: Any, dtype: np.dtype[Any]) -> int:
     return int(MARGIN * (np.finfo(dtype).nmant + 1) / max(forgotten, 1e-9)) + 1
 
 
-def _lanes(given: Rollout, apart: int, first: int, count: int) -> Rollout:
+def _lanes(given: CanonicalRollout, apart: int, first: int, count: int) -> CanonicalRollout:
     """Return the arguments for ``count`` steps of every piece, from the step ``first`` of the piece on."""
 
     def lanes(array: Array, count: int = count) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastgae import _memory
 from fastgae._call import NEW, WORKING_DTYPES, Array, Call, GAEResult
-from fastgae._canonical import Rollout
+from fastgae._canonical import CanonicalRollout
 
 READ = (
     "rewards", "values", "terminated", "truncated", "last_values", "next_values", "gamma", "gae_lambda", "time_axis",
@@ -25,7 +25,7 @@ LARGEST = 2**63  # NumPy reads larger integers as objects
 EMPTY = {dtype: np.empty((0, 0), dtype) for dtype in (*WORKING_DTYPES, BOOL)}  # stand for arrays that are not given
 
 
-def recognised(given: tuple[Any, ...]) -> tuple[Rollout, GAEResult] | None:
+def recognised(given: tuple[Any, ...]) -> tuple[CanonicalRollout, GAEResult] | None:
     """Return the kernel's arguments of a plain call in C order, and the arrays that it fills; None: declined."""
     call = Call(*given)
     rewards, values, terminated, truncated, last_values, next_values, gamma, gae_lambda, time_axis, out = _read(call)
@@ -77,7 +77,7 @@ def recognised(given: tuple[Any, ...]) -> tuple[Rollout, GAEResult] | None:
     following = values[1:] if next_values is None else next_values
     if last_values is None:
         last_values = following[steps - 1]
-    return Rollout(
+    return CanonicalRollout(
         rewards, values, following, last_values, absent, terminated, truncated, dtype.type(gamma),
         dtype.type(gamma * gae_lambda), advantages, returns,
     ), result  # fmt: skip

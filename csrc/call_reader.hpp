@@ -25,7 +25,7 @@ namespace fastgae {
 template <class Real>
 class CallReader {
 public:
-    explicit CallReader(const Call& call) : call_(call), rewards_(call[kRewards]) {}
+    explicit CallReader(const Call& call) : call_(call), rewards_(call[kRewards]) { one_.number = 1; }
 
     CallReader(const CallReader&) = delete;  // views point into it
 
@@ -45,6 +45,30 @@ public:
         if (!advantages.given && (!returns.given || call_.normalize != Normalize::nothing)) return false;
         return read_output(advantages, rollout_.advantages) && read_output(returns, rollout_.returns) &&
                (call_.checked || overlap_nothing(advantages.bytes(), returns.bytes()));
+    }
+
+    // Multiply the coefficients; false: declined, because one is not in [0, 1].
+    bool make_coefficients(Index threads, RecycledMemory& memory) {
+        const Operand &gamma = call_[kGamma], &gae_lambda = call_[kGaeLambda], &returns_lambda = call_[kReturnsLambda];
+        const Axes axes = {rewards_.rank, time_axis_, rollout_.env_major};
+        const auto inside = [&](const Operand& given) { return is_in_unit_interval(given, axes, threads); };
+        const bool any_numbers = has_decays() && gae_lambda.type == kReal;
+        if (!call_.checked && !(inside(gamma) && (any_numbers || inside(gae_lambda)) &&
+                                (!returns_lambda.given || inside(returns_lambda))))
+            return false;
+        const auto multiply = [&](auto& product, const Operand& a, const Operand& b) {
+            return product(a, b, axes, threads, memory);
+        };
+        rollout_.gammas = multiply(gammas_, gamma, one_);
+        rollout_.gamma_lambdas = multiply(gamma_lambdas_, gamma, gae_lambda);
+        if (returns_lambda.given)
+            rollout_.returns_gamma_lambdas = multiply(returns_gamma_lambdas_, gamma, returns_lambda);
+        if (call_.tail_normalized) rollout_.tail_lambdas = multiply(tail_lambdas_, gae_lambda, one_);
+        if (call_.recursion == Recursion::retrace) {
+            wide_gammas_ = multiply(wide_gamma_, gamma, one_);
+            wide_lambdas_ = multiply(wide_lambda_, gae_lambda, one_);
+        }
+        return true;
     }
 
     CanonicalRollout<Real>& rollout() { return rollout_; }
@@ -369,26 +393,12 @@ private:
         return any;
     }
 
-    bool read_coefficients() {
-        const Operand &gamma = call_[kGamma], &gae_lambda = call_[kGaeLambda], &returns_lambda = call_[kReturnsLambda];
-        const auto valid = [&](const Operand& given) { return is_coefficient(given, rewards_, call_.checked); };
-        const bool any_numbers = has_decays() && gae_lambda.type == kReal;
-        if (!valid(gamma) || !(any_numbers ? broadcasts(gae_lambda, rewards_) : valid(gae_lambda)) ||
-            (returns_lambda.given && !valid(returns_lambda)))
-            return false;
-        if (returns_lambda.given && call_.tail_normalized) return false;
-        const Axes axes = {rewards_.rank, time_axis_, rollout_.env_major};
-        Operand one;
-        one.number = 1;
-        rollout_.gammas = gammas_(gamma, one, axes);
-        rollout_.gamma_lambdas = gamma_lambdas_(gamma, gae_lambda, axes);
-        if (returns_lambda.given) rollout_.returns_gamma_lambdas = returns_gamma_lambdas_(gamma, returns_lambda, axes);
-        if (call_.tail_normalized) rollout_.tail_lambdas = tail_lambdas_(gae_lambda, one, axes);
-        if (call_.recursion == Recursion::retrace) {
-            wide_gammas_ = wide_gamma_(gamma, one, axes);
-            wide_lambdas_ = wide_lambda_(gae_lambda, one, axes);
-        }
-        return true;
+    // Whether coefficients are in [0, 1] is seen later, without the GIL, by make_coefficients.
+    bool read_coefficients() const {
+        const Operand &gae_lambda = call_[kGaeLambda], &returns_lambda = call_[kReturnsLambda];
+        const auto valid = [&](const Operand& given) { return given.is_number() || broadcasts(given, rewards_); };
+        return valid(call_[kGamma]) && valid(gae_lambda) && (!returns_lambda.given || valid(returns_lambda)) &&
+               !(returns_lambda.given && call_.tail_normalized);
     }
 
     bool read_last_advantages() {
@@ -450,6 +460,7 @@ private:
     std::vector<Index> starts_, columns_;            // of the sparse final values
     std::vector<Real> finals_, dense_finals_;
     std::vector<std::uint8_t> exists_;  // the mask without reset rows
+    Operand one_;
     Product<Real> gammas_, gamma_lambdas_, returns_gamma_lambdas_, tail_lambdas_;
     Product<double> wide_gamma_, wide_lambda_;  // of retrace, before any rounding
     View<const double> wide_gammas_, wide_lambdas_;

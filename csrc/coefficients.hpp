@@ -3,58 +3,18 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "arguments.hpp"
+#include "recycled.hpp"
+#include "threads.hpp"
 
 namespace fastgae {
-
-// One axis of an array: its length, and the bytes from one element to the next.
-struct Axis {
-    Index length = 1, stride = 0;
-};
-
-// One coefficient along the one or two axes of rewards. An axis along which it is broadcast has length 1.
-class Coefficient {
-public:
-    explicit Coefficient(const Operand& given) : given_(given) {}
-
-    Axis axis(Index axis) const {
-        if (given_.is_number()) return {};
-        return {given_.shape[axis], given_.shape[axis] == 1 ? 0 : given_.strides[axis]};
-    }
-
-    double at(Index byte) const {
-        if (given_.is_number()) return given_.number;
-        if (given_.type == Type::f32) return *reinterpret_cast<const float*>(given_.data + byte);
-        return *reinterpret_cast<const double*>(given_.data + byte);
-    }
-
-private:
-    const Operand& given_;
-};
-
-// Return whether an array broadcasts to rewards. If rewards have more than two axes, arrays are declined.
-inline bool broadcasts(const Operand& given, const Operand& rewards) {
-    if (rewards.rank > 2 || given.rank != rewards.rank) return false;
-    for (Index axis = 0; axis < given.rank; ++axis)
-        if (given.shape[axis] != 1 && given.shape[axis] != rewards.shape[axis]) return false;
-    return true;
-}
-
-// Return whether all numbers are in [0, 1], or checked before, and broadcast to rewards.
-inline bool is_coefficient(const Operand& given, const Operand& rewards, bool checked) {
-    if (given.type != Type::f32 && given.type != Type::f64) return in_unit_interval(given.number);
-    if (!broadcasts(given, rewards)) return false;
-    if (checked) return true;
-    const Coefficient numbers(given);
-    const Axis outer = numbers.axis(0), inner = given.rank == 2 ? numbers.axis(1) : Axis{};
-    bool inside = true;
-    for (Index i = 0; i < outer.length; ++i)
-        for (Index k = 0; k < inner.length; ++k)
-            inside &= in_unit_interval(numbers.at(i * outer.stride + k * inner.stride));
-    return inside;
-}
 
 // The axes of rewards that are time and envs; one axis stands for both where rewards has only one.
 struct Axes {
@@ -62,36 +22,169 @@ struct Axes {
     bool env_major;
 };
 
+// Call visit(i) for all i < count. Compilers make vectors of the inner loop, because they know its length.
+template <class Visit>
+void in_blocks(Index count, const Visit& visit) {
+    constexpr Index block = 16;
+    Index i = 0;
+    for (; i + block <= count; i += block)
+        for (Index k = 0; k < block; ++k) visit(i + k);
+    for (; i < count; ++i) visit(i);
+}
+
+// One coefficient along the outer and the inner axis of the rollout's memory. An axis along which it is broadcast has
+// length 1 and stride 0.
+class Coefficient {
+public:
+    struct Axis {
+        Index length = 1, stride = 0;  // in bytes
+    };
+
+    Coefficient(const Operand& given, const Axes& axes) {
+        if (given.is_number()) {
+            data_ = reinterpret_cast<const char*>(&given.number);
+            return;
+        }
+        data_ = given.data;
+        type_ = given.type;
+        const Index inner_axis = axes.rank < 2 ? 0 : axes.env_major ? axes.time : 1 - axes.time;
+        inner = axis_of(given, inner_axis);
+        if (axes.rank == 2) outer = axis_of(given, 1 - inner_axis);
+    }
+
+    // Return whether kernels for Real can read the numbers in place.
+    template <class Real>
+    bool in_place() const {
+        constexpr Index size = sizeof(Real);
+        return type_ == type_of<Real> && (inner.length == 1 || inner.stride == size) && outer.stride % size == 0;
+    }
+
+    template <class Real>
+    const Real* in_memory() const {
+        return reinterpret_cast<const Real*>(data_);
+    }
+
+    // Return whether all numbers of these rows are in [0, 1].
+    bool in_unit_interval(Index first, Index last) const {
+        return type_ == Type::f32 ? in_unit_interval<float, std::int32_t>(first, last)
+                                  : in_unit_interval<double, std::int64_t>(first, last);
+    }
+
+    // Copy `count` numbers of a row, from a column on.
+    void copy(Index row, Index column, Index count, double* to) const {
+        const char* const from = data_ + row * outer.stride + column * inner.stride;
+        type_ == Type::f32 ? copy<float>(from, count, to) : copy<double>(from, count, to);
+    }
+
+    Axis outer, inner;
+
+private:
+    static Axis axis_of(const Operand& given, Index axis) {
+        return {given.shape[axis], given.shape[axis] == 1 ? 0 : given.strides[axis]};
+    }
+
+    template <class Number, class Outside>
+    bool in_unit_interval(Index first, Index last) const {
+        Outside outside = 0;  // as wide as a number, so that compilers make vectors
+        for (Index row = first; row < last; ++row) {
+            const char* const from = data_ + row * outer.stride;
+            const auto look = [&](Number x) { outside |= x >= 0 && x <= 1 ? 0 : 1; };
+            if (inner.stride == sizeof(Number))
+                in_blocks(inner.length, [&](Index k) { look(reinterpret_cast<const Number*>(from)[k]); });
+            else
+                for (Index k = 0; k < inner.length; ++k)
+                    look(*reinterpret_cast<const Number*>(from + k * inner.stride));
+        }
+        return !outside;
+    }
+
+    template <class Number>
+    void copy(const char* from, Index count, double* to) const {
+        const auto* const numbers = reinterpret_cast<const Number*>(from);
+        if (inner.stride == sizeof(Number))
+            in_blocks(count, [&](Index k) { to[k] = numbers[k]; });
+        else if (inner.stride == 0)
+            std::fill_n(to, count, *numbers);
+        else
+            for (Index k = 0; k < count; ++k) to[k] = *reinterpret_cast<const Number*>(from + k * inner.stride);
+    }
+
+    const char* data_;
+    Type type_ = Type::f64;
+};
+
+// Return whether an array broadcasts to rewards. If rewards have more than two axes, arrays are declined.
+inline bool broadcasts(const Operand& given, const Operand& rewards) {
+    if (given.type != Type::f32 && given.type != Type::f64) return false;
+    if (rewards.rank > 2 || given.rank != rewards.rank) return false;
+    for (Index axis = 0; axis < given.rank; ++axis)
+        if (given.shape[axis] != 1 && given.shape[axis] != rewards.shape[axis]) return false;
+    return true;
+}
+
+// Return whether all numbers of a coefficient are in [0, 1].
+inline bool is_in_unit_interval(const Operand& given, const Axes& axes, Index threads) {
+    if (given.is_number()) return in_unit_interval(given.number);
+    const Coefficient numbers(given, axes);
+    const Index rows = numbers.outer.length;
+    const Spans spans(rows, 1, useful_threads(threads, rows, numbers.inner.length));
+    std::atomic<bool> inside{true};
+    spread(spans, [&](Index, Index first, Index last) {
+        if (!numbers.in_unit_interval(first, last)) inside = false;
+    });
+    return inside;
+}
+
 // The product of two coefficients as a view for the kernels, and its memory.
 template <class Real>
 class Product {
 public:
     // Multiply in float64 and round once.
-    View<const Real> operator()(const Operand& a, const Operand& b, const Axes& axes) {
+    View<const Real> operator()(const Operand& a, const Operand& b, const Axes& axes, Index threads,
+                                RecycledMemory& memory) {
         if (a.is_number() && b.is_number()) {
             number_ = static_cast<Real>(a.number * b.number);
             return {&number_, 0, 0};
         }
-        const Coefficient first(a), second(b);
-        const bool matrix = axes.rank == 2;
-        const Index inner_axis = !matrix ? 0 : axes.env_major ? axes.time : 1 - axes.time;
-        const Axis inner_a = first.axis(inner_axis), inner_b = second.axis(inner_axis);
-        const Axis outer_a = matrix ? first.axis(1 - inner_axis) : Axis{};
-        const Axis outer_b = matrix ? second.axis(1 - inner_axis) : Axis{};
-        const Index outer = std::max(outer_a.length, outer_b.length), inner = std::max(inner_a.length, inner_b.length);
-        numbers_.resize(outer * inner);
-        for (Index i = 0; i < outer; ++i)
-            for (Index k = 0; k < inner; ++k)
-                numbers_[i * inner + k] = static_cast<Real>(first.at(i * outer_a.stride + k * inner_a.stride) *
-                                                            second.at(i * outer_b.stride + k * inner_b.stride));
-        const Index inner_stride = inner > 1, outer_stride = outer > 1 ? inner : 0;
-        if (axes.env_major) return {numbers_.data(), inner_stride, outer_stride};
-        return {numbers_.data(), outer_stride, inner_stride};
+        const Coefficient first(a, axes), second(b, axes);
+        const auto view = [&](const Real* numbers, Index outer, Index inner) {
+            return axes.env_major ? View<const Real>{numbers, inner, outer} : View<const Real>{numbers, outer, inner};
+        };
+        for (const Coefficient* one : {a.number == 1 ? &second : nullptr, b.number == 1 ? &first : nullptr})
+            if (one && one->in_place<Real>())
+                return view(one->in_memory<Real>(), one->outer.stride / Index(sizeof(Real)), one->inner.length > 1);
+        const Index outer = std::max(first.outer.length, second.outer.length);
+        const Index inner = std::max(first.inner.length, second.inner.length);
+        memory_.emplace(memory, outer * inner * sizeof(Real));
+        auto* const numbers = static_cast<Real*>(memory_->data());
+        multiply(first, second, outer, inner, threads, numbers);
+        return view(numbers, outer > 1 ? inner : 0, inner > 1);
     }
 
 private:
+    static void multiply(Coefficient a, Coefficient b, Index rows, Index columns, Index threads, Real* to) {
+        if (columns == 1) {
+            std::swap(a.outer, a.inner), std::swap(b.outer, b.inner);
+            std::swap(rows, columns);
+        }
+        const auto joins = [&](const Coefficient& one) { return one.outer.stride == columns * one.inner.stride; };
+        if (joins(a) && joins(b)) columns *= std::exchange(rows, 1);
+        constexpr Index most = 256;  // their float64 stay in L1
+        const Spans spans(rows * columns, most, useful_threads(threads, rows, columns));
+        spread(spans, [&](Index, Index first, Index last) {
+            double from_a[most], from_b[most];
+            for (Index count; first < last; first += count) {
+                const Index row = first / columns, column = first % columns;
+                count = std::min({most, columns - column, last - first});
+                a.copy(row, column, count, from_a);
+                b.copy(row, column, count, from_b);
+                in_blocks(count, [&](Index k) { to[first + k] = static_cast<Real>(from_a[k] * from_b[k]); });
+            }
+        });
+    }
+
     Real number_{};
-    std::vector<Real> numbers_;
+    std::optional<RecycledBlock> memory_;
 };
 
 }  // namespace fastgae

@@ -44,7 +44,7 @@ void run_kernels(const Call& call, CallReader<Real>& reader, const std::optional
 template <class Real>
 bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages, const Operand& returns,
           const How& how) {
-    if (!reader.read_outputs(advantages, returns)) return false;
+    if (!reader.read_outputs(advantages, returns) || !reader.make_coefficients(how.threads, how.memory)) return false;
     std::optional<RecycledBlock> widened;
     if (const NarrowInputs& narrow = reader.narrow(); narrow && !in_pieces(how.target, call, reader.rollout()))
         widened.emplace(how.memory, narrow.bytes(reader.rollout()));

@@ -22,14 +22,44 @@ struct Axes {
     bool env_major;
 };
 
-// Call visit(i) for all i < count. Compilers make vectors of the inner loop, because they know its length.
+// Numbers of a loop whose length compilers know, so that they make vectors of it.
+constexpr Index kBlock = 16;
+
+// Call visit(i) for all i < count.
 template <class Visit>
 void in_blocks(Index count, const Visit& visit) {
-    constexpr Index block = 16;
     Index i = 0;
-    for (; i + block <= count; i += block)
-        for (Index k = 0; k < block; ++k) visit(i + k);
+    for (; i + kBlock <= count; i += kBlock)
+        for (Index k = 0; k < kBlock; ++k) visit(i + k);
     for (; i < count; ++i) visit(i);
+}
+
+template <class Number>
+using BitsOf = std::conditional_t<sizeof(Number) == 4, std::uint32_t, std::uint64_t>;
+
+// Return bits whose highest one says that a number is not in [0, 1]. Read as integers, the bits of those numbers are
+// between the bits of 0 and 1, and so are those of -0.0 + 0. Compilers make vectors of this, but not of comparisons.
+template <class Number>
+BitsOf<Number> is_outside(Number number) {
+    const auto bits_of = [](Number from) {
+        BitsOf<Number> bits;
+        std::memcpy(&bits, &from, sizeof bits);
+        return bits;
+    };
+    const BitsOf<Number> bits = bits_of(number + 0);
+    return bits | (bits_of(1) - bits);
+}
+
+template <class Number>
+BitsOf<Number> any_outside(const char* from, Index count, Index stride) {
+    const auto* const numbers = reinterpret_cast<const Number*>(from);
+    BitsOf<Number> outside = 0;
+    Index i = 0;
+    if (stride == sizeof(Number))
+        for (; i + kBlock <= count; i += kBlock)
+            for (Index k = 0; k < kBlock; ++k) outside |= is_outside(numbers[i + k]);
+    for (; i < count; ++i) outside |= is_outside(*reinterpret_cast<const Number*>(from + i * stride));
+    return outside;
 }
 
 // One coefficient along the outer and the inner axis of the rollout's memory. An axis along which it is broadcast has
@@ -66,8 +96,7 @@ public:
 
     // Return whether all numbers of these rows are in [0, 1].
     bool in_unit_interval(Index first, Index last) const {
-        return type_ == Type::f32 ? in_unit_interval<float, std::int32_t>(first, last)
-                                  : in_unit_interval<double, std::int64_t>(first, last);
+        return type_ == Type::f32 ? in_unit_interval<float>(first, last) : in_unit_interval<double>(first, last);
     }
 
     // Copy `count` numbers of a row, from a column on.
@@ -83,19 +112,12 @@ private:
         return {given.shape[axis], given.shape[axis] == 1 ? 0 : given.strides[axis]};
     }
 
-    template <class Number, class Outside>
+    template <class Number>
     bool in_unit_interval(Index first, Index last) const {
-        Outside outside = 0;  // as wide as a number, so that compilers make vectors
-        for (Index row = first; row < last; ++row) {
-            const char* const from = data_ + row * outer.stride;
-            const auto look = [&](Number x) { outside |= x >= 0 && x <= 1 ? 0 : 1; };
-            if (inner.stride == sizeof(Number))
-                in_blocks(inner.length, [&](Index k) { look(reinterpret_cast<const Number*>(from)[k]); });
-            else
-                for (Index k = 0; k < inner.length; ++k)
-                    look(*reinterpret_cast<const Number*>(from + k * inner.stride));
-        }
-        return !outside;
+        BitsOf<Number> outside = 0;
+        for (Index row = first; row < last; ++row)
+            outside |= any_outside<Number>(data_ + row * outer.stride, inner.length, inner.stride);
+        return !(outside >> (8 * sizeof outside - 1));
     }
 
     template <class Number>
@@ -103,8 +125,8 @@ private:
         const auto* const numbers = reinterpret_cast<const Number*>(from);
         if (inner.stride == sizeof(Number))
             in_blocks(count, [&](Index k) { to[k] = numbers[k]; });
-        else if (inner.stride == 0)
-            std::fill_n(to, count, *numbers);
+        else if (const double number = *numbers; inner.stride == 0)
+            in_blocks(count, [&](Index k) { to[k] = number; });
         else
             for (Index k = 0; k < count; ++k) to[k] = *reinterpret_cast<const Number*>(from + k * inner.stride);
     }
@@ -173,11 +195,14 @@ private:
         const Spans spans(rows * columns, most, useful_threads(threads, rows, columns));
         spread(spans, [&](Index, Index first, Index last) {
             double from_a[most], from_b[most];
+            Index before = -1;
             for (Index count; first < last; first += count) {
                 const Index row = first / columns, column = first % columns;
                 count = std::min({most, columns - column, last - first});
-                a.copy(row, column, count, from_a);
-                b.copy(row, column, count, from_b);
+                for (const auto& [one, numbers] : {std::pair(&a, from_a), std::pair(&b, from_b)})
+                    if (one->inner.stride != 0 || row != before)
+                        one->copy(row, column, one->inner.stride != 0 ? count : most, numbers);
+                before = row;
                 in_blocks(count, [&](Index k) { to[first + k] = static_cast<Real>(from_a[k] * from_b[k]); });
             }
         });

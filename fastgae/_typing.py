@@ -7,7 +7,7 @@ Protocols say what these arrays have in common, so nothing here imports torch or
 
 import typing
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 import numpy as np
 
@@ -57,6 +57,14 @@ ArrayT = TypeVar("ArrayT", bound=FloatArray, default=NDArray[Any])
 FlagsT = TypeVar("FlagsT", bound=FlagArray, default=NDArray[np.bool_])
 Numbers = NDArray[np.integer[Any] | np.bool_] | Sequence[Any] | Column
 Flags = NDArray[np.number[Any]] | Sequence[Any] | Column
+
+
+class Misnamed(TypedDict, total=False):
+    """The flag of other libraries: a type checker says what the error of the call says."""
+
+    done: Literal["pass terminated, the flags that env.step returned with rewards"]
+    dones: Literal["pass terminated, the flags that env.step returned with rewards"]
+
 
 Output = tuple[ArrayT | None, ArrayT | None]
 

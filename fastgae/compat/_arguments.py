@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from fastgae._call import Array
 from fastgae._canonical import as_flags, as_number, as_switch, as_unit_interval, integer_of, shown
 from fastgae._interop import as_array, as_floats, as_numbers, as_numpy, on_the_cpu
+from fastgae._misnamed import no_argument
 
 Reader = Callable[[str, Any], Any]
 Axes = tuple[int | str, ...]
@@ -125,8 +126,9 @@ class Body:
     def bound(self, positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, or raise an error if one is missing or has another shape."""
         given = {**dict(zip(self.positional, positional, strict=False)), **named}
-        known = given.keys() <= self.readers.keys()
-        if len(given) < len(positional) + len(named) or not (known and self.required <= given.keys()):
+        if not given.keys() <= self.readers.keys():
+            raise no_argument(self.compute, named.keys() - self.readers.keys())
+        if len(given) < len(positional) + len(named) or not self.required <= given.keys():
             self.signature.bind(*positional, **named)  # raises Python's error
         sizes: dict[str, Any] = {"1": 1}
         fitting: dict[str, tuple[int, ...]] = {"": ()}

@@ -2,12 +2,14 @@
 
 from typing import Any, Literal
 
+from fastgae._misnamed import refuses_misnamed
 from fastgae.compat._anywhere import anywhere
 from fastgae.compat._arguments import Coefficient, Numbers
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
 
+@refuses_misnamed
 def compute_gae(
     rewards: Any,
     values: Any,

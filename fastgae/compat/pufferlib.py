@@ -8,6 +8,7 @@ Add one line before you create ``PuffeRL``::
 from contextlib import ExitStack
 from typing import Any
 
+from fastgae._misnamed import refuses_misnamed
 from fastgae.compat._anywhere import anywhere, namespace_of
 from fastgae.compat._arguments import Coefficient, Flags, Numbers
 from fastgae.compat._hooks import Library
@@ -16,6 +17,7 @@ from fastgae.estimators.reverse_scan import reverse_scan
 LIBRARY = Library("pufferlib", "3.0.0", "3.0.0")
 
 
+@refuses_misnamed
 def compute_puff_advantage(
     values: Any,
     rewards: Any,

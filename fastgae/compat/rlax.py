@@ -16,6 +16,7 @@ import math
 from typing import Any, NamedTuple
 
 from fastgae._interop import kind_of
+from fastgae._misnamed import refuses_misnamed
 from fastgae.compat._anywhere import anywhere, constant, namespace_of
 from fastgae.compat._arguments import Coefficient, Coefficients, Discounts, Flags, Integers, Numbers
 from fastgae.estimators.gae import gae
@@ -114,6 +115,7 @@ def discounted_returns(r_t: Numbers, discount_t: Discounts, v_t: Numbers, stop_t
     return reverse_scan(r_t, discount_t, initial=last, stop_gradients=stop_target_gradients)
 
 
+@refuses_misnamed
 def vtrace(
     v_tm1: Any,
     v_t: Any,
@@ -168,6 +170,7 @@ def leaky_vtrace(
     )
 
 
+@refuses_misnamed
 def vtrace_td_error_and_advantage(
     v_tm1: Any,
     v_t: Any,

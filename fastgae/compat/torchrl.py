@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from fastgae._misnamed import refuses_misnamed
 from fastgae.compat._anywhere import anywhere, namespace_of
 from fastgae.compat._arguments import Coefficients, Flags, Numbers
 from fastgae.compat._hooks import Library, made_once, replace
@@ -89,6 +90,7 @@ def generalized_advantage_estimate(
     return advantages, targets
 
 
+@refuses_misnamed
 def vec_generalized_advantage_estimate(
     gamma: Any,
     lmbda: Any,

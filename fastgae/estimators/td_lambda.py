@@ -38,9 +38,9 @@ def td_lambda(
         G_t = r_t + gamma ((1 - lambda) V'_t + lambda G_{t+1})     G_{t+1} is V' where the episode ends or is cut
 
     The recursion of ``gae`` computes A, and then ``G = A + V``: the ``returns`` of ``gae``, bit for bit. That is the
-    textbook's lambda-return where V'_t is V_{t+1}. If ``next_values`` come from another network than ``values``, such as
-    a target network, it is ``G_t = r_t + gamma (V'_t + lambda (G_{t+1} - V_{t+1}))`` inside an episode. The textbook's
-    equation is then one call of ``reverse_scan``, as in the second example.
+    textbook's lambda-return where V'_t is V_{t+1}. If ``next_values`` come from another network than ``values``, such
+    as a target network, it is ``G_t = r_t + gamma (V'_t + lambda (G_{t+1} - V_{t+1}))`` inside an episode. The
+    textbook's equation is then one call of ``reverse_scan``, as in the second example.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def public(function: Function) -> Function:
     @functools.wraps(function)
     def called(*positional: Any, **named: Any) -> Any:
         if not named.keys() <= parameters.keys():
-            raise no_argument(called, named.keys() - parameters.keys())
+            raise no_argument(called, named)
         given = positional[0] if positional else named.get(first)
         if type(given) is ndarray or not is_tensor(given):
             return function(*positional, **named)
@@ -104,7 +104,7 @@ def estimator(
             for word, argument in named.items():
                 number = numbers.get(word)
                 if number is None:
-                    raise no_argument(called, named.keys() - numbers.keys())
+                    raise no_argument(called, named)
                 regular &= number >= count
                 given[places[number]] = argument
             complete = True

@@ -142,20 +142,21 @@ def refuses_misnamed(function: Function) -> Function:
     @functools.wraps(function)
     def called(*positional: Any, **named: Any) -> Any:
         if not named.keys() <= known.keys():
-            raise no_argument(function, named.keys() - known.keys())
+            raise no_argument(function, named)
         return function(*positional, **named)
 
     return called  # type: ignore[return-value]
 
 
-def no_argument(function: Callable[..., Any], misnamed: Iterable[str]) -> TypeError:
-    """Return the error for arguments that a function does not have. It names the first one, and the right one."""
-    name, given = function.__qualname__, next(iter(misnamed))
-    return TypeError(f"{name}() got an unexpected keyword argument {given!r}: {_advice(function, given)}")
-
-
-def _advice(function: Callable[..., Any], given: str) -> str:
+def no_argument(function: Callable[..., Any], named: Iterable[str]) -> TypeError:
+    """Return the error for the first of these arguments that a function does not have. It gives the right name."""
     known = tuple(inspect.signature(function).parameters)
+    given = next(name for name in named if name not in known)
+    advice = _advice(function, known, given)
+    return TypeError(f"{function.__qualname__}() got an unexpected keyword argument {given!r}: {advice}")
+
+
+def _advice(function: Callable[..., Any], known: tuple[str, ...], given: str) -> str:
     notes = {**NOTES, **ABSENT_HERE}
     # The notes are about the conventions of fastgae, and not about those of fastgae.compat.
     if given not in notes or not function.__module__.startswith("fastgae.compat."):

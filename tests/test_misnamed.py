@@ -10,6 +10,7 @@ import pytest
 import fastgae
 from fastgae._misnamed import ABSENT_HERE, NAMES_ELSEWHERE, NOTES
 from fastgae._typing import Misnamed
+from fastgae.compat import verl
 from support.functions import FUNCTIONS, parameters, required
 
 
@@ -57,6 +58,13 @@ def test_every_function_says_so_and_shows_no_other_argument(function):
     given = {name: np.zeros((2, 2)) for name, each in parameters(function).items() if required(each)}
     with pytest.raises(TypeError, match=rf"^{function}\(\) got an unexpected keyword argument 'use_gae': there is no"):
         getattr(fastgae, function)(**given, use_gae=True)
+
+
+def test_the_error_names_the_first():
+    for function in (fastgae.gae, fastgae.td_lambda, fastgae.normalize, verl.compute_rloo_outcome_advantage):
+        for names in (("lams", "done"), ("done", "lams")):
+            with pytest.raises(TypeError, match=f"unexpected keyword argument '{names[0]}'"):
+                function(*[np.ones((2, 2))] * 2, **dict.fromkeys(names, 0.5))
 
 
 def test_type_checkers_say_the_same():

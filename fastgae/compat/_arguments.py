@@ -131,7 +131,7 @@ class Body:
         """Return the arguments by name, or raise an error if one is missing or has another shape."""
         given = {**dict(zip(self.positional, positional, strict=False)), **named}
         if not given.keys() <= self.readers.keys():
-            raise no_argument(self.compute, named.keys() - self.readers.keys())
+            raise no_argument(self.compute, named)
         if len(given) < len(positional) + len(named) or not self.required <= given.keys():
             self.signature.bind(*positional, **named)  # raises Python's error
         sizes: dict[str, Any] = {"1": 1}

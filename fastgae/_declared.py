@@ -30,13 +30,13 @@ READERS: dict[str, list[tuple[int, str, "Reader"]]] = {}
 
 def public(function: Function) -> Function:
     """Return a function of arrays that refuses unknown names, and computes arrays of other libraries."""
-    parameters = inspect.signature(function).parameters
+    parameters = inspect.signature(shows_its_source(function)).parameters
     first = next(iter(parameters))
 
-    @functools.wraps(shows_its_source(function))
+    @functools.wraps(function)
     def called(*positional: Any, **named: Any) -> Any:
         if not named.keys() <= parameters.keys():
-            raise no_argument(called, named.keys() - parameters.keys())
+            raise no_argument(called, named)
         given = positional[0] if positional else named.get(first)
         if type(given) is ndarray or not is_tensor(given):
             return function(*positional, **named)
@@ -81,7 +81,7 @@ def estimator(
     """
 
     def decorated(function: Function) -> Function:
-        name, parameters = function.__name__, inspect.signature(function).parameters.values()
+        name, parameters = function.__name__, inspect.signature(shows_its_source(function)).parameters.values()
         declaration = declared(function, words, result)
         fields = {word: field for field, word in declaration.words.items()}
         places = [PLACES[fields.get(each.name, each.name)] for each in parameters]
@@ -95,7 +95,7 @@ def estimator(
         required = [place for place in places if blank[place] is MISSING]
         readers = READERS.setdefault(name, [])
 
-        @functools.wraps(shows_its_source(function))
+        @functools.wraps(function)
         def called(*positional: Any, **named: Any) -> Any:
             given, count = blank.copy(), len(positional)
             regular = count <= most
@@ -104,7 +104,7 @@ def estimator(
             for word, argument in named.items():
                 number = numbers.get(word)
                 if number is None:
-                    raise no_argument(called, named.keys() - numbers.keys())
+                    raise no_argument(called, named)
                 regular &= number >= count
                 given[places[number]] = argument
             complete = True

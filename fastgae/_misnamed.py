@@ -1,9 +1,11 @@
 """Names of other libraries for public functions, arguments and settings, and the errors that give the right ones.
 
-A public function takes ``**misnamed: Never``, because Python itself would refuse an unknown name before the function
-can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report any such argument.
+A public function takes ``**misnamed``, because Python itself would refuse an unknown name before the function
+can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report any such argument, because
+``fastgae._typing.Misnamed`` has none that can be given.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -25,9 +27,9 @@ NAMES_ELSEWHERE = {
     "autoreset": "autoreset_mode auto_reset",
     "prev_done": "prev_dones",
     "mask": "masks sample_mask response_mask attention_mask loss_mask action_mask valid valids valid_mask",
-    "gamma": "discount discounts discount_factor gammas gae_gamma",
-    "gae_lambda": "lambda_ lam lambd lamda lmbda lambda1 gae_lam tau lambda_coefficient td_lambda",
-    "lambda_": "gae_lambda lam lambd lamda lmbda lambda1 tau lambda_coefficient td_lambda",
+    "gamma": "γ discount discounts discount_factor gammas gae_gamma",
+    "gae_lambda": "λ lambda_ lam lambd lamda lmbda lambda1 gae_lam tau lambda_coefficient td_lambda",
+    "lambda_": "λ gae_lambda lam lambd lamda lmbda lambda1 tau lambda_coefficient td_lambda",
     "normalize": "normalise standardize standardise "
     "normalize_advantage normalize_advantages norm_adv advantage_norm average_gae whiten",
     "time_axis": "axis dim time_dim batch_first time_major",
@@ -133,19 +135,37 @@ def shows_its_source(function: Function) -> Function:
     return function
 
 
-def no_argument(function: Callable[..., Any], misnamed: Iterable[str]) -> TypeError:
-    """Return the error for arguments that a function does not have. It names the first one, and the right one."""
-    given = next(iter(misnamed))
-    return TypeError(f"{function.__name__}() got an unexpected keyword argument {given!r}: {_advice(function, given)}")
+def refuses_misnamed(function: Function) -> Function:
+    """Let a function raise the error that gives the right name of an argument."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def called(*positional: Any, **named: Any) -> Any:
+        if not named.keys() <= known.keys():
+            raise no_argument(function, named)
+        return function(*positional, **named)
+
+    return called  # type: ignore[return-value]
 
 
-def _advice(function: Callable[..., Any], given: str) -> str:
+def no_argument(function: Callable[..., Any], named: Iterable[str]) -> TypeError:
+    """Return the error for the first of these arguments that a function does not have. It gives the right name."""
     known = tuple(inspect.signature(function).parameters)
-    meant = [right for right in known if given in NAMES_ELSEWHERE.get(right, "").split()]
-    if meant:
-        return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '')}"
-    if given in ABSENT_HERE:
-        return ABSENT_HERE[given]
+    given = next(name for name in named if name not in known)
+    advice = _advice(function, known, given)
+    return TypeError(f"{function.__qualname__}() got an unexpected keyword argument {given!r}: {advice}")
+
+
+def _advice(function: Callable[..., Any], known: tuple[str, ...], given: str) -> str:
+    notes = {**NOTES, **ABSENT_HERE}
+    # The notes are about the conventions of fastgae, and not about those of fastgae.compat.
+    if given not in notes or not function.__module__.startswith("fastgae.compat."):
+        families = [{right, *names.split()} for right, names in NAMES_ELSEWHERE.items()]
+        meant = [word for word in known if any({given, word} <= family for family in families)]
+        if meant:
+            return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '')}"
+        if given in ABSENT_HERE:
+            return ABSENT_HERE[given]
     alike = closest(given, known)
     return f"do you mean {alike}?" if alike else f"it takes {', '.join(known)}"
 

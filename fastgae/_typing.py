@@ -7,7 +7,7 @@ Protocols say what these arrays have in common, so nothing here imports torch or
 
 import typing
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 import numpy as np
 
@@ -58,11 +58,19 @@ FlagsT = TypeVar("FlagsT", bound=FlagArray, default=NDArray[np.bool_])
 Numbers = NDArray[np.integer[Any] | np.bool_] | Sequence[Any] | Column
 Flags = NDArray[np.number[Any]] | Sequence[Any] | Column
 
+
+class Misnamed(TypedDict, total=False):
+    """The flag of other libraries: a type checker says what the error of the call says."""
+
+    done: Literal["pass terminated, the flags that env.step returned with rewards"]
+    dones: Literal["pass terminated, the flags that env.step returned with rewards"]
+
+
 Output = tuple[ArrayT | None, ArrayT | None]
 
 Autoreset = Literal["next_step", "same_step", "disabled"]
 Normalize = Literal["global", "per_env"]
 Baseline = Literal["mean", "leave_one_out", "none"]
-Scale = Literal["std", "none"]
+Scale = Literal["std", "batch", "none"]
 # The backends of the CPU, best first, the CPU targets of cpp, best first, and the backend of tensors on a GPU.
 BackendName = Literal["cpp", "numba", "numpy", "cpp:avx512", "cpp:avx2", "cpp:baseline", "triton"]

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import doctest
 import functools
 import importlib
 import json
@@ -55,6 +56,13 @@ def test_snippet(page, line, outcomes):
     if "skipped" in outcome:
         pytest.skip(outcome["skipped"])
     assert "failed" not in outcome, outcome["failed"]
+
+
+def test_examples_of_docstrings():
+    for path in (ROOT / "fastgae" / "estimators").glob("[!_]*.py"):
+        failed, tried = doctest.testmod(importlib.import_module(f"fastgae.estimators.{path.stem}"))
+        assert tried, path.stem
+        assert not failed, path.stem
 
 
 def test_a_page_goes_on_from_snippet_to_snippet(tmp_path):

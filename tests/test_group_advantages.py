@@ -16,6 +16,7 @@ SETTINGS = [
     for baseline in ("mean", "leave_one_out", "none")
     for scale, ddof in (("none", 1), ("std", 0), ("std", 1), ("std", 3))
 ]
+BATCH = [{**each, "scale": "batch"} for each in SETTINGS if each["scale"] == "std"]
 KINDS_OF_REWARDS = {
     "0 or 1": lambda rng, size: rng.integers(0, 2, size),
     "scores": lambda rng, size: rng.normal(size=size),
@@ -41,8 +42,11 @@ def by_definition(rewards, groups, mask, baseline, scale, ddof, eps):
         difference = Fraction(float(rewards[i])) - (0 if baseline == "none" else mean)
         if len(group) == 1 and baseline != "none":
             difference = Fraction(0)
+        if scale == "batch":
+            used = [Fraction(float(reward)) for reward in rewards[mask]]
+            mean = sum(used) / len(used)
         variance = sum((each - mean) ** 2 for each in used) / (len(used) - ddof) if len(used) > ddof else Fraction(0)
-        divided = scale == "std" and variance > 0
+        divided = scale != "none" and variance > 0
         result[i] = float(difference) / (float(variance) ** 0.5 + eps if divided else 1.0)
     return result
 
@@ -50,7 +54,7 @@ def by_definition(rewards, groups, mask, baseline, scale, ddof, eps):
 @pytest.mark.parametrize("kind", KINDS_OF_REWARDS)
 def test_by_definition(kind, dtype):
     rewards, groups, mask = answers(kind, dtype)
-    for settings in SETTINGS:
+    for settings in SETTINGS + BATCH:
         got = group_advantages(rewards, groups, mask=mask, eps=1e-4, **settings)
         expected = by_definition(rewards, groups, mask, eps=1e-4, **settings)
         assert got.dtype == dtype
@@ -73,10 +77,12 @@ def test_neither_the_order_nor_other_groups_change_a_bit(dtype):
     for kind in KINDS_OF_REWARDS:
         rewards, groups, mask = answers(kind, dtype, 500)
         order, others = rng.permutation(500), 2.0**90 * rng.normal(size=9).astype(dtype)
-        for settings in SETTINGS:
+        for settings in SETTINGS + BATCH:
             expected = group_advantages(rewards, groups, mask=mask, **settings)
             permuted = group_advantages(rewards[order], groups[order], mask=mask[order], **settings)
             assert_same_bits(permuted, expected[order])
+            if settings in BATCH:
+                continue
             more = (others, rewards), (np.full(9, 99), groups), (np.ones(9, bool), mask)
             rewards_of_more, groups_of_more, mask_of_more = map(np.concatenate, more)
             got = group_advantages(rewards_of_more, groups_of_more, mask=mask_of_more, **settings)

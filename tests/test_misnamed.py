@@ -2,12 +2,15 @@
 
 import inspect
 import re
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import fastgae
 from fastgae._misnamed import ABSENT_HERE, NAMES_ELSEWHERE, NOTES
+from fastgae._typing import Misnamed
+from fastgae.compat import verl
 from support.functions import FUNCTIONS, parameters, required
 
 
@@ -29,6 +32,7 @@ from support.functions import FUNCTIONS, parameters, required
         ("gae", "gama", "do you mean gamma?"),
         ("valid_steps", "done", "pass terminated"),
         ("valid_steps", "qqq", "it takes terminated, truncated, prev_done, time_axis"),
+        ("upgo", "done", "pass terminated"),
         ("gae_packed", "lengths", "pass cu_seqlens, where each sequence begins"),
         ("diagnose", "discount", "pass gamma"),
         ("moments", "response_mask", "pass mask"),
@@ -54,6 +58,23 @@ def test_every_function_says_so_and_shows_no_other_argument(function):
     given = {name: np.zeros((2, 2)) for name, each in parameters(function).items() if required(each)}
     with pytest.raises(TypeError, match=rf"^{function}\(\) got an unexpected keyword argument 'use_gae': there is no"):
         getattr(fastgae, function)(**given, use_gae=True)
+
+
+def test_the_error_names_the_first():
+    for function in (fastgae.gae, fastgae.td_lambda, fastgae.normalize, verl.compute_rloo_outcome_advantage):
+        for names in (("lams", "done"), ("done", "lams")):
+            with pytest.raises(TypeError, match=f"unexpected keyword argument '{names[0]}'"):
+                function(*[np.ones((2, 2))] * 2, **dict.fromkeys(names, 0.5))
+
+
+def test_type_checkers_say_the_same():
+    for name, advice in get_type_hints(Misnamed).items():
+        with pytest.raises(TypeError) as error:
+            fastgae.gae(np.ones(2), np.ones(2), **{name: np.ones(2)})
+        assert get_args(advice)[0] in str(error.value)
+    for function in FUNCTIONS:
+        source = inspect.unwrap(getattr(fastgae, function)).__annotations__
+        assert ("Unpack[Misnamed]" in source.values()) == ("terminated" in parameters(function)), function
 
 
 def test_the_table():

@@ -241,10 +241,23 @@ def test_the_lines_of_the_page_are_the_loops_of_the_libraries():
         for library, line in LINES.items():
             got = eval(line, names)
             expected = LOOPS[library.split()[0]](rewards, values, mask, gamma, lam)
-            compared = np.broadcast_to(mask if "mask=" in line else True, mask.shape)[:, : got.returns.shape[1]]
+            inside = "mask=" in line and "carry_over" not in line
+            compared = np.broadcast_to(mask if inside else True, mask.shape)[:, : got.returns.shape[1]]
             for ours, theirs in zip(got, expected, strict=True):
                 assert ours.dtype == theirs.dtype == np.float32
                 assert np.array_equal(ours[compared], theirs[compared]), library
+
+
+def test_nemo_rl_with_a_lambda_for_each_answer():
+    """Its ``compute_advantage``: advantages are 0 outside the mask, and VAPO's returns have a lambda of their own."""
+    rewards, values, mask = two_spans(4)
+    lambdas = (1 - 1 / np.maximum(0.5 * mask.sum(axis=1), 1)).astype(np.float32)
+    settings = {"last_values": 0.0, "mask": mask, "gamma": 1.0, "time_axis": 1}
+    for policy, of_values in ((0.95, 0.95), (lambdas, 1.0)):
+        gae_lambda = policy[:, np.newaxis] if policy is lambdas else policy
+        got = fastgae.gae(rewards, values, gae_lambda=gae_lambda, returns_lambda=of_values, **settings)
+        assert np.array_equal(got.advantages, LOOPS["NeMo-RL"](rewards, values, mask, 1.0, policy)[0] * mask)
+        assert np.array_equal(got.returns[mask], LOOPS["NeMo-RL"](rewards, values, mask, 1.0, of_values)[1][mask])
 
 
 def recipe(word, **names):
@@ -254,11 +267,15 @@ def recipe(word, **names):
     return names
 
 
+def turns_of(mask):
+    starts = mask & ~np.pad(mask[:, :-1], ((0, 0), (1, 0)))
+    return np.where(mask, starts.cumsum(axis=1) - 1, -1)
+
+
 def test_agile_rl_turns():
     """``_compute_gae_returns`` of AgileRL 2.58 and its ``pool_by_turns``, written out for each answer."""
     rewards, values, mask = two_spans(2)
-    starts = mask & ~np.pad(mask[:, :-1], ((0, 0), (1, 0)))
-    turn_ids = np.where(mask, starts.cumsum(axis=1) - 1, -1)
+    turn_ids = turns_of(mask)
     got = recipe("turn_values", rewards=rewards, values=values, turn_ids=turn_ids)
     for n, ids in enumerate(turn_ids):
         carried, next_value = 0.0, 0.0
@@ -271,6 +288,27 @@ def test_agile_rl_turns():
     assert not got["token_returns"][turn_ids < 0].any()
 
 
+def test_returns_of_each_turn_of_verifiers():
+    """``_compute_stepwise_returns`` of verifiers #536 and its baseline, written out for each answer and prompt."""
+    rewards, _, mask = two_spans(5, 4)
+    turn_ids = turns_of(mask)
+    turn = turn_ids[:, :, np.newaxis] == np.arange(turn_ids.max() + 1)
+    turn_rewards = (rewards[:, :, np.newaxis] * turn).sum(axis=1)
+    got = recipe("by_largest", turn=turn, turn_rewards=turn_rewards)
+    for word, of_two in (("by_sum", lambda now, later: now + later), ("by_largest", max)):
+        for prompt in "ab":
+            rows = np.flatnonzero(got["answer_prompts"] == prompt)
+            returns, places = [], []
+            for n in rows:
+                later = None
+                for k in np.flatnonzero(got["exists"][n])[::-1]:
+                    later = turn_rewards[n, k] if later is None else of_two(turn_rewards[n, k], 0.9 * later)
+                    returns.append(later)
+                    places.append((n, k))
+            expected = (returns - np.mean(returns)) / (np.std(returns) + 1e-8)
+            np.testing.assert_allclose(got[word][tuple(np.transpose(places))], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_two_levels_of_ragen_and_vagen():
     """RAGEN's ``compute_bi_level_gae_advantage_return``, and VAGEN's high level and new bi-level form, written out."""
     rewards, values, mask = two_spans(3)
@@ -281,6 +319,7 @@ def test_two_levels_of_ragen_and_vagen():
     for n, exists in enumerate(mask):
         ends = np.flatnonzero(got["ends_turn"][n])
         assert np.array_equal(ends, np.flatnonzero(exists & (np.arange(40) % 4 == 3)))
+        assert np.array_equal(ends, np.flatnonzero(exists & (rewards[n] != 0)))  # which RAGEN takes for the ends
         # RAGEN takes V of the last token of a turn, and VAGEN's other forms V of the first.
         for of_turn, result in ((values[n, ends], got["tokens"]), (values[n, ends - 3], got["new_bi_level"])):
             carried, next_value, targets = 0.0, 0.0, rewards[n].astype(np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from typing import Unpack
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.overview import overview
 from fastgae._diagnose.report import Diagnosis, Finding, Places
 from fastgae._diagnose.steps import Steps
-from fastgae._typing import ArrayLike, Autoreset, Normalize
+from fastgae._typing import ArrayLike, Autoreset, Misnamed, Normalize
 from fastgae.estimators.gae import GAE
 
 # Mistakes that affect the whole call are reported before those that affect some steps.
@@ -63,6 +64,7 @@ def diagnose(
     gae_lambda: float | ArrayLike = 0.95,
     normalize: Normalize | None = None,
     time_axis: int = 0,
+    **misnamed: Unpack[Misnamed],
 ) -> Diagnosis:
     r"""Look for traces of mistakes in the arguments of a call of ``gae``.
 

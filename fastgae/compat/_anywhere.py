@@ -3,7 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,26 +12,25 @@ from fastgae._interop import any_traced, converter, kind_of
 from fastgae.compat._arguments import Body
 
 STOPS = "stop_target_gradients"  # a function with this argument has gradients in JAX
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def in_numpy(like: str = "", **shapes: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+def in_numpy(like: str = "", **shapes: str) -> Callable[[Function], Function]:
     """Let a function that is written for NumPy arrays take any arrays on the CPU. ``Body`` checks and reads them."""
 
-    def decorated(compute: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    def decorated(compute: Function) -> Function:
         body = Body(compute, like, shapes)
 
         @functools.wraps(compute)
         def function(*positional: Any, **named: Any) -> Any:
-            return compute(**body.read(body.bound(positional, named)))  # type: ignore[call-arg]
+            return compute(**body.read(body.bound(positional, named)))
 
-        return function
+        return function  # type: ignore[return-value]
 
     return decorated
 
 
-def anywhere(like: str, **shapes: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+def anywhere(like: str, **shapes: str) -> Callable[[Function], Function]:
     """Let a function that is written for NumPy arrays and tensors take arrays of any library, on any device.
 
     ``Body`` checks and reads them. ``like`` names the argument whose library, device and shape the results have.
@@ -42,14 +41,14 @@ def anywhere(like: str, **shapes: str) -> Callable[[Callable[Parameters, Result]
     that it compiles or transforms. JAX computes arrays that it traces, and arrays on other devices.
     """
 
-    def decorated(compute: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    def decorated(compute: Function) -> Function:
         body = Body(compute, like, shapes)
 
         @functools.wraps(compute)
         def function(*positional: Any, **named: Any) -> Any:
             return _called(body, body.bound(positional, named))
 
-        return function
+        return function  # type: ignore[return-value]
 
     return decorated
 

@@ -8,6 +8,9 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from fastgae._call import Array
 from fastgae._canonical import as_flags, as_number, as_switch, as_unit_interval, integer_of, shown
 from fastgae._interop import as_array, as_floats, as_numbers, as_numpy, on_the_cpu
+from fastgae._misnamed import no_argument
+from fastgae._typing import ArrayT
+from fastgae._typing import Numbers as NumbersElsewhere
 
 Reader = Callable[[str, Any], Any]
 Axes = tuple[int | str, ...]
@@ -64,7 +67,8 @@ class Having(NamedTuple):
         return given
 
 
-# The dtypes of the first two decide on the dtype of the results.
+# The dtypes of the first three decide on the dtype of the results, and the library of the first is their library.
+Like = Annotated[ArrayT | NumbersElsewhere, "rewards or values"]
 Numbers = Annotated[Any, "rewards, values or ratios"]
 Discounts = Annotated[Any, "numbers in [0, 1]"]
 Copied = Annotated[Any, "numbers, copied if a GPU holds them"]
@@ -75,6 +79,7 @@ Coefficient = Annotated[float, "in [0, 1]"]
 Coefficients = Annotated[Any, "a number in [0, 1], or an array of them"]
 # How to read an argument with this annotation for NumPy.
 READERS: dict[Any, Reader] = {
+    Like: as_floats,
     Numbers: as_floats,
     Discounts: _discounts,
     Copied: _on_the_cpu,
@@ -113,9 +118,9 @@ class Body:
             kind = kinds[0] if NoneType in kinds else each.annotation
             if NoneType in kinds or each.default is None:
                 self.optional.add(each.name)
-            if kind in (Numbers, Discounts):
+            if kind in (Like, Numbers, Discounts):
                 self.numbers.append(each.name)
-            if kind in (Numbers, Discounts, Flags, Integers, Coefficient):
+            if kind in (Like, Numbers, Discounts, Flags, Integers, Coefficient):
                 self.shapes.setdefault(each.name, "" if kind is Coefficient else axes)
             readers: list[Any] = [part for part in kinds if isinstance(part, Having)]
             readers += [READERS[known] for known in (kind, get_origin(kind)) if known in READERS]
@@ -125,8 +130,9 @@ class Body:
     def bound(self, positional: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, or raise an error if one is missing or has another shape."""
         given = {**dict(zip(self.positional, positional, strict=False)), **named}
-        known = given.keys() <= self.readers.keys()
-        if len(given) < len(positional) + len(named) or not (known and self.required <= given.keys()):
+        if not given.keys() <= self.readers.keys():
+            raise no_argument(self.compute, named)
+        if len(given) < len(positional) + len(named) or not self.required <= given.keys():
             self.signature.bind(*positional, **named)  # raises Python's error
         sizes: dict[str, Any] = {"1": 1}
         fitting: dict[str, tuple[int, ...]] = {"": ()}

@@ -1,9 +1,8 @@
 """Brax: ``compute_gae`` of its PPO."""
 
-from typing import Any
-
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.estimators.gae import gae
 
 
@@ -11,12 +10,12 @@ from fastgae.estimators.gae import gae
 def compute_gae(
     truncation: Flags,
     termination: Flags,
-    rewards: Numbers,
+    rewards: Like[ArrayT],
     values: Numbers,
     bootstrap_value: Numbers,
     lambda_: Coefficient = 1.0,
     discount: Coefficient = 0.99,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute value targets, and advantages by one more temporal-difference step on the targets.
 
     ::

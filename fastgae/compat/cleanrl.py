@@ -1,22 +1,21 @@
 """CleanRL: the advantage loop of ppo.py and its siblings."""
 
-from typing import Any
-
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.estimators.gae import gae
 
 
 @anywhere("rewards: T ...", next_value="... | 1 ...", next_done="... | 1 ...")
 def compute_gae(
-    rewards: Numbers,
+    rewards: Like[ArrayT],
     values: Numbers,
     dones: Flags,
     next_value: Numbers,
     next_done: Flags,
     gamma: Coefficient = 0.99,
     gae_lambda: Coefficient = 0.95,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute the advantages and returns of the loop under "bootstrap value if not done", with the script's variables.
 
     ::

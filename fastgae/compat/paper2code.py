@@ -2,14 +2,17 @@
 
 from typing import Any, Literal
 
+from fastgae._misnamed import refuses_misnamed
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere
-from fastgae.compat._arguments import Coefficient, Numbers
+from fastgae.compat._arguments import Coefficient, Like, Numbers
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
 
+@refuses_misnamed
 def compute_gae(
-    rewards: Any,
+    rewards: Like[ArrayT],
     values: Any,
     terminateds: Any,
     truncateds: Any = None,
@@ -17,7 +20,7 @@ def compute_gae(
     lam: float = 0.95,
     advantage_norm: Literal["none", "global", "per_env"] = "global",
     eps: float = 1e-8,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute advantages, normalised unless ``advantage_norm`` is "none", and the returns before normalisation.
 
     ::
@@ -55,14 +58,14 @@ def compute_gae(
     """
     if not isinstance(advantage_norm, str) or advantage_norm not in ("none", "global", "per_env"):
         raise ValueError(f'advantage_norm must be "none", "global" or "per_env", got {advantage_norm!r}')
-    results = _compute_gae(rewards, values, terminateds, truncateds, gamma, lam, advantage_norm, eps)
+    results: Any = _compute_gae(rewards, values, terminateds, truncateds, gamma, lam, advantage_norm, eps)
     one_env = results[0].ndim == 1
     return (results[0][:, None], results[1][:, None]) if one_env else results
 
 
 @anywhere("rewards: T ...", values="T+1 ...", terminateds="T ...", truncateds="T ...")
 def _compute_gae(
-    rewards: Numbers,
+    rewards: Like[ArrayT],
     values: Numbers,
     terminateds: Any,
     truncateds: Any | None,
@@ -70,7 +73,7 @@ def _compute_gae(
     lam: Coefficient,
     advantage_norm: Literal["none", "global", "per_env"],
     eps: float,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     ended = terminateds != 0
     if truncateds is not None:
         ended = ended & (truncateds == 0)

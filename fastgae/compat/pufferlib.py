@@ -8,25 +8,28 @@ Add one line before you create ``PuffeRL``::
 from contextlib import ExitStack
 from typing import Any
 
+from fastgae._misnamed import refuses_misnamed
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
 
 LIBRARY = Library("pufferlib", "3.0.0", "3.0.0")
 
 
+@refuses_misnamed
 def compute_puff_advantage(
     values: Any,
     rewards: Any,
     terminals: Any,
     ratio: Any,
-    advantages: Any,
+    advantages: ArrayT,
     gamma: float,
     gae_lambda: float,
     vtrace_rho_clip: float,
     vtrace_c_clip: float,
-) -> Any:
+) -> ArrayT:
     r"""Compute GAE with V-trace's clipped ratios, from rewards and flags that come one row late.
 
     ::
@@ -58,7 +61,8 @@ def compute_puff_advantage(
     )
     if "float" not in str(advantages.dtype):
         raise TypeError(f"advantages has dtype {advantages.dtype}; expected float32, to be filled with fractions")
-    advantages[:, :-1] = computed
+    filled: Any = advantages
+    filled[:, :-1] = computed
     return advantages
 
 
@@ -68,12 +72,12 @@ def _advantages(
     rewards: Numbers,
     terminals: Flags,
     ratio: Numbers,
-    advantages: Numbers,
+    advantages: Like[ArrayT],
     gamma: Coefficient,
     gae_lambda: Coefficient,
     vtrace_rho_clip: float,
     vtrace_c_clip: float,
-) -> Any:
+) -> ArrayT:
     xp = namespace_of(advantages)
     # PufferLib's kernel computes everything in float32, also the product of gamma and lambda.
     discount, trace, highest_rho, highest_c = (

@@ -8,8 +8,9 @@ Add one line before ``Runner.run``::
 from contextlib import ExitStack
 from typing import Any
 
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae
 
@@ -23,11 +24,11 @@ def discount_values(
     last_extrinsic_values: Numbers,
     mb_fdones: Flags,
     mb_extrinsic_values: Numbers,
-    mb_rewards: Numbers,
+    mb_rewards: Like[ArrayT],
     *,
     gamma: Coefficient,
     tau: Coefficient,
-) -> Any:
+) -> ArrayT:
     r"""Compute advantages like rl_games, the same bits in float32.
 
     ::
@@ -80,12 +81,12 @@ def discount_values_masks(
     last_extrinsic_values: Numbers,
     mb_fdones: Flags,
     mb_extrinsic_values: Numbers,
-    mb_rewards: Numbers,
+    mb_rewards: Like[ArrayT],
     mb_masks: Flags,
     *,
     gamma: Coefficient,
     tau: Coefficient,
-) -> Any:
+) -> ArrayT:
     r"""Compute advantages of padded sequences (recurrent policies) like rl_games, the same bits in float32.
 
     ::

@@ -13,27 +13,33 @@ multiplies gamma and lambda in float32.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from fastgae._interop import kind_of
+from fastgae._misnamed import refuses_misnamed
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, constant, namespace_of
-from fastgae.compat._arguments import Coefficient, Coefficients, Discounts, Flags, Integers, Numbers
+from fastgae.compat._arguments import Coefficient, Coefficients, Discounts, Flags, Integers, Like, Numbers
 from fastgae.estimators.gae import gae
 from fastgae.estimators.reverse_scan import reverse_scan
 
 
-class VTraceOutput(NamedTuple):
+class VTraceOutput(NamedTuple, Generic[ArrayT]):
     """The results of ``vtrace_td_error_and_advantage`` and ``leaky_vtrace_td_error_and_advantage``."""
 
-    errors: Any
-    pg_advantage: Any
-    q_estimate: Any
+    errors: ArrayT
+    pg_advantage: ArrayT
+    q_estimate: ArrayT
 
 
 @anywhere("r_t: T", lambda_="| T", values="T+1")
 def truncated_generalized_advantage_estimation(
-    r_t: Numbers, discount_t: Discounts, lambda_: Coefficients, values: Numbers, stop_target_gradients: bool = False
-) -> Any:
+    r_t: Like[ArrayT],
+    discount_t: Discounts,
+    lambda_: Coefficients,
+    values: Numbers,
+    stop_target_gradients: bool = False,
+) -> ArrayT:
     r"""Compute advantages; ``values`` has T + 1 numbers, ``lambda_`` one or T.
 
     ::
@@ -54,8 +60,12 @@ def truncated_generalized_advantage_estimation(
 
 @anywhere("r_t: T", lambda_="| T")
 def lambda_returns(
-    r_t: Numbers, discount_t: Discounts, v_t: Numbers, lambda_: Coefficients = 1.0, stop_target_gradients: bool = False
-) -> Any:
+    r_t: Like[ArrayT],
+    discount_t: Discounts,
+    v_t: Numbers,
+    lambda_: Coefficients = 1.0,
+    stop_target_gradients: bool = False,
+) -> ArrayT:
     r"""Compute TD(lambda) returns; ``lambda_`` is one number or T numbers.
 
     ::
@@ -69,13 +79,13 @@ def lambda_returns(
 
 @anywhere("r_t: T", lambda_t="| T")
 def n_step_bootstrapped_returns(
-    r_t: Numbers,
+    r_t: Like[ArrayT],
     discount_t: Discounts,
     v_t: Numbers,
     n: int,
     lambda_t: Coefficients = 1.0,
     stop_target_gradients: bool = False,
-) -> Any:
+) -> ArrayT:
     r"""Compute n-step returns, which may be mixed by lambda; fewer steps at the end of the trajectory.
 
     ::
@@ -87,7 +97,7 @@ def n_step_bootstrapped_returns(
     """
     if n < 1:
         raise ValueError(f"n must be a positive integer, got {n}")
-    xp, steps, mix = namespace_of(r_t), len(r_t), _at_every_step(lambda_t, r_t)
+    xp, steps, mix = namespace_of(r_t), r_t.shape[0], _at_every_step(lambda_t, r_t)
     after = xp.ones_like(r_t[:1])
 
     def windows(numbers: Any, beyond: Any) -> Any:
@@ -102,7 +112,9 @@ def n_step_bootstrapped_returns(
 
 
 @anywhere("r_t: T", v_t="| T")
-def discounted_returns(r_t: Numbers, discount_t: Discounts, v_t: Numbers, stop_target_gradients: bool = False) -> Any:
+def discounted_returns(
+    r_t: Like[ArrayT], discount_t: Discounts, v_t: Numbers, stop_target_gradients: bool = False
+) -> ArrayT:
     r"""Sum the discounted rewards, and bootstrap from the last of ``v_t``, which may also be one number.
 
     ::
@@ -114,17 +126,18 @@ def discounted_returns(r_t: Numbers, discount_t: Discounts, v_t: Numbers, stop_t
     return reverse_scan(r_t, discount_t, initial=last, stop_gradients=stop_target_gradients)
 
 
+@refuses_misnamed
 def vtrace(
     v_tm1: Any,
     v_t: Any,
-    r_t: Any,
+    r_t: Like[ArrayT],
     discount_t: Any,
     rho_tm1: Any,
     lambda_: Any = 1.0,
     clip_rho_threshold: float = 1.0,
     stop_target_gradients: bool = True,
     sample_mask: Any = None,
-) -> Any:
+) -> ArrayT:
     r"""Compute V-trace's errors: the value targets minus V.
 
     ::
@@ -142,7 +155,7 @@ def vtrace(
 def leaky_vtrace(
     v_tm1: Numbers,
     v_t: Numbers,
-    r_t: Numbers,
+    r_t: Like[ArrayT],
     discount_t: Discounts,
     rho_tm1: Numbers,
     alpha_: Coefficient = 1.0,
@@ -150,7 +163,7 @@ def leaky_vtrace(
     clip_rho_threshold: float = 1.0,
     stop_target_gradients: bool = True,
     sample_mask: Flags | None = None,
-) -> Any:
+) -> ArrayT:
     r"""Compute leaky V-trace's errors, which mix clipped and unclipped ratios.
 
     ::
@@ -168,10 +181,11 @@ def leaky_vtrace(
     )
 
 
+@refuses_misnamed
 def vtrace_td_error_and_advantage(
     v_tm1: Any,
     v_t: Any,
-    r_t: Any,
+    r_t: Like[ArrayT],
     discount_t: Any,
     rho_tm1: Any,
     lambda_: Any = 1.0,
@@ -179,7 +193,7 @@ def vtrace_td_error_and_advantage(
     clip_pg_rho_threshold: float = 1.0,
     stop_target_gradients: bool = True,
     sample_mask: Any = None,
-) -> VTraceOutput:
+) -> VTraceOutput[ArrayT]:
     r"""Compute V-trace's errors E, the policy's advantages P, and the action values Q from which P follows.
 
     ::
@@ -206,7 +220,7 @@ def vtrace_td_error_and_advantage(
 def leaky_vtrace_td_error_and_advantage(
     v_tm1: Numbers,
     v_t: Numbers,
-    r_t: Numbers,
+    r_t: Like[ArrayT],
     discount_t: Discounts,
     rho_tm1: Numbers,
     alpha: Coefficient = 1.0,
@@ -215,7 +229,7 @@ def leaky_vtrace_td_error_and_advantage(
     clip_pg_rho_threshold: float = 1.0,
     stop_target_gradients: bool = True,
     sample_mask: Flags | None = None,
-) -> VTraceOutput:
+) -> VTraceOutput[ArrayT]:
     r"""Compute leaky V-trace's errors E, the policy's advantages P, and the action values Q from which P follows.
 
     ::
@@ -239,8 +253,13 @@ def leaky_vtrace_td_error_and_advantage(
 
 @anywhere("r_t: T", q_t="T-1", c_t="T-1")
 def general_off_policy_returns_from_q_and_v(
-    q_t: Numbers, v_t: Numbers, r_t: Numbers, discount_t: Discounts, c_t: Numbers, stop_target_gradients: bool = False
-) -> Any:
+    q_t: Numbers,
+    v_t: Numbers,
+    r_t: Like[ArrayT],
+    discount_t: Discounts,
+    c_t: Numbers,
+    stop_target_gradients: bool = False,
+) -> ArrayT:
     r"""Compute off-policy returns from the values of actions and states; ``q_t`` and ``c_t`` have T - 1 numbers.
 
     ::
@@ -257,12 +276,12 @@ def general_off_policy_returns_from_q_and_v(
 def general_off_policy_returns_from_action_values(
     q_t: Numbers,
     a_t: Integers,
-    r_t: Numbers,
+    r_t: Like[ArrayT],
     discount_t: Discounts,
     c_t: Numbers,
     pi_t: Numbers,
     stop_target_gradients: bool = False,
-) -> Any:
+) -> ArrayT:
     r"""Compute off-policy returns from the values of all actions; ``q_t`` and ``pi_t`` have shape (T, actions).
 
     ::
@@ -283,14 +302,14 @@ def retrace(
     q_t: Numbers,
     a_tm1: Integers,
     a_t: Integers,
-    r_t: Numbers,
+    r_t: Like[ArrayT],
     discount_t: Discounts,
     pi_t: Numbers,
     mu_t: Numbers,
     lambda_: Coefficients,
     eps: float = 1e-8,
     stop_target_gradients: bool = True,
-) -> Any:
+) -> ArrayT:
     r"""Compute Retrace's errors: the targets of the actions taken minus their values.
 
     ::
@@ -315,12 +334,12 @@ def retrace_continuous(
     q_tm1: Numbers,
     q_t: Numbers,
     v_t: Numbers,
-    r_t: Numbers,
+    r_t: Like[ArrayT],
     discount_t: Discounts,
     log_rhos: Numbers,
     lambda_: Coefficients,
     stop_target_gradients: bool = True,
-) -> Any:
+) -> ArrayT:
     r"""Compute Retrace's errors from the values of the taken actions, which may be continuous.
 
     ::

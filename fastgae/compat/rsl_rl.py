@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._hooks import Library, made_once
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
@@ -29,14 +30,14 @@ LIBRARY = Library("rsl-rl-lib", "5.0.0", "5.5.1")
 
 @anywhere("rewards: T ...", last_values="...")
 def compute_returns(
-    rewards: Numbers,
+    rewards: Like[ArrayT],
     values: Numbers,
     dones: Flags,
     last_values: Numbers,
     gamma: Coefficient,
     lam: Coefficient,
     normalize_advantage: bool = True,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute returns and advantages like rsl_rl, from the arrays of its storage.
 
     ::

@@ -6,10 +6,10 @@ Add one line before you train, in the process of the learner (``--serial_mode=Tr
 """
 
 from contextlib import ExitStack
-from typing import Any
 
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
 
@@ -18,8 +18,8 @@ LIBRARY = Library("sample-factory", "2.0.3", "2.1.1")
 
 @anywhere("rewards: E T", values="E T+1", valids="E T+1")
 def gae_advantages(
-    rewards: Numbers, dones: Flags, values: Numbers, valids: Flags, γ: Coefficient, λ: Coefficient
-) -> Any:
+    rewards: Like[ArrayT], dones: Flags, values: Numbers, valids: Flags, γ: Coefficient, λ: Coefficient
+) -> ArrayT:
     r"""Compute advantages like sample-factory, the same bits in float32.
 
     ::

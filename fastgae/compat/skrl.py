@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._hooks import Library, found_at
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
@@ -44,7 +45,7 @@ LOOKING_AHEAD = tuple(f"skrl.agents.torch.{name}.{name}:{name.upper()}" for name
 @anywhere("rewards: T ...", last_values="...")
 def compute_gae(
     *,
-    rewards: Numbers,
+    rewards: Like[ArrayT],
     terminated: Flags,
     truncated: Flags,
     values: Numbers,
@@ -52,7 +53,7 @@ def compute_gae(
     discount_factor: Coefficient = 0.99,
     lambda_coefficient: Coefficient = 0.95,
     time_limit_bootstrap: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute returns and normalised advantages like skrl.
 
     ::
@@ -261,13 +262,13 @@ def _with_next_values(
 @anywhere("rewards: T ...")
 def _amp_of_2_0(
     *,
-    rewards: Numbers,
+    rewards: Like[ArrayT],
     terminated: Flags,
     values: Numbers,
     next_values: Numbers,
     discount_factor: Coefficient = 0.99,
     lambda_coefficient: Coefficient = 0.95,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     """Compute the advantages of AMP in version 2.0: V' of every step is given, and termination cuts only the trace."""
     ends = terminated != 0
     advantages, returns = gae(

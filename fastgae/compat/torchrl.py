@@ -27,8 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from fastgae._misnamed import refuses_misnamed
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
-from fastgae.compat._arguments import Coefficients, Flags, Numbers
+from fastgae.compat._arguments import Coefficients, Flags, Like, Numbers
 from fastgae.compat._hooks import Library, made_once, replace
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -38,18 +40,18 @@ from fastgae.estimators.vtrace import vtrace
 LIBRARY = Library("torchrl", "0.14.1", "0.14.1")
 
 
-@anywhere("state_value: T ...", gamma="~ T ...", lmbda="~ T ...")
+@anywhere("reward: T ...", gamma="~ T ...", lmbda="~ T ...")
 def generalized_advantage_estimate(
     gamma: Coefficients,
     lmbda: Coefficients,
     state_value: Numbers,
     next_state_value: Numbers,
-    reward: Numbers,
+    reward: Like[ArrayT],
     done: Flags,
     terminated: Flags | None = None,
     *,
     time_dim: int = -2,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute advantages and value targets; the same bits.
 
     ::
@@ -69,7 +71,7 @@ def generalized_advantage_estimate(
     Returns
     -------
     (advantage, value_target)
-        Tensors like ``state_value``.
+        Tensors like ``reward``.
 
     Raises
     ------
@@ -89,17 +91,18 @@ def generalized_advantage_estimate(
     return advantages, targets
 
 
+@refuses_misnamed
 def vec_generalized_advantage_estimate(
     gamma: Any,
     lmbda: Any,
     state_value: Any,
     next_state_value: Any,
-    reward: Any,
+    reward: Like[ArrayT],
     done: Any,
     terminated: Any = None,
     *,
     time_dim: int = -2,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     """Compute ``generalized_advantage_estimate``; torchrl's function agrees to 1e-5, because it is a convolution.
 
     The convolution adds the deltas in another order, and leaves out the deltas whose weight is below 1e-7.
@@ -113,14 +116,14 @@ def vec_generalized_advantage_estimate(
 def td_lambda_return_estimate(
     gamma: Coefficients,
     lmbda: Coefficients,
-    next_state_value: Numbers,
+    next_state_value: Like[ArrayT],
     reward: Numbers,
     done: Flags,
     terminated: Flags | None = None,
     rolling_gamma: bool | None = None,
     *,
     time_dim: int = -2,
-) -> Any:
+) -> ArrayT:
     r"""Compute TD(lambda) returns; to 1e-5, because torchrl rounds the mean of V' and G before it applies gamma.
 
     ::
@@ -133,36 +136,36 @@ def td_lambda_return_estimate(
     return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim)
 
 
-@anywhere("state_value: T ...", gamma="~ T ...", lmbda="~ T ...")
+@anywhere("reward: T ...", gamma="~ T ...", lmbda="~ T ...")
 def td_lambda_advantage_estimate(
     gamma: Coefficients,
     lmbda: Coefficients,
     state_value: Numbers,
     next_state_value: Numbers,
-    reward: Numbers,
+    reward: Like[ArrayT],
     done: Flags,
     terminated: Flags | None = None,
     rolling_gamma: bool | None = None,
     time_dim: int = -2,
-) -> Any:
+) -> ArrayT:
     """Return ``td_lambda_return_estimate(...) - state_value``."""
     return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim) - state_value
 
 
-@anywhere("state_value: T ...", gamma="~ T ...")
+@anywhere("reward: T ...", gamma="~ T ...")
 def vtrace_advantage_estimate(
     gamma: Coefficients,
     log_pi: Numbers,
     log_mu: Numbers,
     state_value: Numbers,
     next_state_value: Numbers,
-    reward: Numbers,
+    reward: Like[ArrayT],
     done: Flags,
     terminated: Flags | None = None,
     rho_thresh: float = 1.0,
     c_thresh: float = 1.0,
     time_dim: int = -2,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute V-trace's advantages and value targets; the same bits.
 
     ::
@@ -216,7 +219,7 @@ def vtrace_advantage_estimate(
 
 
 @anywhere("reward: T ...", gamma="~ T ...")
-def reward2go(reward: Numbers, done: Flags, gamma: Coefficients, *, time_dim: int = -2) -> Any:
+def reward2go(reward: Like[ArrayT], done: Flags, gamma: Coefficients, *, time_dim: int = -2) -> ArrayT:
     r"""Sum discounted rewards to the end of each trajectory; to 1e-5, because torchrl's function is a convolution.
 
     ::

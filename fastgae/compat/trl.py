@@ -3,29 +3,32 @@
 Masked tokens are zeros.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from fastgae._call import GAEResult
-from fastgae._typing import Scale
+from fastgae._canonical import shown
+from fastgae._typing import ArrayT, Scale
 from fastgae.compat._anywhere import anywhere
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
 from fastgae.estimators.group_advantages import group_advantages
 
+SCALES: dict[bool | str, Scale] = {"group": "std", True: "std", "batch": "batch", "none": "none", False: "none"}
+
 
 @anywhere("values: B L")
 def compute_advantages(
-    values: Numbers,
+    values: Like[ArrayT],
     rewards: Numbers,
     mask: Flags,
     *,
     gamma: Coefficient = 1.0,
     lam: Coefficient = 0.95,
     whiten_rewards: bool = False,
-) -> tuple[Any, Any, Any]:
+) -> tuple[ArrayT, ArrayT, ArrayT]:
     r"""Compute values, whitened advantages and returns of responses like TRL.
 
     ::
@@ -73,8 +76,8 @@ def compute_advantages(
 
 @anywhere("values: B L")
 def get_advantages_and_returns(
-    values: Numbers, rewards: Numbers, action_mask: Flags | None, gamma: Coefficient, lambd: Coefficient
-) -> tuple[Any, Any]:
+    values: Like[ArrayT], rewards: Numbers, action_mask: Flags | None, gamma: Coefficient, lambd: Coefficient
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute advantages and returns of responses like OpenRLHF, the same bits in float32.
 
     ::
@@ -112,13 +115,15 @@ def get_advantages_and_returns(
 
 
 @anywhere("rewards: N")
-def grpo_advantages(rewards: Numbers, num_generations: int, scale_rewards: bool = True) -> Any:
+def grpo_advantages(
+    rewards: Like[ArrayT], num_generations: int, scale_rewards: bool | Literal["group", "batch", "none"] = "group"
+) -> ArrayT:
     r"""Compute the advantages of completions like TRL's ``GRPOTrainer``, to the rounding of the moments.
 
     ::
 
-        A = (r - mean) / (std + 1e-4)     moments of the group, Bessel's correction
-        A = r - mean                      without ``scale_rewards``
+        A = (r - mean) / (std + 1e-4)     the group's mean; std with Bessel's correction, of the group or of the batch
+        A = r - mean                      with ``scale_rewards="none"``
 
     TRL has no function for these lines, which are in its method ``_generate_and_score_completions``. A completion whose
     reward is NaN was not scored: it is left out of the moments, and its advantage is 0. Tensors are on the CPU.
@@ -129,8 +134,8 @@ def grpo_advantages(rewards: Numbers, num_generations: int, scale_rewards: bool 
         Float32 or float64; the completions of a prompt follow each other.
     num_generations : int
         The number of completions per prompt.
-    scale_rewards : bool
-        Divide by the standard deviation of the group: "group" in TRL's settings, and False is "none".
+    scale_rewards : "group", "batch" or "none"
+        Whose standard deviation to divide by. True is "group", and False is "none".
 
     Returns
     -------
@@ -145,12 +150,14 @@ def grpo_advantages(rewards: Numbers, num_generations: int, scale_rewards: bool 
     -----
     ``trl/trainer/grpo_trainer.py``, version 1.16.
     """
-    if num_generations < 1 or len(rewards) % num_generations:
-        raise ValueError(f"num_generations must divide the number of rewards, {len(rewards)}, got {num_generations}")
-    groups = np.arange(len(rewards)) // num_generations
-    scale: Scale = "std" if scale_rewards else "none"
-    return group_advantages(rewards, groups, scale=scale, eps=1e-4, mask=rewards == rewards)
+    count = rewards.shape[0]
+    if num_generations < 1 or count % num_generations:
+        raise ValueError(f"num_generations must divide the number of rewards, {count}, got {num_generations}")
+    if not isinstance(scale_rewards, bool | str) or scale_rewards not in SCALES:
+        raise ValueError(f'scale_rewards must be "group", "batch", "none", True or False, got {shown(scale_rewards)}')
+    groups = np.arange(count) // num_generations
+    return group_advantages(rewards, groups, scale=SCALES[scale_rewards], eps=1e-4, mask=rewards == rewards)
 
 
-def _response(values: Any, rewards: Any, gamma: float, gae_lambda: float) -> GAEResult:
+def _response(values: Any, rewards: Any, gamma: float, gae_lambda: float) -> GAEResult[Any]:
     return gae(rewards, values, last_values=0.0, gamma=float(gamma), gae_lambda=float(gae_lambda), time_axis=1)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from fastgae._canonical import numbered
+from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere
-from fastgae.compat._arguments import Coefficient, Flags, Numbers
+from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.compat._whiten import whitened
 from fastgae.estimators.gae import gae
@@ -25,8 +26,8 @@ CORE_ALGOS = "verl.trainer.ppo.core_algos"
 
 @anywhere("token_level_rewards: B L")
 def compute_gae_advantage_return(
-    token_level_rewards: Numbers, values: Numbers, response_mask: Flags, gamma: Coefficient, lam: Coefficient
-) -> tuple[Any, Any]:
+    token_level_rewards: Like[ArrayT], values: Numbers, response_mask: Flags, gamma: Coefficient, lam: Coefficient
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute whitened advantages and returns of responses like verl.
 
     ::
@@ -71,12 +72,12 @@ def compute_gae_advantage_return(
 
 @anywhere("token_level_rewards: B L", index="B")
 def compute_grpo_outcome_advantage(
-    token_level_rewards: Numbers,
+    token_level_rewards: Like[ArrayT],
     response_mask: Flags,
     index: Any,
     epsilon: float = 1e-6,
     norm_adv_by_std_in_grpo: bool = True,
-) -> tuple[Any, Any]:
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute the advantages of responses to the same prompt like verl's GRPO, to the rounding of the moments.
 
     ::
@@ -120,7 +121,9 @@ def compute_grpo_outcome_advantage(
 
 
 @anywhere("token_level_rewards: B L", index="B")
-def compute_rloo_outcome_advantage(token_level_rewards: Numbers, response_mask: Flags, index: Any) -> tuple[Any, Any]:
+def compute_rloo_outcome_advantage(
+    token_level_rewards: Like[ArrayT], response_mask: Flags, index: Any
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute the advantages of responses to the same prompt like verl's RLOO, to the rounding of the moments.
 
     ::
@@ -134,8 +137,8 @@ def compute_rloo_outcome_advantage(token_level_rewards: Numbers, response_mask: 
 
 @anywhere("token_level_rewards: B L", index="B")
 def compute_reinforce_plus_plus_baseline_outcome_advantage(
-    token_level_rewards: Numbers, response_mask: Flags, index: Any
-) -> tuple[Any, Any]:
+    token_level_rewards: Like[ArrayT], response_mask: Flags, index: Any
+) -> tuple[ArrayT, ArrayT]:
     r"""Compute whitened advantages of responses to the same prompt like verl's REINFORCE++-baseline.
 
     ::
@@ -195,8 +198,8 @@ def _whitened_by_verl(
 
 @anywhere("token_level_rewards: B L")
 def _not_whitened(
-    token_level_rewards: Numbers, values: Numbers, response_mask: Flags, gamma: Coefficient, lam: Coefficient
-) -> tuple[Any, Any]:
+    token_level_rewards: Like[ArrayT], values: Numbers, response_mask: Flags, gamma: Coefficient, lam: Coefficient
+) -> tuple[ArrayT, ArrayT]:
     return _carried(token_level_rewards, values, response_mask != 0, gamma, lam)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from fastgae._call import ABSENT
 from fastgae._declared import estimator
-from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
 
 
 @estimator(result="advantages", words={"last_advantages": "last_values"}, fixed={"values": ABSENT, "gae_lambda": 1.0})
@@ -22,6 +24,7 @@ def discounted_returns(
     stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Unpack[Misnamed],
 ) -> ArrayT:
     r"""Compute the discounted sum of the rewards to the end of each episode (rewards to go).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Never
+from typing import Unpack
 
 from numpy import ndarray
 
@@ -12,7 +12,7 @@ from fastgae._declared import check_stop_gradients, declared
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._misnamed import no_argument, shows_its_source
 from fastgae._run import run
-from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
 @takes_tensors
@@ -41,7 +41,7 @@ def gae(
     stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
-    **misnamed: Never,
+    **misnamed: Unpack[Misnamed],
 ) -> GAEResult[ArrayT]:
     r"""Compute advantages and value targets of a rollout by Generalized Advantage Estimation.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from fastgae._call import GAEResult
 from fastgae._declared import estimator
-from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers, Output
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Normalize, Numbers, Output
 
 
 @estimator()
@@ -23,6 +25,7 @@ def gae_packed(
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Unpack[Misnamed],
 ) -> GAEResult[ArrayT]:
     r"""Compute advantages and value targets of sequences of any lengths, end to end in one-dimensional arrays.
 

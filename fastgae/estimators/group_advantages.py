@@ -35,7 +35,8 @@ def group_advantages(
         b_i    = sum of r / n                     baseline="mean": over the n answers of the group
                  sum of r / (n - 1)               baseline="leave_one_out": over the other answers
                  0                                baseline="none"
-        std_i  = sqrt(sum of (r - mean)^2 / (count - ddof))     over the same answers: the group, or the others
+        std_i  = sqrt(sum of (r - mean)^2 / (count - ddof))     scale="std": over the group, or the others
+                                                                scale="batch": over all answers
 
     ``scale="none"`` leaves out the division, and so does an answer whose ``std_i`` is 0, or has too few answers to be
     defined. So an answer that is alone in its group, or in a group of equal rewards, has advantage 0 with any baseline
@@ -49,7 +50,7 @@ def group_advantages(
     =====================  ============================================
 
     Sums have no rounding, and everything else is computed in float64 and rounded once at the end. So the order of the
-    answers changes no bit, and the other groups of a call have no effect.
+    answers changes no bit, and the other groups of a call have no effect, except with ``scale="batch"``.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def group_advantages(
         each. Each trajectory then counts once. All its samples must have its whole reward, and get its advantage.
     baseline : "mean", "leave_one_out" or "none"
         What is subtracted from the rewards.
-    scale : "std" or "none"
+    scale : "std", "batch" or "none"
         What the advantages are divided by.
     ddof : int >= 0
         1 gives the sample's standard deviation, as ``torch.std`` does, and 0 the population's.
@@ -132,14 +133,15 @@ def _once(rewards: Array, group: Array, trajectory: Array) -> tuple[Array, Array
 
 def _relative(rewards: Array, group: Array, baseline: str, scale: str, ddof: int, eps: float) -> Array:
     """Return the advantages of rewards in float64; ``group`` is the index of each one's group."""
-    counts = np.bincount(group)
-    centered = rewards - means_by_group(rewards, group, counts)[group]
-    centered -= means_by_group(centered, group, counts)[group]  # by what the first mean was rounded
+    centered, counts = _centered(rewards, group)
     leaves_out = baseline == "leave_one_out"
     growth = counts / np.maximum(counts - 1, 1)  # a difference from the mean grows so if its reward leaves the mean
     advantages = rewards if baseline == "none" else centered * growth[group] if leaves_out else centered
     if scale == "none":
         return advantages
+    if scale == "batch":
+        leaves_out, group = False, np.zeros_like(group)
+        centered, counts = _centered(rewards, group)
     if leaves_out:
         total, counts = _squares_of_others(rewards, centered, group, counts, growth), (counts - 1)[group]
     else:
@@ -147,6 +149,14 @@ def _relative(rewards: Array, group: Array, baseline: str, scale: str, ddof: int
     std = np.sqrt(np.where(counts > ddof, total / np.maximum(counts - ddof, 1), 0.0))
     divisor = np.where(std == 0, 1.0, std + eps)
     return advantages / (divisor if leaves_out else divisor[group])
+
+
+def _centered(rewards: Array, group: Array) -> tuple[Array, Array]:
+    """Return the differences of rewards from the mean of their group, and the number of rewards of each group."""
+    counts = np.bincount(group)
+    centered = rewards - means_by_group(rewards, group, counts)[group]
+    centered -= means_by_group(centered, group, counts)[group]  # by what the first mean was rounded
+    return centered, counts
 
 
 def _squares_of_others(rewards: Array, centered: Array, group: Array, counts: Array, growth: Array) -> Array:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from fastgae._call import MOST_STEPS, Call
 from fastgae._canonical import canonical_rollout, integer_of, shown
 from fastgae._declared import estimator, reads, recursion
-from fastgae._typing import ArrayLike, ArrayT, Numbers
+from fastgae._typing import ArrayLike, ArrayT, Misnamed, Numbers
 
 
 @estimator(result="returns", fixed={"recursion": "n_step_returns", "gae_lambda": 0.0})
@@ -27,6 +27,7 @@ def n_step_returns(
     time_axis: int = 0,
     out: ArrayT | None = None,
     stop_gradients: bool = True,
+    **misnamed: Unpack[Misnamed],
 ) -> ArrayT:
     r"""Compute n-step returns, n rewards and a bootstrap: the target of n-step temporal-difference learning.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 
 from fastgae._call import Call
 from fastgae._canonical import next_existing_values
 from fastgae._declared import estimator, recursion
-from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
 
 
 @estimator(result="returns", words={"gae_lambda": "lambda_"}, fixed={"recursion": "retrace"})
@@ -27,6 +29,7 @@ def retrace(
     stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Unpack[Misnamed],
 ) -> ArrayT:
     r"""Compute off-policy targets for action values by Retrace.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Unpack
 
 from fastgae._declared import estimator
-from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Numbers
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Numbers
 
 
 @estimator(result="returns", words={"gae_lambda": "lambda_"})
@@ -28,6 +29,7 @@ def td_lambda(
     stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Unpack[Misnamed],
 ) -> ArrayT:
     r"""Compute the lambda-return of every step: the value target that belongs to the advantages of ``gae``.
 
@@ -35,7 +37,10 @@ def td_lambda(
 
         G_t = r_t + gamma ((1 - lambda) V'_t + lambda G_{t+1})     G_{t+1} is V' where the episode ends or is cut
 
-    The recursion of ``gae`` computes A, and then ``G = A + V``: the ``returns`` of ``gae``, bit for bit.
+    The recursion of ``gae`` computes A, and then ``G = A + V``: the ``returns`` of ``gae``, bit for bit. That is the
+    textbook's lambda-return where V'_t is V_{t+1}. If ``next_values`` come from another network than ``values``, such
+    as a target network, it is ``G_t = r_t + gamma (V'_t + lambda (G_{t+1} - V_{t+1}))`` inside an episode. The
+    textbook's equation is then one call of ``reverse_scan``, as in the second example.
 
     Parameters
     ----------
@@ -65,4 +70,14 @@ def td_lambda(
     >>> rewards, values = np.ones(3, np.float32), np.zeros(4, np.float32)
     >>> fastgae.td_lambda(rewards, values, np.array([0, 0, 1]), gamma=0.5, lambda_=0.0)
     array([1., 1., 1.], dtype=float32)
+
+    The textbook's lambda-return, from the values of a target network:
+
+    >>> gamma, lambda_, next_values = 0.5, 0.5, np.full(4, 8.0)
+    >>> terminated, truncated = np.array([[0, 0, 1, 0], [0, 1, 0, 0]], bool)
+    >>> done = terminated | truncated
+    >>> bootstrap = np.where(terminated, 0, gamma * next_values)
+    >>> terms = np.ones(4) + np.where(done, 1, 1 - lambda_) * bootstrap
+    >>> fastgae.reverse_scan(terms, np.where(done, 0, gamma * lambda_), initial=next_values[-1])
+    array([4.25, 5.  , 1.  , 5.  ])
     """

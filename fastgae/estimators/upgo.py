@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Unpack
 
 import numpy as np
 
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import canonical_rollout, next_existing_values
 from fastgae._declared import estimator, recursion
-from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
 @estimator(fixed={"recursion": "upgo", "gae_lambda": 1.0})
@@ -31,6 +32,7 @@ def upgo(
     out: Output[ArrayT] | None = None,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Unpack[Misnamed],
 ) -> GAEResult[ArrayT]:
     r"""Compute upgoing returns: follow the rollout as long as it goes better than the values expect.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from fastgae import _dispatch
 from fastgae._canonical import as_flags, frame_of, steps_without_resets
 from fastgae._declared import public
 from fastgae._interop import OnDevice, takes_tensors
-from fastgae._typing import ArrayLike, Flags, FlagsT
+from fastgae._typing import ArrayLike, Flags, FlagsT, Misnamed
 
 
 @takes_tensors
@@ -19,6 +19,7 @@ def valid_steps(
     prev_done: ArrayLike | None = None,
     *,
     time_axis: int = 0,
+    **misnamed: Unpack[Misnamed],
 ) -> FlagsT:
     r"""Return the mask that ``autoreset="next_step"`` implies: False at the row after a done, where the env was reset.
 

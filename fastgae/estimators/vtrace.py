@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import Any
+from typing import Any, Unpack
 
 from fastgae._call import GAEResult
 from fastgae._canonical import as_number
 from fastgae._declared import estimator, reads
-from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Normalize, Numbers, Output
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
 @estimator(words={"gae_lambda": "lambda_"})
@@ -38,6 +38,7 @@ def vtrace(
     stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Unpack[Misnamed],
 ) -> GAEResult[ArrayT]:
     r"""Compute off-policy advantages and value targets by V-trace.
 

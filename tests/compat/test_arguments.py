@@ -9,8 +9,21 @@ from types import FunctionType, MethodType, SimpleNamespace
 import numpy as np
 import pytest
 
-from fastgae.compat import gymnasium, labml, spinningup, stable_baselines3, tianshou, torchrl, trl, verl
-from support.compat_calls import CALLS, ENVS, NUMPY_CALLS, SIZE, STEPS, TORCH_CALLS, TORCHRL, flags, given_as, of_numpy
+from fastgae._misnamed import NAMES_ELSEWHERE
+from fastgae.compat import cleanrl, gymnasium, labml, spinningup, stable_baselines3, tianshou, torchrl, trl, verl
+from support.compat_calls import (
+    CALLS,
+    ENVS,
+    NUMPY_CALLS,
+    SIZE,
+    STEPS,
+    TORCH_CALLS,
+    TORCHRL,
+    flags,
+    given_as,
+    of_numpy,
+    without,
+)
 from support.compat_calls import whole as numbers
 
 from .test_imports import NAMES
@@ -102,6 +115,24 @@ def bad_calls(function, given):
         alike = np.shape(whole[one]) == np.shape(whole[other]) and any({one, other} <= names for names in EXCHANGEABLE)
         if not (same or alike):
             yield f"{one} and {other} are swapped", {**whole, one: whole[other], other: whole[one]}, [one, other]
+
+
+def test_lambda_by_another_name():
+    """One error says which name is right, whether the right one is given as well or is missing."""
+    names, seen = {"lambda_", *NAMES_ELSEWHERE["lambda_"].split()}, set()
+    for function, given in TABLE.items():
+        for right in names & {*inspect.signature(function).parameters}:
+            seen.add(right)
+            for wrong in names - {right}:
+                for whole in (given, without(given, right)):
+                    with pytest.raises(TypeError, match=rf"unexpected keyword argument '{wrong}': pass {right}$"):
+                        function(**whole, **{wrong: 0.5})
+    assert seen >= {"gae_lambda", "lambda_", "lam", "lambd", "lmbda", "lambda_coefficient", "tau", "λ"}
+
+
+def test_the_notes_about_flags_are_for_fastgae_alone():
+    with pytest.raises(TypeError, match=r"'nonterminal': it takes rewards, values, dones, "):
+        cleanrl.compute_gae(**CALLS["cleanrl"][1], nonterminal=ENDS)
 
 
 def name_of(function):

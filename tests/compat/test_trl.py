@@ -80,8 +80,10 @@ def test_grpo(dtype, kind):
     mean = np.array([row[~np.isnan(row)].mean() if (~np.isnan(row)).any() else np.nan for row in rows])
     std = np.array([row[~np.isnan(row)].std(ddof=1) if (~np.isnan(row)).sum() > 1 else np.nan for row in rows])
     centered = rows - mean[:, np.newaxis]
-    for scaled, expected in ((True, centered / (std[:, np.newaxis] + 1e-4)), (False, centered)):
-        (got,) = called(kind, grpo_advantages, rewards, 4, scaled)
+    by_group, by_batch = (centered / (each + 1e-4) for each in (std[:, np.newaxis], np.nanstd(rows, ddof=1)))
+    scales = {"group": by_group, True: by_group, "batch": by_batch, "none": centered, False: centered}
+    for scale_rewards, expected in scales.items():
+        (got,) = called(kind, grpo_advantages, rewards, 4, scale_rewards)
         assert got.dtype == dtype
         np.testing.assert_allclose(got, np.nan_to_num(expected).ravel(), rtol=8 * np.finfo(dtype).eps, atol=1e-7)
     with pytest.raises(ValueError, match="num_generations must divide the number of rewards, 24, got 5"):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 import fastgae
+from fastgae.compat import brax, rlax
 
 rewards, values, last_values = jnp.ones((3, 2)), jnp.ones((3, 2)), jnp.ones(2)
 flags = jnp.zeros((3, 2), jnp.bool_)
@@ -16,3 +17,8 @@ assert_type(returns, jax.Array)
 assert_type(fastgae.td_lambda(rewards, values, last_values=0.0), jax.Array)
 assert_type(fastgae.normalize(advantages), jax.Array)
 assert_type(fastgae.valid_steps(flags), jax.Array)
+
+# The functions of other libraries.
+assert_type(brax.compute_gae(flags, flags, rewards, values, last_values)[0], jax.Array)
+first, ratios = jnp.ones(3), jnp.ones(3)
+assert_type(rlax.vtrace_td_error_and_advantage(first, first, first, first, ratios).pg_advantage, jax.Array)

@@ -5,6 +5,7 @@
 import numpy as np
 
 import fastgae
+from fastgae.compat import cleanrl, trl
 
 rewards, values = np.ones((3, 2), np.float32), np.ones((3, 2), np.float32)
 
@@ -14,9 +15,13 @@ fastgae.gae(rewards, values, last_values=0.0, normalize="per-env")  # type: igno
 fastgae.gae(rewards, values, last_values=0.0, backend="cuda")  # type: ignore[arg-type]
 fastgae.normalize(rewards, by="env")  # type: ignore[arg-type]
 fastgae.gae(rewards, values, dones=rewards)  # type: ignore[arg-type]
-fastgae.gae(rewards, values, last_values=0.0, lambda_=0.9)  # type: ignore[arg-type]
+fastgae.gae(rewards, values, last_values=0.0, lambda_=0.9)  # type: ignore[call-arg]
+fastgae.td_lambda(rewards, values, done=rewards)  # type: ignore[arg-type]
 fastgae.gae(1.0, values)  # type: ignore[arg-type]
 fastgae.gae(rewards)  # type: ignore[call-arg]
 targets = fastgae.td_lambda(rewards, values, last_values=0.0).advantages  # type: ignore[attr-defined]
 fastgae.gae(rewards, values, last_values=0.0).returns.backward()  # type: ignore[attr-defined]
 advantages, returns, moments = fastgae.gae(rewards, values, last_values=0.0)  # type: ignore[misc]
+cleanrl.compute_gae(rewards, values, rewards, values, values, lam=0.9)  # type: ignore[call-arg]
+cleanrl.compute_gae(rewards, values, rewards, values, values)[0].backward()  # type: ignore[attr-defined]
+trl.grpo_advantages(rewards, 2, "std")  # type: ignore[arg-type]

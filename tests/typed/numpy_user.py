@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastgae
+from fastgae.compat import rsl_rl, trl
 
 Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -72,6 +73,10 @@ assert_type(fastgae.valid_steps(flags), NDArray[np.bool_])
 assert_type(fastgae.valid_steps([0, 1, 0]), NDArray[np.bool_])
 assert_type(fastgae.moments(advantages).std, float)
 assert_type(fastgae.diagnose(rewards, values, flags, last_values=last_values), fastgae.Diagnosis)
+
+# The functions of other libraries.
+assert_type(rsl_rl.compute_returns(rewards, values, flags, last_values, 0.9, 0.9), tuple[Singles, Singles])
+assert_type(trl.grpo_advantages(integers(4), 2, "batch"), NDArray[Any])
 
 # Options.
 result: fastgae.GAEResult[Singles] = fastgae.gae(

@@ -11,6 +11,7 @@ from fastgae._canonical import NORMALIZE
 from fastgae._canonical.arguments import AUTORESET
 from fastgae._interop import FUNCTIONS
 from fastgae._typing import Autoreset, BackendName, Normalize
+from support.compat_calls import CALLS, TORCH_CALLS, puff_elsewhere
 
 # Runs a program in which assert_type looks at the object, and counts how often it did.
 CHECKED = """
@@ -30,8 +31,8 @@ def holds(value, declared):
         (scalar,) = typing.get_args(inner[1])
         assert scalar is typing.Any or value.dtype.type is scalar, (declared, value.dtype)
     elif issubclass(kind, tuple) and inner:
-        for each in value:
-            holds(each, *inner)
+        for each, of in zip(value, inner * (len(value) // len(inner)), strict=True):
+            holds(each, of)
 
 typing.assert_type = holds
 runpy.run_path(sys.argv[1])
@@ -52,6 +53,14 @@ def test_the_first_argument_decides_on_the_type_of_the_results(function):
     first, *_, result = (hints[name] for name in [*inspect.signature(function).parameters, "return"])
     (variable,) = (result,) if isinstance(result, TypeVar) else result.__parameters__
     assert variable in first.__parameters__
+
+
+def test_so_does_one_argument_in_compat():
+    for function, *_ in (*CALLS.values(), *TORCH_CALLS.values()):
+        if function is not puff_elsewhere:
+            *given, result = get_type_hints(function).values()
+            (variable,) = result.__parameters__ if get_args(result) else (result,)
+            assert sum(variable in getattr(each, "__parameters__", ()) for each in given) == 1, function
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ def formula(source: str, *_: Any, **__: Any) -> str:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     depth = page.file.src_uri.count("/")
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]  # its cards lead to every page
 
     def absolute(link: re.Match[str]) -> str:
         return link[0] if link[0].count("../") <= depth else f"{config.repo_url}/blob/main/"

@@ -18,8 +18,9 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = TYPE.sub(lambda line: line[0].replace("``", ""), text)
 
     def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
-        """Hide annotations, because docstrings say more, and ``**misnamed``, which only refuses names."""
-        if "misnamed" in func.parameters:
-            del func.parameters["misnamed"]
+        """Hide annotations, because docstrings say more, and ``*unnamed`` and ``**misnamed``, which only refuse."""
+        for refused in ("unnamed", "misnamed"):
+            if refused in func.parameters:
+                del func.parameters[refused]
         for parameter in func.parameters:
             parameter.annotation = None

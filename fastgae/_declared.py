@@ -36,10 +36,10 @@ def public(function: Function) -> Function:
 
     @functools.wraps(shows_its_source(function))
     def called(*positional: Any, **named: Any) -> Any:
-        if not named.keys() <= parameters.keys():
-            raise no_argument(called, named.keys() - parameters.keys())
         if len(positional) > most:
             raise too_many(called, len(positional))
+        if not named.keys() <= parameters.keys():
+            raise no_argument(called, named.keys() - parameters.keys())
         given = positional[0] if positional else named.get(first)
         if type(given) is ndarray or not is_tensor(given):
             return function(*positional, **named)

@@ -1,7 +1,7 @@
 """Names of other libraries for public functions, arguments and settings, and the errors that give the right ones.
 
-``gae`` takes ``*unnamed: Never`` and ``**misnamed: Never``, because Python itself would refuse such an argument before
-the function can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report any such argument.
+A public function takes ``**misnamed: Never``, because Python itself would refuse an unknown name before the function
+can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report any such argument.
 """
 
 import inspect
@@ -145,17 +145,6 @@ def no_argument(function: Callable[..., Any], misnamed: Iterable[str]) -> TypeEr
     return TypeError(f"{function.__name__}() got an unexpected keyword argument {given!r}: {_advice(function, given)}")
 
 
-def too_many(function: Callable[..., Any], count: int) -> TypeError:
-    """Return the error for more positional arguments than a function takes."""
-    parameters = inspect.signature(function).parameters.values()
-    first = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
-    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-    return TypeError(
-        f"{function.__name__}() takes {len(first)} positional arguments ({', '.join(first)}), and {count} are given: "
-        f"pass the others by name, which are {', '.join(named)}"
-    )
-
-
 def _advice(function: Callable[..., Any], given: str) -> str:
     known = tuple(inspect.signature(function).parameters)
     meant = [right for right in known if given in NAMES_ELSEWHERE.get(right, "").split()]
@@ -197,3 +186,14 @@ def no_function(name: str, known: Iterable[str]) -> str:
     advice = f": call fastgae.{right}" if right else ""
     more = "; fastgae.compat has the functions of other libraries by their own names"
     return f"module 'fastgae' has no attribute {name!r}{advice}{more if right in FUNCTIONS_ELSEWHERE else ''}"
+
+
+def too_many(function: Callable[..., Any], count: int) -> TypeError:
+    """Return the error for more positional arguments than a function takes. ``gae`` has ``*unnamed: Never`` for it."""
+    parameters = inspect.signature(function).parameters.values()
+    first = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    return TypeError(
+        f"{function.__name__}() takes {len(first)} positional arguments ({', '.join(first)}), and {count} are given: "
+        f"pass the others by name, which are {', '.join(named)}"
+    )

@@ -77,9 +77,11 @@ lint: installed
 	outside python -m mypy.stubtest fastgae._core
 
 site: installed
-	step "the site, where a warning is an error"
+	step "the site, where a warning is an error, and its page to play with in a browser"
 	venv installed
 	NO_MKDOCS_2_WARNING=1 timeout 300 mkdocs build --strict --site-dir "$$work/site"  # with --quiet, it would count no warning
+	command -v google-chrome >/dev/null || packages chromium chromium
+	tests "$$repo/tests/browser"  # in CI, it fails without a browser
 
 index: installed
 	step "on the index: the long description, the repository, the workflows"

@@ -14,7 +14,7 @@ from numpy import ndarray
 from fastgae._call import NEW, RECURSIONS, ROLES, Call, Estimator, Role, names_of
 from fastgae._canonical import as_switch, checked
 from fastgae._interop import FUNCTIONS, check_no_tensors, is_tensor, with_tensors
-from fastgae._misnamed import no_argument, shows_its_source
+from fastgae._misnamed import no_argument, shows_its_source, too_many
 from fastgae._run import run
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -32,9 +32,12 @@ def public(function: Function) -> Function:
     """Return a function of arrays that refuses unknown names, and computes arrays of other libraries."""
     parameters = inspect.signature(shows_its_source(function)).parameters
     first = next(iter(parameters))
+    most = sum(each.kind is not each.KEYWORD_ONLY for each in parameters.values())
 
     @functools.wraps(function)
     def called(*positional: Any, **named: Any) -> Any:
+        if len(positional) > most:
+            raise too_many(called, len(positional))
         if not named.keys() <= parameters.keys():
             raise no_argument(called, named)
         given = positional[0] if positional else named.get(first)
@@ -112,6 +115,8 @@ def estimator(
                 regular &= given[place] is not MISSING
                 complete &= given[place] is not None
             if not regular:
+                if count > most:
+                    raise too_many(called, count)
                 function(*positional, **named)  # raises Python's own error
             if given[STOP_GRADIENTS] is not True:
                 check_stop_gradients({word: given[places[number]] for word, number in numbers.items()})

@@ -75,8 +75,14 @@ NOTES = {
     "time_major": "1 for arrays of shape (N, T)",
 }
 
-# Arguments of other libraries that have no counterpart here.
+# Arguments that a function has no counterpart of. gae_packed alone takes the boundaries of sequences.
+_LENGTHS = (
+    "for padded arrays, pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with "
+    "np.cumsum([0, *lengths])"
+)
 ABSENT_HERE = {
+    **dict.fromkeys(("seqlens", "seq_lens", "lengths", "sequence_lengths"), _LENGTHS),
+    "cu_seqlens": "call gae_packed, which takes sequences end to end",
     "use_gae": "there is no such switch: GAE with gae_lambda=1.0 gives the discounted return minus V",
     "use_critic": "there is no such switch: without a critic, call discounted_returns",
     "next_done": "the last row of terminated: np.concatenate([dones[1:], next_done[np.newaxis]])",
@@ -123,14 +129,14 @@ class _Source(str):
 
 
 def shows_its_source(function: Function) -> Function:
-    """Hide ``misnamed`` in the signature of a function, and let ``help`` show annotations as the source has them.
+    """Hide ``unnamed`` and ``misnamed`` in a signature, and let ``help`` show annotations as the source has them.
 
     ``ArrayLike`` alone is a type of 350 characters. The module of the function says ``from __future__ import
     annotations``; ``typing.get_type_hints`` has the types.
     """
     function.__annotations__ = {name: _Source(text) for name, text in function.__annotations__.items()}
     shown = inspect.signature(function)
-    known = [each for each in shown.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    known = [each for each in shown.parameters.values() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     function.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
     return function
 
@@ -200,3 +206,14 @@ def no_function(name: str, known: Iterable[str]) -> str:
     advice = f": call fastgae.{right}" if right else ""
     more = "; fastgae.compat has the functions of other libraries by their own names"
     return f"module 'fastgae' has no attribute {name!r}{advice}{more if right in FUNCTIONS_ELSEWHERE else ''}"
+
+
+def too_many(function: Callable[..., Any], count: int) -> TypeError:
+    """Return the error for more positional arguments than a function takes. ``gae`` has ``*unnamed: Never`` for it."""
+    parameters = inspect.signature(function).parameters.values()
+    first = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    return TypeError(
+        f"{function.__name__}() takes {len(first)} positional arguments ({', '.join(first)}), and {count} are given: "
+        f"pass the others by name, which are {', '.join(named)}"
+    )

@@ -289,6 +289,11 @@ NATURAL = [
     (call(last_values=None), "pass last_values, next_values, or values with one more row"),
     (lambda: fastgae.gae(ONES, ONES, FLAGS, ROW), "pass last_values=..., and numbers such as gamma=..., by name"),
     (lambda: fastgae.gae(ONES, ONES, FLAGS, 0.99), "pass last_values=..., and numbers such as gamma=..., by name"),
+    (lambda: fastgae.gae(ONES, ONES, FLAGS, None, ROW), "pass the others by name, which are last_values, next_values"),
+    (lambda: fastgae.vtrace(ONES, ONES, FLAGS, None, ONES), "pass the others by name, which are ratios, last_values"),
+    (lambda: fastgae.normalize(ONES, None, 0.0), "takes 2 positional arguments (advantages, mask), and 3 are given"),
+    (call(lengths=ROW), "pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with"),
+    (call(cu_seqlens=ROW), "call gae_packed, which takes sequences end to end"),
     (lambda: fastgae.gae(ONES, ONES, last_values=None), "if each env is one sequence, pass last_values"),
     (call(truncated=TRUNCATED), "pass final_values (V of the final observations), or next_values"),
     (call(terminated=None, truncated=TRUNCATED), "terminated is all False if no episode ended for good"),
@@ -393,14 +398,6 @@ def test_bad_out(backend, bad):
     assert (array == 7.0).all()
     assert (SHARED == 7.0).all()
     np.testing.assert_array_equal(arguments["rewards"], 1.0)
-
-
-def test_only_arrays_and_flags_may_be_positional():
-    with pytest.raises(TypeError):
-        fastgae.gae(ONES, ONES, FLAGS, None, ROW)
-    for argument in ("lam", "lambda_", "dones"):
-        with pytest.raises(TypeError):
-            fastgae.gae(**good(), **{argument: 0.9})
 
 
 @pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.array(0.5), True, 0, 1, np.int64(1)], ids=repr)

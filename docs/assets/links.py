@@ -1,4 +1,4 @@
-"""Make the links and formulas of the pages work on the site; mkdocs.yml names this hook."""
+"""Make the links and formulas of the pages work on the site, and the pages of the API; mkdocs.yml names this hook."""
 
 import logging
 import re
@@ -8,14 +8,26 @@ from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import Files
+from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
+ROOT = Path(__file__).parents[2]
 # On GitHub, such a link leads to the file. On the site, it leads to GitHub.
 OUTSIDE = re.compile(r"(?<=\]\()(?:\.\./)+(?=(\w[\w./-]*))")
+# On GitHub, a public name leads to its file. On the site, it leads to its page.
+PUBLIC = re.compile(r"(?<=\[`)((?:fastgae\.)?([\w.]+)`\]\()(?:\.\./)+fastgae/[\w/]+\.py(?=\))")
 # How docstrings name a page.
 NAMED = re.compile(r"docs/([\w-]+\.md)")
+DESCRIBED = """---
+title: {name}
+---
+
+::: {object}
+    options:
+      heading: {name}
+      heading_level: 1
+"""
 # What stands behind a result without a description.
 EMPTY = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
 # What a browser loads with the page from another server.
@@ -37,6 +49,20 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    """Add a page for each name of the API that the navigation has."""
+    for path, name in re.findall(r"(api/[\w/]*(fastgae[\w.]+)\.md)", str(config.nav)):
+        if files.get_file_from_path(path) is None:
+            files.append(File.generated(config, path, content=DESCRIBED.format(name=name, object=object_of(name))))
+
+
+def object_of(name: str) -> str:
+    """Return where a name is: the function fastgae.data.compute has the path of the module in which it is."""
+    module, function = ROOT.joinpath(*name.split(".")).with_suffix(".py"), name.rpartition(".")[2]
+    own = module.exists() and f"\ndef {function}(" in module.read_text(encoding="utf-8")
+    return f"{name}.{function}" if own else name
+
+
 def formula(source: str, *_: Any, **__: Any) -> str:
     """Return MathML, which browsers draw without a script; GitHub draws the same block itself."""
     return f'<div class="formula">{convert(source, display="block")}</div>'
@@ -44,11 +70,17 @@ def formula(source: str, *_: Any, **__: Any) -> str:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     depth = page.file.src_uri.count("/")
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]  # its cards lead to every page
 
     def absolute(link: re.Match[str]) -> str:
         return link[0] if link[0].count("../") <= depth else f"{config.repo_url}/blob/main/"
 
-    return OUTSIDE.sub(absolute, markdown)
+    def described(link: re.Match[str]) -> str:
+        paths = [each.src_uri for each in files if each.name == f"fastgae.{link[2]}"]
+        return link[1] + "../" * depth + paths[0] if paths else link[0]
+
+    return OUTSIDE.sub(absolute, PUBLIC.sub(described, markdown))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

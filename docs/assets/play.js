@@ -74,8 +74,4 @@ function start(root) {
   draw();
 }
 
-if (typeof module === "undefined") {
-  document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("#play").forEach(start));
-} else {
-  module.exports = { gae, rollout };
-}
+document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("#play").forEach(start));

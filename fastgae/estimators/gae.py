@@ -10,7 +10,7 @@ from numpy import ndarray
 from fastgae._call import GAEResult
 from fastgae._declared import check_stop_gradients, declared
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument, shows_its_source
+from fastgae._misnamed import no_argument, shows_its_source, too_many
 from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
@@ -22,7 +22,7 @@ def gae(
     values: ArrayLike,
     terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
@@ -161,8 +161,8 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
-    if misnamed:
-        raise no_argument(gae, misnamed)
+    if misnamed or unnamed:
+        raise no_argument(gae, misnamed) if misnamed else too_many(gae, 4 + len(unnamed))
     if stop_gradients is not True:
         check_stop_gradients(locals())
     if type(rewards) is not ndarray and is_tensor(rewards):

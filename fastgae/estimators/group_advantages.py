@@ -42,12 +42,12 @@ def group_advantages(
     defined. So an answer that is alone in its group, or in a group of equal rewards, has advantage 0 with any baseline
     but "none".
 
-    =====================  ============================================
-    GRPO                   the defaults; what differs is ``eps``
-    Dr. GRPO               ``scale="none"``
-    RLOO                   ``baseline="leave_one_out", scale="none"``
-    REINFORCE++-baseline   ``scale="none"``, then ``fastgae.normalize`` over the tokens of the batch
-    =====================  ============================================
+    ::
+
+        GRPO                   the defaults; what differs is eps
+        Dr. GRPO               scale="none"
+        RLOO                   baseline="leave_one_out", scale="none"
+        REINFORCE++-baseline   scale="none", then fastgae.normalize over the tokens of the batch
 
     Sums have no rounding, and everything else is computed in float64 and rounded once at the end. So the order of the
     answers changes no bit, and the other groups of a call have no effect, except with ``scale="batch"``.

@@ -23,7 +23,6 @@ from fastgae.data.asked import Asked, times_of
 from fastgae.data.errors import DataError, WriteError, argument, reading
 from fastgae.data.lock import LOCK, foreign, locked
 from fastgae.data.npz import ABOUT, COPIED
-from fastgae.data.packed import unpacked
 from fastgae.data.pieces import LARGE, SCRATCH, VALUES
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.scattered import COPY, JOINED, SORTING
@@ -33,6 +32,7 @@ from fastgae.data.urls import STORES, is_remote, opened_binary, protocol_of
 from fastgae.data.written import PARTIAL, complete
 
 ASKED, RESULTS = "asked.json", "results"
+LAST = "__last__"  # the column of the results of a run that is True where an episode ends
 # The results of each run of rows, and all of them in the format of the sidecar; copies of the source, sorted, or of a
 # large row group, and of values; and what duckdb writes while it sorts.
 WHOLE = "|".join(map(re.escape, (ASKED, RESULTS, COPY, JOINED, LARGE, VALUES)))
@@ -109,14 +109,15 @@ class Spool:
         return any((self.folder / name).exists() for name in (self._file(0).name, COPY, JOINED))
 
     def table(self, number: int) -> pa.Table:
-        """Return the results of a run."""
+        """Return the results of a run, and its column LAST."""
         with pa.memory_map(str(self._file(number))) as file:
-            return unpacked(pa.ipc.open_file(file).read_all().replace_schema_metadata(None))
+            return pa.ipc.open_file(file).read_all().replace_schema_metadata(None)
 
     def add(self, number: int, table: pa.Table, state: Mapping[str, Any]) -> None:
-        """Keep the results of a run of rows, whose keys may be packed."""
+        """Keep the results of a run of rows, and its column LAST."""
         table = table.replace_schema_metadata({ABOUT: json.dumps(state)})
-        with complete(self._file(number)) as file, pa.ipc.new_file(file, table.schema) as writer:
+        small = pa.ipc.IpcWriteOptions(compression="lz4")  # names and steps repeat, and then take hardly any space
+        with complete(self._file(number)) as file, pa.ipc.new_file(file, table.schema, options=small) as writer:
             writer.write_table(table)
 
     def finish(

@@ -61,11 +61,8 @@ def _of_steps(piece: Piece, number: int, first: int, rows: "Lists | Packed") -> 
         for table in tables(columns, max(1, most * piece.rows // max(steps, 1))):
             yield from table.combine_chunks().to_batches(most)
 
-    def read(columns: Sequence[str]) -> pa.Table:
-        return pa.concat_tables(tables(columns, AT_ONCE)).combine_chunks()
-
     steps = sum(map(len, tables([rows.rewards], AT_ONCE)))
-    return Piece(piece.path, first, steps, rows.schema, read, batches)
+    return Piece(piece.path, first, steps, rows.schema, batches)
 
 
 def _tables(piece: Piece, columns: Sequence[str], at_once: int) -> Iterator[pa.Table]:

@@ -5,32 +5,32 @@ depends only on the row numbers, so a resumed run draws the same picture. Episod
 """
 
 import os
-from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 import fastgae
 from fastgae._call import Array
 from fastgae._pictures import BLUE, INK, NOTE, SHADES, VERMILION, new_figure, picture_path, save, style
+from fastgae.data.arrays import arrays_of
 from fastgae.data.errors import WriteError
 from fastgae.data.estimators import How
 from fastgae.data.extras import brought_by
-from fastgae.data.histograms import Bars, Density, bars_of, bars_of_lengths, density_of, sample_of
 from fastgae.data.plan import Plan
 from fastgae.data.progress import Advance
 from fastgae.data.report import Sums
-from fastgae.data.spool import Spool
+from fastgae.data.spool import LAST, Spool
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Draws into one part of the picture.
-Panel: TypeAlias = "Callable[[Axes], None]"
+MOST = 500_000  # numbers of each kind in the sample
+BINS = 80
+TAILS = 0.005  # of the numbers at either end that may lie outside, where they lie far away
+LARGEST = 1e300  # beyond, the width of a range may be infinite
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / the golden ratio
 
 
 def checked_picture(given: str | os.PathLike[str]) -> Path:
@@ -46,113 +46,157 @@ def checked_picture(given: str | os.PathLike[str]) -> Path:
 
 def draw(plan: Plan, spool: Spool, runs: int, sums: Sums, path: Path, advance: Advance) -> None:
     """Draw the temporary results of all runs."""
-
-    def tables() -> Iterable[pa.Table]:
-        for number in reversed(range(runs)):
-            table = spool.table(number)
-            yield table
-            advance(len(table))
-
-    names = plan.format.results
-    taken = [name for result, name in names.items() if result != "advantages" or sums.advantages.count]
-    sample = sample_of(tables(), taken, sums.steps)
-    figure = figure_of(spool.out.name, plan.how, sums, sample[names["returns"]], sample.get(names["advantages"]))
+    taken = [name for result, name in plan.format.results.items() if result == "returns" or sums.advantages.count]
+    parts: dict[str, list[Array]] = {name: [] for name in taken}
+    ends: list[Array] = []
+    first = 0
+    for number in reversed(range(runs)):
+        table = spool.table(number)
+        last = arrays_of(table[LAST]).reshape(len(table), -1)
+        row, env = np.nonzero(last)
+        ends.append(env * plan.rows + first + row)  # as if the envs followed each other; each env ends with an end
+        chosen = _chosen(first * last.shape[1], last.size, sums.steps)
+        for name in taken:
+            parts[name].append(arrays_of(table[name]).reshape(-1)[chosen].astype(np.float64))
+        first += len(table)
+        advance(len(table))
+    lengths = np.diff(np.sort(np.concatenate(ends)), prepend=-1)
+    *advantages, returns = map(np.concatenate, parts.values())
+    figure = figure_of(spool.out.name, plan.how, sums, lengths, returns, *advantages)
     try:
         save(figure, path)
     except OSError as error:
         raise WriteError(path, error.strerror or error) from error
 
 
-def figure_of(name: str, how: How, sums: Sums, returns: Array, advantages: Array | None) -> "Figure":
-    """Return the picture of a sample of returns, and of advantages if there are any, and of all episode lengths."""
-    lengths: Panel = partial(_draw_lengths, bars_of_lengths(*sums.lengths.whole()), sums)
+def _chosen(first: int, count: int, steps: int) -> Array | slice:
+    """Return which of the numbers from the first one on are in the sample.
+
+    The fractions of the multiples of the golden ratio lie evenly between 0 and 1, and so do the fractions of every k-th
+    multiple. Taking every k-th number instead would find the same steps of all episodes, if the episodes have one
+    length.
+    """
+    if steps <= MOST:
+        return slice(None)
+    chosen: Array = np.arange(first, first + count, dtype=np.uint64) * GOLDEN < np.uint64(2**64 // steps * MOST)
+    return chosen
+
+
+def figure_of(
+    name: str, how: How, sums: Sums, lengths: Array, returns: Array, advantages: Array | None = None
+) -> "Figure":
+    """Return the picture of all episode lengths, and of a sample of returns, and of advantages if there are any."""
     drawn = f"a sample of {len(returns):,} steps" if len(returns) < sums.steps else "all steps"
-    if advantages is None:
-        panels = [_distribution(returns, sums.returns, "return R"), lengths]
-    else:
-        with np.errstate(all="ignore"):  # infinity is data here
-            pairs = density_of(returns - advantages, returns)
-        against: Panel = partial(_draw_density, pairs, sums.explained_variance)
-        panels = [_distribution(advantages, sums.advantages, "advantage A"), lengths, against]
+    count = 2 if advantages is None else 3
     title = f"{name}: {_counted(sums.steps, 'step')} in {_counted(sums.episodes, 'episode')}"
-    figure = new_figure(4.8 * len(panels), 4.8, title)
-    for panel, draw_into in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        draw_into(panel)
+    figure = new_figure(4.8 * count, 4.8, title)
+    panels = figure.subplots(1, count)
+    if advantages is None:
+        _draw_distribution(panels[0], returns, sums.returns, "return R")
+    else:
+        _draw_distribution(panels[0], advantages, sums.advantages, "advantage A")
+        _draw_density(panels[2], returns, advantages, sums.explained_variance)
+    _draw_lengths(panels[1], lengths)
     options = "".join(f", {option} {number}" for option, number in {"gamma": how.gamma, **how.options}.items())
     note = f"{how.estimator}{options}. The picture shows {drawn}, and the lengths of all episodes."
     figure.supxlabel(note, x=0.01, ha="left", fontsize=9, color=NOTE)
     return figure
 
 
-def _distribution(numbers: Array, moments: fastgae.Moments, what: str) -> "Panel":
-    """Return what draws a distribution of advantages or returns."""
-    title = f"Distribution of {what.split()[0]}s"
-    statistics = f"mean {moments.mean:.4g}, standard deviation {moments.std:.4g}"
-    return partial(_draw_bars, bars_of(numbers), title, statistics, f"{what}, in units of the rewards", "step")
+def _draw_distribution(panel: "Axes", numbers: Array, moments: fastgae.Moments, what: str) -> None:
+    """Draw a distribution of advantages or returns."""
+    _name(
+        panel, f"Distribution of {what.split()[0]}s", f"mean {moments.mean:.4g}, standard deviation {moments.std:.4g}"
+    )
+    finite = numbers[_is_finite(numbers)]
+    label = f"{what}, in units of the rewards"
+    if len(finite):
+        _draw_bars(
+            panel, finite, np.linspace(*shown_range(finite), BINS + 1), label, "step", len(numbers) - len(finite)
+        )
+    else:
+        _say_nothing(panel, label)
 
 
-def _draw_lengths(bars: Bars, sums: Sums, panel: "Axes") -> None:
-    from matplotlib.ticker import MaxNLocator
+def _draw_lengths(panel: "Axes", lengths: Array) -> None:
+    """Draw the distribution of the episode lengths, in bins of whole numbers."""
+    reach = f"from {lengths.min():,} to {lengths.max():,} steps"
+    _name(panel, "Episode lengths", f"{reach}, mean {lengths.mean():,.4g}")
+    low, high = shown_range(lengths)
+    low, high = max(np.ceil(low), 1), np.floor(high)
+    width = -(-(high - low + 1) // BINS)
+    _draw_bars(panel, lengths, np.arange(low, high + width + 1, width) - 0.5, "length in steps", "episode", 0)
 
-    statistics = f"from {bars.least:,.0f} to {bars.largest:,.0f} steps, mean {sums.steps / sums.episodes:,.4g}"
-    _draw_bars(bars, "Episode lengths", statistics, "length in steps", "episode", panel)
-    panel.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
-
-def _draw_bars(bars: Bars | None, title: str, statistics: str, label: str, counted: str, panel: "Axes") -> None:
+def _draw_bars(panel: "Axes", numbers: Array, edges: Array, label: str, counted: str, not_finite: int) -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-    style(panel)
-    _name(panel, title, statistics)
-    panel.set_ylabel(f"{counted}s")
-    if bars is None:
-        _say_nothing(panel, label)
-        return
-    low, high = bars.edges[[0, -1]]
-    panel.stairs(bars.counts, bars.edges, fill=True, color=BLUE)
+    low, high = edges[[0, -1]]
+    panel.hist(numbers, edges.tolist(), color=BLUE, histtype="stepfilled")
     if low < 0 < high:
         panel.axvline(0, color=INK, linewidth=0.8)
     panel.set_xlim(low, high)
-    panel.xaxis.set_major_locator(MaxNLocator(6))
+    panel.set_ylabel(f"{counted}s")
+    panel.xaxis.set_major_locator(MaxNLocator(6, integer=counted == "episode"))
     panel.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    far = [
-        f"{number:.4g}"
-        for number, is_outside in ((bars.least, bars.least < low), (bars.largest, bars.largest > high))
-        if is_outside
-    ]
-    reach = f",\nas far as {' and '.join(far)}"
-    panel.set_xlabel(label + _left_out(bars.outside, bars.not_finite, counted, reach))
+    outside = numbers[(numbers < low) | (numbers > high)]
+    far = dict.fromkeys(f"{end:.4g}" for end in (numbers.min(), numbers.max()) if not low <= end <= high)
+    panel.set_xlabel(label + _left_out(len(outside), not_finite, counted, f",\nas far as {' and '.join(far)}"))
 
 
-def _draw_density(density: Density | None, explained_variance: float, panel: "Axes") -> None:
+def _draw_density(panel: "Axes", returns: Array, advantages: Array, explained_variance: float) -> None:
+    """Draw returns against values, in one range for both."""
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-    style(panel)
     _name(panel, "Returns against values", f"explained variance {explained_variance:.4g}")
     panel.set_ylabel("return R")
-    if density is None:
+    with np.errstate(all="ignore"):  # infinity is data here
+        values = returns - advantages
+    finite = _is_finite(values) & _is_finite(returns)
+    values, returns = values[finite], returns[finite]
+    if not len(values):
         _say_nothing(panel, "value V")
         return
-    edges = density.edges
+    ranges = [shown_range(values), shown_range(returns)]
+    line = min(low for low, _ in ranges), max(high for _, high in ranges)
     colors = LinearSegmentedColormap.from_list("steps", SHADES)
-    norm = LogNorm(1, max(10, density.counts.max()))
-    counts = np.ma.masked_equal(density.counts.T, 0)  # the first axis of a mesh is drawn upwards
-    mesh = panel.pcolormesh(edges, edges, counts, cmap=colors, norm=norm, rasterized=True)
-    line = edges[[0, -1]]
+    counts, *_, mesh = panel.hist2d(values, returns, BINS, range=[line, line], cmin=1, cmap=colors, rasterized=True)
+    mesh.set_norm(LogNorm(1, max(10, np.nanmax(counts, initial=0))))
     panel.plot(line, line, "--", color=VERMILION, linewidth=1.4)
-    panel.set_xlim(edges[0], edges[-1])
-    panel.set_ylim(edges[0], edges[-1])
+    panel.set_xlim(line)
+    panel.set_ylim(line)
     panel.set_aspect("equal")
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_major_locator(MaxNLocator(6))
     label = "value V (dashed: R = V; below it, V is too high)"
-    panel.set_xlabel(label + _left_out(density.outside, density.not_finite, "step"))
+    outside = len(values) - int(np.nansum(counts))
+    panel.set_xlabel(label + _left_out(outside, len(finite) - len(values), "step"))
     panel.figure.colorbar(mesh, ax=panel, label="steps", format=StrMethodFormatter("{x:,.0f}"), shrink=0.8)
 
 
+def shown_range(numbers: Array) -> tuple[float, float]:
+    """Return the range to show of finite numbers.
+
+    It holds all numbers except TAILS of them at either end, and reaches further by up to a quarter of its width.
+    """
+    low, high = np.quantile(numbers, (TAILS, 1 - TAILS), method="inverted_cdf").tolist()
+    reach = (high - low) / 4
+    low, high = max(float(numbers.min()), low - reach), min(float(numbers.max()), high + reach)
+    # A range that is narrow for the size of its numbers would show nothing but their rounding.
+    size = max(abs(low), abs(high)) or 1.0
+    missing = 0.0 if high - low > size / 1000 else size / 2
+    return low - missing, high + missing
+
+
+def _is_finite(numbers: Array) -> Array:
+    finite: Array = np.abs(numbers) < LARGEST
+    return finite
+
+
 def _name(panel: "Axes", title: str, statistics: str) -> None:
+    style(panel)
     panel.set_title(f"{title}\n", loc="left", fontsize=11, fontweight="bold")
     panel.annotate(statistics, (0, 1), (0, 6), "axes fraction", "offset points", color=NOTE, fontsize=9)
 

@@ -5,9 +5,10 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -40,18 +41,6 @@ class OpenNow:
 _open_now: ContextVar[OpenNow | None] = ContextVar("what is open", default=None)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Read some rows of a file in which any rows can be read."""
-
-    of: Callable[[int, int, Sequence[str]], pa.Table]
-    start: int
-    stop: int
-
-    def __call__(self, columns: Sequence[str]) -> pa.Table:
-        return self.of(self.start, self.stop, columns)
-
-
 class Piece(NamedTuple):
     """Rows that a file can read by themselves: a row group of Parquet, a batch of Arrow, a slice of an HDF5 array."""
 
@@ -59,10 +48,15 @@ class Piece(NamedTuple):
     first: int  # its first row, counted from the beginning of the file
     rows: int
     schema: pa.Schema  # of its file
-    read: Callable[[Sequence[str]], pa.Table]
-    batches: Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]  # the same rows, at most this many at a time
+    batches: Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]  # the rows, at most this many at a time
     # One row with the columns that a file also has of the state after the last of these rows, if an episode ends there.
     final: Callable[[Sequence[str]], pa.Table] | None = None
+    # Reads any rows of the file, if it can, so that adjacent pieces are read at once.
+    any_rows: Callable[[int, int, Sequence[str]], pa.Table] | None = None
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Return all rows."""
+        return pa.Table.from_batches(self.batches(columns, self.rows))
 
 
 class Run(NamedTuple):
@@ -76,7 +70,13 @@ class Run(NamedTuple):
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Return the columns of all rows, each in one piece of memory."""
-        parts = (read(columns) for read in _at_once(piece.read for piece in self.pieces))
+        parts: list[pa.Table] = []
+        for any_rows, adjacent in groupby(self.pieces, attrgetter("any_rows")):
+            pieces = list(adjacent)
+            if any_rows is None:
+                parts += [piece.read(columns) for piece in pieces]
+            else:
+                parts.append(any_rows(pieces[0].first, pieces[-1].first + pieces[-1].rows, columns))
         return pa.concat_tables(parts).combine_chunks()
 
     def finals(self, columns: Sequence[str], rows: Collection[int]) -> tuple[list[int], pa.Table] | None:
@@ -96,18 +96,6 @@ class Run(NamedTuple):
                 return piece.path, piece.first + row
             row -= piece.rows
         raise IndexError(row)
-
-
-def _at_once(reads: Iterable[Callable[[Sequence[str]], pa.Table]]) -> list[Callable[[Sequence[str]], pa.Table]]:
-    """Return functions that read the same rows in fewer calls."""
-    fewer: list[Callable[[Sequence[str]], pa.Table]] = []
-    for read in reads:
-        before = fewer[-1] if fewer else None
-        if isinstance(read, Rows) and isinstance(before, Rows) and (before.of, before.stop) == (read.of, read.start):
-            fewer[-1] = replace(before, stop=read.stop)
-        else:
-            fewer.append(read)
-    return fewer
 
 
 def runs_backwards(pieces: Sequence[Piece], columns: Sequence[str], most: int, scratch: Path) -> Iterator[Run]:
@@ -186,9 +174,9 @@ def slices(
             start,
             stop - start,
             schema,
-            Rows(read, start, stop),
             partial(batches, start, stop),
             final if stop == end else None,
+            read,
         )
         for start, stop in bounds
     ]
@@ -201,17 +189,16 @@ def parquet_pieces(path: Path) -> list[Piece]:
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     schema = metadata.schema.to_arrow_schema()
 
-    def read(group: int, columns: Sequence[str]) -> pa.Table:
+    def batches(group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         several = rows[group] > SLICE  # to hand few rows to other threads takes longer than to read them
         with reading(path):
             file = opened(_parquet, path, checked_time(path, since))
-            return file.read_row_group(group, columns, use_threads=several)
+            if most < rows[group]:
+                yield from file.iter_batches(most, [group], columns)
+            else:
+                yield from file.read_row_group(group, columns, use_threads=several).to_batches()
 
-    def batches(group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        with reading(path):
-            yield from opened(_parquet, path, checked_time(path, since)).iter_batches(most, [group], columns)
-
-    return pieces_of(path, rows, schema, batches, read)
+    return pieces_of(path, rows, schema, batches)
 
 
 def arrow_pieces(path: Path) -> list[Piece]:
@@ -220,15 +207,12 @@ def arrow_pieces(path: Path) -> list[Piece]:
         since = version_of(path)[1]
         rows, schema = [file.get_batch(number).num_rows for number in range(file.num_record_batches)], file.schema
 
-    def read(number: int, columns: Sequence[str]) -> pa.Table:
+    def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         checked_time(path, since)
         with reading(path), arrow_file(path) as file:
-            return pa.Table.from_batches([checked_batch(file.get_batch(number).select(columns))])
+            yield checked_batch(file.get_batch(number).select(columns))
 
-    def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        yield from read(number, columns).to_batches(most)
-
-    return pieces_of(path, rows, schema, batches, read)
+    return pieces_of(path, rows, schema, batches)
 
 
 def checked_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -242,28 +226,20 @@ def pieces_of(
     rows: Sequence[int],
     schema: pa.Schema,
     batches: Callable[[int, Sequence[str], int], Iterator[pa.RecordBatch]],
-    read: Callable[[int, Sequence[str]], pa.Table] | None = None,
 ) -> list[Piece]:
     """Return the pieces of a file, with so many rows each.
 
-    ``batches(number, columns, most)`` returns the rows of a piece in any batches; ``read(number, columns)`` returns
-    them at once, if that is faster.
+    ``batches(number, columns, most)`` returns the rows of a piece, in batches that may have more than ``most`` rows.
     """
     schema = _plain(schema)
     _ = schema.names  # raises here, where the file is known, if a name is not UTF-8
-
-    def decoded_read(number: int, columns: Sequence[str]) -> pa.Table:
-        if read is not None:
-            return decoded(read(number, columns))
-        found = decoded_batches(number, columns, max(rows[number], 1))
-        return pa.Table.from_batches(found, pa.schema(schema.field(name) for name in columns))
 
     def decoded_batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         for batch in map(decoded, batches(number, columns, most)):
             yield from (batch.slice(row, most) for row in range(0, batch.num_rows, most))
 
     return [
-        Piece(path, first, count, schema, partial(decoded_read, number), partial(decoded_batches, number))
+        Piece(path, first, count, schema, partial(decoded_batches, number))
         for number, (count, first) in enumerate(zip(rows, accumulate(rows, initial=0), strict=False))
     ]
 
@@ -303,34 +279,22 @@ def first_rows(piece: Piece, rows: int) -> Piece:
             if left <= 0:
                 return
 
-    def read(columns: Sequence[str]) -> pa.Table:
-        return pa.Table.from_batches(list(batches(columns, rows)))
-
-    return piece._replace(rows=rows, read=read, batches=batches, final=piece.final if rows == piece.rows else None)
+    return piece._replace(rows=rows, batches=batches, final=piece.final if rows == piece.rows else None)
 
 
 def with_columns(piece: Piece, names: Collection[str], made: Callable[[int, int], Mapping[str, Any]]) -> Piece:
     """Return a piece with columns more, which ``made(start, stop)`` makes for these rows of the file."""
 
-    def added(rows: Any, columns: Sequence[str], first: int) -> Any:
-        more = made(first, first + rows.num_rows)
-        arrays = [pa.array(more[name]) if name in names else rows.column(name) for name in columns]
-        return type(rows).from_arrays(arrays, names=list(columns))
-
-    def stored(columns: Sequence[str]) -> list[str]:
-        return [name for name in columns if name not in names]
-
     def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         first = piece.first
-        for batch in piece.batches(stored(columns), most):
-            yield added(batch, columns, first)
+        for batch in piece.batches([name for name in columns if name not in names], most):
+            more = made(first, first + batch.num_rows)
+            arrays = [pa.array(more[name]) if name in names else batch.column(name) for name in columns]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
             first += batch.num_rows
 
-    def read(columns: Sequence[str]) -> pa.Table:
-        return added(piece.read(stored(columns)), columns, piece.first)
-
     fields = [(name, pa.array(column).type) for name, column in made(0, 0).items()]
-    return piece._replace(schema=pa.schema([*fields, *piece.schema]), read=read, batches=batches)
+    return piece._replace(schema=pa.schema([*fields, *piece.schema]), batches=batches, any_rows=None)
 
 
 def check_alike(pieces: Sequence[Piece], columns: Sequence[str]) -> None:
@@ -377,11 +341,10 @@ def open_files() -> Iterator[None]:
         open_now.until_end.close()
 
 
-def close_at_end(close: Callable[[], None]) -> None:
-    """Call a function at the end of ``open_files``."""
+def until_end() -> ExitStack:
+    """Return what is closed at the end of ``open_files``."""
     open_now = _open_now.get()
-    if open_now is not None:
-        open_now.until_end.callback(close)
+    return ExitStack() if open_now is None else open_now.until_end
 
 
 def scratch_file() -> IO[bytes]:

@@ -10,7 +10,6 @@ import numpy as np
 
 import fastgae
 from fastgae.data.estimators import GAE_LAMBDA, How, gae_arguments
-from fastgae.data.lengths import Lengths
 from fastgae.data.steps import Computed, RecordedSteps, carried_into, checked_rows, sampled
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
@@ -24,7 +23,6 @@ class Sums:
     episodes: int = 0
     advantages: fastgae.Moments = field(default_factory=fastgae.Moments)
     returns: fastgae.Moments = field(default_factory=fastgae.Moments)
-    lengths: Lengths = field(default_factory=Lengths)
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -36,14 +34,13 @@ class Sums:
             int(np.count_nonzero(computed.last)),
             fastgae.Moments() if computed.advantages is None else fastgae.moments(computed.advantages),
             fastgae.moments(computed.returns),
-            Lengths.of(computed.last),
         )
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> "Sums":
         """Return the sums from the dict that ``dataclasses.asdict`` made."""
         moments = {name: fastgae.Moments(**kept[name]) for name in ("advantages", "returns")}
-        return cls(kept["steps"], kept["episodes"], **moments, lengths=Lengths.from_dict(kept["lengths"]))
+        return cls(kept["steps"], kept["episodes"], **moments)
 
     @property
     def explained_variance(self) -> float:

@@ -23,7 +23,6 @@ from fastgae.data.asked import Asked, times_of
 from fastgae.data.errors import DataError, WriteError, argument, reading
 from fastgae.data.lock import LOCK, foreign, locked
 from fastgae.data.npz import ABOUT, COPIED
-from fastgae.data.packed import unpacked
 from fastgae.data.pieces import LARGE, SCRATCH, VALUES
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.scattered import COPY, JOINED, SORTING
@@ -33,6 +32,7 @@ from fastgae.data.urls import STORES, is_remote, opened_binary, protocol_of
 from fastgae.data.written import PARTIAL, complete
 
 ASKED, RESULTS = "asked.json", "results"
+LAST = "__last__"  # the column of the results of a run that is True where an episode ends
 # The results of each run of rows, and all of them in the format of the sidecar; copies of the source, sorted, or of a
 # large row group, and of values; and what duckdb writes while it sorts.
 WHOLE = "|".join(map(re.escape, (ASKED, RESULTS, COPY, JOINED, LARGE, VALUES)))
@@ -72,12 +72,11 @@ class Spool:
         with reading(self.out):
             if not self.out.is_file():
                 return None
-        with suppress(ValueError):  # of a file that is not from fastgae
-            said: dict[str, Any] = json.loads(about(self.out) or "{}")
-            if said.get("asked") == self._asked.digest():
-                self.remove()  # a run may have been killed after it had written the sidecar
-                return said
-        return None
+        said = self._said()
+        if said.get("asked") != self._asked.digest():
+            return None
+        self.remove()  # a run may have been killed after it had written the sidecar
+        return said
 
     def begin(self, resume: bool) -> None:
         """Empty the folder, or, to resume, keep the results of an earlier run with the same options and data."""
@@ -109,14 +108,15 @@ class Spool:
         return any((self.folder / name).exists() for name in (self._file(0).name, COPY, JOINED))
 
     def table(self, number: int) -> pa.Table:
-        """Return the results of a run."""
+        """Return the results of a run, and its column LAST."""
         with pa.memory_map(str(self._file(number))) as file:
-            return unpacked(pa.ipc.open_file(file).read_all().replace_schema_metadata(None))
+            return pa.ipc.open_file(file).read_all().replace_schema_metadata(None)
 
     def add(self, number: int, table: pa.Table, state: Mapping[str, Any]) -> None:
-        """Keep the results of a run of rows, whose keys may be packed."""
+        """Keep the results of a run of rows, and its column LAST."""
         table = table.replace_schema_metadata({ABOUT: json.dumps(state)})
-        with complete(self._file(number)) as file, pa.ipc.new_file(file, table.schema) as writer:
+        small = pa.ipc.IpcWriteOptions(compression="lz4")  # names and steps repeat, and then take hardly any space
+        with complete(self._file(number)) as file, pa.ipc.new_file(file, table.schema, options=small) as writer:
             writer.write_table(table)
 
     def finish(
@@ -145,9 +145,8 @@ class Spool:
 
     def pack(self, state: Mapping[str, Any], progress: bool) -> None:
         """Write the file of a shard, and remove the folder."""
-        runs = list(takewhile(Path.exists, map(self._file, count())))
         with self._results(progress) as file:
-            write_archive(file, [self.folder / ASKED, *runs], self._about(state).encode())
+            write_archive(file, [self.folder / ASKED, *self._runs()], self._about(state).encode())
         self.remove()
 
     def unpack(self, shards: Sequence[Shard]) -> None:
@@ -194,10 +193,8 @@ class Spool:
 
     def clear(self) -> None:
         """Remove the results of all runs."""
-        for number in count():
-            if not self._file(number).exists():
-                return
-            self._file(number).unlink()
+        for run in self._runs():
+            run.unlink()
 
     def remove(self) -> None:
         """Empty the folder except for the lock. First remove the file without which no run can resume."""
@@ -221,15 +218,23 @@ class Spool:
             )
         if self.out in self._times or not (is_remote(self.out) or stat.S_ISREG(self.out.lstat().st_mode)):
             raise foreign(self.out)
-        with suppress(DataError, ValueError):  # of a file that is not from fastgae
-            if "asked" in json.loads(about(self.out) or "{}"):
-                return
-        raise foreign(self.out)
+        if "asked" not in self._said():
+            raise foreign(self.out)
+
+    def _said(self) -> dict[str, Any]:
+        """Return what the file of results says about itself; nothing if it is not from fastgae."""
+        with suppress(ValueError):
+            said: dict[str, Any] = json.loads(about(self.out) or "{}")
+            return said
+        return {}
 
     def _is_own(self, path: Path) -> bool:
         """Return whether a path in the folder has a name that fastgae gives, and is no link, pipe or such."""
         mode, name = path.lstat().st_mode, path.relative_to(self.folder).as_posix()
         return stat.S_ISDIR(mode) if name == SORTING else stat.S_ISREG(mode) and FILES.fullmatch(name) is not None
+
+    def _runs(self) -> Iterator[Path]:
+        return takewhile(Path.exists, map(self._file, count()))
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:08}.arrow"

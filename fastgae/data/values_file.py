@@ -67,10 +67,6 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
                 raise OrderError(f"{path} has other rows than the source, in its column {key}")
         return table.append_column(COLUMN, found[COLUMN])
 
-    def read(columns: Sequence[str]) -> pa.Table:
-        table = piece.read([name for name in columns if name != COLUMN])
-        return add(table, 0).select(columns) if COLUMN in columns else table
-
     def batches(columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         start = 0
         for batch in piece.batches([name for name in columns if name != COLUMN], most):
@@ -81,7 +77,7 @@ def _beside(piece: Piece, first: int, rows: Rows, path: Path, has_final: bool) -
     def final(columns: Sequence[str]) -> pa.Table:
         return rows(first + piece.rows, first + piece.rows + 1).select(columns)
 
-    return piece._replace(read=read, batches=batches, final=final if has_final else None)
+    return piece._replace(batches=batches, final=final if has_final else None, any_rows=None)
 
 
 def _same(found: pa.ChunkedArray, key: pa.ChunkedArray) -> bool:

@@ -16,7 +16,6 @@ from fastgae.data.episodes import Episodes, Files
 from fastgae.data.errors import DataError, naming
 from fastgae.data.formats import NAMING
 from fastgae.data.labels import LABEL, passes_over, threshold_of
-from fastgae.data.packed import packed
 from fastgae.data.picture import draw
 from fastgae.data.pieces import Run, grouped, runs_backwards
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
@@ -24,7 +23,7 @@ from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
 from fastgae.data.scattered import in_source_order, is_joined, is_sorted, joined_plan, sorted_plan
 from fastgae.data.shards import up_to_an_end
-from fastgae.data.spool import Spool
+from fastgae.data.spool import LAST, Spool
 from fastgae.data.steps import (
     Computed,
     Following,
@@ -146,7 +145,6 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
     sums, following, number = Sums(), None, -1
     findings: list[str] = []
     own, later = plan.parts
-    step = plan.columns.of_role.get("step")
     episodes, files, end = Episodes(plan.columns.named(*NAMING)), _files(plan), plan.rows
     rest = up_to_an_end(later, plan.columns, plan.most)
     end += sum(piece.rows for piece in rest) - sum(piece.rows for piece in later)
@@ -163,7 +161,7 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
                 episodes.add(table, steps.changes, following)
                 found = findings_in(steps, plan.how) if number == 0 and not later else []
             state = {"sums": asdict(Sums.of(computed)), "following": before, "findings": found}
-            kept = packed(results(table, computed, plan), computed.last, plan.columns.named(*NAMING), step)
+            kept = results(table, computed, plan).append_column(LAST, column_of(computed.last))
             spool.add(number, kept, state)
         else:
             episodes.add(spool.table(number), None, following)
@@ -290,7 +288,7 @@ def finished(
     """Return the results of all runs from the first row to the last, labelled and normalized if the plan says so."""
     name = plan.format.results["advantages"]
     for number in reversed(range(runs)):
-        table = spool.table(number)
+        table = spool.table(number).drop_columns([LAST])
         if threshold is not None:
             table = table.append_column(LABEL, column_of(arrays_of(table[name]) > threshold))
         if plan.normalize is not None:

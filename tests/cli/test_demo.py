@@ -1,6 +1,5 @@
 """The demo: what it compares and shows, and what becomes of bad options."""
 
-import itertools
 import json
 import sys
 from importlib.util import find_spec
@@ -109,16 +108,6 @@ def test_demo_fails_where_a_backend_disagrees(monkeypatch, capsys):
     assert "NOT the same bits as numpy: wrong (1 numbers)" in capsys.readouterr().out
 
 
-def test_best_seconds_calls_everything():
-    counts = {"a": itertools.count(), "b": itertools.count()}
-    seconds = demo.best_seconds(
-        {name: counter.__next__ for name, counter in counts.items()}, rounds=3, run_seconds=1e-5
-    )
-    assert set(seconds) == {"a", "b"}
-    assert all(time > 0 for time in seconds.values())
-    assert all(next(counter) >= 6 for counter in counts.values())
-
-
 def failure(argv, capsys):
     """The exit code and the one line on stderr."""
     try:
@@ -139,13 +128,11 @@ def failure(argv, capsys):
         (["--env", "no_such_module:CartPole-v1"], ["--env", "no_such_module"]),
         (["--env", ""], ["--env"]),
         (["--num-envs", "0"], ["--num-envs", "positive integer", "'0'"]),
-        (["--num-envs", "many"], ["--num-envs", "positive integer", "'many'"]),
         (["--num-steps", "-1"], ["--num-steps", "positive integer", "'-1'"]),
         (["--seed", "-1"], ["--seed", "0 or more", "'-1'"]),
         (["--gamma", "1.5"], ["--gamma", "[0, 1]", "'1.5'"]),
         (["--gae-lambda", "nan"], ["--gae-lambda", "[0, 1]", "'nan'"]),
         (["--plot", "TMP/rollout.bmp"], ["--plot", ".png", "rollout.bmp"]),
-        (["--plot", "TMP/rollout"], ["--plot", ".png"]),
         (["--plot", "TMP/missing/rollout.png"], ["--plot", "missing"]),
         (["--plot", "TMP/directory.png"], ["--plot", "directory.png", "not writable"]),
         (["--no-such-option"], ["--no-such-option"]),

@@ -1,6 +1,7 @@
 """Sources drawn at random: the same bits as one call of fastgae.gae; and broken ones: an error that names the file."""
 
 import json
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from .recorded import limit, read, write
 
 CASES = 96
 TEXT = ("csv", "jsonl")  # no float32
+ARRAYS = ("npz", "npy", "hdf5")  # no text
 TABLES = ("parquet", "arrow", "stream", *TEXT)
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 FLOATS = (np.float32, np.float64)
@@ -89,29 +91,14 @@ def in_files(drawn, folder, columns, suffix):
     return order
 
 
-def parquet(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".parquet")
-
-
-def arrow(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".arrow")
-
-
-def stream(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".stream")
-
-
-def csv(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".csv")
-
-
-def jsonl(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".jsonl")
+def in_tables(drawn, folder, suffix):
+    return {}, in_files(drawn, folder, drawn.columns(), suffix)
 
 
 def huggingface(drawn, folder):
     order = in_files(drawn, folder, drawn.columns(), ".stream")
     files = sorted(folder.iterdir(), key=lambda path: int(path.stem))
+    write(pa.table(drawn.columns()), folder / "cache-0123.arrow", 10)  # what Hugging Face computed from them
     (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": path.name} for path in files]}))
     return {}, order
 
@@ -194,7 +181,8 @@ def flat(drawn):
 
 def npz(drawn, folder):
     folder.mkdir()
-    (np.savez if drawn.rng.random() < 0.5 else np.savez_compressed)(folder / "a.npz", **flat(drawn))
+    not_read = {"note": np.array([{"a": 1}], object), "name": np.array("text")}
+    (np.savez if drawn.rng.random() < 0.5 else np.savez_compressed)(folder / "a.npz", **flat(drawn), **not_read)
     return {}, np.arange(drawn.rows)
 
 
@@ -253,9 +241,11 @@ def minari_arrow(drawn, folder):
     return {}, np.arange(drawn.rows)
 
 
-TABULAR = (parquet, arrow, stream, csv, jsonl, huggingface, one_per_file, lists)
-MADE = (*TABULAR, robomimic, rllib, lerobot, npz, npy, hdf5, minari_hdf5, minari_arrow)
-FORMATS = {make.__name__: make for make in MADE}
+TABULAR = {kind: partial(in_tables, suffix=f".{kind}") for kind in TABLES} | {
+    make.__name__: make for make in (huggingface, one_per_file, lists, rllib, lerobot)
+}
+# Only the first ones have a column of steps.
+FORMATS = TABULAR | {make.__name__: make for make in (robomimic, npz, npy, hdf5, minari_hdf5, minari_arrow)}
 CASE = [(seed, list(FORMATS)[seed % len(FORMATS)]) for seed in range(CASES)]
 
 
@@ -277,7 +267,7 @@ def test_same_bits(tmp_path, seed, form):
     drawn, arguments, order = drawn_source(seed, form, tmp_path / "source")
     before = contents(tmp_path)
     normalize = "global" if drawn.rng.random() < 0.3 else None
-    out = tmp_path / f"out{drawn.rng.choice(['.parquet', '.arrow'])}"
+    out = tmp_path / f"out{'.npz' if form in ARRAYS else drawn.rng.choice(['.parquet', '.arrow'])}"
     report = compute(tmp_path / "source", out, normalize=normalize, **arguments)
     got = read(out)
     advantages, returns = (got[name].to_numpy() for name in got.column_names[-2:])
@@ -361,8 +351,7 @@ def gap(drawn, row):
 
 
 FAULTS = {each.__name__: each for each in (nan_reward, infinite_value, wrong_flag, early_end, gap)}
-STEPPED = (*(make.__name__ for make in TABULAR), "rllib", "lerobot")  # formats with a column of steps
-FAULTY = [(*case, fault) for case in CASE[: len(FORMATS)] for fault in FAULTS if fault != "gap" or case[1] in STEPPED]
+FAULTY = [(*case, fault) for case in CASE[: len(FORMATS)] for fault in FAULTS if fault != "gap" or case[1] in TABULAR]
 
 
 @pytest.mark.parametrize(("seed", "form", "fault"), FAULTY)

@@ -787,21 +787,23 @@ def means(sums, counts, result, steps, blocks, envs, ddof, PER_ENV: tl.constexpr
 @jit
 def _fold(rows, count, width, BLOCK: tl.constexpr):
     """Add one half of ``count`` rows to the other, again and again, until one row has the sum."""
-    count, width = tl.cast(count, tl.int64), tl.cast(width, tl.int64)
-    while count > 1:
-        half = count // 2 * width
-        for first in range(0, half, BLOCK):
-            place = first + tl.arange(0, BLOCK)
-            one = tl.load(rows + place, mask=place < half, other=0)
-            other = tl.load(rows + half + place, mask=place < half, other=0)
-            tl.store(rows + place, one + other, mask=place < half)
-        tl.debug_barrier()
-        odd = count * width - 2 * half  # the last row, which has no other, moves up
-        for first in range(0, odd, BLOCK):
-            place = first + tl.arange(0, BLOCK)
-            tl.store(rows + half + place, tl.load(rows + 2 * half + place, mask=place < odd, other=0), mask=place < odd)
-        tl.debug_barrier()
-        count = count - count // 2
+    left, width = tl.cast(count, tl.int64), tl.cast(width, tl.int64)
+    if count != 1:  # Triton 3.6 cannot compile a loop which it knows to have no turn
+        while left > 1:
+            half = left // 2 * width
+            for first in range(0, half, BLOCK):
+                place = first + tl.arange(0, BLOCK)
+                one = tl.load(rows + place, mask=place < half, other=0)
+                other = tl.load(rows + half + place, mask=place < half, other=0)
+                tl.store(rows + place, one + other, mask=place < half)
+            tl.debug_barrier()
+            odd = left * width - 2 * half  # the last row, which has no other, moves up
+            for first in range(0, odd, BLOCK):
+                place = first + tl.arange(0, BLOCK)
+                last = tl.load(rows + 2 * half + place, mask=place < odd, other=0)
+                tl.store(rows + half + place, last, mask=place < odd)
+            tl.debug_barrier()
+            left = left - left // 2
 
 
 @jit

@@ -6,6 +6,7 @@ import pytest
 import fastgae
 from fastgae.cli.main import main
 from support.backends import ONE_TARGET
+from support.bad_arguments import InCupy, InNumba, InWarp
 from support.cases import assert_same_bits
 
 STEPS, ENVS = 4, 3
@@ -34,6 +35,13 @@ BAD = {
     "rewards: text": ({"rewards": np.full(SHAPE, "a")}, TypeError, ["rewards", "<U1", "32 or 64 bits"]),
     "rewards: objects": ({"rewards": ONES.astype(object)}, TypeError, ["rewards", "object", "32 or 64 bits"]),
     "rewards: complex": ({"rewards": ONES.astype(complex)}, TypeError, ["rewards", "complex128", "32 or 64 bits"]),
+    "rewards: of CuPy": ({"rewards": InCupy()}, TypeError, ["array of cupy", "torch.from_dlpack(rewards)"]),
+    "values: of Warp": ({"values": InWarp()}, TypeError, ["array of warp", "torch.from_dlpack(values)"]),
+    "values: of Numba": (
+        {"values": InNumba()},
+        TypeError,
+        ["array of numba", "torch.as_tensor(values, "],
+    ),
     "rewards: masked": ({"rewards": MASKED}, TypeError, ["rewards", "mask"]),
     "values: None": ({"values": None}, TypeError, ["values", "None"]),
     "values: masked": ({"values": np.ma.masked_array(LONGER)}, TypeError, ["values", "mask"]),

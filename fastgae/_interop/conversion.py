@@ -26,12 +26,25 @@ def as_array(name: str, given: object) -> Array:
         stacked = f"{LIBRARIES[kind].stack}({name})"
         raise TypeError(f"{name} is a {type(given).__name__} of {kind} arrays: pass one array, {stacked}")
     try:
-        return np.asarray(given)
+        array = np.asarray(given)
     except MemoryError:
         raise
     except Exception as error:  # An object's own __array__ or __len__ may raise an exception of any type.
+        check_library(name, given)
         same = ValueError if isinstance(error, ValueError) else TypeError
         raise same(f"{name} cannot be read as an array: {error}") from error
+    if array.dtype.kind == "O":
+        check_library(name, given)
+    return array
+
+
+def check_library(name: str, given: object) -> None:
+    """Raise an error if torch could read this array of a library that fastgae does not know, such as CuPy."""
+    protocols = {"__dlpack__": "from_dlpack({})", "__cuda_array_interface__": "as_tensor({}, device='cuda')"}
+    for protocol, line in protocols.items():
+        if hasattr(type(given), protocol) and not isinstance(given, np.ndarray):
+            library = type(given).__module__.partition(".")[0]
+            raise TypeError(f"{name} is an array of {library}: pass a tensor, torch.{line.format(name)}")
 
 
 def as_numbers(name: str, given: object) -> Array:

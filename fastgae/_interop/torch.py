@@ -20,7 +20,8 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
     if tensor.is_meta:
         raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
     if not tensor.is_cpu:
-        raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on the CPU: pass {name}.cpu()")
+        here = "the CPU" if tensor.is_cuda else "the CPU and on GPUs of CUDA and ROCm"
+        raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on {here}: pass {name}.cpu()")
     constant = in_memory(name, tensor)
     try:
         # NumPy cannot read bfloat16, so it gets the bits.

@@ -13,9 +13,9 @@ from fastgae._interop.torch import check_fillable, from_numpy, on_device, tell_a
 def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a function with tensors that hold numbers."""
     if on_device(next(iter(arguments.values()))) or arguments.get("backend") == "triton":
-        from fastgae._interop import torch_devices
+        from fastgae._interop.torch_devices import call
 
-        return torch_devices.call(function, arguments)
+        return call(function, arguments)
     arrays, out = taken(arguments, torch.Tensor, to_numpy), arguments.get("out")
     if out is None:
         return given_back(function(**arrays), from_numpy)

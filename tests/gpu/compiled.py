@@ -20,14 +20,19 @@ from speed.gpu.compiled import TOOLS, compile_for
 from support.cases import make_case
 from support.tensor_calls import calls, converted
 
-# A multiplication and an addition that are rounded once, or denormals that become 0.
-IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*(?:f16|f32|f64)\S*|\S+\.ftz\S*")
+# A multiplication and an addition that are rounded once, or that ptxas may make one, or denormals that become 0.
+IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*f(?:16|32|64)\S*|\b(?:add|sub|mul)\.(?!rn)\S*f(?:16|32|64)\S*|\S+\.ftz\S*")
 # Two instructions touch no number of ours: ptxas writes constants by HFMA2 with RZ, and divides integers with F2I.FTZ.
 IN_SASS = re.compile(r"\b[FD]FMA\S*.*|\bHFMA2\b(?!.*RZ, *RZ).*|\b(?!F2I\.)\w+\.FTZ\S*.*")
 FEWER = 2  # steps of a turn, which are all alike, and fewer of them compile faster
 
 
-def found_in(binary, architecture):
+def found_in(binary):
+    """Return the instructions in the PTX of a compiled kernel that would change bits."""
+    return IN_PTX.findall(binary.asm["ptx"])
+
+
+def found_in_machine_code(binary, architecture):
     """Return the instructions of a compiled kernel that would change bits.
 
     A correctly rounded division or root is made of fused multiply-adds. The machine code of a kernel that has one is
@@ -48,7 +53,7 @@ def found_in(binary, architecture):
             subprocess.run([*assembler, f"{folder}/kernel.ptx", "-o", cubin], check=True)
         sass = subprocess.run([TOOLS / "nvdisasm", "-c", cubin], check=True, capture_output=True, text=True).stdout
     assert "EXIT" in sass
-    return IN_PTX.findall(ptx) + IN_SASS.findall(sass)
+    return IN_SASS.findall(sass)
 
 
 def variants(dtype):
@@ -62,45 +67,48 @@ def variants(dtype):
     yield "one step of one env", fastgae.n_step_returns, {**lengths, "last_values": one["rewards"][0], "n": 1}
 
 
-def usual(dtype):
-    """Yield the calls of most rollouts, whose kernels are compiled as they are used."""
-    case = make_case((64, 48), np.dtype(dtype))
-    whole = {name: torch.from_numpy(given) for name, given in case.arguments().items() if isinstance(given, np.ndarray)}
-    yield "rows", fastgae.gae, whole
-    flipped = {name: given.mT.contiguous() if given.ndim == 2 else given for name, given in whole.items()}
-    yield "tiles", fastgae.gae, {**flipped, "time_axis": 1}
+def usual():
+    """Yield the calls of most rollouts."""
+    for dtype in (np.float32, np.float64):
+        arguments = make_case((64, 48), np.dtype(dtype)).arguments()
+        rows = {name: torch.from_numpy(given) for name, given in arguments.items() if isinstance(given, np.ndarray)}
+        yield f"rows {dtype.__name__}", fastgae.gae, rows
+        tiles = {name: given.mT.contiguous() if given.ndim == 2 else given for name, given in rows.items()}
+        yield f"tiles {dtype.__name__}", fastgae.gae, {**tiles, "time_axis": 1}
     for narrow in (torch.bfloat16, torch.float16):
-        changed = {name: t.to(narrow) if t.is_floating_point() else t for name, t in whole.items()}
+        changed = {name: t.to(narrow) if t.is_floating_point() else t for name, t in rows.items()}
         yield str(narrow), fastgae.gae, changed
 
 
-def report(architecture, dtype, every):
-    """Print {name of the variant: instructions that would change bits}, for every variant or for the usual ones."""
-    started = compile_for(architecture)
+def report(architecture, every):
+    """Print what is found in kernels with a mistake, and {name: what is found} of usual or of all variants of ours."""
+    started, findings, seen = compile_for(architecture), {}, set()
     from fastgae._backends.triton import recursion
     from fastgae._interop import torch_devices
-    from fastgae._interop.torch_devices import call
 
-    findings, seen = {}, set()
-
-    def look(name, function, arguments):
+    def look(name, function, arguments, machine_code=True):
         del started[:]
-        call(function, arguments)
+        torch_devices._plans.clear()
+        torch_devices.call(function, arguments)
         for number, binary in enumerate(started):
             if binary.hash not in seen:
                 seen.add(binary.hash)
-                findings[f"{name}: {binary.metadata.name} {number}"] = found_in(binary, architecture)
+                found = found_in(binary) + (found_in_machine_code(binary, architecture) if machine_code else [])
+                findings[f"{name}: {binary.metadata.name} {number}"] = found
 
-    for each in usual(np.dtype(dtype)):
-        look(*each)
+    if every:
+        look(*next(usual()))  # with as many steps as it is used
     recursion.STEPS = recursion.FEWER_STEPS = recursion.FEWEST_STEPS = FEWER
-    for each in variants(np.dtype(dtype)) if every else ():
+    for each in usual():
         look(*each)
+    # The PTX says how each operation is rounded, and ptxas keeps to that. A dtype changes the same in every variant.
+    both = zip(variants(np.dtype(np.float32)), variants(np.dtype(np.float64)), strict=True)
+    for number, of_each_dtype in enumerate(both if every else ()):
+        look(*of_each_dtype[number % 2], machine_code=False)
     recursion.SHORTEST_PIECE, recursion.WARM_UP, recursion.WORTHWHILE = 1, 0.01, 1.0  # so that envs are cut
-    for name, *call_in_pieces in list(usual(np.dtype(dtype)))[:2]:
-        torch_devices._plans.clear()
+    for name, *call_in_pieces in list(usual())[:2]:
         look(f"{name} in pieces", *call_in_pieces)
-    print(json.dumps(findings))
+    print(json.dumps([found_in_mistakes(architecture), findings]))
 
 
 @triton.jit
@@ -120,11 +128,10 @@ def flushed(rewards, values, returns, gamma: tl.float64, LANES: tl.constexpr):  
     tl.store(returns + lanes, total)
 
 
-def report_planted(architecture):
-    """Print what is found in kernels with a mistake, and in the first of them without its mistake."""
-    compile_for(architecture)
+def found_in_mistakes(architecture):
+    """Return what is found in kernels with a mistake, and in the first of them without its mistake."""
     ones, found = torch.ones(32), {}
     for what, kernel, fusion in (("fused", planted, True), ("not fused", planted, False), ("flushed", flushed, False)):
         binary = kernel.warmup(ones, ones, ones, 0.9, LANES=32, grid=(1,), num_warps=1, enable_fp_fusion=fusion)
-        found[what] = found_in(binary, architecture)
-    print(json.dumps(found))
+        found[what] = found_in(binary), found_in_machine_code(binary, architecture)
+    return found

@@ -4,6 +4,7 @@ import inspect
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -155,6 +156,8 @@ def test_an_episode_that_goes_on_after_the_last_step_has_a_value_of_0():
 class Kernel:
     """A kernel that notes how it is compiled and with what it is started."""
 
+    function, packed_metadata = "function", "metadata"
+
     def __init__(self, loaded=True):
         self.compiled, self.started, self.module = [], [], loaded or None
 
@@ -162,34 +165,43 @@ class Kernel:
         self.compiled.append((given, options))
         return self
 
-    def __getitem__(self, grid):
-        return lambda *given: self.started.append((grid, given))
+    def _init_handles(self):
+        self.run = lambda *given: self.started.append(given)
 
 
-def launched(kernel, runs=1):
-    made = plan.Plan(torch.device("cpu"))
-    views = (made.scratch(4, torch.float32), 5), (plan.Memory(0, 1, torch.uint8),)
-    made.launch(kernel, 3, views, ("constant",), warps=2)
-    for _ in range(runs):
-        made.run([torch.ones(7, dtype=torch.bool)])
-
-
-def test_fusing_is_always_forbidden_and_a_kernel_is_compiled_once(monkeypatch):
+@pytest.fixture
+def launched(monkeypatch):
+    """Return a function that launches a kernel as on a GPU."""
     monkeypatch.setattr(plan, "INTERPRETED", False)
+    active = SimpleNamespace(get_current_stream=lambda device: "stream")
+    monkeypatch.setattr(plan, "driver", SimpleNamespace(active=active))
+
+    def launch(kernel, runs=1):
+        made = plan.Plan(torch.device("cpu"))
+        views = (made.scratch(4, torch.float32), 5), (plan.Memory(0, 1, torch.uint8),)
+        made.launch(kernel, 3, views, ("constant",), warps=2)
+        for _ in range(runs):
+            made.run([torch.ones(7, dtype=torch.bool)])
+
+    return launch
+
+
+def test_fusing_is_always_forbidden_and_a_kernel_is_compiled_once(launched):
     kernel = Kernel()
     launched(kernel, 2)
     ((compiled, options),) = kernel.compiled
     assert options == {"grid": (3, 1, 1), "num_warps": 2, "enable_fp_fusion": False}
     (floats, five), (flags,), constant = compiled
     assert (floats.dtype, five, flags.dtype, constant) == (torch.float32, 5, torch.uint8, "constant")
-    for grid, ((address, five), (flags,), constant) in kernel.started:
-        assert (grid, five, constant) == ((3, 1, 1), 5, "constant")
+    assert len(kernel.started) == 2
+    for *before, (address, five), (flags,), constant in kernel.started:
+        assert before == [3, 1, 1, "stream", "function", "metadata", None, None, None]
+        assert (five, constant) == (5, "constant")
         assert address % 16 == 0
         assert flags % 16 == 1
 
 
-def test_a_kernel_cannot_be_loaded_while_a_graph_is_captured(monkeypatch):
-    monkeypatch.setattr(plan, "INTERPRETED", False)
+def test_a_kernel_cannot_be_loaded_while_a_graph_is_captured(launched, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     launched(Kernel())
     with pytest.raises(RuntimeError, match=r"a CUDA graph is being captured, .*: make the same call once before"):

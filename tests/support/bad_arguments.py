@@ -38,6 +38,28 @@ class RaisesItsOwn(Raises):
     __float__ = __index__ = __array__
 
 
+class InCupy:
+    """An array of CuPy on a GPU, as far as anybody can see without one."""
+
+    __module__ = "cupy.core"
+    __cuda_array_interface__ = __dlpack__ = None
+
+    def __array__(self, *arguments, **named):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+
+class InWarp:
+    """An array of Warp, of which NumPy would make an object."""
+
+    __module__ = "warp.types"
+    __dlpack__ = None
+
+
+class InNumba:
+    __module__ = "numba.cuda"
+    __cuda_array_interface__ = None
+
+
 # name: (function from the good argument to the bad one, error)
 
 
@@ -80,6 +102,8 @@ NO_ARRAYS = {
     "a generator": (lambda good: (each for each in good), UNREADABLE),
     "an object that fails": (always(Raises()), UNREADABLE),
     "an object that fails its own way": (always(RaisesItsOwn()), UNREADABLE),
+    "of CuPy": (always(InCupy()), UNREADABLE),
+    "of Warp": (always(InWarp()), UNREADABLE),
     "masked": (lambda good: np.ma.masked_array(good), UNREADABLE),
     "a masked element": (always(np.ma.masked), UNREADABLE),
     "objects": (lambda good: good.astype(object), UNREADABLE),
@@ -125,7 +149,7 @@ FLAGS = {
 # An object that is no array is one label, and there must be as many labels as rewards.
 LABELS = {
     **{name: (change, WRONG if error is UNREADABLE else error) for name, (change, error) in NO_ARRAYS.items()},
-    **{name: NO_ARRAYS[name] for name in NO_ARRAYS if "that fails" in name or "masked" in name},
+    **{name: NO_ARRAYS[name] for name in NO_ARRAYS if any(word in name for word in ("that fails", "masked", "of "))},
     **{name: NO_ARRAYS[name] for name in ("complex", "dates", "durations", "fields")},
     **SHAPES,
     "floats": (lambda good: good.astype(float), UNREADABLE),

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType, SimpleNamespace
@@ -137,9 +136,9 @@ def _loops(instructions: list[tuple[str, str, int, str]]) -> Iterator[tuple[int,
             yield first, last
 
 
-@contextmanager
-def counting_calls() -> Iterator[list[str]]:
-    """Note the name of every Python function that is called."""
+def calls_of(call: Callable[[], Any]) -> list[str]:
+    """Return the Python functions that a call calls, once it has been made before."""
+    call()
     called: list[str] = []
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
@@ -148,14 +147,7 @@ def counting_calls() -> Iterator[list[str]]:
 
     sys.setprofile(note)
     try:
-        yield called
+        call()
     finally:
         sys.setprofile(None)
-
-
-def calls_of(call: Callable[[], Any]) -> list[str]:
-    """Return the Python functions that a call calls, once it has been made before."""
-    call()
-    with counting_calls() as called:
-        call()
     return called[1:]  # without the call itself

@@ -209,7 +209,7 @@ def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.c
     """Compute the steps of the lanes from their ends on, store the results, and return the state at the first steps."""
     none = tl.full((how.lanes,), 0, tl.int32)
     whole = lanes.shortest // how.steps * how.steps
-    at, to = _places(inputs, lanes), _places(outputs, lanes)
+    at, to = _places(inputs, lanes.env, lanes.end), _places(outputs, lanes.env, lanes.end)
     turn = _empty(inputs)
     for i in tl.static_range(how.steps):
         turn, at = _load(inputs, at, turn, 0, i, none < whole, how)
@@ -222,13 +222,23 @@ def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.c
             state, advantage, target = _step(inputs, rows, i, state, numbers, how)
             results = (results[0] + (advantage,), results[1] + (target,))
             turn, at = _load(inputs, at, turn, done + how.steps, i, none + done + how.steps < whole, how)
-            to = _store(outputs, to, results, done, i, lanes.stored, how)
+            some = None if len(lanes.stored) == 0 else done >= lanes.stored[0]
+            to = _store(outputs, to, results, done, i, some, how)
+    inputs_by_row, outputs_by_row = _by_row(inputs), _by_row(outputs)
     for done in range(whole, lanes.longest, how.tail):
         _keep_at(warm, done, begun, lane, inputs, state, how)
-        rows = _tail_rows(inputs, lanes, done, how)
+        row_at = _places(inputs_by_row, lanes.env, lanes.end - done)
+        row_to = _places(outputs_by_row, lanes.env, lanes.end - done)
+        rows, results = _empty(inputs), ((), ())
+        for i in tl.static_range(how.tail):
+            rows, row_at = _load(inputs_by_row, row_at, rows, done, i, done + i < lanes.length, how)
         for i in tl.static_range(how.tail):
             state, advantage, target = _step(inputs, rows, i, state, numbers, how)
-            _store_tail_row(outputs, lanes, done, i, (advantage, target))
+            results = (results[0] + (advantage,), results[1] + (target,))
+            some = done + i < lanes.length
+            if len(lanes.stored) > 0:
+                some = some & (done >= lanes.stored[0])
+            row_to = _store(outputs_by_row, row_to, results, done, i, some, how)
     return state
 
 
@@ -370,11 +380,6 @@ def _offset(view, env, t):
 
 
 @jit
-def _step_of(view):
-    return view.step if len(view) == 3 else 1
-
-
-@jit
 def _row_or_number(view, env, number, how: tl.constexpr):
     """Return one number for each env."""
     given = tl.full((how.lanes,), number, tl.float64)
@@ -384,16 +389,25 @@ def _row_or_number(view, env, number, how: tl.constexpr):
 
 
 @jit
-def _places(views, lanes):
-    """Return where the ends of the lanes are: addresses in rows, which will move, and offsets in tiles."""
+def _by_row(views):
+    """Return the same views without tiles."""
+    every = ()
+    for k in tl.static_range(len(views)):
+        every = every + ((Rows(views[k].data, 1, views[k].env) if len(views[k]) == 2 else views[k]),)
+    return every
+
+
+@jit
+def _places(views, env, end):
+    """Return where ``end`` is in each view: addresses in rows, which will move, and offsets in tiles."""
     places = ()
     for k in tl.static_range(len(views)):
+        place = ()
+        if len(views[k]) > 0:
+            place = _offset(views[k], env, end)
         if len(views[k]) == 3:
-            places = places + (views[k].data + _offset(views[k], lanes.env, lanes.end),)
-        elif len(views[k]) == 2:
-            places = places + (_offset(views[k], lanes.env, lanes.end),)
-        else:
-            places = places + ((),)
+            place = views[k].data + place
+        places = places + (place,)
     return places
 
 
@@ -480,45 +494,19 @@ def _joined(columns, how: tl.constexpr):
 
 
 @jit
-def _store(outputs, to, results, done, i: tl.constexpr, stored, how: tl.constexpr):
-    """Store row ``i`` of a turn, and its tiles together with its first step."""
+def _store(outputs, to, results, done, i: tl.constexpr, some, how: tl.constexpr):
+    """Store row ``i`` of a turn, and its tiles together with its first step, for some lanes; None is all lanes."""
     moved = ()
     for k in tl.static_range(2):
         place = to[k]
         if len(outputs[k]) == 3:
             place = place - outputs[k].step
-            tl.store(place, results[k][i], mask=(done >= stored[0]) if len(stored) > 0 else None)
+            tl.store(place, results[k][i], mask=some)
         elif (len(outputs[k]) == 2) and (i == how.steps - 1):
-            some = (done >= stored[0])[:, None] if len(stored) > 0 else None
-            tl.store(_tile(outputs[k], place, done, how), _joined(results[k], how), mask=some)
+            lanes = None if some is None else some[:, None]
+            tl.store(_tile(outputs[k], place, done, how), _joined(results[k], how), mask=lanes)
         moved = moved + (place,)
     return moved
-
-
-@jit
-def _tail_rows(inputs, lanes, done, how: tl.constexpr):
-    """Return the rows of a masked turn, each of them one step of every lane that has it."""
-    every = ()
-    for k in tl.static_range(len(inputs)):
-        rows = ()
-        if len(inputs[k]) > 0:
-            at = inputs[k].data + _offset(inputs[k], lanes.env, lanes.end - done)
-            for i in tl.static_range(how.tail):
-                at = at - _step_of(inputs[k])
-                rows = rows + (_as_read(tl.load(at, mask=done + i < lanes.length, other=0), k, how),)
-        every = every + (rows,)
-    return every
-
-
-@jit
-def _store_tail_row(outputs, lanes, done, i: tl.constexpr, results):
-    inside = done + i < lanes.length
-    if len(lanes.stored) > 0:
-        inside = inside & (done >= lanes.stored[0])
-    for k in tl.static_range(2):
-        if len(outputs[k]) > 0:
-            at = outputs[k].data + _offset(outputs[k], lanes.env, lanes.end - (done + i + 1))
-            tl.store(at, results[k], mask=inside)
 
 
 @jit
@@ -787,21 +775,23 @@ def means(sums, counts, result, steps, blocks, envs, ddof, PER_ENV: tl.constexpr
 @jit
 def _fold(rows, count, width, BLOCK: tl.constexpr):
     """Add one half of ``count`` rows to the other, again and again, until one row has the sum."""
-    count, width = tl.cast(count, tl.int64), tl.cast(width, tl.int64)
-    while count > 1:
-        half = count // 2 * width
-        for first in range(0, half, BLOCK):
-            place = first + tl.arange(0, BLOCK)
-            one = tl.load(rows + place, mask=place < half, other=0)
-            other = tl.load(rows + half + place, mask=place < half, other=0)
-            tl.store(rows + place, one + other, mask=place < half)
-        tl.debug_barrier()
-        odd = count * width - 2 * half  # the last row, which has no other, moves up
-        for first in range(0, odd, BLOCK):
-            place = first + tl.arange(0, BLOCK)
-            tl.store(rows + half + place, tl.load(rows + 2 * half + place, mask=place < odd, other=0), mask=place < odd)
-        tl.debug_barrier()
-        count = count - count // 2
+    left, width = tl.cast(count, tl.int64), tl.cast(width, tl.int64)
+    if count != 1:  # Triton 3.6 cannot compile a loop which it knows to have no turn
+        while left > 1:
+            half = left // 2 * width
+            for first in range(0, half, BLOCK):
+                place = first + tl.arange(0, BLOCK)
+                one = tl.load(rows + place, mask=place < half, other=0)
+                other = tl.load(rows + half + place, mask=place < half, other=0)
+                tl.store(rows + place, one + other, mask=place < half)
+            tl.debug_barrier()
+            odd = left * width - 2 * half  # the last row, which has no other, moves up
+            for first in range(0, odd, BLOCK):
+                place = first + tl.arange(0, BLOCK)
+                last = tl.load(rows + 2 * half + place, mask=place < odd, other=0)
+                tl.store(rows + half + place, last, mask=place < odd)
+            tl.debug_barrier()
+            left = left - left // 2
 
 
 @jit

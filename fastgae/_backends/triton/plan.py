@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 import triton
+from triton.runtime import driver
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
 
@@ -41,7 +42,7 @@ class Plan:
     def __init__(self, device: torch.device):
         self.device = device
         self.new: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = []
-        self.steps: list[Callable[[Sequence[Any], Sequence[int]], object]] = []
+        self.steps: list[Callable[[Sequence[Any], Sequence[int], Any], object]] = []
 
     def memory(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Memory:
         """Return new memory, which every run allocates."""
@@ -52,7 +53,7 @@ class Plan:
         return self.memory((count,), (1,), dtype)
 
     def copy(self, source: Strided, target: Strided) -> None:
-        self.steps.append(lambda memories, addresses: target.tensor(memories).copy_(source.tensor(memories)))
+        self.steps.append(lambda memories, *_: target.tensor(memories).copy_(source.tensor(memories)))
 
     def launch(
         self, kernel: Any, programs: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], warps: int = 1
@@ -68,8 +69,9 @@ class Plan:
         new = [torch.empty_strided(shape, stride, dtype=dtype, device=self.device) for shape, stride, dtype in self.new]
         memories = [*tensors, *reversed(new)]
         addresses = [0 if each is None else each.data_ptr() for each in memories]
+        stream = None if INTERPRETED else driver.active.get_current_stream(self.device.index)
         for step in self.steps:
-            step(memories, addresses)
+            step(memories, addresses, stream)
         return memories
 
 
@@ -92,10 +94,11 @@ class Launch:
             for place, each in enumerate(arguments)
             if isinstance(each, tuple) and any(map(_is_view, each))
         ]
-        self.compiled: Any = None
+        self.start: Any = None
+        self.loaded: tuple[Any, ...] = ()
 
-    def __call__(self, memories: Sequence[Any], addresses: Sequence[int]) -> None:
-        if self.compiled is None:
+    def __call__(self, memories: Sequence[Any], addresses: Sequence[int], stream: Any) -> None:
+        if self.start is None:
             arguments = *_typed(self.arguments, memories), *self.constants
             if INTERPRETED:
                 self.kernel[self.grid](*arguments, **self.options)
@@ -106,14 +109,16 @@ class Launch:
                     "a CUDA graph is being captured, and this call would have to load a kernel, which is not possible "
                     "then: make the same call once before the capture, with tensors of the same shapes and dtypes"
                 )
-            self.compiled = binary[self.grid]
+            binary._init_handles()
+            self.start = binary.run  # binary[grid] would also collect what hooks of profilers get, which takes longer
+            self.loaded = binary.function, binary.packed_metadata, None, None, None
         # Addresses in place of tensors, so that Triton need not ask for them, nor ask CUDA whether they are its own.
         given = [*self.arguments, *self.constants]
         for place, slot, first, rest in self.views:
             given[place] = (addresses[slot] + first, *rest)
         for place, group in self.groups:
             given[place] = tuple([(addresses[view[0]] + view[1], *view[2]) if view else () for view in group])
-        self.compiled(*given)
+        self.start(*self.grid, stream, *self.loaded, *given)
 
 
 def _is_view(argument: Any) -> bool:

@@ -193,9 +193,9 @@ def test_other_parameters(hook):
 
 
 def test_what_a_version_may_lack(library, installed):
-    """rl_games after 1.6.5 has no masks."""
+    """rl_games 2.0 has no masks."""
     compat = importlib.import_module("fastgae.compat.rl_games")
-    installed(compat)
+    installed(compat, "2.0.0")
     theirs = taking(RL_GAMES)
     base = type("A2CBase", (), {"discount_values": theirs})
     library("rl_games.common.a2c_common").A2CBase = base

@@ -57,6 +57,7 @@ libraries: sdist
 	venv peers
 	FASTGAE_BUILD_EXT=never install "$$(echo "$$work"/sdist/*.tar.gz)[peers]" numba triton mypy "pyright[nodejs]==1.1.414"
 	sed -n 's/^PACKAGE = "\(.*\)"/\1/p' "$$repo"/tests/peers/peer_*.py | xargs python -m pip install --quiet --no-deps
+	(cd "$$repo/tests" && python -c 'from peers.lines import PACKAGES; print(*PACKAGES)') | xargs python -m pip install --quiet --no-deps
 	(cd "$$repo/tests" && python -m peers.oldest "$$work/oldest")
 
 libraries-and-wheel: libraries wheel

@@ -1,7 +1,6 @@
 """Sequences of tokens: terminated left out, and one number in last_values."""
 
 import itertools
-import re
 from pathlib import Path
 
 import numpy as np
@@ -179,9 +178,6 @@ def test_diagnose_takes_the_same_call():
 
 
 PAGE = Path(__file__).parents[1] / "docs" / "tokens.md"
-LINES = dict(
-    re.findall(r"^\| (\w[^,|]*) [^|]*\| `(fastgae\.gae\(.*)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-)
 
 
 def two_spans(seed, answers=9, tokens=40):
@@ -191,73 +187,6 @@ def two_spans(seed, answers=9, tokens=40):
     mask = np.repeat(rng.random((answers, tokens // 4)) < 0.6, 4, axis=1)
     mask[0] = True
     return rewards, values, mask
-
-
-def sweep(rewards, values, last, gamma, lam, gate=lambda t: (1, 1), carry=None):
-    """The loop that these libraries write out. ``gate``: factors of the next value and of A; ``carry``: a mask."""
-    following, trace, columns = last, np.zeros_like(last), []
-    for t in reversed(range(rewards.shape[1])):
-        of_value, of_trace = gate(t)
-        new = rewards[:, t] + gamma * following * of_value - values[:, t] + gamma * lam * trace * of_trace
-        kept = 1 if carry is None else carry[:, t]
-        following = values[:, t] * kept + (1 - kept) * following
-        trace = new * kept + (1 - kept) * trace
-        columns.append(trace)
-    advantages = np.stack(columns[::-1], axis=1)
-    return advantages, advantages + values
-
-
-def agile_rl_tokens(rewards, values, mask, gamma, lam):
-    following = np.pad(mask[:, 1:], ((0, 0), (0, 1))).astype(np.float32)
-    advantages, _ = sweep(rewards, values, np.zeros_like(values[:, 0]), gamma, lam, lambda t: (following[:, t],) * 2)
-    return advantages, advantages + values
-
-
-def areal(rewards, values, mask, gamma, lam):
-    last = values[:, -1] * mask.all(axis=1)
-    return sweep(rewards[:, :-1], values[:, :-1], last, gamma, lam, carry=mask[:, :-1].astype(np.float32))
-
-
-LOOPS = {
-    "OpenRLHF": lambda r, v, m, *how: sweep(r * m, v * m, np.zeros_like(v[:, 0]), *how),
-    "slime": lambda r, v, m, *how: sweep(r, v, np.zeros_like(v[:, 0]), *how),
-    "TRL": lambda r, v, m, *how: sweep(r, v, np.zeros_like(v[:, 0]), *how),
-    "NeMo-RL": lambda r, v, m, *how: sweep(r, v, np.zeros_like(v[:, 0]), *how, carry=m.astype(np.float32)),
-    "AReaL": areal,
-    "AgileRL": agile_rl_tokens,
-}
-
-
-def test_the_lines_of_the_page_are_the_loops_of_the_libraries():
-    assert {name.split()[0] for name in LINES} == set(LOOPS)
-    for seed, gamma, lam in ((0, 1.0, 0.95), (1, 0.99, 0.9)):
-        rewards, values, mask = two_spans(seed)
-        names = {
-            **dict(zip(("fastgae", "rewards", "values", "mask"), (fastgae, rewards, values, mask), strict=True)),
-            "no_eos": mask.all(axis=1),
-            "next_mask": np.pad(mask[:, 1:], ((0, 0), (0, 1))),
-            "settings": {"gamma": gamma, "gae_lambda": lam, "time_axis": 1},
-        }
-        for library, line in LINES.items():
-            got = eval(line, names)
-            expected = LOOPS[library.split()[0]](rewards, values, mask, gamma, lam)
-            inside = "mask=" in line and "carry_over" not in line
-            compared = np.broadcast_to(mask if inside else True, mask.shape)[:, : got.returns.shape[1]]
-            for ours, theirs in zip(got, expected, strict=True):
-                assert ours.dtype == theirs.dtype == np.float32
-                assert np.array_equal(ours[compared], theirs[compared]), library
-
-
-def test_nemo_rl_with_a_lambda_for_each_answer():
-    """Its ``compute_advantage``: advantages are 0 outside the mask, and VAPO's returns have a lambda of their own."""
-    rewards, values, mask = two_spans(4)
-    lambdas = (1 - 1 / np.maximum(0.5 * mask.sum(axis=1), 1)).astype(np.float32)
-    settings = {"last_values": 0.0, "mask": mask, "gamma": 1.0, "time_axis": 1}
-    for policy, of_values in ((0.95, 0.95), (lambdas, 1.0)):
-        gae_lambda = policy[:, np.newaxis] if policy is lambdas else policy
-        got = fastgae.gae(rewards, values, gae_lambda=gae_lambda, returns_lambda=of_values, **settings)
-        assert np.array_equal(got.advantages, LOOPS["NeMo-RL"](rewards, values, mask, 1.0, policy)[0] * mask)
-        assert np.array_equal(got.returns[mask], LOOPS["NeMo-RL"](rewards, values, mask, 1.0, of_values)[1][mask])
 
 
 def recipe(word, **names):

@@ -14,7 +14,7 @@ from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.gae import gae
 
-LIBRARY = Library("rl_games", "1.6.5", "1.6.5")
+LIBRARY = Library("rl_games", "1.6.5", "2.0.0")
 A2C = "rl_games.common.a2c_common:A2CBase"
 
 

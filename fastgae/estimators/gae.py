@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Unpack
+from typing import Never, Unpack
 
 from numpy import ndarray
 

@@ -193,9 +193,9 @@ def test_other_parameters(hook):
 
 
 def test_what_a_version_may_lack(library, installed):
-    """rl_games after 1.6.5 has no masks."""
+    """rl_games 2.0 has no masks."""
     compat = importlib.import_module("fastgae.compat.rl_games")
-    installed(compat)
+    installed(compat, "2.0.0")
     theirs = taking(RL_GAMES)
     base = type("A2CBase", (), {"discount_values": theirs})
     library("rl_games.common.a2c_common").A2CBase = base
@@ -323,11 +323,11 @@ def test_final_observations_of_skrl_before_2_1(installed):
 
 
 def test_versions_in_the_docs():
-    page = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "my-library.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| [")]
     found = set()
     for row in rows:
-        name = re.search(r"\(#([\w-]+)\)", row)[1].replace("-", "_")
+        name = re.search(r"\(hooks\.md#([\w-]+)\)", row)[1].replace("-", "_")
         library = getattr(importlib.import_module(f"fastgae.compat.{name}"), "LIBRARY", None)
         if library is not None and name not in found:  # the row of sb3-contrib leads to that of Stable-Baselines3
             versions = {library.oldest: None, library.newest: None}

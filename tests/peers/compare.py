@@ -2,7 +2,7 @@
 
 Each module peer_*.py in this folder says PACKAGE (what to install), VERSION() and comparisons(rng), which yields
 Comparison. `pytest tests/peers` asserts the claims; `python -m peers.table`, in the folder `tests`,
-writes them down in docs/peers.md.
+writes them down in docs/my-library.md.
 """
 
 from collections.abc import Callable

@@ -1,28 +1,54 @@
-"""`python -m peers.table`, in the folder `tests`, compares fastgae.compat with its peers and writes docs/peers.md."""
+"""`python -m peers.table`, in the folder `tests`, writes the tables of docs/my-library.md."""
 
 import importlib
+import re
 import warnings
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
+from .compare import Comparison
+from .lines import ENVIRONMENTS, HOOKS, TOKENS, Hook, Row
+
 PEERS = sorted(path.stem for path in Path(__file__).parent.glob("peer_*.py"))
-TABLE = Path(__file__).parents[2] / "docs" / "peers.md"
-HEAD = """# fastgae.compat compared with the libraries
+PAGE = Path(__file__).parents[2] / "docs" / "my-library.md"
+MARKED = re.compile(r"(<!-- table of (\w+) -->\n\n)((?:\|.*\n)*)")
 
-Each line compares one call of a library's own function with the one in `fastgae.compat`, on the same random rollouts.
-`python -m peers.table`, in the folder `tests`, writes the table, and `pytest tests/peers` asserts the claims. The
-largest difference is absolute; the claimed one is relative to the largest number of the result. If the bits differ but
-the difference is 0, a zero has the other sign.
 
-CleanRL, Spinning Up and GAE-Paper2Code are not packages, and PufferLib does not build without its own downloads and
-CUDA's headers. For these four, `tests/compat` writes out the recursion and compares with that.
+def table(titles: str, rows: Iterable[Iterable[str]]) -> str:
+    lines = [titles.split(" | "), ["---"] * len(titles.split(" | ")), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
-| package | function | largest difference | equal bits | claimed |
-|---|---|---|---|---|
-"""
+
+def numbers(tolerance: float, note: str = "") -> str:
+    return (f"to {tolerance:.0e}" if tolerance else "the same bits") + (f": {note}" if note else "")
+
+
+def of_library(row: Row) -> tuple[str, ...]:
+    line = "<br>".join(f"`{statement}`" for statement in row.line.splitlines())
+    source = "its function" if row.package else "its loop, written out"
+    function, comma, form = row.replaced.partition(",")
+    return row.library, f"`{function}`{comma}{form}", line, numbers(row.tolerance, row.note), f"{row.version}, {source}"
+
+
+def of_hook(hook: Hook) -> tuple[str, ...]:
+    name = (hook.section or hook.library).lower()
+    known = getattr(importlib.import_module(f"fastgae.compat.{name.replace('-', '_')}"), "LIBRARY", None)
+    versions = hook.versions or " to ".join(dict.fromkeys([known.oldest, known.newest]))
+    line = hook.line if "`" in hook.line else f"`{hook.line}`"
+    return f"[{hook.library}](hooks.md#{name})", line, numbers(hook.tolerance, hook.note), versions
+
+
+def of_peer(peer: ModuleType, compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
+    """Return a row for each function of a peer, with its claims."""
+    claims: dict[str, set[float]] = {}
+    for each in compared:
+        claims.setdefault(each.name.partition(",")[0], set()).add(each.tolerance)
+    package = f"{peer.PACKAGE.partition('==')[0]} {peer.VERSION()}"
+    return [(package, f"`{function}`", "; ".join(map(numbers, sorted(found)))) for function, found in claims.items()]
 
 
 def load(name: str) -> ModuleType:
@@ -32,20 +58,24 @@ def load(name: str) -> ModuleType:
     return peer
 
 
-def lines(name: str) -> list[str]:
-    try:
-        peer = load(name)
-    except (PackageNotFoundError, ModuleNotFoundError) as missing:
-        raise SystemExit(f"the table is of all peers, and {name} is not installed: {missing}") from None
-    package = f"{peer.PACKAGE.partition('==')[0]} {peer.VERSION()}"
-    return [
-        f"| {package} | {each.name} | {each.largest_difference():.1e} | {'yes' if each.same_bits() else 'no'} "
-        f"| {f'to {each.tolerance:.0e}' if each.tolerance else 'the same bits'} |"
-        for each in peer.comparisons(np.random.default_rng(0))
-    ]
+def functions() -> Iterator[tuple[str, ...]]:
+    for name in PEERS:
+        try:
+            peer = load(name)
+        except (PackageNotFoundError, ModuleNotFoundError) as missing:
+            raise SystemExit(f"the page is of all peers, and {name} is not installed: {missing}") from None
+        yield from of_peer(peer, peer.comparisons(np.random.default_rng(0)))
 
+
+LIBRARY = "library | replaced | the line | its numbers | checked with"
+TABLES = {
+    "hooks": lambda: table("library | the line | its numbers | versions", map(of_hook, HOOKS)),
+    "environments": lambda: table(LIBRARY, map(of_library, ENVIRONMENTS)),
+    "tokens": lambda: table(LIBRARY, map(of_library, TOKENS)),
+    "functions": lambda: table("package | function | its numbers", functions()),
+}
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # what a peer warns of is not ours to mend
-    TABLE.parent.mkdir(exist_ok=True)
-    TABLE.write_text(HEAD + "\n".join(line for name in PEERS for line in lines(name)) + "\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(MARKED.sub(lambda found: found[1] + TABLES[found[2]](), page), encoding="utf-8")

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError
 import numpy as np
 import pytest
 
-from .table import PEERS, load
+from .table import PAGE, PEERS, load, of_peer, table
 
 
 @pytest.mark.parametrize("name", PEERS)
@@ -25,3 +25,5 @@ def test_peer(name):
         for theirs, ours in zip(comparison.theirs, comparison.ours, strict=True):
             assert np.shape(theirs) == np.shape(ours), comparison.name
         assert comparison.holds(), f"{comparison.name}: differs by {comparison.largest_difference()}"
+    rows = table("", of_peer(peer, compared)).split("\n", 2)[2]
+    assert rows in PAGE.read_text(encoding="utf-8"), "run python -m peers.table"

@@ -140,6 +140,7 @@ def test_plot_without_matplotlib(recorded, python):
     )
     done = python(code, "compute", str(source), "--plot", "a.png", check=False)
     assert done.returncode == 2
+    assert list(source.parent.iterdir()) == [source]
     assert (
         done.stderr.count("drawing a.png needs matplotlib, which is not installed: pip install 'fastgae-rl[plot]'") == 1
     )

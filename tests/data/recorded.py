@@ -130,5 +130,8 @@ def assert_same_bits(got, answer, order=slice(None)):
 def read(path):
     if path.suffix == ".parquet":
         return pq.read_table(path)
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            return pa.table(dict(arrays))
     with pa.OSFile(str(path)) as file:
         return pa.ipc.open_file(file).read_all()

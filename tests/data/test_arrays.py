@@ -1,8 +1,6 @@
 """Arrays in .npz and .npy files: the same bits as one call of fastgae.gae on all of them, and nothing is unpickled."""
 
-import io
 import pickle
-import zipfile
 
 import numpy as np
 import pytest
@@ -29,19 +27,6 @@ def assert_same(path, answer):
             assert got[name].tobytes() == expected.tobytes(), name
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("rows", [70, 10**6])
-def test_flat_arrays_with_flags(tmp_path, recorded, save, rows):
-    source = tmp_path / "a.npz"
-    save(source, **arrays(recorded))
-    before = source.read_bytes()
-    report = compute(source, memory=limit(rows), progress=False)
-    assert_same(tmp_path / "a.advantages.npz", recorded.result)
-    assert (report.steps, report.episodes) == (ROWS, len(recorded.first))
-    assert source.read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.advantages.npz", "a.npz"]
-
-
 @pytest.mark.parametrize("slice_rows", [1000, 65_536])
 def test_episode_ends(tmp_path, recorded, monkeypatch, slice_rows):
     monkeypatch.setattr("fastgae.data.pieces.SLICE", slice_rows)
@@ -55,16 +40,6 @@ def test_episode_ends(tmp_path, recorded, monkeypatch, slice_rows):
         assert np.array_equal(got["step"], recorded.step)
 
 
-@pytest.mark.parametrize("name", ["rewards.npy", ""])
-def test_a_folder_of_npy_files(tmp_path, recorded, name):
-    folder = tmp_path / "run.1"
-    folder.mkdir()
-    for each, array in arrays(recorded, actions=np.zeros((ROWS, 2))).items():
-        np.save(folder / f"{each}.npy", array)
-    compute(folder / name, tmp_path / "out.npz", memory=limit(500), progress=False)
-    assert_same(tmp_path / "out.npz", recorded.result)
-
-
 def test_the_sidecar_of_a_folder_lies_beside_it(tmp_path, recorded):
     folder = tmp_path / "run.1"
     folder.mkdir()
@@ -72,14 +47,6 @@ def test_the_sidecar_of_a_folder_lies_beside_it(tmp_path, recorded):
         np.save(folder / f"{each}.npy", array)
     compute(folder, progress=False)
     assert_same(tmp_path / "run.1.advantages.npz", recorded.result)
-
-
-def test_values_one_longer_than_rewards(tmp_path, recorded):
-    nothing = np.zeros(ROWS, bool)
-    values = np.append(recorded.values, np.float32(3))
-    np.savez(tmp_path / "a.npz", rewards=recorded.rewards, values=values, terminated=nothing)
-    compute(tmp_path / "a.npz", memory=limit(999), progress=False)
-    assert_same(tmp_path / "a.advantages.npz", fastgae.gae(recorded.rewards, values, nothing))
 
 
 @pytest.fixture(params=[np.float32, np.float64])
@@ -166,17 +133,6 @@ def test_files_of_other_envs(tmp_path, grid):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
 
 
-def test_a_finished_file_is_not_computed_again(tmp_path, recorded):
-    np.savez(tmp_path / "a.npz", **arrays(recorded))
-    first = compute(tmp_path / "a.npz", progress=False)
-    written = (tmp_path / "a.advantages.npz").read_bytes()
-    again = compute(tmp_path / "a.npz", resume=True, progress=False)
-    assert (first.mean, first.steps) == (again.mean, again.steps)
-    (tmp_path / "a.advantages.npz").unlink()
-    compute(tmp_path / "a.npz", progress=False)
-    assert (tmp_path / "a.advantages.npz").read_bytes() == written
-
-
 class Opened:
     """Unpickled, it would leave a file."""
 
@@ -185,18 +141,6 @@ class Opened:
 
     def __reduce__(self):
         return open, (str(self.path), "w")
-
-
-def member(array):
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
-
-
-def written(path, members, method=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", method) as archive:
-        for name, content in members.items():
-            archive.writestr(f"{name}.npy", content)
 
 
 def test_nothing_is_unpickled(tmp_path, recorded):
@@ -212,45 +156,6 @@ def test_nothing_is_unpickled(tmp_path, recorded):
     with pytest.raises(DataError, match=r"rewards.npy cannot be read: it does not begin as a .npy file does"):
         compute(tmp_path / "run", progress=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "run"]
-
-
-def test_what_is_not_asked_for_may_hold_anything(tmp_path, recorded):
-    np.savez(tmp_path / "a.npz", **arrays(recorded, note=np.array([{"a": 1}], object), name=np.array("text")))
-    compute(tmp_path / "a.npz", progress=False)
-    assert_same(tmp_path / "a.advantages.npz", recorded.result)
-
-
-def cut(content):
-    return content[: len(content) // 2]
-
-
-def flipped(content):
-    at = 3000
-    return content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :]
-
-
-BROKEN = {
-    "cut": (cut, "a.npz cannot be read: it is not an .npz archive, or only a part of one"),
-    "empty": (lambda content: b"", "a.npz cannot be read: it is empty"),
-    "one array": (lambda content: member(np.zeros(3)), "a.npz cannot be read: it holds one array"),
-    "a flipped bit": (flipped, r"a.npz cannot be read: it is damaged \(Bad CRC-32 for file 'rewards.npy'\)"),
-}
-
-
-@pytest.mark.parametrize("fault", BROKEN)
-def test_damaged_archives(tmp_path, recorded, fault):
-    change, message = BROKEN[fault]
-    np.savez(tmp_path / "a.npz", **arrays(recorded))
-    (tmp_path / "a.npz").write_bytes(change((tmp_path / "a.npz").read_bytes()))
-    with pytest.raises(DataError, match=message):
-        compute(tmp_path / "a.npz", progress=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
-
-
-def test_a_header_that_asks_for_more_than_there_is(tmp_path):
-    written(tmp_path / "a.npz", {"rewards": member(np.zeros(1000)).replace(b"(1000,)", b"(9999,)")})
-    with pytest.raises(DataError, match=r"a.npz cannot be read: rewards has 8,000 bytes, which is not what its header"):
-        compute(tmp_path / "a.npz", progress=False)
 
 
 FAULTS = {
@@ -292,9 +197,3 @@ def test_text_does_not_fit_into_npz(tmp_path, recorded):
     ):
         compute(source, tmp_path / "out.npz", progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
-
-
-def test_the_name_of_the_results(tmp_path, recorded):
-    np.savez(tmp_path / "a.npz", **arrays(recorded))
-    with pytest.raises(DataError, match=r"out must end in \.parquet, .*, \.npz, got '.*out\.csv'"):
-        compute(tmp_path / "a.npz", tmp_path / "out.csv", progress=False)

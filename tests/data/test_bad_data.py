@@ -149,15 +149,6 @@ def test_results_that_could_be_taken_for_data(tmp_path, recorded):
     assert not list(tmp_path.glob("b.*.*"))
 
 
-def test_a_result_that_exists_stays(tmp_path, recorded):
-    source = write(recorded.table(), tmp_path / "a.parquet", 1000)
-    compute(source, progress=False)
-    before = (tmp_path / "a.advantages.parquet").read_bytes()
-    with pytest.raises(DataError, match=r"a\.advantages\.parquet exists already"):
-        compute(source, gamma=0.5, progress=False)
-    assert (tmp_path / "a.advantages.parquet").read_bytes() == before
-
-
 def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch):
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import fastgae
 from fastgae.data import DataError, compute
 
 from .recorded import assert_same_bits, limit
@@ -53,23 +52,7 @@ def test_same_bits_with_a_critic(tmp_path, recorded, rows):
     assert source.read_bytes() == before
 
 
-def test_same_bits_in_slices(tmp_path, recorded, monkeypatch):
-    monkeypatch.setattr("fastgae.data.pieces.SLICE", 128)
-    compute(write(tmp_path / "a.hdf5", recorded), tmp_path / "out.parquet", values=critic, progress=False)
-    assert_results(tmp_path / "out.parquet", recorded.ended)
-
-
-def test_values_may_be_stored_beside_the_rewards(tmp_path, recorded):
-    nothing = np.zeros(len(recorded.rewards), bool)
-    source = write(tmp_path / "a.h5", recorded, values=recorded.values, terminals=recorded.last, timeouts=nothing)
-    compute(source, tmp_path / "out.parquet", progress=False)
-    assert_results(
-        tmp_path / "out.parquet", fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
-    )
-
-
 FAULTS = {
-    "no values": ({}, None, r"no column 'values' for values; there are actions, .* or a critic"),
     "no next observations": (
         {"next_observations": None},
         critic,
@@ -78,8 +61,6 @@ FAULTS = {
     "no rewards": ({"rewards": None}, critic, "there is no column 'rewards' for rewards; there are actions, "),
     "a number": ({"rewards": 1.0}, critic, r"a.hdf5: rewards is not an array with one number for each step"),
     "lengths": ({"terminals": np.zeros(5)}, critic, "nothing says which episodes ended for good"),
-    "flag 2": ({"timeouts": np.full(3000, 2, np.uint8)}, critic, r"a.hdf5: row 0: truncated is 2; expected 0 or 1"),
-    "NaN": ({"rewards": np.where(np.arange(3000) == 77, np.nan, 1)}, critic, r"a.hdf5: row 77: rewards is NaN"),
     "object": ({"rewards": np.array([b"1"] * 3000, object)}, critic, "there is no column 'rewards' for rewards"),
 }
 

@@ -9,8 +9,6 @@ import pytest
 
 import fastgae
 from fastgae.data import DataError, compute
-from fastgae.data.minari import without_padding
-from fastgae.data.pieces import Run, arrow_pieces, slices
 
 gym = pytest.importorskip("gymnasium")
 h5py = pytest.importorskip("h5py")
@@ -98,15 +96,6 @@ def test_an_episode_longer_than_a_slice(dataset, monkeypatch):
     assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
 
 
-def test_a_column_of_values_has_the_state_after_the_episode(dataset):
-    folder, episodes = dataset()
-    with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
-        for number, each in enumerate(episodes):
-            file[f"episode_{number}"]["values"] = critic({"observations": each.observations})
-    compute(folder, progress=False)
-    assert_results(pq.read_table(folder / "advantages.parquet"), episodes)
-
-
 @pytest.mark.parametrize("env", ENVS)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("rows", [20, 150, 10**6])
@@ -142,12 +131,6 @@ def test_a_file_of_a_value_for_each_row(dataset, tmp_path, form):
         rf"{rows + len(episodes):,}, one more for each of {len(episodes)} episodes",
     ):
         compute(folder, tmp_path / "out.parquet", values=str(tmp_path / "v.npy"), progress=False)
-
-
-def test_there_is_no_column_of_values(dataset):
-    folder, _ = dataset()
-    with pytest.raises(DataError, match=r"no column 'values' for values; there are episode_id, .* or a critic"):
-        compute(folder, progress=False)
 
 
 def test_ends_for_good_need_no_last_observation(dataset):
@@ -204,7 +187,6 @@ BROKEN = {
         replaced("observations", lambda array: array[:-1]),
         r"main_data.hdf5: episode_2: observations has 200 rows; expected 201, for 200 rewards",
     ),
-    "NaN": (replaced("rewards", put(7, np.nan)), r"main_data.hdf5: episode 2, step 7, row 407: rewards is NaN"),
     "NaN in the critic": (
         replaced("observations", put(7, np.nan), as_numbers),
         r"episode 2, step 7, row 407: the value from the critic is NaN$",
@@ -212,10 +194,6 @@ BROKEN = {
     "NaN behind": (
         replaced("observations", put(200, np.nan), as_numbers),
         r"episode 2, step 199, row 599: the value from the critic is NaN in the state after this step",
-    ),
-    "flag 2": (
-        replaced("terminations", put(9, 2), as_numbers),
-        r"episode 2, step 9, row 409: terminated is 2.0; expected 0 or 1",
     ),
     "text": (
         replaced("rewards", lambda array: array.astype("S8")),
@@ -261,13 +239,6 @@ def test_an_error_leaves_no_file_open(dataset):
     with h5py.File(folder / "data" / "main_data.hdf5", "a") as file:
         file["more"] = [1]
     assert "expected 200" in str(caught.value)
-
-
-def test_a_file_that_is_no_hdf5(dataset):
-    folder, _ = dataset()
-    (folder / "data" / "main_data.hdf5").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"main_data.hdf5 cannot be read: "):
-        compute(folder, values=critic, progress=False)
 
 
 @pytest.mark.parametrize("rows", [150, 10**6])
@@ -342,35 +313,6 @@ def test_a_file_without_episodes(tmp_path):
         file["rewards"] = [1.0]
     with pytest.raises(DataError, match=r"main_data.hdf5 has no groups episode_0, episode_1 …, which Minari writes"):
         compute(tmp_path, values=critic, progress=False)
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_padding_is_the_last_row(tmp_path, size):
-    table = pa.table({"a": np.arange(5)})
-    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=size)
-    pieces = without_padding(arrow_pieces(tmp_path / "a.arrow"))
-    for most in (1, 3, 10):
-        batches = [batch for piece in pieces for batch in piece.batches(["a"], most)]
-        assert pa.Table.from_batches(batches)["a"].to_pylist() == [0, 1, 2, 3]
-        assert max(batch.num_rows for batch in batches) <= most
-    assert [number for piece in pieces for number in piece.read(["a"])["a"].to_pylist()] == [0, 1, 2, 3]
-    assert sum(piece.rows for piece in pieces) == 4
-    assert [piece.final is None for piece in pieces] == [True] * (len(pieces) - 1) + [False]
-    assert pieces[-1].final(["a"])["a"].to_pylist() == [4]
-
-
-def test_slices_read_what_they_are_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastgae.data.pieces.SLICE", 4)
-
-    def read(start, stop, columns):
-        return pa.table({"a": np.arange(start, stop)})
-
-    pieces = slices(tmp_path, 100, 10, pa.schema([]), read)
-    assert Run(tuple(pieces)).read(["a"])["a"].to_pylist() == list(range(100, 110))
-    assert [(piece.first, piece.rows) for piece in pieces] == [(100, 4), (104, 4), (108, 2)]
-    assert [batch.num_rows for piece in pieces for batch in piece.batches(["a"], 3)] == [3, 1, 3, 1, 2]
-    assert [number for piece in pieces for number in piece.read(["a"])["a"].to_pylist()] == list(range(100, 110))
 
 
 @pytest.mark.parametrize("form", FORMATS)

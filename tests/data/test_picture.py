@@ -10,7 +10,6 @@ import fastgae
 from fastgae.data import DataError, WriteError, compute, picture
 
 from .recorded import ROWS, write
-from .test_extras import MISSING
 from .test_tables import limit, quiet
 
 pytest.importorskip("matplotlib")
@@ -172,31 +171,6 @@ def test_edges(tmp_path, name, values, monkeypatch):
         assert "not shown: 2 steps further out" in panel.get_xlabel()
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("a.jpg", r"plot: expected a file name that ends in \.png, \.pdf, \.svg, got '.*a\.jpg'"),
-        ("a", r"plot: expected a file name that ends in"),
-        ("none/a.png", r"plot: there is no directory '.*none'"),
-    ],
-)
-def test_wrong_paths(tmp_path, recorded, name, message):
-    source = write(recorded.table(), tmp_path / "a.parquet", 100)
-    with pytest.raises(ValueError, match=message):
-        compute(source, plot=tmp_path / name, **quiet)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
-
-
-def test_the_extra_is_missed_before_anything_is_computed(python, tmp_path, recorded):
-    write(recorded.table(), tmp_path / "a.parquet", 100)
-    before = sorted(tmp_path.iterdir())
-    code = f"{MISSING}import fastgae.data; fastgae.data.compute('a.parquet', plot='a.png')"
-    done = python(code, "matplotlib", check=False)
-    message = "drawing a.png needs matplotlib, which is not installed: pip install 'fastgae-rl[plot]'"
-    assert done.stderr.strip().endswith(f"ModuleNotFoundError: {message}")
-    assert sorted(tmp_path.iterdir()) == before
-
-
 def test_written_whole_or_not_at_all(tmp_path, recorded, monkeypatch):
     """A full disk: the old picture stays, the results that are done are kept, and the next run goes on."""
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
@@ -216,9 +190,3 @@ def test_written_whole_or_not_at_all(tmp_path, recorded, monkeypatch):
     compute(source, plot=plot, resume=True, **quiet)
     assert plot.read_bytes().startswith(STARTS[".png"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.advantages.parquet", "a.parquet", "a.png"]
-
-
-def test_matplotlib_is_loaded_for_pictures_alone(python, tmp_path, recorded):
-    write(recorded.table(), tmp_path / "a.parquet", 100)
-    loaded = python("import sys, fastgae.data; fastgae.data.compute('a.parquet', progress=False); print(*sys.modules)")
-    assert "matplotlib" not in loaded.split()

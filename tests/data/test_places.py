@@ -1,6 +1,5 @@
 """Which files a path stands for: by content, not by suffix; no hidden ones; none of a table that has deleted rows."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -109,22 +108,6 @@ def test_text_beside_data_is_a_log(tmp_path, few):
     write(few.table(), tmp_path / "runs" / "a.parquet", 60)
     (tmp_path / "runs" / "progress.csv").write_text("loss\n1.0\n")
     assert compute(tmp_path / "runs").steps == 60
-
-
-def test_a_folder_of_hugging_face(tmp_path, few):
-    """``save_to_disk`` writes Arrow streams and their names; a computation puts its cache beside them."""
-    folder = tmp_path / "saved"
-    folder.mkdir()
-    parts = few.table().slice(0, 25), few.table().slice(25)
-    for number, part in enumerate(parts):
-        write(part, folder / f"{number}.stream", 10).rename(folder / f"data-{number}.arrow")
-    write(few.table(), folder / "cache-0123.arrow", 10)
-    (folder / "state.json").write_text(
-        json.dumps({"_data_files": [{"filename": f"data-{number}.arrow"} for number in range(2)]})
-    )
-    for number, memory in enumerate((limit(7), "1GB")):
-        report = fastgae.data.compute(folder, tmp_path / f"{number}.parquet", memory=memory, progress=False)
-        assert np.array_equal(read(Path(report.file))["returns"], few.result.returns)
 
 
 def test_hidden_files_are_no_data(tmp_path, few):

@@ -21,13 +21,6 @@ def assert_results(got, recorded, order=slice(None)):
     assert_same_bits(got, recorded.result, order)
 
 
-def test_runs_of_one_row(tmp_path, recorded):
-    source = write(recorded.table().slice(ROWS - 100), tmp_path / "source.parquet", 3)
-    compute(source, tmp_path / "out.parquet", memory=limit(1), **quiet)
-    got = read(tmp_path / "out.parquet")["advantages"]
-    assert np.array_equal(got, recorded.result.advantages[-100:])
-
-
 @pytest.mark.parametrize("rows", [2, 3, 10**6])
 def test_the_end_of_an_episode_before_its_beginning(tmp_path, rows):
     """Two files in the wrong order. What stands behind the end of an episode under the same name is no other one."""
@@ -86,16 +79,6 @@ def test_a_source_that_is_named_twice(tmp_path, recorded):
     source = write(table, tmp_path / "a.parquet", 1000)
     with pytest.raises(DataError, match=r"a\.parquet goes on with the same episode"):
         compute([source, source], tmp_path / "out.parquet", ends="terminated", **quiet)
-
-
-def test_flags_alone_end_episodes(tmp_path, recorded):
-    source = write(
-        recorded.table("rewards", "values", "next_values", "terminated", "truncated"), tmp_path / "a.arrow", 50
-    )
-    compute(source, tmp_path / "out.arrow", memory=limit(128), **quiet)
-    got = read(tmp_path / "out.arrow")
-    assert got.column_names == ["advantages", "returns"]
-    assert np.array_equal(got["returns"], recorded.result.returns)
 
 
 def test_a_part_that_is_not_whole_is_computed_again(tmp_path, recorded, monkeypatch):

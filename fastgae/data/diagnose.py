@@ -6,19 +6,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 import fastgae
 from fastgae.data.compute import planned
 from fastgae.data.critic import Critic
+from fastgae.data.episodes import Episodes
 from fastgae.data.errors import DataError, argument, naming
 from fastgae.data.estimators import checked_how
+from fastgae.data.formats import NAMING
 from fastgae.data.pieces import check_alike, open_files, put_scratch_into, runs_backwards
 from fastgae.data.places import Source
 from fastgae.data.plan import Plan
 from fastgae.data.report import diagnosis_of
 from fastgae.data.scattered import sorted_plan
-from fastgae.data.steps import RecordedSteps, ScatteredError
+from fastgae.data.steps import ScatteredError
 from fastgae.data.walk import valued_steps
 
 
@@ -56,11 +56,5 @@ def _of_last_run(plan: Plan, folder: Path) -> fastgae.Diagnosis:
             steps = valued_steps(table, run, plan)
             if steps.values is None:
                 raise DataError(f"there are no values to diagnose: pass {argument('values')}")
-        _check_adjacent(steps)
+        Episodes(plan.columns.named(*NAMING)).add(table, steps.changes, None)
         return diagnosis_of(steps, plan.how)
-
-
-def _check_adjacent(steps: RecordedSteps) -> None:
-    ends = np.flatnonzero(np.append(steps.changes, True))
-    if len({steps.name(int(row)) for row in ends}) < len(ends):
-        raise ScatteredError(0, "the rows of an episode do not follow each other")

@@ -4,8 +4,8 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import cached_property, partial
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -28,7 +28,7 @@ from fastgae._call import Array
 from fastgae.data.arrays import arrays_of
 from fastgae.data.errors import DataError, argument, reading
 from fastgae.data.kinds import NPY, by_suffix, kind_of
-from fastgae.data.pieces import close_at_end, scratch_file
+from fastgae.data.pieces import scratch_file, until_end
 from fastgae.data.places import HIDDEN
 from fastgae.data.urls import is_remote, opened_binary, version_of
 
@@ -68,74 +68,50 @@ class Mapped:
         return self._mapped()[rows]
 
 
-class Member(Mapped):
-    """An array of an .npz file. It is copied to a scratch file when the first of its numbers is read."""
+def _in_scratch(header: Header, opened: Callable[[], AbstractContextManager[IO[bytes]]], until: ExitStack) -> Mapped:
+    """Return an array that is copied to a scratch file when the first of its numbers is read."""
 
-    def __init__(self, header: Header, copy: Callable[[IO[bytes]], None]) -> None:
-        super().__init__(header.shape, header.dtype, self._map)
-        self._header, self._copy = header, copy
+    @cache
+    def scratch() -> IO[bytes]:
+        file = until.enter_context(scratch_file())
+        with opened() as content:
+            shutil.copyfileobj(content, file, COPIED)
+            file.flush()
+        return file
 
-    def _map(self) -> Array:
-        if 0 in self.shape:
-            return np.empty(self.shape, self.dtype)
-        order: Literal["C", "F"] = "F" if self._header.fortran_order else "C"
-        return np.memmap(self._scratch, self.dtype, "r", self._header.begin, self.shape, order)
+    def mapped() -> Array:
+        if 0 in header.shape:
+            return np.empty(header.shape, header.dtype)
+        order: Literal["C", "F"] = "F" if header.fortran_order else "C"
+        return np.memmap(scratch(), header.dtype, "r", header.begin, header.shape, order)
 
-    @cached_property
-    def _scratch(self) -> IO[bytes]:
-        # The file has no name, so that it vanishes with the array, however this process ends.
-        with ExitStack() as stack:
-            scratch = stack.enter_context(scratch_file())
-            self._copy(scratch)
-            stack.pop_all()  # it stays open until close()
-        return scratch
-
-    def close(self) -> None:
-        if "_scratch" in vars(self):
-            self._scratch.close()
+    return Mapped(header.shape, header.dtype, mapped)
 
 
-class NpzFile(Mapping[str, Member]):
+class NpzFile(dict[str, Mapped]):
     """The arrays of an .npz file by their names. A fault of an array raises an error only when that array is read."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._faults = path, dict[str, ValueError]()
         with _reading(path), ExitStack() as stack:
             file = stack.enter_context(opened_binary(path, "readahead"))
             check_kind(file)
-            self._archive = stack.enter_context(zipfile.ZipFile(file))
-            self._members = named_members(self._archive)
-            self._arrays = {name: self._array(name) for name in self._members}
-            for array in self._arrays.values():
-                if isinstance(array, Member):
-                    stack.callback(array.close)
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            copies = stack.enter_context(ExitStack())
+            for name, member in named_members(archive).items():
+                try:
+                    header = checked_header(archive, name, member)
+                    self[name] = _in_scratch(header, partial(_opened, path, partial(archive.open, member)), copies)
+                except ValueError as error:
+                    self._faults[name] = error
             self.close = stack.pop_all().close
 
-    def _array(self, name: str) -> Member | ValueError:
-        try:
-            return Member(checked_header(self._archive, name, self._members[name]), partial(self._copy, name))
-        except ValueError as error:
-            return error
-
-    def _copy(self, name: str, to: IO[bytes]) -> None:
-        with _reading(self._path), self._archive.open(self._members[name]) as content:
-            shutil.copyfileobj(content, to, COPIED)
-            to.flush()
-
-    def __getitem__(self, name: str) -> Member:
-        array = self._arrays[name]
-        if isinstance(array, ValueError):
-            raise DataError(f"{self._path} cannot be read: {array}") from array
-        return array
-
     def __contains__(self, name: object) -> bool:
-        return name in self._arrays
+        return name in self._faults or super().__contains__(name)
 
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, array in self._arrays.items() if isinstance(array, Member))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    def __missing__(self, name: str) -> Mapped:
+        fault = self._faults[name]
+        raise DataError(f"{self._path} cannot be read: {fault}") from fault
 
 
 class NpyFolder(dict[str, Mapped]):
@@ -154,10 +130,10 @@ def npy_array(path: Path) -> Mapped:
     with _reading(path):
         kind_of(path)  # raises if it is a pipe or a folder
         if is_remote(path):
-            with opened_binary(path, "readahead") as file:
-                array = Member(header_in(file, path.name, version_of(path)[0]), partial(_copy_of, path))
-            close_at_end(array.close)
-            return array
+            opened = partial(opened_binary, path, "readahead")
+            with opened() as file:
+                header = header_in(file, path.name, version_of(path)[0])
+            return _in_scratch(header, partial(_opened, path, opened), until_end())
         mapped = mapped_npy(path)
         return Mapped(mapped.shape, mapped.dtype, partial(_npy, path))
 
@@ -167,10 +143,11 @@ def _npy(path: Path) -> Array:
         return mapped_npy(path)
 
 
-def _copy_of(path: Path, to: IO[bytes]) -> None:
-    with reading(path), opened_binary(path, "readahead") as content:
-        shutil.copyfileobj(content, to, COPIED)
-        to.flush()
+@contextmanager
+def _opened(path: Path, opened: Callable[[], IO[bytes]]) -> Iterator[IO[bytes]]:
+    """Open a part of a file, and name the file in errors."""
+    with _reading(path), opened() as content:
+        yield content
 
 
 def npy_files(path: Path) -> list[Path]:

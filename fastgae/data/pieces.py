@@ -341,11 +341,10 @@ def open_files() -> Iterator[None]:
         open_now.until_end.close()
 
 
-def close_at_end(close: Callable[[], None]) -> None:
-    """Call a function at the end of ``open_files``."""
+def until_end() -> ExitStack:
+    """Return what is closed at the end of ``open_files``."""
     open_now = _open_now.get()
-    if open_now is not None:
-        open_now.until_end.callback(close)
+    return ExitStack() if open_now is None else open_now.until_end
 
 
 def scratch_file() -> IO[bytes]:

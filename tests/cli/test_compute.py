@@ -1,5 +1,6 @@
 """The command `compute`: what it writes, what it prints, and one line for what it cannot use."""
 
+import inspect
 import json
 
 import numpy as np
@@ -58,6 +59,14 @@ def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
     assert [each["detector"] for each in json.loads(capsys.readouterr().out)["findings"]] == ["flags_shifted"]
     assert main([*arguments, "--time-axis", "1"]) == 2
     assert "--time-axis is for a rollout in a file .npz" in capsys.readouterr().err
+    # the rows of ten episodes in turn, which only their names tell apart
+    said = []
+    turns = pq.read_table(source).drop(["step"])
+    for table in (turns, turns.take(np.argsort(rows % 100, kind="stable"))):
+        pq.write_table(table, tmp_path / "turns.parquet")
+        main(["diagnose", str(tmp_path / "turns.parquet"), *columns, "--ends", "terminated", "--json"])
+        said.append(json.loads(capsys.readouterr().out))
+    assert said[0] == said[1]
     np.save(critic, np.zeros(999))
     assert main([*arguments, "--values", str(critic)]) == 2
     assert str(critic) in capsys.readouterr().err
@@ -65,57 +74,52 @@ def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
     assert "none.parquet' does not exist" in capsys.readouterr().err
 
 
-def test_options(recorded, capsys, tmp_path):
-    source, _, values = recorded
-    np.save(tmp_path / "critic.npy", values)
-    options = [
-        "--ends",
-        "terminated",
-        "--normalize",
-        "global",
-        "--memory",
-        "40KB",
-        "--values",
-        str(tmp_path / "critic.npy"),
-    ]
-    assert compute(source, *options, "--quiet", "-o", str(tmp_path / "a.parquet")) == 0
+def test_every_option_is_an_argument(monkeypatch, capsys):
+    """The tests of ``fastgae.data.compute`` say what the arguments do."""
+    from fastgae import data
+
+    asked = {}
+
+    def computed(source, out, **options):
+        asked.update(options, source=source, out=out)
+        return data.Report("out.parquet", 1, 2, *[0.0] * 5, True, (), 1.0)
+
+    names = inspect.signature(data.compute).parameters.keys() - {"backend", "num_threads"}
+    monkeypatch.setattr(data, "compute", computed)
+    options = """a b --column rewards=r --column episode=e --values v.npy --episode file --ends terminated
+        --rewards s:-1:30 --format rllib --memory 40KB --out out.parquet --gamma 0.5 --estimator td_lambda
+        --gae-lambda 0.25 --n 3 --normalize global --label-quantile 0.7 --into copy.parquet --plot a.png --resume
+        --overwrite --shard 1/2 --merge"""
+    assert main(["compute", *options.split(), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
-    assert compute(source, *options, "--quiet", "--json", "-o", str(tmp_path / "b.arrow")) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["steps"], said["episodes"]) == (1000, 10)
-    with pa.OSFile(str(tmp_path / "b.arrow")) as file:
-        advantages = pa.ipc.open_file(file).read_all()["advantages"]
-    assert np.array_equal(pq.read_table(tmp_path / "a.parquet")["advantages"], advantages)
-    assert fastgae.moments(advantages.to_numpy()).std == pytest.approx(1.0)
-
-
-def test_one_episode_per_file(recorded, tmp_path, capsys):
-    _, rewards, values = recorded
-    folder = tmp_path / "recordings"
-    folder.mkdir()
-    for number in range(2):
-        table = pa.table({"reward": rewards[:100], "values": values[:100]})
-        pq.write_table(table, folder / f"{number}.parquet")
-    options = ["-o", str(tmp_path / "out.parquet"), "--episode", "file", "--ends", "terminated", "--json"]
-    assert main(["compute", str(folder), "--column", "rewards=reward", *options]) == 0
-    assert json.loads(capsys.readouterr().out)["episodes"] == 2
-    assert pq.read_table(tmp_path / "out.parquet")["file"].to_pylist() == [
-        f"{row // 100}.parquet" for row in range(200)
-    ]
-
-
-def test_estimators(recorded, tmp_path, capsys):
-    source, rewards, values = recorded
-    ends = np.arange(1000) % 100 == 99
-    options = ["--ends", "terminated", "--quiet", "-o"]
-    assert compute(source, *options, str(tmp_path / "n.parquet"), "--estimator", "n_step_returns", "--n", "3") == 0
-    expected = fastgae.n_step_returns(rewards, values, ends, n=3, last_values=0.0)
-    assert np.array_equal(pq.read_table(tmp_path / "n.parquet")["returns"], expected)
-    pq.write_table(pq.read_table(source).drop(["values"]), source)
-    assert compute(source, *options, str(tmp_path / "d.parquet"), "--estimator", "discounted_returns") == 0
-    got = pq.read_table(tmp_path / "d.parquet")
-    assert got.column_names == ["run", "step", "returns"]
-    assert np.array_equal(got["returns"], fastgae.discounted_returns(rewards, ends))
+    expected = {
+        "source": ["a", "b"],
+        "columns": {"rewards": "r", "episode": "e"},
+        "values": "v.npy",
+        "episode_is": "file",
+        "ends": "terminated",
+        "rewards": "s:-1:30",
+        "format": "rllib",
+        "memory": "40KB",
+        "out": "out.parquet",
+        "gamma": 0.5,
+        "estimator": "td_lambda",
+        "gae_lambda": 0.25,
+        "n": 3,
+        "normalize": "global",
+        "label_quantile": 0.7,
+        "into": "copy.parquet",
+        "resume": True,
+        "overwrite": True,
+        "shard": "1/2",
+        "merge": True,
+        "progress": False,
+    }
+    assert {name: value for name, value in asked.items() if name != "plot"} == expected
+    assert str(asked["plot"]) == "a.png"
+    assert asked.keys() == names
+    assert main(["compute", "a", "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 2
 
 
 def test_plot(recorded, capsys, tmp_path):
@@ -201,10 +205,7 @@ def test_ctrl_c(recorded, python, capsys, module, name, call, resumed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ends", "terminated", "--estimator", "n_step_returns"], "--n must be a positive integer with --estimator"),
         (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, td_lambda"),
-        ([], "nothing says which episodes ended for good"),
-        (["--ends", "terminated", "--memory", "some"], "memory='some' is not an amount of memory"),
         (["--ends", "terminated", "-o", "results.csv"], "out must end in .parquet, .arrow"),
         (["--ends", "terminated", "--format", "csv"], "format must be auto, table, rllib"),
         (["--column", "values=v"], "there is no column 'v' for values; there are run, step, reward, values"),
@@ -219,28 +220,6 @@ def test_what_cannot_be_used(recorded, capsys, options, message):
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert list(source.parent.iterdir()) == [source]
-
-
-def test_sources_and_results_that_cannot_be_used(recorded, capsys):
-    source, *_ = recorded
-    csv = source.with_name("a.csv")
-    csv.write_text("run,reward\n")
-    unfinished = source.with_name("out.parquet.unfinished")
-    unfinished.mkdir()
-    (unfinished / "asked.json").write_text("the user's")
-    for given, out, message in (
-        (csv, "out.parquet", "there are no rows in "),
-        ("s4://bucket/a.parquet", "out.parquet", "source 's4://bucket/a.parquet' cannot be used"),
-        (source, "s4://bucket/out.parquet", "out 's4://bucket/out.parquet' cannot be used"),
-        (source, source.with_name("out.parquet"), "out.parquet.unfinished is not from fastgae: move it elsewhere"),
-    ):
-        assert compute(given, "--ends", "terminated", "-o", str(out)) == 2
-        captured = capsys.readouterr()
-        assert captured.err.startswith("fastgae compute: error: ")
-        assert message in captured.err
-        assert captured.err.count("\n") == 1
-    assert sorted(path.name for path in source.parent.iterdir()) == ["a.csv", source.name, unfinished.name]
-    assert (unfinished / "asked.json").read_text() == "the user's"
 
 
 def test_a_column_without_a_role(recorded, capsys):
@@ -284,34 +263,6 @@ def test_critic(recorded, capsys, tmp_path, monkeypatch):
     with pytest.raises(SystemExit):
         compute(source, "--critic", "my_critic")
     assert "argument --critic: expected MODULE:NAME" in capsys.readouterr().err
-
-
-def test_success_and_labels(recorded, tmp_path):
-    source, _, values = recorded
-    table = pq.read_table(source).append_column("success", pa.array(np.arange(1000) // 100 % 2 == 0))
-    pq.write_table(table, source)
-    options = [
-        "--ends",
-        "terminated",
-        "--rewards",
-        "success:-1:30",
-        "--gamma",
-        "1",
-        "--label-quantile",
-        "0.7",
-        "--quiet",
-    ]
-    assert (
-        main(["compute", str(source), "--column", "episode=run", *options, "--into", str(tmp_path / "copy.parquet")])
-        == 0
-    )
-    got = pq.read_table(tmp_path / "copy.parquet")
-    assert got.column_names == [*table.column_names, "advantages", "returns", "positive"]
-    assert np.count_nonzero(got["positive"]) == 300
-    ends = np.where(np.arange(1000) // 100 % 2 == 0, 0, -30)
-    rewards = np.where(np.arange(1000) % 100 == 99, ends, -1).astype(np.float32)
-    expected = fastgae.gae_packed(rewards, values, np.arange(0, 1001, 100), gamma=1.0)
-    assert np.array_equal(got["returns"], expected.returns)
 
 
 def test_errors_name_options(recorded, capsys):

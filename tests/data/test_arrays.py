@@ -122,17 +122,6 @@ def test_time_major_to_a_table(tmp_path, grid):
     assert got.tobytes() == fastgae.gae(**grid).advantages.tobytes()
 
 
-def test_files_of_other_envs(tmp_path, grid):
-    np.savez(tmp_path / "a.npz", **grid)
-    np.savez(tmp_path / "b.npz", **{name: array[:, :5] for name, array in grid.items()})
-    for rows in (T, 10**6):
-        with pytest.raises(DataError, match=r"b.npz: rewards holds .*shape=\[5\].*, and in .*a.npz .*shape=\[7\]"):
-            compute(
-                [tmp_path / "a.npz", tmp_path / "b.npz"], tmp_path / "out.npz", memory=limit(rows * N), progress=False
-            )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
-
-
 class Opened:
     """Unpickled, it would leave a file."""
 

@@ -186,23 +186,6 @@ def test_what_appears_during_the_computation(tmp_path, few, monkeypatch, has_har
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "notes.txt", OUT]
 
 
-def test_results_with_the_names_of_unfinished_ones(tmp_path, few):
-    for order in (np.arange(60), np.random.default_rng(0).permutation(60)):
-        source = write(few.table().take(order), tmp_path / "a.parquet", 60)
-        for name in ("00000000.arrow", "sorted.parquet", "large.arrow"):
-            compute(source, tmp_path / name, memory=limit(20), progress=False)
-            assert np.array_equal(read(tmp_path / name)["advantages"], few.result.advantages[order])
-            (tmp_path / name).unlink()
-
-
-def test_names_of_columns_are_no_paths(tmp_path, few):
-    table = few.table().rename_columns(["../../a/b", *few.table().column_names[1:]])
-    source = write(table, tmp_path / "a.parquet", 60)
-    compute(source, tmp_path / "out.npz", columns={"episode": "../../a/b"}, progress=False)
-    assert np.array_equal(np.load(tmp_path / "out.npz")["../../a/b"], few.episode)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "out.npz"]
-
-
 def test_where_nothing_can_be_written(tmp_path, few):
     source = write(few.table(), tmp_path / "a.parquet", 60)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")

@@ -122,15 +122,6 @@ def test_a_sample(tmp_path, recorded, rows, drawn, monkeypatch):
         assert (often <= 2 * 500 / length + 2).all()
 
 
-def test_without_values_there_is_the_distribution_of_returns(tmp_path, recorded, drawn):
-    source = write(recorded.table("episode", "rewards"), tmp_path / "a.parquet", 100)
-    how = {"estimator": "discounted_returns", "ends": "terminated"}
-    compute(source, plot=tmp_path / "a.svg", **how, **quiet)
-    ((*_, lengths, returns),) = drawn
-    assert np.array_equal(lengths, np.diff(np.append(recorded.first, ROWS)))
-    assert np.array_equal(returns, fastgae.discounted_returns(recorded.rewards, recorded.last))
-
-
 def titles(figure):
     return [panel.get_title(loc="left").strip() for panel in figure.axes if panel.get_title(loc="left")]
 

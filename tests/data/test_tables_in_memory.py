@@ -86,14 +86,6 @@ def test_same_bits(tmp_path, recorded, kind, monkeypatch):
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_all_options(tmp_path, recorded):
-    rows = recorded.table().append_column("x", pa.array(recorded.values))
-    got = compute(rows, values=lambda batch: batch["x"] * 0.5, normalize="global", progress=False)
-    write(rows, tmp_path / "a.parquet", 100)
-    compute(tmp_path / "a.parquet", values=lambda batch: batch["x"] * 0.5, normalize="global", progress=False)
-    assert got.equals(read(tmp_path / "a.advantages.parquet"))
-
-
 def test_bad_tables(recorded):
     rewards = recorded.rewards.copy()
     rewards[77] = np.nan

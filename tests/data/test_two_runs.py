@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 from itertools import product
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from fastgae.data import DataError, compute
 from fastgae.data.asked import Asked
 
-from .recorded import CHOICES, ROWS, assert_same_bits, limit, read, write
+from .recorded import CHOICES, ROWS, limit, read, write
 from .test_arrays import arrays
 
 
@@ -37,33 +36,6 @@ def test_at_the_same_time(tmp_path, recorded):
     assert refused
     assert read(tmp_path / "out.parquet").equals(read(tmp_path / "undisturbed.parquet"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "out.parquet", "undisturbed.parquet"]
-
-
-KILLED = """
-import os, signal, sys
-from fastgae.data import compute
-from fastgae.data.spool import Spool
-
-def add(self, number, *rest):
-    added(self, number, *rest)
-    if number == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-added, Spool.add = Spool.add, add
-compute(sys.argv[1], sys.argv[2], memory=sys.argv[3], resume=True, progress=False)
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this platform kills in another way")
-@pytest.mark.parametrize("resume", [False, True])
-def test_after_one_that_was_killed(tmp_path, recorded, python, resume):
-    source, out = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
-    killed = python(KILLED, str(source), str(out), limit(500), check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert (tmp_path / "out.parquet.unfinished" / "lock").exists()
-    compute(source, out, memory=limit(500), resume=resume, progress=False)
-    assert_same_bits(read(out), recorded.result)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "out.parquet"]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".npz"])
@@ -131,7 +103,7 @@ def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("fastgae.data.spool.Spool.finish", stopped)
         with pytest.raises(KeyboardInterrupt):
-            compute(source, out, progress=False)
+            compute(source, out, resume=True, progress=False)
     for changed, named in (
         ({"ends": "terminated"}, "ends"),
         ({"gamma": 0.5}, "gamma"),
@@ -144,6 +116,9 @@ def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
     ):
         with pytest.raises(DataError, match=rf"cannot resume: .*\b{named}\b.* changed since"):
             compute(source, out, resume=True, progress=False, **changed)
+    for path in (out, tmp_path / "anew.parquet"):  # where parts of other options lie, and where none do
+        compute(source, path, normalize="global", gamma=0.5, progress=False)
+    assert out.read_bytes() == (tmp_path / "anew.parquet").read_bytes()
 
 
 def test_data_that_change_without_a_trace(tmp_path, recorded, monkeypatch):

@@ -73,15 +73,6 @@ def test_demo_advantages_are_those_of_each_episode_by_itself(env_id, num_envs, n
         np.testing.assert_allclose(result.advantages[:, env], advantages, rtol=1e-4, atol=1e-5 * scale)
 
 
-def test_pendulum_is_truncated_where_the_tests_need_it(collected):
-    data = collected("Pendulum-v1", 2, 200)
-    assert data.truncated[-1].all()
-    assert data.truncated.sum() == 2
-    assert not data.terminated.any()
-    # The last row's own final observation, not the one after the reset.
-    assert not np.allclose(data.final_observations, data.last_observations)
-
-
 def test_rollouts_are_repeatable_by_seed(collected):
     first, again, other = (collected("CartPole-v1", 4, 64, seed) for seed in (5, 5, 6))
     np.testing.assert_array_equal(first.observations, again.observations)

@@ -7,7 +7,7 @@ import pytest
 from fastgae import _archive
 from fastgae.cli import archive
 
-from .mutants import SOURCES, check, mutant, said_of
+from .mutants import SOURCES, check, said_of
 
 
 def test_the_files_that_are_broken_later_are_well_formed(tmp_path):
@@ -17,10 +17,6 @@ def test_the_files_that_are_broken_later_are_well_formed(tmp_path):
         path.write_bytes(source)
         said.append(said_of(path))
     assert {status for status, _ in said} == {0, 1}, said
-
-
-def test_a_mutant_is_the_same_whenever_it_is_asked_for():
-    assert [mutant(7, number) for number in range(99)] == [mutant(7, number) for number in range(99)]
 
 
 def statuses(folder):

@@ -1,6 +1,7 @@
 """Sources drawn at random: the same bits as one call of fastgae.gae; and broken ones: an error that names the file."""
 
 import json
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -90,24 +91,8 @@ def in_files(drawn, folder, columns, suffix):
     return order
 
 
-def parquet(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".parquet")
-
-
-def arrow(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".arrow")
-
-
-def stream(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".stream")
-
-
-def csv(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".csv")
-
-
-def jsonl(drawn, folder):
-    return {}, in_files(drawn, folder, drawn.columns(), ".jsonl")
+def in_tables(drawn, folder, suffix):
+    return {}, in_files(drawn, folder, drawn.columns(), suffix)
 
 
 def huggingface(drawn, folder):
@@ -256,9 +241,11 @@ def minari_arrow(drawn, folder):
     return {}, np.arange(drawn.rows)
 
 
-TABULAR = (parquet, arrow, stream, csv, jsonl, huggingface, one_per_file, lists)
-MADE = (*TABULAR, robomimic, rllib, lerobot, npz, npy, hdf5, minari_hdf5, minari_arrow)
-FORMATS = {make.__name__: make for make in MADE}
+TABULAR = {kind: partial(in_tables, suffix=f".{kind}") for kind in TABLES} | {
+    make.__name__: make for make in (huggingface, one_per_file, lists, rllib, lerobot)
+}
+# Only the first ones have a column of steps.
+FORMATS = TABULAR | {make.__name__: make for make in (robomimic, npz, npy, hdf5, minari_hdf5, minari_arrow)}
 CASE = [(seed, list(FORMATS)[seed % len(FORMATS)]) for seed in range(CASES)]
 
 
@@ -364,8 +351,7 @@ def gap(drawn, row):
 
 
 FAULTS = {each.__name__: each for each in (nan_reward, infinite_value, wrong_flag, early_end, gap)}
-STEPPED = (*(make.__name__ for make in TABULAR), "rllib", "lerobot")  # formats with a column of steps
-FAULTY = [(*case, fault) for case in CASE[: len(FORMATS)] for fault in FAULTS if fault != "gap" or case[1] in STEPPED]
+FAULTY = [(*case, fault) for case in CASE[: len(FORMATS)] for fault in FAULTS if fault != "gap" or case[1] in TABULAR]
 
 
 @pytest.mark.parametrize(("seed", "form", "fault"), FAULTY)

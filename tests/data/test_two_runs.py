@@ -148,29 +148,23 @@ def test_data_that_change_without_a_trace(tmp_path, recorded, monkeypatch):
 
 
 def test_digests_read_samples_of_large_files(tmp_path, monkeypatch):
-    """They read all bytes of files that are not large, and the ends and some blocks of those that are."""
+    """They read all bytes of files that are not large, and of the others the size, the ends and some blocks."""
 
-    def differing(size, places):
+    def differing(*contents):
         digests = set()
-        for place in places:
-            (tmp_path / "a").write_bytes(bytes(place) + b"1" + bytes(size - place - 1))
+        for content in contents:
+            (tmp_path / "a").write_bytes(content)
             digests.add(Asked.of({}, [tmp_path / "a"]).digest())
         return len(digests)
 
+    def one_at(place, size):
+        return bytes(place) + b"1" + bytes(size - place - 1)
+
     monkeypatch.setattr("fastgae.data.asked.COMPARED", 2**16)
     for size in (3, 4096, 2**16):
-        assert differing(size, (0, size // 2, size - 1)) == 3
-    assert differing(10**6, (0, 5000, 5001, 10**6 - 1)) == 3
-
-
-def test_digests_tell_sizes(tmp_path, monkeypatch):
-    """Of files that are read in samples, these may be all that differs."""
-    monkeypatch.setattr("fastgae.data.asked.COMPARED", 2**16)
-    digests = set()
-    for size in (10**6, 10**6 + 1, 2 * 10**6):
-        (tmp_path / "a").write_bytes(bytes(size))
-        digests.add(Asked.of({}, [tmp_path / "a"]).digest())
-    assert len(digests) == 3
+        assert differing(*(one_at(place, size) for place in (0, size // 2, size - 1))) == 3
+    assert differing(*(one_at(place, 10**6) for place in (0, 5000, 5001, 10**6 - 1))) == 3
+    assert differing(*map(bytes, (10**6, 10**6 + 1, 2 * 10**6))) == 3
 
 
 def test_a_source_that_changes_after_it_was_read(tmp_path, recorded, monkeypatch):

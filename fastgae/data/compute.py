@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from fastgae._memory import limit_from
 from fastgae._typing import BackendName
-from fastgae.data.columns import Columns, chosen_columns
-from fastgae.data.critic import Critic, Valuation, valuation
+from fastgae.data.columns import chosen_columns
+from fastgae.data.critic import Critic, valuation
 from fastgae.data.errors import DataError, UnreachableError, WriteError, argument, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
-from fastgae.data.formats import FILE, Format, Found, found_in
+from fastgae.data.formats import FILE, Found, found_in
 from fastgae.data.labels import checked_quantile
 from fastgae.data.picture import checked_picture
-from fastgae.data.pieces import Piece, check_alike, open_files, put_scratch_into
+from fastgae.data.pieces import check_alike, open_files, put_scratch_into
 from fastgae.data.places import Source, files_of, path_of
 from fastgae.data.plan import Plan, check_out, row_bytes
 from fastgae.data.report import Report, report_of
@@ -255,33 +255,20 @@ def planned(
         found = found.with_files()
         columns = {"file": FILE, **(columns or {})}
     known, rows = found.format, found.pieces
-    chosen, pieces, valued = _with_values(values, columns, known, rows, how, rewards)
-    beside = None
-    if isinstance(values, str | os.PathLike) and chosen.of_role.get("values") == COLUMN:
-        beside = rows, path_of("values", values)
-        found.files.extend(files_of(beside[1]))
-    most = bytes_in_memory // row_bytes(rows[0].schema.field(chosen.of_role["rewards"]).type, pieces, valued)
-    return found, Plan(known, pieces, chosen, how, None, max(1, most), valued, beside=beside)
-
-
-def _with_values(
-    values: str | os.PathLike[str] | Critic | Callable[[dict[str, Any]], Any],
-    given: Mapping[str, str] | None,
-    known: Format,
-    pieces: list[Piece],
-    how: How,
-    rewards: str | None,
-) -> tuple[Columns, list[Piece], Valuation | None]:
-    """Return the columns to read, the pieces that have them, and the critic if values come from one."""
-    path, schema = pieces[0].path, pieces[0].schema
-    if not isinstance(values, str | os.PathLike):
-        with naming(path):
-            chosen = chosen_columns(given, known, schema, None, how, rewards)
-        critic = values if isinstance(values, Critic) else Critic(values)
-        return chosen, pieces, valuation(critic, schema, known, chosen.of_role.values())
-    if is_values_file(values, schema.names):
-        with naming(path):
-            chosen = chosen_columns(given, known, schema.append(pa.field(COLUMN, pa.float32())), COLUMN, how, rewards)
-        return chosen, with_values(pieces, path_of("values", values), chosen.keys), None
+    path, schema = rows[0].path, rows[0].schema
+    column = None
+    if isinstance(values, str | os.PathLike):
+        column = COLUMN if is_values_file(values, schema.names) else os.fspath(values)
+    present = schema.append(pa.field(COLUMN, pa.float32())) if column == COLUMN else schema
     with naming(path):
-        return chosen_columns(given, known, schema, os.fspath(values), how, rewards), pieces, None
+        chosen = chosen_columns(columns, known, present, column, how, rewards)
+    pieces, valued, beside = rows, None, None
+    if not isinstance(values, str | os.PathLike):
+        critic = values if isinstance(values, Critic) else Critic(values)
+        valued = valuation(critic, schema, known, chosen.of_role.values())
+    elif chosen.of_role.get("values") == COLUMN:
+        beside = rows, path_of("values", values)
+        pieces = with_values(rows, beside[1], chosen.keys)
+        found.files.extend(files_of(beside[1]))
+    most = bytes_in_memory // row_bytes(schema.field(chosen.of_role["rewards"]).type, pieces, valued)
+    return found, Plan(known, pieces, chosen, how, None, max(1, most), valued, beside=beside)

@@ -72,12 +72,11 @@ class Spool:
         with reading(self.out):
             if not self.out.is_file():
                 return None
-        with suppress(ValueError):  # of a file that is not from fastgae
-            said: dict[str, Any] = json.loads(about(self.out) or "{}")
-            if said.get("asked") == self._asked.digest():
-                self.remove()  # a run may have been killed after it had written the sidecar
-                return said
-        return None
+        said = self._said()
+        if said.get("asked") != self._asked.digest():
+            return None
+        self.remove()  # a run may have been killed after it had written the sidecar
+        return said
 
     def begin(self, resume: bool) -> None:
         """Empty the folder, or, to resume, keep the results of an earlier run with the same options and data."""
@@ -146,9 +145,8 @@ class Spool:
 
     def pack(self, state: Mapping[str, Any], progress: bool) -> None:
         """Write the file of a shard, and remove the folder."""
-        runs = list(takewhile(Path.exists, map(self._file, count())))
         with self._results(progress) as file:
-            write_archive(file, [self.folder / ASKED, *runs], self._about(state).encode())
+            write_archive(file, [self.folder / ASKED, *self._runs()], self._about(state).encode())
         self.remove()
 
     def unpack(self, shards: Sequence[Shard]) -> None:
@@ -195,10 +193,8 @@ class Spool:
 
     def clear(self) -> None:
         """Remove the results of all runs."""
-        for number in count():
-            if not self._file(number).exists():
-                return
-            self._file(number).unlink()
+        for run in self._runs():
+            run.unlink()
 
     def remove(self) -> None:
         """Empty the folder except for the lock. First remove the file without which no run can resume."""
@@ -222,15 +218,23 @@ class Spool:
             )
         if self.out in self._times or not (is_remote(self.out) or stat.S_ISREG(self.out.lstat().st_mode)):
             raise foreign(self.out)
-        with suppress(DataError, ValueError):  # of a file that is not from fastgae
-            if "asked" in json.loads(about(self.out) or "{}"):
-                return
-        raise foreign(self.out)
+        if "asked" not in self._said():
+            raise foreign(self.out)
+
+    def _said(self) -> dict[str, Any]:
+        """Return what the file of results says about itself; nothing if it is not from fastgae."""
+        with suppress(ValueError):
+            said: dict[str, Any] = json.loads(about(self.out) or "{}")
+            return said
+        return {}
 
     def _is_own(self, path: Path) -> bool:
         """Return whether a path in the folder has a name that fastgae gives, and is no link, pipe or such."""
         mode, name = path.lstat().st_mode, path.relative_to(self.folder).as_posix()
         return stat.S_ISDIR(mode) if name == SORTING else stat.S_ISREG(mode) and FILES.fullmatch(name) is not None
+
+    def _runs(self) -> Iterator[Path]:
+        return takewhile(Path.exists, map(self._file, count()))
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:08}.arrow"

@@ -30,6 +30,7 @@ from fastgae.data.steps import (
     RecordedSteps,
     RowError,
     ScatteredError,
+    at_row,
     compute_run,
     first_steps,
     last_rows,
@@ -156,9 +157,10 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
         state = spool.state(number)
         if state is None:
             table, steps = _read(plan, run)
+            with plan.naming(table, run):
+                episodes.add(table, steps.changes, following)  # before rows of other episodes are taken for ends
             computed, before = _computed(plan, run, table, steps, end, following, files)
             with plan.naming(table, run):
-                episodes.add(table, steps.changes, following)
                 found = findings_in(steps, plan.how) if number == 0 and not later else []
             state = {"sums": asdict(Sums.of(computed)), "following": before, "findings": found}
             kept = results(table, computed, plan).append_column(LAST, column_of(computed.last))
@@ -184,20 +186,18 @@ def streamed(plan: Plan, said: dict[str, Any], advance: Advance) -> Iterator[pa.
     episodes, files, sums, first = Episodes(plan.columns.named(*NAMING)), _files(plan), Sums(), 0
     table, steps = _read(plan, runs[0])
     for run, later in zip_longest(runs, runs[1:]):
-        following = None
-        if later is not None:
-            after = _read(plan, later)
-            following = _following(plan, later, *after, first + run.rows, files)
-        computed, _ = _computed(plan, run, table, steps, first, following, files)
+        after = None if later is None else _read(plan, later)
         with plan.naming(table, run):
-            episodes.add(table, steps.changes, following)
+            episodes.add(table, steps.changes, None if after is None else at_row(after[1], 0, {}))
+        following = None if after is None else _following(plan, later, *after, first + run.rows, files)
+        computed, _ = _computed(plan, run, table, steps, first, following, files)
         sums += Sums.of(computed)
         if later is None:
             said.update(sums=asdict(sums), findings=findings_in(steps, plan.how))
         yield results(table, computed, plan)
         advance(run.rows)
         first += run.rows
-        if later is not None:
+        if after is not None:
             table, steps = after
 
 

@@ -38,6 +38,19 @@ def test_interleaved_episodes_without_steps(tmp_path, recorded):
     assert np.array_equal(read(tmp_path / "out.parquet")["advantages"], recorded.result.advantages[order])
 
 
+@pytest.mark.parametrize("rows", [500, 10**6])
+def test_scattered_rows_whose_ends_have_flags(tmp_path, recorded, rows):
+    """Where rows of another episode follow, an episode has not ended, so V' is not missing."""
+    table = recorded.table("episode", "step", "rewards", "values", "terminated", terminated=recorded.last)
+    answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
+    for order in (np.random.default_rng(0).permutation(ROWS), np.argsort(recorded.step, kind="stable")):
+        source = write(table.take(order), tmp_path / "a.parquet", 100)
+        for resume in (False, True):
+            out = tmp_path / "out.parquet"
+            compute(source, out, memory=limit(rows), overwrite=True, resume=resume, **quiet)
+            assert_same_bits(read(out), answer, order)
+
+
 @pytest.mark.parametrize("rows", [2, 10**6])
 def test_names_that_begin_again_in_every_file(tmp_path, rows):
     """Only flags or steps tell whether the same name in two files is the same episode."""

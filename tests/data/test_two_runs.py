@@ -104,6 +104,8 @@ def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
         patched.setattr("fastgae.data.spool.Spool.finish", stopped)
         with pytest.raises(KeyboardInterrupt):
             compute(source, out, resume=True, progress=False)
+    (part,) = (tmp_path / "out.parquet.unfinished").glob("*.arrow")
+    assert part.stat().st_size < 16 * ROWS  # episode and step alone have as many bytes, if they are not compressed
     for changed, named in (
         ({"ends": "terminated"}, "ends"),
         ({"gamma": 0.5}, "gamma"),

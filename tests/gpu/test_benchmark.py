@@ -9,12 +9,14 @@ from speed.gpu import command, contenders
 
 from .device import DEVICE
 
+NEEDS = {"torchrl": "torchrl", "scan": "jax", "associative": "jax"}
+
 
 @pytest.mark.parametrize("name", [name for name in contenders.CONTENDERS if name != "compiled"])
 @pytest.mark.parametrize("time_axis", [0, 1])
 def test_contenders(monkeypatch, name, time_axis):
-    if name == "torchrl":
-        pytest.importorskip("torchrl")
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     monkeypatch.setattr(contenders, "LAMBDA", 0.9)
     command.check(contenders.CONTENDERS[name], contenders.made(9, 5, time_axis, DEVICE))
 

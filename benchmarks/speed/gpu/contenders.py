@@ -1,6 +1,7 @@
 """Who computes a rollout that lies on a GPU. Every contender returns (advantages, returns)."""
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 
 import fastgae
 
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX would take most of the GPU's memory
 GAMMA, LAMBDA = 0.99, 0.95
 # Longer loops take torch.compile minutes, because it unrolls them.
 MOST_STEPS_COMPILED = 128
@@ -133,6 +135,41 @@ def torchrl(rollout: Rollout) -> Pair:
     return advantages, returns
 
 
+@functools.cache
+def compiled_by_jax(associative: bool) -> Callable[..., Any]:
+    """Return a loop of JAX, or its form for an operation that is associative, which adds in another order."""
+    import jax
+
+    def step(following: Any, now: Any) -> Any:
+        advantage = now[0] + now[1] * following
+        return advantage, advantage
+
+    def joined(later: Any, earlier: Any) -> Any:
+        return earlier[0] + earlier[1] * later[0], earlier[1] * later[1]
+
+    def compute(time_axis: int, gamma: float, gae_lambda: float, *given: Any) -> Any:
+        rewards, values, ended = (jax.numpy.moveaxis(each, time_axis, 0) for each in given)
+        delta = rewards + gamma * values[1:] * (1 - ended) - values[:-1]
+        steps = delta, gamma * gae_lambda * (1 - ended)
+        if associative:
+            advantages, _ = jax.lax.associative_scan(joined, steps, reverse=True)
+        else:
+            _, advantages = jax.lax.scan(step, 0 * delta[0], steps, reverse=True)
+        return [jax.numpy.moveaxis(each, 0, time_axis) for each in (advantages, advantages + values[:-1])]
+
+    return jax.jit(compute, static_argnums=(0, 1, 2))
+
+
+def over_jax(rollout: Rollout, associative: bool) -> Pair:
+    """Compute with JAX in the memory of the tensors, and wait."""
+    import jax
+
+    given = map(jax.dlpack.from_dlpack, (rollout.rewards, rollout.values, rollout.terminated.float()))
+    results = compiled_by_jax(associative)(rollout.time_axis, *coefficients(rollout), *given)
+    advantages, returns = map(torch.from_dlpack, jax.block_until_ready(results))
+    return advantages, returns
+
+
 @dataclass(frozen=True)
 class Contender:
     label: str
@@ -152,6 +189,8 @@ CONTENDERS = {
     "cpu": Contender(".cpu(), fastgae, and back", over_the_cpu, takes_packed=True, waits=True),
     "loop": Contender("a loop in torch", loop, MOST_STEPS_LOOPED),
     "compiled": Contender("torch.compile of the loop", lambda rollout: compiled()(rollout), MOST_STEPS_COMPILED),
+    "scan": Contender("JAX's scan", functools.partial(over_jax, associative=False), waits=True),
+    "associative": Contender("JAX's associative_scan", functools.partial(over_jax, associative=True), waits=True),
     "torchrl": Contender("torchrl, vectorised", torchrl, MOST_STEPS_VECTORISED),
 }
 

@@ -1,12 +1,13 @@
 """The libraries that publish tests of advantages, and how fastgae takes the place of their own code in these tests.
 
-Stable-Baselines3 and verl publish their tests in their source distributions, and RLax in its wheel. The source
-distribution of skrl 2.1.1 has tests of its configuration only. Tianshou, torchrl and rsl_rl publish none.
+Stable-Baselines3 and verl publish their tests in their source distributions, and RLax in its wheel. Those of torchrl,
+Tianshou, rsl_rl and skrl are in their repositories alone: FASTGAE_TEST_REPOSITORIES names a folder with checkouts, each
+in a folder with the package's name.
 """
 
 import importlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 RLAX = ("multistep", "value_learning", "vtrace")  # the modules of RLax's functions
 
@@ -17,7 +18,7 @@ class Library(NamedTuple):
     package: str  # its name on the package index
     tests: tuple[str, ...]  # files and folders of the distribution
     put_in_place: Callable[[], object]  # called before the tests are imported
-    in_wheel: bool = False  # the tests are installed with the library; otherwise they are in the source distribution
+    where: Literal["sdist", "wheel", "repository"] = "sdist"
     ignored: tuple[str, ...] = ()
     selected: str = ""  # as for pytest -k
 
@@ -35,6 +36,20 @@ def rollout_buffers() -> None:
         setattr(chosen_by, name, getattr(ours, name))
 
 
+def estimator_of_torchrl() -> None:
+    """Make fastgae's GAE the one that tests import."""
+    ours = importlib.import_module("fastgae.compat.torchrl").GAE
+    for place in ("value", "value.advantages"):
+        importlib.import_module(f"torchrl.objectives.{place}").GAE = ours
+
+
+def algorithm_of_rsl_rl() -> None:
+    """Make fastgae's PPO the one that runners find by its name and tests import."""
+    ours = importlib.import_module("fastgae.compat.rsl_rl").PPO
+    for place in ("algorithms", "algorithms.ppo"):
+        importlib.import_module(f"rsl_rl.{place}").PPO = ours
+
+
 def functions_of_rlax() -> None:
     """Replace every function of RLax that fastgae.compat.rlax has, wherever RLax or a test of it looks it up."""
     compat = importlib.import_module("fastgae.compat.rlax")
@@ -50,7 +65,7 @@ LIBRARIES = {
         "rlax",
         tuple(f"rlax/_src/{name}_test.py" for name in RLAX),
         functions_of_rlax,
-        in_wheel=True,
+        where="wheel",
         selected="multistep or vtrace or Lambda or Retrace",  # the rest of value_learning calls nothing of fastgae's
     ),
     "stable_baselines3": Library(
@@ -61,6 +76,28 @@ LIBRARIES = {
         ignored=("tests/test_utils.py", "tests/test_logger.py"),
         # These algorithms have advantages; the other tests would take minutes, and two that start processes, seconds.
         selected="(A2C or PPO) and not multiprocessing",
+    ),
+    "rsl_rl": Library("rsl-rl-lib", ("tests/algorithms", "tests/runners"), algorithm_of_rsl_rl, where="repository"),
+    "skrl": Library(
+        "skrl",
+        tuple(f"tests/{kind}agents/torch" for kind in ("", "multi_")),
+        install("skrl"),
+        where="repository",
+        selected="a2c or amp or ppo or rpo or trpo",
+    ),
+    "tianshou": Library(
+        "tianshou",
+        ("test/base/test_returns.py", *(f"test/{each}" for each in ("continuous", "discrete", "modelbased"))),
+        install("tianshou"),
+        where="repository",
+        selected="returns or ppo or a2c or npg or trpo or reinforce",
+    ),
+    "torchrl": Library(
+        "torchrl",
+        ("test/objectives/test_values.py", "test/objectives/test_ppo.py"),
+        estimator_of_torchrl,
+        where="repository",
+        selected="gae",
     ),
     "verl": Library("verl", ("tests/trainer/ppo/test_core_algos_on_cpu.py",), install("verl")),
 }

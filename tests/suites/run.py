@@ -1,11 +1,12 @@
 """Run the published tests of a library twice: as it is, and with fastgae in place."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from importlib.metadata import distribution, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -38,11 +39,22 @@ def compared(name: str) -> Compared:
     release = version(library.package)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        if library.in_wheel:
+        if library.where == "wheel":
             source = Path(str(distribution(library.package).locate_file("")))
+        elif library.where == "repository":
+            source = copied(library, folder)
         else:
             source = unpacked(library.package, release, folder)
         return Compared(run(library, source, folder), run(library, source, folder, in_place=name))
+
+
+def copied(library: Library, folder: Path) -> Path:
+    """Copy the tests of a checkout, without the library's own modules; PackageNotFoundError if there is none."""
+    checkout = Path(os.environ.get("FASTGAE_TEST_REPOSITORIES", os.devnull), library.package)
+    if not checkout.is_dir():
+        raise PackageNotFoundError(f"{library.package}'s tests, in a folder of FASTGAE_TEST_REPOSITORIES")
+    top = library.tests[0].partition("/")[0]
+    return Path(shutil.copytree(checkout / top, folder / "checkout" / top)).parent
 
 
 def unpacked(package: str, release: str, folder: Path) -> Path:

@@ -1,6 +1,6 @@
 """The tests that libraries publish pass with fastgae in place as they do without it: `pytest tests/suites`.
 
-Libraries that are not installed are skipped.
+Libraries that are not installed are skipped, and those whose tests are in a repository that is not there.
 """
 
 from importlib.metadata import PackageNotFoundError

@@ -38,7 +38,11 @@
 #endif
 #endif
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !defined(__OPTIMIZE__)  // as for sanitizers, which instrument each function once
+#define FASTGAE_INLINE inline
+#define FASTGAE_NO_INLINE inline
+#define FASTGAE_INLINE_LAMBDA
+#elif defined(__GNUC__)
 #define FASTGAE_INLINE __attribute__((always_inline)) inline
 #define FASTGAE_NO_INLINE __attribute__((noinline)) inline
 #define FASTGAE_INLINE_LAMBDA __attribute__((always_inline))

@@ -253,29 +253,6 @@ def test_modes_agree_bit_for_bit(env_id, other, backend, dtype):
             assert_same_bits(got.returns[real, env], expected.returns)
 
 
-def test_same_step_and_disabled_agree_bit_for_bit(env_id, backend, dtype):
-    same_step, disabled = (rollout_of(env_id, mode) for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED))
-    sparse = same_step.final_values[same_step.truncated].astype(dtype)
-    expected = disabled.call(dtype=dtype, backend=backend)
-    for got in (
-        same_step.call(dtype=dtype, backend=backend),
-        same_step.call(dtype=dtype, backend=backend, final_values=sparse),
-        same_step.call(dtype=dtype, backend=backend, final_values=sparse, autoreset=None),
-    ):
-        assert_same_bits(got.advantages, expected.advantages)
-        assert_same_bits(got.returns, expected.returns)
-
-
-def test_a_rollout_is_its_two_pieces_wherever_it_is_cut(env_id, mode, backend, dtype):
-    rollout = rollout_of(env_id, mode)
-    whole = rollout.call(dtype=dtype, backend=backend)
-    for cut in range(1, ROWS):
-        late = rollout.call(slice(cut, ROWS), dtype=dtype, backend=backend)
-        early = rollout.call(slice(0, cut), dtype=dtype, backend=backend, last_advantages=late.advantages[0])
-        assert_same_bits(np.concatenate([early.advantages, late.advantages]), whole.advantages, f"cut at {cut}")
-        assert_same_bits(np.concatenate([early.returns, late.returns]), whole.returns, f"cut at {cut}")
-
-
 def test_envs_of_different_lengths_are_padded(env_id, mode, backend, dtype):
     """What lies behind the end of an env is masked, whatever it is."""
     rollout = rollout_of(env_id, mode)
@@ -288,46 +265,6 @@ def test_envs_of_different_lengths_are_padded(env_id, mode, backend, dtype):
         assert_same_bits(got.advantages[:length, env], expected.advantages)
         assert_same_bits(got.returns[:length, env], expected.returns)
         assert (got.advantages[length:, env] == 0).all()
-
-
-def test_reset_rows_may_be_masked_by_hand(env_id, backend, dtype):
-    """With the values after each step given, a reset row is a step that does not exist, and nothing more."""
-    rollout = rollout_of(env_id, AutoresetMode.NEXT_STEP)
-    expected = rollout.call(dtype=dtype, backend=backend)
-    by_hand = {"autoreset": None, "last_values": None, "mask": rollout.real}
-    got = rollout.call(dtype=dtype, backend=backend, next_values=rollout.values[1:].astype(dtype), **by_hand)
-    assert_same_bits(got.advantages, expected.advantages)
-    assert_same_bits(got.returns, expected.returns)
-
-
-def test_reset_rows_do_not_count_in_the_normalisation(env_id, backend, dtype):
-    rollout = rollout_of(env_id, AutoresetMode.NEXT_STEP)
-    raw = rollout.call(dtype=dtype, backend=backend).advantages[rollout.real].astype(np.float64)
-    got = rollout.call(dtype=dtype, backend=backend, normalize="global")
-    expected = (raw - raw.mean()) / (raw.std() + 1e-8)
-    np.testing.assert_allclose(got.advantages[rollout.real], expected, rtol=1e-4, atol=1e-5)
-    assert (got.advantages[~rollout.real] == 0).all()
-
-
-def test_td_lambda_knows_the_modes_too(env_id, mode, backend):
-    rollout = rollout_of(env_id, mode)
-    bootstrap = {
-        AutoresetMode.NEXT_STEP: {"last_values": rollout.values[-1]},
-        AutoresetMode.SAME_STEP: {"last_values": rollout.values[-1], "final_values": rollout.final_values},
-        AutoresetMode.DISABLED: {"next_values": rollout.next_values},
-    }[mode]
-    targets = fastgae.td_lambda(
-        rollout.rewards,
-        rollout.values[:-1],
-        rollout.terminated,
-        rollout.truncated,
-        autoreset=mode,
-        gamma=GAMMA,
-        lambda_=GAE_LAMBDA,
-        backend=backend,
-        **bootstrap,
-    )
-    assert_same_bits(targets, rollout.call(backend=backend).returns)
 
 
 def test_what_a_wrong_call_would_do(env_id):

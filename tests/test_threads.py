@@ -14,9 +14,9 @@ from support.cases import LARGE_SIZES, THREADS_SIZE, assert_same_bits
 NUM_THREADS = [1, 2, 3, 7]
 
 
-@pytest.mark.parametrize("size", [THREADS_SIZE, LARGE_SIZES[1]], ids=str)
+@pytest.mark.parametrize(("size", "dtype"), [(THREADS_SIZE, np.float32), (LARGE_SIZES[1], np.float64)], ids=str)
 def test_any_number_of_threads(dtype, size, large):
-    case, expected = large(size, dtype)
+    case, expected = large(size, np.dtype(dtype))
     for backend, num_threads in product(WITH_KERNELS, [*NUM_THREADS, 1000]):
         got = fastgae.gae(**case.arguments(), backend=backend, num_threads=num_threads)
         for array, right in zip(got, expected, strict=True):

@@ -1,4 +1,4 @@
-"""The machines that this one can emulate: their compilers, and the programs that run on them."""
+"""Machines, of which this one can emulate most: their compilers, and the programs that run on them."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 KERNELS = sorted((HERE.parents[1] / "csrc").glob("target*.cpp"))
-EVERY_BUILD = ["-std=c++17", "-fno-math-errno", "-pthread", "-static"]
+EVERY_BUILD = ["-std=c++17", "-fno-math-errno", "-pthread"]
 UNFUSED = "-ffp-contract=off"
 
 
@@ -19,6 +19,8 @@ class Machine:
     emulator: str
     flags: tuple[str, ...]
     header: str = ""
+    linked: tuple[str, ...] = ("-static",)
+    options: tuple[str, ...] = ()  # of the emulator
 
     def missing(self) -> list[str]:
         missing = [tool for tool in (self.compiler, self.emulator) if not shutil.which(tool)]
@@ -32,7 +34,7 @@ class Machine:
             raise RuntimeError(done.stdout)
 
     def kernels(self, folder: Path) -> Path:
-        """Compile the kernels into a new folder, once for all programs. One compiler runs per CPU."""
+        """Compile the kernels into a new folder, once for all programs. One compiler runs per CPU, or ccache."""
         folder.mkdir()
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             list(pool.map(lambda source: self.compile(folder, "-c", source), KERNELS))
@@ -40,11 +42,11 @@ class Machine:
 
     def program(self, source: Path, kernels: Path) -> Path:
         program = kernels / f"{source.stem}.exe"
-        self.compile(kernels, source, *sorted(kernels.glob("*.o")), "-o", program)
+        self.compile(kernels, source, *sorted(kernels.glob("*.o")), *self.linked, "-o", program)
         return program
 
     def run(self, program: Path, *arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
-        command = [self.emulator, str(program), *arguments]
+        command = [self.emulator, *self.options, str(program), *arguments]
         return subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=300)
 
 

@@ -1,6 +1,6 @@
 """Run one call with every fault that it can meet, in a process into which faults.cpp is preloaded.
 
-``python every_fault.py LIBRARY CALL THREADS`` prints how many faults were met, or fails.
+``python every_fault.py LIBRARY THREADS`` prints each call and how many faults it met, or fails.
 ``python every_fault.py LIBRARY side_by_side THREADS`` does so with as many Python threads, all of which make calls.
 """
 
@@ -157,9 +157,10 @@ def meet_faults_side_by_side(library, num_threads, calls=30_000):
 
 
 if __name__ == "__main__":
-    _, path, name, num_threads = sys.argv
+    path, *side_by_side, num_threads = sys.argv[1:]
     library = ctypes.CDLL(path)
-    if name == "side_by_side":
-        print(meet_faults_side_by_side(library, int(num_threads)))
-    else:
-        print(*meet_every_fault(library, *CALLS[name](), int(num_threads)))
+    if side_by_side:
+        print("refused", meet_faults_side_by_side(library, int(num_threads)))
+    for name, make in {} if side_by_side else CALLS.items():
+        print(name, end=" ", flush=True)
+        print(*meet_every_fault(library, *make(), int(num_threads)))

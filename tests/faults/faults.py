@@ -12,8 +12,6 @@ from pathlib import Path
 
 import fastgae
 
-from .every_fault import CALLS
-
 HERE = Path(__file__).parent
 COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++")), None)
 
@@ -27,30 +25,29 @@ def compiled(folder):
     return library
 
 
-def run(library, name, num_threads):
-    """Run a command of every_fault.py in a process of its own; the numbers that it prints."""
+def run(library, *arguments):
+    """Run a command of every_fault.py in a process of its own; the numbers that it prints of each call."""
     done = subprocess.run(
-        [sys.executable, "-P", str(HERE / "every_fault.py"), str(library), name, str(num_threads)],
+        [sys.executable, "-P", str(HERE / "every_fault.py"), str(library), *arguments],
         env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(Path(fastgae.__file__).parents[1])},
         cwd=library.parent,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, f"status {done.returncode}: {done.stdout}{done.stderr}"
-    return list(map(int, done.stdout.split()))
+    return {name: list(map(int, counts)) for name, *counts in map(str.split, done.stdout.splitlines())}
 
 
-def met(library, name, num_threads):
-    """Run one call with every fault that it can meet; how many of both kinds those were."""
-    counts = run(library, name, num_threads)
-    return sum(counts[:2]), sum(counts[2:])
+def met(library, num_threads):
+    """Run all calls with every fault that they can meet; how many of both kinds each call met."""
+    return {name: (sum(counts[:2]), sum(counts[2:])) for name, counts in run(library, str(num_threads)).items()}
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         library = compiled(folder)
-        calls = [met(library, name, num_threads) for name in CALLS for num_threads in (1, 4)]
+        calls = [counts for num_threads in (1, 4) for counts in met(library, num_threads).values()]
     allocations, threads = map(sum, zip(*calls, strict=True))
     print(f"{len(calls)} calls met {allocations} failing allocations and {threads} failing threads")
 

@@ -30,16 +30,16 @@ TESTS = str(Path(__file__).parents[1])
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_some_calls(function):
-    """The calls that plain `pytest` makes: more of functions with more arguments."""
+    """The calls that plain `pytest` makes: more of functions with more arguments. A step of .ci/run makes more."""
     backends = variants()
-    assert not block(1, 10 * WEIGHTS.get(function, 8), (function,), lambda call: check(call, backends))
+    assert not block(1, 4 * WEIGHTS.get(function, 8), (function,), lambda call: check(call, backends))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_roles_are_true(monkeypatch, function):
     """Without the oracle, every answer is compared with calls for halves of the envs, which roles say how to make."""
     monkeypatch.setattr("fuzz.check.ANSWERS", {})
-    assert not block(2, 40, (function,), lambda call: check(call, NUMPY))
+    assert not block(2, 20, (function,), lambda call: check(call, NUMPY))
 
 
 def test_every_argument_is_given_sometimes():
@@ -211,6 +211,6 @@ def test_a_seed_makes_the_same_calls():
     assert made[0] == made[1]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
-def test_every_mutant_still_finds_its_text(mutant):
-    assert (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old) == 1
+def test_every_mutant_still_finds_its_text():
+    for mutant in MUTANTS:
+        assert (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old) == 1, mutant.what

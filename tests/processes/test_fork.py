@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from support.backends import BACKENDS
+from support.backends import BACKENDS, ONE_TARGET
 
 FORK = """
 import os, sys, threading, warnings
@@ -52,7 +52,7 @@ print("done")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ONE_TARGET)
 def test_fork_beside_busy_threads(python, backend):
     assert python(FORK, backend) == "done"
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from support.backends import BACKENDS
+from support.backends import BACKENDS, ONE_TARGET
 
 COMPILED = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="only the compiled module recycles")
 START = """
@@ -120,13 +120,13 @@ SETTING = START + "call(1); call(2); call(3); print(json.dumps(_memory.recycled(
 
 @COMPILED
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ONE_TARGET)
 @pytest.mark.parametrize("code", [FORK, BUSY_FORKS], ids=["one thread", "busy threads"])
 def test_fork(python, backend, code):
     assert python(code, backend) == "done"
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ONE_TARGET)
 def test_exit(python, backend):
     for _ in range(4):
         done = python(EXIT, backend, check=False)

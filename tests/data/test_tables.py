@@ -107,7 +107,6 @@ def test_a_part_that_is_not_whole_is_computed_again(tmp_path, recorded, monkeypa
         with pytest.raises(KeyboardInterrupt):
             compute(source, tmp_path / "out.parquet", memory=limit(500), resume=True, **quiet)
     parts = sorted((tmp_path / "out.parquet.unfinished").glob("*.arrow"))
-    assert max(part.stat().st_size for part in parts) < 18 * 500  # bytes of a row; episode and step alone have 16
     for part, size in zip(parts[1:], (0, 4, 100, -1), strict=False):
         os.truncate(part, size if size >= 0 else part.stat().st_size + size)
     compute(source, tmp_path / "out.parquet", memory=limit(500), resume=True, **quiet)

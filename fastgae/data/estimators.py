@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 import fastgae
-from fastgae._call import Array, working_dtype
+from fastgae._call import Array, GAEResult, working_dtype
 from fastgae._canonical import as_unit_interval, integer_of, shown
 from fastgae._typing import BackendName
 from fastgae.data.errors import argument
@@ -68,16 +68,12 @@ def dtype_of(*numbers: Array | None) -> np.dtype[Any]:
     return working_dtype(array.dtype for array in numbers if array is not None)
 
 
-class Results(NamedTuple):
-    advantages: Array | None  # None without values
-    returns: Array
-
-
 class Estimator(NamedTuple):
     """One estimator: how it computes a run of rows, and which arguments and columns it reads."""
 
-    # Returns the results and the numbers for the rows before. Carried is None if the last row ends every episode.
-    compute: Callable[[Rows, Carried | None, How], tuple[Results, Carried]]
+    # Returns the results, without values no advantages, and the numbers for the rows before. Carried is None if the
+    # last row ends every episode.
+    compute: Callable[[Rows, Carried | None, How], tuple[GAEResult[Any], Carried]]
     options: Collection[str] = ()  # "gae_lambda", "n"
     every_value: bool = True  # reads V and V' of every row; otherwise only V' of truncated rows
 
@@ -91,8 +87,8 @@ def gae_arguments(rows: Rows, carried: Carried | None) -> dict[str, Any]:
     return {**arguments, "final_values": rows.final_values, "last_values": last}
 
 
-def _gae(rows: Rows, carried: Carried | None, how: How) -> tuple[Results, Carried]:
-    advantages, returns = fastgae.gae(
+def _gae(rows: Rows, carried: Carried | None, how: How) -> tuple[GAEResult[Any], Carried]:
+    results = fastgae.gae(
         **gae_arguments(rows, carried),
         last_advantages=None if carried is None else np.asarray(carried["advantages"], rows.dtype),
         gamma=how.gamma,
@@ -100,11 +96,10 @@ def _gae(rows: Rows, carried: Carried | None, how: How) -> tuple[Results, Carrie
         backend=how.backend,
         num_threads=how.num_threads,
     )
-    before = {"values": rows.values[0].tolist(), "advantages": advantages[0].tolist()}
-    return Results(advantages, returns), before
+    return results, {"values": rows.values[0].tolist(), "advantages": results.advantages[0].tolist()}
 
 
-def _discounted_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[Results, Carried]:
+def _discounted_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[GAEResult[Any], Carried]:
     following = np.zeros(rows.rewards.shape[1:]) if carried is None else carried["returns"]
     returns = fastgae.discounted_returns(
         rows.rewards,
@@ -119,7 +114,7 @@ def _discounted_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[
     return _less_values(returns, rows), {"returns": returns[0].tolist()}
 
 
-def _n_step_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[Results, Carried]:
+def _n_step_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[GAEResult[Any], Carried]:
     arrays = {**rows._asdict(), "next_values": _next_values(rows, carried)}
     del arrays["final_values"]
     if carried is not None:
@@ -147,12 +142,12 @@ def _next_values(rows: Rows, carried: Carried | None) -> Array:
     return after
 
 
-def _less_values(returns: Array, rows: Rows) -> Results:
+def _less_values(returns: Array, rows: Rows) -> GAEResult[Any]:
     """Return the returns with A = R - V, if there are values."""
     if rows.values is None:
-        return Results(None, returns)
+        return GAEResult(None, returns)
     with np.errstate(all="ignore"):  # infinity is data here
-        return Results(np.subtract(returns, rows.values, dtype=returns.dtype), returns)
+        return GAEResult(np.subtract(returns, rows.values, dtype=returns.dtype), returns)
 
 
 ESTIMATORS = {

@@ -1,16 +1,18 @@
 """``fastgae.data.on_table``: a table of whole episodes with their advantages and returns, for any engine."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastgae._call import GAEResult
 from fastgae._typing import BackendName
 from fastgae.data.columns import Columns, chosen_columns, steps_of
 from fastgae.data.episodes import Episodes
 from fastgae.data.errors import DataError
-from fastgae.data.estimators import How, Results, checked_how, dtype_of
+from fastgae.data.estimators import How, checked_how, dtype_of
 from fastgae.data.formats import FORMATS, NAMING, PLAIN
 from fastgae.data.pieces import decoded
 from fastgae.data.plan import ROW
@@ -105,15 +107,15 @@ def with_results(
     return table
 
 
-def _in_order(rows: pa.Table, columns: Columns, how: How, may_be_cut: bool) -> Results:
+def _in_order(rows: pa.Table, columns: Columns, how: How, may_be_cut: bool) -> GAEResult[Any]:
     """Compute rows in which the rows of each episode are adjacent."""
     steps = steps_of(rows, columns)._replace(may_be_cut=may_be_cut)
     if not len(rows):
         empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))
-        return Results(None if steps.values is None else empty, empty)
+        return GAEResult(None if steps.values is None else empty, empty)
     Episodes(columns.named(*NAMING)).add(rows, steps.changes, None)
     computed, _ = compute_run(steps, None, how)
-    return Results(computed.advantages, computed.returns)
+    return GAEResult(computed.advantages, computed.returns)
 
 
 def _named(error: RowError, rows: pa.Table, row: int, columns: Columns) -> DataError:

@@ -13,9 +13,10 @@ RUN = limit(500)
 
 
 @pytest.fixture
-def memory(tmp_path):
-    """Return a folder of fsspec's memory."""
+def memory(tmp_path, tmp_path_factory, monkeypatch):
+    """Return a folder of fsspec's memory. Other runs of this test have unfinished results of the same names."""
     upath = pytest.importorskip("upath")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("temporary")))
     folder = upath.UPath(f"memory://{tmp_path.name}")
     folder.mkdir()
     yield folder

@@ -1,7 +1,7 @@
 """`python -m suites`, in the folder `tests`, prints what the tests found, for `python benchmarks figures`."""
 
 import json
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 from .libraries import LIBRARIES
 from .run import compared
@@ -12,7 +12,7 @@ def main() -> None:
     for name, library in LIBRARIES.items():
         try:
             before, after = compared(name)
-        except PackageNotFoundError:
+        except ModuleNotFoundError:
             missing.append(name)
             continue
         rows.append(

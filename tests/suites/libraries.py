@@ -85,13 +85,8 @@ LIBRARIES = {
         where="repository",
         selected="a2c or amp or ppo or rpo or trpo",
     ),
-    "tianshou": Library(
-        "tianshou",
-        ("test/base/test_returns.py", *(f"test/{each}" for each in ("continuous", "discrete", "modelbased"))),
-        install("tianshou"),
-        where="repository",
-        selected="returns or ppo or a2c or npg or trpo or reinforce",
-    ),
+    # The other tests that use advantages train until they reach a score, which takes minutes each.
+    "tianshou": Library("tianshou", ("test/base/test_returns.py",), install("tianshou"), where="repository"),
     "torchrl": Library(
         "torchrl",
         ("test/objectives/test_values.py", "test/objectives/test_ppo.py"),

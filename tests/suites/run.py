@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -34,7 +34,7 @@ class Compared(NamedTuple):
 
 
 def compared(name: str) -> Compared:
-    """Run the tests of the installed version; PackageNotFoundError if the library is not installed."""
+    """Run the tests of the installed version; ModuleNotFoundError if the library or its tests are not there."""
     library = LIBRARIES[name]
     release = version(library.package)
     with tempfile.TemporaryDirectory() as scratch:
@@ -49,10 +49,10 @@ def compared(name: str) -> Compared:
 
 
 def copied(library: Library, folder: Path) -> Path:
-    """Copy the tests of a checkout, without the library's own modules; PackageNotFoundError if there is none."""
+    """Copy the tests of a checkout, without the library's own modules; ModuleNotFoundError if there is none."""
     checkout = Path(os.environ.get("FASTGAE_TEST_REPOSITORIES", os.devnull), library.package)
     if not checkout.is_dir():
-        raise PackageNotFoundError(f"{library.package}'s tests, in a folder of FASTGAE_TEST_REPOSITORIES")
+        raise ModuleNotFoundError(f"FASTGAE_TEST_REPOSITORIES names no folder with a checkout {library.package}")
     top = library.tests[0].partition("/")[0]
     return Path(shutil.copytree(checkout / top, folder / "checkout" / top)).parent
 

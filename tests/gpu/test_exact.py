@@ -32,9 +32,10 @@ SMALL_SIZES = [(steps, envs) for steps, envs in SIZES if steps * envs <= 1100]
 @pytest.mark.parametrize("size", SMALL_SIZES, ids=str)
 def test_every_size(dtype, size):
     for number, case in enumerate(cases_of(size, dtype)):
-        arguments = arguments_of(case)
-        place = PLACES[number % len(PLACES)]
-        check(fastgae.gae, arguments if number % 2 else env_major(arguments), place)
+        if number // 2 % 2 == (dtype == np.float64):  # each kind of flags in one of the dtypes
+            arguments = arguments_of(case)
+            place = PLACES[number % len(PLACES)]
+            check(fastgae.gae, arguments if number % 2 else env_major(arguments), place)
 
 
 @pytest.mark.parametrize("size", [(2, 7), (9, 1), (17, 33)], ids=str)

@@ -209,10 +209,10 @@ def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.c
     """Compute the steps of the lanes from their ends on, store the results, and return the state at the first steps."""
     none = tl.full((how.lanes,), 0, tl.int32)
     whole = lanes.shortest // how.steps * how.steps
-    at, to = _places(inputs, lanes.env, lanes.end), _places(outputs, lanes.env, lanes.end)
+    at, to = _places(inputs, lanes.env, lanes.end, True), _places(outputs, lanes.env, lanes.end, True)
     turn = _empty(inputs)
     for i in tl.static_range(how.steps):
-        turn, at = _load(inputs, at, turn, 0, i, none < whole, how)
+        turn, at = _load(inputs, at, turn, 0, i, none < whole, True, how)
     for done in range(0, whole, how.steps):
         _keep_at(warm, done, begun, lane, inputs, state, how)
         rows = _rows(inputs, turn, how)
@@ -221,24 +221,23 @@ def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.c
         for i in tl.static_range(how.steps):
             state, advantage, target = _step(inputs, rows, i, state, numbers, how)
             results = (results[0] + (advantage,), results[1] + (target,))
-            turn, at = _load(inputs, at, turn, done + how.steps, i, none + done + how.steps < whole, how)
+            turn, at = _load(inputs, at, turn, done + how.steps, i, none + done + how.steps < whole, True, how)
             some = None if len(lanes.stored) == 0 else done >= lanes.stored[0]
-            to = _store(outputs, to, results, done, i, some, how)
-    inputs_by_row, outputs_by_row = _by_row(inputs), _by_row(outputs)
+            to = _store(outputs, to, results, done, i, some, True, how)
     for done in range(whole, lanes.longest, how.tail):
         _keep_at(warm, done, begun, lane, inputs, state, how)
-        row_at = _places(inputs_by_row, lanes.env, lanes.end - done)
-        row_to = _places(outputs_by_row, lanes.env, lanes.end - done)
+        row_at = _places(inputs, lanes.env, lanes.end - done, False)
+        row_to = _places(outputs, lanes.env, lanes.end - done, False)
         rows, results = _empty(inputs), ((), ())
         for i in tl.static_range(how.tail):
-            rows, row_at = _load(inputs_by_row, row_at, rows, done, i, done + i < lanes.length, how)
+            rows, row_at = _load(inputs, row_at, rows, done, i, done + i < lanes.length, False, how)
         for i in tl.static_range(how.tail):
             state, advantage, target = _step(inputs, rows, i, state, numbers, how)
             results = (results[0] + (advantage,), results[1] + (target,))
             some = done + i < lanes.length
             if len(lanes.stored) > 0:
                 some = some & (done >= lanes.stored[0])
-            row_to = _store(outputs_by_row, row_to, results, done, i, some, how)
+            row_to = _store(outputs, row_to, results, done, i, some, False, how)
     return state
 
 
@@ -389,23 +388,22 @@ def _row_or_number(view, env, number, how: tl.constexpr):
 
 
 @jit
-def _by_row(views):
-    """Return the same views without tiles."""
-    every = ()
-    for k in tl.static_range(len(views)):
-        every = every + ((Rows(views[k].data, 1, views[k].env) if len(views[k]) == 2 else views[k]),)
-    return every
+def _step_of(view):
+    return view.step if len(view) == 3 else 1
 
 
 @jit
-def _places(views, env, end):
-    """Return where ``end`` is in each view: addresses in rows, which will move, and offsets in tiles."""
+def _places(views, env, end, tiled: tl.constexpr):
+    """Return where ``end`` is in each view: offsets in tiles, if they are read, and addresses in rows, which will move.
+
+    A view has three fields if it has rows, two if it has tiles, and none if it is missing.
+    """
     places = ()
     for k in tl.static_range(len(views)):
         place = ()
         if len(views[k]) > 0:
             place = _offset(views[k], env, end)
-        if len(views[k]) == 3:
+        if len(views[k]) > 1 + tiled:
             place = views[k].data + place
         places = places + (place,)
     return places
@@ -433,13 +431,13 @@ def _tile(view, place, done, how: tl.constexpr):
 
 
 @jit
-def _load(inputs, at, turn, done, i: tl.constexpr, some, how: tl.constexpr):
+def _load(inputs, at, turn, done, i: tl.constexpr, some, tiled: tl.constexpr, how: tl.constexpr):
     """Load row ``i`` of the turn that begins ``done`` steps before the end, and its tiles together with row 0."""
     loaded, moved = (), ()
     for k in tl.static_range(len(inputs)):
         part, place = turn[k], at[k]
-        if len(inputs[k]) == 3:
-            place = place - inputs[k].step
+        if len(inputs[k]) > 1 + tiled:
+            place = place - _step_of(inputs[k])
             part = part + (_as_read(tl.load(place, mask=some), k, how),)
         elif (len(inputs[k]) == 2) and (i == 0):
             part = (_as_read(tl.load(_tile(inputs[k], place, done, how), mask=some[:, None]), k, how),)
@@ -494,13 +492,13 @@ def _joined(columns, how: tl.constexpr):
 
 
 @jit
-def _store(outputs, to, results, done, i: tl.constexpr, some, how: tl.constexpr):
+def _store(outputs, to, results, done, i: tl.constexpr, some, tiled: tl.constexpr, how: tl.constexpr):
     """Store row ``i`` of a turn, and its tiles together with its first step, for some lanes; None is all lanes."""
     moved = ()
     for k in tl.static_range(2):
         place = to[k]
-        if len(outputs[k]) == 3:
-            place = place - outputs[k].step
+        if len(outputs[k]) > 1 + tiled:
+            place = place - _step_of(outputs[k])
             tl.store(place, results[k][i], mask=some)
         elif (len(outputs[k]) == 2) and (i == how.steps - 1):
             lanes = None if some is None else some[:, None]

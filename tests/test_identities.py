@@ -6,7 +6,6 @@ import itertools
 import numpy as np
 import pytest
 
-import fastgae
 from support.cases import BOOTSTRAPS, Case, assert_same_bits, make_case
 
 pytestmark = pytest.mark.parametrize("layout", ["c", "sliced", "env_major", "cube_time_1"], indirect=True)
@@ -118,30 +117,3 @@ def test_the_ways_to_bootstrap_agree(variant):
     for other in same:
         got, _ = variant.run(other)
         assert_pair_same_bits(got, expected)
-
-
-def test_terminated_wins_over_truncated(variant):
-    case = case_for(variant)
-    both = dataclasses.replace(case, truncated=case.truncated | case.terminated)
-    got, _ = variant.run(both)
-    expected, _ = variant.run(case)
-    assert_pair_same_bits(got, expected)
-
-
-def test_no_truncation_is_as_if_it_were_not_given(variant):
-    case = case_for(variant, bootstrap="last_values")
-    got, _ = variant.run(
-        dataclasses.replace(
-            case, truncated=np.zeros_like(case.terminated), final_values=np.full_like(case.rewards, np.nan)
-        )
-    )
-    expected, _ = variant.run(case)
-    assert_pair_same_bits(got, expected)
-
-
-def test_one_call_is_like_another(variant):
-    case = case_for(variant)
-    first, _ = variant.run(case)
-    second, _ = variant.run(case)
-    assert_pair_same_bits(first, second)
-    assert isinstance(fastgae.gae(**case.arguments()), fastgae.GAEResult)

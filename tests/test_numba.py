@@ -119,21 +119,6 @@ def test_moments_add_up_the_same_number_of_steps_in_every_backend(backend):
         assert np.array_equal(sums, [[MOMENT_STEPS] * 3, [1] * 3])
 
 
-@pytest.mark.parametrize("time_axis", [0, 1])
-def test_one_step_and_one_env_beside_coefficients_of_any_shape(time_axis):
-    """A view has no stride along an axis of one, be it that of a number, a row, or a rollout."""
-    for shape in [(1, 1), (1, 7), (7, 1), (9, 40)]:
-        case = make_case(shape, np.float32, bootstrap="last_values").mapped(
-            lambda name, array: array.T.copy() if time_axis and array.ndim == 2 else array
-        )
-        call = case.arguments() | {"time_axis": time_axis, "returns_lambda": 0.5}
-        rows, columns = case.rewards.shape
-        for gamma in [0.9, np.full((1, columns), 0.9), np.linspace(0, 1, rows)[:, None], np.ones((rows, columns))]:
-            got, expected = (fastgae.gae(**call | {"gamma": gamma}, backend=backend) for backend in ("numba", "numpy"))
-            for array, right in zip(got, expected, strict=True):
-                assert_same_bits(array, right)
-
-
 def spy_on_pieces(monkeypatch):
     """Return the list that tells of each later call whether its pieces were right."""
     told, runs, compute, sweep = [], [], module._compute, module._run_sweep

@@ -11,7 +11,6 @@ import pytest
 import fastgae
 from support.backends import BACKENDS, WITH_KERNELS
 from support.cases import LARGE_SIZES, assert_same_bits, make_case
-from support.exactness import reference
 from support.layouts import LAYOUTS, named
 from support.options import (
     NEXT_STEP,
@@ -126,14 +125,6 @@ def test_next_step_without_prev_done_warns_where_row_0_looks_like_a_reset_row(ba
     nonzero = rewards.copy()
     nonzero[1:][case.terminated[:-1]] = 1  # the rows after a done have rewards
     assert warned(nonzero) == []
-
-
-@pytest.mark.parametrize("mode", ["same_step", "disabled", AutoresetMode.SAME_STEP], ids=str)
-def test_other_modes_change_nothing(backend, mode):
-    case = make_case((9, 5), np.dtype(np.float32))
-    got = fastgae.gae(**case.arguments(), autoreset=mode, backend=backend)
-    for array, right in zip(got, reference(case), strict=True):
-        assert_same_bits(array, right)
 
 
 @pytest.mark.parametrize("mode", [None, "next_step"])

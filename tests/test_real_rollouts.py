@@ -253,20 +253,6 @@ def test_modes_agree_bit_for_bit(env_id, other, backend, dtype):
             assert_same_bits(got.returns[real, env], expected.returns)
 
 
-def test_envs_of_different_lengths_are_padded(env_id, mode, backend, dtype):
-    """What lies behind the end of an env is masked, whatever it is."""
-    rollout = rollout_of(env_id, mode)
-    lengths = ROWS - 11 * np.arange(NUM_ENVS)
-    mask = np.arange(ROWS)[:, np.newaxis] < lengths
-    ends = {} if mode == AutoresetMode.DISABLED else {"last_values": rollout.values[lengths, np.arange(NUM_ENVS)]}
-    got = rollout.call(dtype=dtype, backend=backend, mask=mask, **{name: a.astype(dtype) for name, a in ends.items()})
-    for env, length in enumerate(lengths):
-        expected = rollout.call(slice(0, length), env, dtype, backend=backend)
-        assert_same_bits(got.advantages[:length, env], expected.advantages)
-        assert_same_bits(got.returns[:length, env], expected.returns)
-        assert (got.advantages[length:, env] == 0).all()
-
-
 def test_what_a_wrong_call_would_do(env_id):
     """The rollouts tell right from wrong: the usual mistakes are errors, or far off."""
     rollout = rollout_of(env_id, AutoresetMode.NEXT_STEP)

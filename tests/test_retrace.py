@@ -58,28 +58,6 @@ def test_ratios_of_one_give_the_lambda_return_of_gae():
     np.testing.assert_array_equal(fastgae.retrace(**given, lambda_=0.7), fastgae.gae(**of_gae, gae_lambda=0.7).returns)
 
 
-def test_ratios_above_one_are_clipped_and_the_first_is_never_read():
-    given = rollout()
-    clipped = given | {"ratios": np.minimum(given["ratios"], 1.0)}
-    clipped["ratios"][0] = np.nan
-    np.testing.assert_array_equal(fastgae.retrace(**given), fastgae.retrace(**clipped))
-
-
-def test_a_ratio_behind_a_closed_gate_has_no_effect():
-    given = rollout()
-    given["terminated"][10] = True
-    hidden = given | {"ratios": given["ratios"].copy()}
-    hidden["ratios"][11] = np.nan
-    np.testing.assert_array_equal(fastgae.retrace(**given), fastgae.retrace(**hidden))
-
-
-def test_lambda_per_step_belongs_to_the_step_of_its_ratio():
-    given = rollout()
-    lambdas = np.random.default_rng(2).random((SHAPE[0], 1))
-    weighed = given | {"ratios": np.minimum(given["ratios"], 1.0) * lambdas}
-    np.testing.assert_allclose(fastgae.retrace(**given, lambda_=lambdas), fastgae.retrace(**weighed), rtol=1e-12)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_infinite_ratios_cause_no_warning(backend):
     given = rollout() | {"ratios": np.full(SHAPE, -np.inf)}

@@ -22,13 +22,6 @@ def arguments_of(case):
     return arguments
 
 
-@pytest.mark.parametrize("lambda_", [0.0, 0.9, 1.0])
-def test_td_lambda_is_the_returns_of_gae(backend, dtype, lambda_):
-    case = make_case(SIZE, dtype, gae_lambda=lambda_)
-    got = fastgae.td_lambda(**arguments_of(case), lambda_=lambda_, backend=backend)
-    assert_same_bits(got, reference(case).returns)
-
-
 def returns_arguments(case):
     names = ("rewards", "terminated", "truncated", "last_values", "final_values", "gamma")
     return {name: given for name, given in case.arguments().items() if name in names}
@@ -86,32 +79,9 @@ def test_n_step_returns_are_n_rewards_and_a_bootstrap(n):
         assert got[t, env] == pytest.approx(total, rel=1e-12, abs=1e-12)
 
 
-def test_reverse_scan_is_what_it_says(backend, dtype):
-    rng = np.random.default_rng(3)
-    x, decay, initial = (rng.normal(size=shape).astype(dtype) for shape in (SIZE, SIZE, SIZE[1]))
-    x[4, 2], x[0, 0], decay[7, 3] = np.nan, -0.0, 0.0
-    got = fastgae.reverse_scan(x, decay, initial=initial, backend=backend)
-    later = initial
-    for t in reversed(range(SIZE[0])):
-        later = x[t] + decay[t] * later
-        assert_same_bits(got[t], later)
-    assert_same_bits(fastgae.reverse_scan(x.T, decay.T, initial=initial, time_axis=1, backend=backend), got.T)
-
-
-def test_discounted_returns_are_a_reverse_scan(backend, dtype):
-    rewards = make_case(SIZE, dtype).rewards
-    last = rewards[0] * 3
-    got = fastgae.discounted_returns(rewards, np.zeros(SIZE), last_values=last, gamma=0.75, backend=backend)
-    assert_same_bits(got, fastgae.reverse_scan(rewards, dtype.type(0.75), initial=last, backend="numpy"))
-
-
-def vtrace(*, ratios, gae_lambda=1.0, **arguments):
-    return fastgae.vtrace(ratios=ratios, lambda_=gae_lambda, **arguments)
-
-
 def test_vtrace_on_policy_is_gae(backend, dtype):
     case = make_case(SIZE, dtype)
-    got = vtrace(**case.arguments(), ratios=np.ones(SIZE, dtype), backend=backend)
+    got = fastgae.vtrace(**arguments_of(case), ratios=np.ones(SIZE, dtype), lambda_=case.gae_lambda, backend=backend)
     for array, right in zip(got, reference(case), strict=True):
         assert_same_bits(array, right)
 

@@ -144,7 +144,7 @@ tiny: installed
 	venv installed
 	on_build tiny bash -euc '
 	    python -m fastgae info
-	    python -m pytest -q -p no:cacheprovider -k "not numba and not numpy" test_{border,exact,group_advantages}.py \
+	    python -m pytest -q -p no:cacheprovider -k "not numba and not numpy" test_{border,coefficients,exact,group_advantages}.py \
 	        test_{identities,limit,long,moments,narrow,options,out,pieces,real_rollouts,recycled,retrace}.py \
 	        test_{short_cut,siblings,threads,tokens,upgo}.py
 	    python -m fuzz --calls 8000 --seed 2'

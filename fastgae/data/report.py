@@ -109,7 +109,7 @@ class Report:
         for name, value in rows.items():
             table.add_row(name, value)
         text = io.StringIO()
-        Console(file=text, width=120).print(table)
+        Console(file=text, width=max(120, 22 + len(self.file))).print(table)  # a path in two lines cannot be copied
         return text.getvalue().rstrip()
 
     def to_json(self, indent: int | None = None) -> str:

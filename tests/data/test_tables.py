@@ -1,5 +1,6 @@
 """Tables in files: the same bits as one call in memory, whatever the files, row groups, memory and order of rows."""
 
+import dataclasses
 import json
 import os
 
@@ -121,6 +122,8 @@ def test_report(tmp_path, recorded):
     explained = 1 - recorded.result.advantages.astype(float).var() / returns.var()
     assert report.explained_variance == pytest.approx(explained)
     assert f"{ROWS:,}" in str(report)
+    long = dataclasses.replace(report, file="folder/" * 40)
+    assert long.file in str(long)
     assert json.loads(report.to_json())["episodes"] == len(recorded.first)
 
 

@@ -55,8 +55,9 @@ class Piece(NamedTuple):
     any_rows: Callable[[int, int, Sequence[str]], pa.Table] | None = None
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """Return all rows."""
-        return pa.Table.from_batches(self.batches(columns, self.rows))
+        """Return all rows. There may be none: some writers leave such row groups and batches."""
+        batches = list(self.batches(columns, max(self.rows, 1)))
+        return pa.Table.from_batches(batches) if batches else self.schema.empty_table().select(columns)
 
 
 class Run(NamedTuple):

@@ -6,10 +6,12 @@ import os
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fastgae
 from fastgae.data import DataError, compute
+from fastgae.data.pieces import arrow_pieces, parquet_pieces
 
 from .recorded import ROWS, assert_same_bits, limit, read, write
 
@@ -131,6 +133,28 @@ def test_no_rows(tmp_path, recorded):
     source = write(recorded.table().slice(0, 0), tmp_path / "a.parquet", 10)
     with pytest.raises(DataError, match=r"there are no rows in .*a\.parquet"):
         compute(source, **quiet)
+
+
+def test_row_groups_and_batches_without_rows(tmp_path, recorded):
+    """Some writers leave them behind. Ray reads every piece of a file."""
+    table = recorded.table()
+    parts = [table.slice(0, 0), table.slice(0, 500), table.slice(0, 0), table.slice(500)]
+    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+        for part in parts:
+            writer.write_table(part)
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        for part in parts:
+            writer.write_batch(part.combine_chunks().to_batches(None)[0] if len(part) else empty_batch(table.schema))
+    for name, pieces_in in (("a.parquet", parquet_pieces), ("a.arrow", arrow_pieces)):
+        pieces = pieces_in(tmp_path / name)
+        assert [piece.rows for piece in pieces] == list(map(len, parts))
+        assert pa.concat_tables(piece.read(table.column_names) for piece in pieces).equals(table)
+        compute(tmp_path / name, tmp_path / "out.parquet", overwrite=True, **quiet)
+        assert_results(read(tmp_path / "out.parquet"), recorded)
+
+
+def empty_batch(schema):
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def test_the_sample_for_diagnose_may_end_within_an_episode(tmp_path, recorded, monkeypatch):

@@ -62,9 +62,10 @@ def bytes_to_the_end(tensor: torch.Tensor) -> int:
 def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
     name = "float32" if dtype in NARROW_DTYPES else str(dtype).removeprefix("torch.")
     try:
-        return np.dtype(name)
+        found = np.dtype(name)
     except TypeError:
         return None
+    return found if found.isbuiltin == 1 else None  # ml_dtypes adds others, once JAX is imported
 
 
 def numpy_dtype(name: str, tensor: torch.Tensor) -> np.dtype[Any]:

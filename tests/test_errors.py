@@ -33,6 +33,7 @@ BAD = {
     "rewards: None": ({"rewards": None}, TypeError, ["rewards", "None"]),
     "rewards: text": ({"rewards": np.full(SHAPE, "a")}, TypeError, ["rewards", "<U1", "32 or 64 bits"]),
     "rewards: complex": ({"rewards": ONES.astype(complex)}, TypeError, ["rewards", "complex128", "32 or 64 bits"]),
+    "rewards: ragged": ({"rewards": [[1.0], [1.0, 2.0]]}, ValueError, ["rewards"]),
     "rewards: of CuPy": ({"rewards": InCupy()}, TypeError, ["array of cupy", "torch.from_dlpack(rewards)"]),
     "values: of Warp": ({"values": InWarp()}, TypeError, ["array of warp", "torch.from_dlpack(values)"]),
     "values: of Numba": (

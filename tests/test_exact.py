@@ -1,12 +1,14 @@
 """Every backend × CPU target × dtype × layout gives the bits of the reference, which is what the definition says."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import fastgae
 from support.backends import WITH_KERNELS
-from support.cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, cases_of
-from support.exactness import Variant, unwritten
+from support.cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, cases_of, make_case, numbers
+from support.exactness import Variant, unwritten, variants
 from support.layouts import named
 
 
@@ -50,3 +52,48 @@ def test_backends_are_given_what_a_rollout_promises(dtype, layout, monkeypatch):
 def test_a_python_number_promotes_nothing(backend):
     got = fastgae.gae(np.ones(2, np.float32), np.ones(2, np.float32), [0, 0], last_values=0.1, backend=backend)
     assert got.advantages.dtype == np.float32
+
+
+def test_denormal_and_huge_numbers(backend, dtype):
+    """Neither flushed to zero nor computed in a wider type."""
+    tiny, largest = np.finfo(dtype).tiny, np.finfo(dtype).max
+    for variant, scale in product(variants(backend, dtype), (tiny / 4, largest / 3)):
+        case = make_case(variant.layout.size((31, 17)), dtype, "random", "next_values")
+        with np.errstate(all="ignore"):
+            case = case.mapped(lambda name, a, scale=scale: a * dtype.type(scale) if a.dtype != bool else a)
+            advantages, _ = variant.check(case)
+        assert np.isinf(advantages).any() if scale > 1 else 0 < np.abs(advantages[advantages != 0]).min() < tiny
+
+
+@pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.99, 0.95), (0.997, 0.93), (0.98, 0.97), (0.1, 0.3)])
+def test_gamma_lambda_is_one_float64_product_rounded_once(backend, dtype, gamma, gae_lambda):
+    """With V = 0 and rewards (0, 1), A_0 is gamma lambda itself."""
+    advantages, _ = fastgae.gae(
+        np.array([[0], [1]], dtype),
+        np.zeros((3, 1), dtype),
+        np.zeros((2, 1), bool),
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        backend=backend,
+    )
+    assert_same_bits(advantages, np.array([[gamma * gae_lambda], [1]], dtype))
+
+
+def test_every_operation_is_rounded_on_its_own(backend, dtype):
+    """Written out with Python numbers rounded one by one: no fused multiply-add, no wider type, no other bracketing."""
+
+    def rounded(number):
+        return float(dtype.type(number))
+
+    rng = np.random.default_rng(3)
+    rewards, values = numbers(rng, (9, 33), dtype), numbers(rng, (10, 33), dtype)
+    advantages, returns = fastgae.gae(rewards, values, np.zeros((9, 33), bool), backend=backend)
+    gamma, gamma_lambda = rounded(0.99), rounded(0.99 * 0.95)
+    for env in range(33):
+        following = 0.0
+        for t in reversed(range(9)):
+            reward, value, next_value = float(rewards[t, env]), float(values[t, env]), float(values[t + 1, env])
+            delta = rounded(rounded(reward + rounded(gamma * next_value)) - value)
+            following = rounded(delta + rounded(gamma_lambda * following))
+            assert advantages[t, env] == following
+            assert returns[t, env] == rounded(following + value)

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
+from fastgae import _memory
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, is_narrow, widened
@@ -39,7 +40,7 @@ def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return a new array whose memory JAX takes without a copy."""
     size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
+    memory = _memory.empty((size + ALIGNMENT,), np.dtype(np.uint8), "C")
     begin = -memory.ctypes.data % ALIGNMENT
     return memory[begin : begin + size].view(dtype).reshape(shape)
 

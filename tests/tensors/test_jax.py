@@ -1,9 +1,12 @@
 """Arrays of JAX: the bits of NumPy's arrays, and in what JAX traces. Its float64 is off, as it is by default."""
 
+import functools
+
 import numpy as np
 import pytest
 
 import fastgae
+from fastgae import _memory
 from fastgae._call import NUMBERS
 from support.cases import assert_same_bits, make_case
 from support.tensor_calls import CALLS, FEW, arrays_of, converted
@@ -75,6 +78,16 @@ def test_memory_is_shared(monkeypatch):
         results = arrays_of(function(**jax_arrays(arguments)))
         for array, result in zip(filled, results, strict=True):
             assert array.ctypes.data == result.block_until_ready().unsafe_buffer_pointer()
+
+
+def test_memory_is_recycled():
+    pytest.importorskip("fastgae._core")
+    rewards = jax.numpy.ones((256, 512))
+    call = functools.partial(fastgae.gae, rewards, rewards, last_values=0.0)
+    jax.block_until_ready(call())
+    before = _memory.recycled()["hits"]
+    jax.block_until_ready(call())
+    assert _memory.recycled()["hits"] == before + 2
 
 
 def test_float64_where_it_is_enabled():

@@ -4,6 +4,7 @@ An estimator is declared by its signature and its docstring. Each argument goes 
 name, and ``_run`` computes the call. So there is nothing that a new estimator could forget.
 """
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -11,21 +12,17 @@ from typing import Any, TypeVar
 
 from numpy import ndarray
 
-from fastgae._call import NEW, RECURSIONS, ROLES, Call, Estimator, Role, names_of
-from fastgae._canonical import as_switch, checked
-from fastgae._interop import FUNCTIONS, check_no_tensors, is_tensor, with_tensors
+from fastgae._call import ABSENT, NEW, RECURSIONS, ROLES, Call, Estimator, Role, names_of
+from fastgae._canonical import as_switch
+from fastgae._interop import FUNCTIONS, as_array, check_no_tensors, is_tensor, with_tensors
 from fastgae._misnamed import no_argument, shows_its_source, too_many
 from fastgae._run import run
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Reader = Callable[[str, Any], Any]
 
-PLACES = {field: place for place, field in enumerate((*Call._fields, "backend", "num_threads", "stop_gradients"))}
-NUMBERS = tuple(field for field in names_of(Role.STEPS, Role.ENVS) if field in PLACES)
-OUT, STOP_GRADIENTS = PLACES["out"], PLACES["stop_gradients"]
+NUMBERS = tuple(field for field in names_of(Role.STEPS, Role.ENVS) if field in Call._fields)
 MISSING = object()  # stands for an argument that must be given
-
-# Name of an estimator -> the place and name of an argument, and the function that converts or refuses it.
-READERS: dict[str, list[tuple[int, str, "Reader"]]] = {}
 
 
 def public(function: Function) -> Function:
@@ -65,7 +62,7 @@ def declared(
     )
 
 
-def check_stop_gradients(arguments: dict[str, Any]) -> None:
+def _check_stop_gradients(arguments: dict[str, Any]) -> None:
     """Check a switch that is not True. Where the first argument is NumPy's, no other may have gradients to lose."""
     if not as_switch("stop_gradients", arguments["stop_gradients"]) and not is_tensor(next(iter(arguments.values()))):
         check_no_tensors(arguments)
@@ -76,83 +73,119 @@ def estimator(
     result: str | None = None,
     words: Mapping[str, str] | None = None,
     fixed: Mapping[str, Any] | None = None,
+    reads: Mapping[str, Reader] | None = None,
 ) -> Callable[[Function], Function]:
     """Return the decorator of a function whose body is only its docstring.
 
     ``result`` is the field of GAEResult that the function returns; None: both. ``words`` are its names for some fields
-    of ``Call``, and ``fixed`` are fields that it has no arguments for.
+    of ``Call``, ``fixed`` are fields that it has no arguments for, and ``reads`` are functions of a name and an
+    argument that convert or refuse the argument in every call.
     """
 
     def decorated(function: Function) -> Function:
-        name, parameters = function.__name__, inspect.signature(shows_its_source(function)).parameters.values()
-        declaration = declared(function, words, result)
-        fields = {word: field for field, word in declaration.words.items()}
-        places = [PLACES[fields.get(each.name, each.name)] for each in parameters]
-        numbers = {each.name: number for number, each in enumerate(parameters)}
-        most = sum(each.kind is not each.KEYWORD_ONLY for each in parameters)
-        blank: list[Any] = [*(Call._field_defaults.get(field) for field in Call._fields), None, None, True]
-        for field, setting in (fixed or {}).items():
-            blank[PLACES[field]] = setting
-        for place, parameter in zip(places, parameters, strict=True):
-            blank[place] = MISSING if parameter.default is parameter.empty else parameter.default
-        required = [place for place in places if blank[place] is MISSING]
-        readers = READERS.setdefault(name, [])
-
-        @functools.wraps(function)
-        def called(*positional: Any, **named: Any) -> Any:
-            given, count = blank.copy(), len(positional)
-            regular = count <= most
-            for place, argument in zip(places, positional, strict=False):
-                given[place] = argument
-            for word, argument in named.items():
-                number = numbers.get(word)
-                if number is None:
-                    raise no_argument(called, named)
-                regular &= number >= count
-                given[places[number]] = argument
-            complete = True
-            for place in required:
-                regular &= given[place] is not MISSING
-                complete &= given[place] is not None
-            if not regular:
-                if count > most:
-                    raise too_many(called, count)
-                function(*positional, **named)  # raises Python's own error
-            if given[STOP_GRADIENTS] is not True:
-                check_stop_gradients({word: given[places[number]] for word, number in numbers.items()})
-            if type(given[0]) is not ndarray and is_tensor(given[0]):
-                return with_tensors(called, {word: given[places[number]] for word, number in numbers.items()})
-            _, num_threads, backend = given.pop(), given.pop(), given.pop()
-            if result is not None:
-                out = NEW if given[OUT] is None else given[OUT]
-                given[OUT] = (out, None) if result == "advantages" else (None, out)
-            for place, word, read in readers:
-                given[place] = read(word, given[place])
-            call = tuple(given)
-            if not complete:
-                checked(declaration, Call._make(call))  # raises an error, also where a short cut would see another call
-            results = run(declaration, call, backend, num_threads)
-            return results if result is None else getattr(results, result)
-
-        FUNCTIONS[name] = called
-        return called  # type: ignore[return-value]
+        declaration = declared(shows_its_source(function), words, result)
+        called: Any = functools.wraps(function)(_written_out(function, declaration, fixed or {}, reads or {}))
+        FUNCTIONS[function.__name__] = called
+        return called  # type: ignore[no-any-return]
 
     return decorated
 
 
-Reader = Callable[[str, Any], Any]
-ReaderT = TypeVar("ReaderT", bound=Reader)
+# What an estimator does. A function of any arguments, which sorts them in every call, takes longer than a small call.
+TEXT = """
+def bind({bound}):
+    def {name}({parameters}, **misnamed):
+        if {unusual}:
+            results = not_plain({name}, declaration, unnamed, misnamed, {{{arguments}}})
+            if results is not None:
+                return results
+        return run(declaration, ({fields},), {how}){field}
+
+    return {name}
+"""
+
+
+def _written_out(
+    function: Callable[..., Any], declaration: Estimator, fixed: Mapping[str, Any], reads: Mapping[str, Reader]
+) -> Callable[..., Any]:
+    """Return the function of a declaration. A traceback shows its frame as the declaration itself."""
+    parameters = inspect.signature(function).parameters
+    renamed = {word: field for field, word in declaration.words.items()}
+    arguments = {renamed.get(name, name): name for name in parameters}  # field -> what the function calls it
+    bound = {
+        "ndarray": ndarray,
+        "run": run,
+        "not_plain": _not_plain,
+        "declaration": declaration,
+        "MISSING": MISSING,
+        "NEW": NEW,
+        **{f"fixed_{field}": setting for field, setting in fixed.items()},
+        **{f"read_{name}": read for name, read in reads.items()},
+    }
+
+    def text_of(field: str) -> str:
+        if field not in arguments:
+            return f"fixed_{field}" if field in fixed else repr(Call._field_defaults[field])
+        name = arguments[field]
+        if name == "out" and declaration.result:
+            pair = ("NEW if out is None else out", "None")
+            return "({}, {})".format(*(pair if declaration.result == "advantages" else reversed(pair)))
+        return f"read_{name}({name!r}, {name})" if name in reads else name
+
+    first, *others = declaration.required
+    unusual = ["misnamed", "unnamed", f"type({arguments[first]}) is not ndarray"]
+    unusual += ["stop_gradients is not True"] * ("stop_gradients" in parameters)
+    for field in others:
+        unusual.append(f"{arguments[field]} is MISSING")
+        # None stands for an argument that another estimator does not have: a short cut would see a call of that one.
+        if Call._field_defaults.get(field, ABSENT) is None:
+            unusual.append(f"{arguments[field]} is None")
+    positional = [name for name, each in parameters.items() if each.kind is not each.KEYWORD_ONLY]
+    last = max(map(Call._fields.index, (*arguments.keys() & {*Call._fields}, *fixed)))
+    text = TEXT.format(
+        bound=", ".join(bound),
+        name=function.__name__,
+        parameters=", ".join([*positional, "*unnamed", *(name for name in parameters if name not in positional)]),
+        unusual=" or ".join(unusual),
+        arguments=", ".join(f"{name!r}: {name}" for name in parameters),
+        fields=", ".join(map(text_of, Call._fields[: last + 1])),
+        how=", ".join(name if name in parameters else "None" for name in ("backend", "num_threads")),
+        field="" if declaration.result is None else f".{declaration.result}",
+    )
+    tree, line = ast.parse(text), function.__code__.co_firstlineno
+    for node in ast.walk(tree):
+        # All columns of the line, so that a traceback marks none.
+        ast.copy_location(node, ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=120))
+    made: dict[str, Any] = {}
+    exec(compile(tree, function.__code__.co_filename, "exec"), function.__globals__, made)
+    called: Any = made["bind"](**bound)
+    defaults = {name: MISSING if each.default is each.empty else each.default for name, each in parameters.items()}
+    called.__defaults__ = tuple(defaults.pop(name) for name in positional)
+    called.__kwdefaults__ = defaults
+    return called  # type: ignore[no-any-return]
+
+
+def _not_plain(
+    function: Any, declaration: Estimator, unnamed: tuple[Any, ...], misnamed: dict[str, Any], arguments: dict[str, Any]
+) -> Any:
+    """Raise the error of a wrong call, or return the results of arrays of another library. None: it is like others."""
+    if misnamed:
+        raise no_argument(function, misnamed)
+    if unnamed:
+        raise too_many(function, len(function.__defaults__) + len(unnamed))
+    given = {name: argument for name, argument in arguments.items() if argument is not MISSING}
+    if len(given) < len(arguments):
+        function.__wrapped__(**given)  # raises Python's own error
+    for field in declaration.required:
+        if ROLES[field] is not Role.SETTING and arguments[declaration.word(field)] is None:
+            as_array(declaration.word(field), None)  # raises the error
+    if arguments.get("stop_gradients", True) is not True:
+        _check_stop_gradients(arguments)
+    first = next(iter(arguments.values()))
+    return with_tensors(function, arguments) if type(first) is not ndarray and is_tensor(first) else None
+
+
 Reduction = TypeVar("Reduction", bound=Callable[[Call], Call | None])
-
-
-def reads(estimator: str, *arguments: str) -> Callable[[ReaderT], ReaderT]:
-    """Return the decorator of the function that converts or refuses some arguments of an estimator, in every call."""
-
-    def registered(function: ReaderT) -> ReaderT:
-        READERS.setdefault(estimator, []).extend((PLACES[each], each, function) for each in arguments)
-        return function
-
-    return registered
 
 
 def recursion(name: str) -> Callable[[Reduction], Reduction]:

@@ -129,14 +129,14 @@ class _Source(str):
 
 
 def shows_its_source(function: Function) -> Function:
-    """Hide ``unnamed`` and ``misnamed`` in a signature, and let ``help`` show annotations as the source has them.
+    """Hide ``misnamed`` in a signature, and let ``help`` show annotations as the source has them.
 
     ``ArrayLike`` alone is a type of 350 characters. The module of the function says ``from __future__ import
     annotations``; ``typing.get_type_hints`` has the types.
     """
     function.__annotations__ = {name: _Source(text) for name, text in function.__annotations__.items()}
     shown = inspect.signature(function)
-    known = [each for each in shown.parameters.values() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    known = [each for each in shown.parameters.values() if each.kind is not each.VAR_KEYWORD]
     function.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
     return function
 
@@ -209,7 +209,7 @@ def no_function(name: str, known: Iterable[str]) -> str:
 
 
 def too_many(function: Callable[..., Any], count: int) -> TypeError:
-    """Return the error for more positional arguments than a function takes. ``gae`` has ``*unnamed: Never`` for it."""
+    """Return the error for more positional arguments than a function takes."""
     parameters = inspect.signature(function).parameters.values()
     first = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
     named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]

@@ -1,11 +1,11 @@
 """The record of a call: every public function and the compiled module agree with it."""
 
 import inspect
-import sys
 
 import pytest
 
 import fastgae
+from fastgae import _declared
 from fastgae._call import ROLES, Call, Role
 from support.functions import FUNCTIONS, parameters
 
@@ -45,11 +45,11 @@ def test_gae_has_the_names_the_order_and_the_defaults_of_the_record():
 
 def test_gae_puts_every_argument_in_its_place(monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        sys.modules["fastgae.estimators.gae"], "run", lambda estimator, call, *how: seen.append((call, how))
-    )
+    monkeypatch.setattr(_declared, "run", lambda estimator, call, *how: seen.append((call, how)))
+    monkeypatch.setitem(_declared.FUNCTIONS, "gae", fastgae.gae)
+    gae = _declared.estimator()(fastgae.gae.__wrapped__)
     given = {**{name: object() for name in OF_GAE}, "stop_gradients": False}
-    fastgae.gae(**given)
+    gae(**given)
     ((call, how),) = seen
     assert how == (given["backend"], given["num_threads"])
     assert Call(*call)._asdict() == {

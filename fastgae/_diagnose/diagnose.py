@@ -10,13 +10,13 @@ import numpy as np
 
 from fastgae._call import Call
 from fastgae._canonical import checked, frame_of
-from fastgae._declared import public
+from fastgae._declared import declared, public
 from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.overview import overview
 from fastgae._diagnose.report import Diagnosis, Finding, Places
 from fastgae._diagnose.steps import Steps
 from fastgae._typing import ArrayLike, Autoreset, Misnamed, Normalize
-from fastgae.estimators.gae import GAE
+from fastgae.estimators.gae import gae
 
 # Mistakes that affect the whole call are reported before those that affect some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
@@ -125,7 +125,7 @@ def diagnose(
         normalize=normalize,
         time_axis=time_axis,
     )
-    call = checked(GAE, given)
+    call = checked(declared(gae), given)
     steps = Steps(
         call._replace(normalize=None),
         frame_of("rewards", call.rewards, call.time_axis).flags_or_none("mask", mask),

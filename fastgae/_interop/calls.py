@@ -11,8 +11,6 @@ Result = TypeVar("Result")
 
 def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> Result:
     """Call a function with arrays of other libraries and return its results in the library of its first argument."""
-    for empty in ("unnamed", "misnamed"):  # they are there because `arguments` are the locals of a function
-        arguments.pop(empty, None)
     kind = kind_of(next(iter(arguments.values())))
     assert kind is not None
     if not arguments.get("stop_gradients", True) and arguments.get("out") is not None:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Never, Unpack
-
-from numpy import ndarray
+from typing import Unpack
 
 from fastgae._call import GAEResult
-from fastgae._declared import check_stop_gradients, declared
-from fastgae._interop import is_tensor, takes_tensors, with_tensors
-from fastgae._misnamed import no_argument, shows_its_source, too_many
-from fastgae._run import run
+from fastgae._declared import estimator
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
-@takes_tensors
-@shows_its_source
+@estimator()
 def gae(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
     terminated: ArrayLike | None = None,
     truncated: ArrayLike | None = None,
-    *unnamed: Never,
+    *,
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
@@ -161,38 +155,3 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
-    if misnamed or unnamed:
-        raise no_argument(gae, misnamed) if misnamed else too_many(gae, 4 + len(unnamed))
-    if stop_gradients is not True:
-        check_stop_gradients(locals())
-    if type(rewards) is not ndarray and is_tensor(rewards):
-        return with_tensors(gae, locals())
-    return run(
-        GAE,
-        (
-            rewards,
-            values,
-            terminated,
-            truncated,
-            last_values,
-            next_values,
-            final_values,
-            autoreset,
-            last_advantages,
-            prev_done,
-            mask,
-            gamma,
-            gae_lambda,
-            returns_lambda,
-            normalize,
-            tail_normalized,
-            carry_over,
-            time_axis,
-            out,
-        ),
-        backend,
-        num_threads,
-    )
-
-
-GAE = declared(gae)

@@ -8,11 +8,18 @@ import numpy as np
 
 from fastgae._call import MOST_STEPS, Call
 from fastgae._canonical import canonical_rollout, integer_of, shown
-from fastgae._declared import estimator, reads, recursion
+from fastgae._declared import estimator, recursion
 from fastgae._typing import ArrayLike, ArrayT, Misnamed, Numbers
 
 
-@estimator(result="returns", fixed={"recursion": "n_step_returns", "gae_lambda": 0.0})
+def _as_count(name: str, given: Any) -> int:
+    n = given if type(given) is int else integer_of(given)
+    if n is None or n < 1:
+        raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
+    return min(n, MOST_STEPS)
+
+
+@estimator(result="returns", fixed={"recursion": "n_step_returns", "gae_lambda": 0.0}, reads={"n": _as_count})
 def n_step_returns(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
@@ -68,14 +75,6 @@ def n_step_returns(
     >>> fastgae.n_step_returns(rewards, values, np.array([0, 0, 1, 0]), n=2, gamma=0.5)
     array([1.75, 1.5 , 1.  , 1.5 ], dtype=float32)
     """
-
-
-@reads("n_step_returns", "n")
-def _as_count(name: str, given: Any) -> int:
-    n = given if type(given) is int else integer_of(given)
-    if n is None or n < 1:
-        raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
-    return min(n, MOST_STEPS)
 
 
 @recursion("n_step_returns")

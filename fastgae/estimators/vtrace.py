@@ -8,11 +8,36 @@ from typing import Any, Unpack
 
 from fastgae._call import GAEResult
 from fastgae._canonical import as_number
-from fastgae._declared import estimator, reads
+from fastgae._declared import estimator
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
-@estimator(words={"gae_lambda": "lambda_"})
+def _as_clip(name: str, given: Any) -> float:
+    """Return the number at which ratios are clipped: infinity for None."""
+    if type(given) is float and given >= 0.0:
+        return given
+    if given is None:
+        return math.inf
+    expected = "a number >= 0, or None"
+    clip = as_number(name, given, expected)
+    if not clip >= 0.0:
+        raise ValueError(f"{name} must be {expected}, got {clip!r}")
+    return clip
+
+
+def _as_share(name: str, given: Any) -> float:
+    if type(given) is float and 0.0 <= given <= 1.0:
+        return given
+    share = as_number(name, given, "a number in [0, 1]")
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{name} must be a number in [0, 1], got {share!r}")
+    return share
+
+
+@estimator(
+    words={"gae_lambda": "lambda_"},
+    reads={"rho_clip": _as_clip, "c_clip": _as_clip, "advantage_clip": _as_clip, "leaky": _as_share},
+)
 def vtrace(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
@@ -91,27 +116,3 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
-
-
-@reads("vtrace", "rho_clip", "c_clip", "advantage_clip")
-def _as_clip(name: str, given: Any) -> float:
-    """Return the number at which ratios are clipped: infinity for None."""
-    if type(given) is float and given >= 0.0:
-        return given
-    if given is None:
-        return math.inf
-    expected = "a number >= 0, or None"
-    clip = as_number(name, given, expected)
-    if not clip >= 0.0:
-        raise ValueError(f"{name} must be {expected}, got {clip!r}")
-    return clip
-
-
-@reads("vtrace", "leaky")
-def _as_share(name: str, given: Any) -> float:
-    if type(given) is float and 0.0 <= given <= 1.0:
-        return given
-    share = as_number(name, given, "a number in [0, 1]")
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"{name} must be a number in [0, 1], got {share!r}")
-    return share

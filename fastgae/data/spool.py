@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from hashlib import sha256
-from itertools import chain, count, takewhile
+from itertools import count, takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -132,7 +132,7 @@ class Spool:
         If ``takes_state_last``, the state may become complete while the tables are made.
         """
         with self._results(progress) as file, ExitStack() as stack:
-            writer = None
+            writer: Any = None
             for table in tables:
                 if writer is None:
                     # No result is missing, which makes files smaller and faster to write.

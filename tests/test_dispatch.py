@@ -286,7 +286,7 @@ print(json.dumps([
 
 def test_the_environment_is_read_at_the_import(python):
     """Nonsense in it does not break the import, and an empty text is none."""
-    everything = {name: "x" for name in _dispatch.SETTINGS} | {"FASTGAE_CPU": ""}
+    everything = dict.fromkeys(_dispatch.SETTINGS, "x") | {"FASTGAE_CPU": ""}
     code = "import json, fastgae; print(json.dumps([len(fastgae.backends()), fastgae._dispatch.SETTINGS]))"
     assert json.loads(python(code, **everything)) == [4, everything | {"FASTGAE_CPU": None}]
 

@@ -62,14 +62,6 @@ def test_demo_says_what_rewards_are_not_finite(bad, capsys, tmp_path):
     assert demo.verdict(demo.variants(), {}) in output
 
 
-def test_variants_are_the_backends_with_their_targets():
-    names = demo.variants()
-    assert len(names) == len(set(names))
-    for backend in fastgae.backends():
-        of_backend = [name for name in names if name.partition(":")[0] == backend.name]
-        assert len(of_backend) == (max(1, len(backend.targets)) if backend.available and backend.device == "CPU" else 0)
-
-
 def test_verdict_counts_backends_and_variants():
     assert demo.verdict(["cpp:avx2", "cpp:baseline", "numba", "numpy"], {}) == (
         "All 3 backends (4 variants) agree bit for bit."

@@ -29,8 +29,12 @@ def get(name):
     return lambda: getattr(fastgae, name)
 
 
-def packed(boundaries, steps=9):
-    return lambda: fastgae.gae_packed(np.ones(steps), np.ones(steps), boundaries)
+def packed(boundaries, steps=9, **changes):
+    return lambda: fastgae.gae_packed(np.ones(steps), np.ones(steps), boundaries, **changes)
+
+
+def normalize(**changes):
+    return lambda: fastgae.normalize(ONES, **changes)
 
 
 def command(line, capsys):
@@ -46,7 +50,7 @@ NATURAL = [
     (call(normalize="env"), "do you mean 'per_env'?"),
     (call(normalize="per-env"), "do you mean 'per_env'?"),
     (call(normalize="GLOBAL"), "do you mean 'global'?"),
-    (lambda: fastgae.normalize(ONES, by=True), "do you mean 'global'?"),
+    (normalize(by=True), "do you mean 'global'?"),
     (call(normalize_advantages=True), 'pass normalize, with "global" or "per_env"'),
     (call(backend="cuda"), "leave it out: fastgae chooses a backend for tensors on a GPU"),
     (call(backend="gpu"), "leave it out: fastgae chooses a backend for tensors on a GPU"),
@@ -66,6 +70,14 @@ NATURAL = [
     (packed(np.array([4, 2, 3])), "these are lengths: pass np.cumsum([0, *lengths])"),
     (packed(np.array([0, 4, 6])), "pass np.append(cu_seqlens, 9)"),
     (packed(np.array([0, 4, 6]), SHAPE), "gae takes a padded batch, with mask and time_axis=1"),
+    (packed([0, 1, 9], last_values=np.ones(4)), "expected one number, or one per sequence, (2,)"),
+    (packed([0, 1, 9], gae_lambda=np.ones(2)), "one number, one per step, (9,), or one per sequence, (2, 1)"),
+    (packed([0, 1, 9], normalize="per_env"), 'normalize must be "global" or None: packed sequences are not envs'),
+    (normalize(mean=0.0), "mean is given without std: pass both, or neither"),
+    (normalize(std=1.0), "std is given without mean: pass both, or neither"),
+    (normalize(mean=0.0, std=-1.0), "std must not be negative, got -1.0"),
+    (normalize(mean=0.0, std=1.0, by="per_env"), "and both are given: leave by out"),
+    (normalize(mean=0.0, std=1.0, ddof=1), "and both are given: leave ddof out"),
     (call(values=ONES[..., None]), "squeeze its last axis: values[..., 0]"),
     (call(values=LONGER[..., None], last_values=None), "squeeze its last axis: values[..., 0]"),
     (call(next_values=ONES[..., None], last_values=None), "squeeze its last axis: next_values[..., 0]"),

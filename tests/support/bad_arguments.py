@@ -339,7 +339,10 @@ VALUES = {
         "an integer of NumPy": (always(np.int64(2)), None),
     },
     "axis": {
-        **{name: (always(given), UNREADABLE) for name, given in {**NO_INTEGERS, "None": None}.items()},
+        **{
+            name: (always(given), UNREADABLE)
+            for name, given in {**NO_INTEGERS, "None": None, "0.0": 0.0, "False": False}.items()
+        },
         "9": (always(9), WRONG),
         "-9": (always(-9), WRONG),
         "an integer beyond float64": (always(HUGE), WRONG),

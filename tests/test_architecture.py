@@ -1,6 +1,7 @@
 """The rules of the house: who may import whom, who may look outside, and what an import may cost."""
 
 import ast
+import functools
 import graphlib
 import importlib
 import re
@@ -51,8 +52,13 @@ def module_name(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def imports(path):
     """The modules that a file imports, at its top or inside functions."""
+    return tuple(imported_by(path))
+
+
+def imported_by(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)

@@ -81,22 +81,6 @@ def test_a_python_number_beyond_the_working_dtype_is_infinity(backend):
     assert_same_bits(got.returns, np.full(1, np.inf, np.float32))
 
 
-@pytest.mark.parametrize("name", ["gamma", "gae_lambda", "returns_lambda"])
-def test_0_dimensional_arrays_of_numbers_are_numbers(backend, name):
-    expected = fastgae.gae(**ROLLOUT, **{name: 0.5}, backend="numpy")
-    for given in (np.array(0.5), np.array(0.5, np.float32), np.float32(0.5)):
-        assert_same_bits(fastgae.gae(**ROLLOUT, **{name: given}, backend=backend).returns, expected.returns)
-
-
-@pytest.mark.parametrize("number", [np.int64(1), np.array(1), np.uint8(1)], ids=repr)
-def test_integers_of_numpy(backend, number):
-    expected = fastgae.n_step_returns(**{**ROLLOUT, "last_values": ONES[:, 0]}, n=1, time_axis=1)
-    given = {**ROLLOUT, "last_values": ONES[:, 0]}
-    assert_same_bits(fastgae.n_step_returns(**given, n=number, time_axis=number), expected)
-    got = fastgae.gae(**given, time_axis=number, num_threads=number, backend=backend)
-    assert_same_bits(got.returns, fastgae.gae(**given, time_axis=1, backend="numpy").returns)
-
-
 @pytest.mark.parametrize("finals", [np.zeros((0, 3)), np.zeros(0)], ids=["dense", "sparse"])
 @pytest.mark.parametrize("shape", [(0, 3), (0,), (3, 0)], ids=str)
 def test_n_step_returns_of_nothing(shape, finals):

@@ -157,56 +157,6 @@ def test_a_call_may_be_shorter(length):
         assert result is None
 
 
-ODD = (None, object(), "text", 10**400, True, float("nan"), [1.0], {}, np.ones(2, "O"), 1j, np.full((), 2.0))
-GIVEN = ODD[1:]  # None leaves out what is optional
-DECLINED = {
-    **dict.fromkeys(("rewards", "values", "terminated", "gamma", "gae_lambda"), ODD),
-    "time_axis": (*ODD, 1.0, 2, -3, 10**30),
-    **dict.fromkeys(("tail_normalized", "carry_over"), (*ODD[:4], *ODD[5:], np.True_, 0)),
-    **dict.fromkeys(("truncated", "last_values", "next_values", "final_values", "prev_done", "mask"), GIVEN),
-    "last_advantages": GIVEN[:-1],
-    "returns_lambda": GIVEN,
-    **dict.fromkeys(("ratios", "rho_clip", "c_clip"), (*GIVEN, 0.5)),
-    **dict.fromkeys(("autoreset", "normalize"), (*GIVEN, b"global")),
-    "out": (
-        *(*GIVEN, (), (None,), (None, None), (None, None, None), (poisoned(), "text"), (poisoned(), poisoned)),
-        *((poisoned()[:-1], None), (np.ones((STEPS, ENVS), np.float32), None), {poisoned: None}),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DECLINED)
-def test_odd_arguments_are_declined(name):
-    for odd in DECLINED[name]:
-        outputs = poisoned(), poisoned()
-        assert short_cut(call(out=outputs)._replace(**{name: odd})) is None, repr(odd)
-        assert all((output == 7).all() for output in outputs), repr(odd)
-
-
-def test_an_array_without_axes_is_a_number():
-    plain = call()
-    for name in ("gamma", "gae_lambda", "last_advantages", "returns_lambda"):
-        results = [short_cut(plain._replace(**{name: given})) for given in (0.5, np.full((), 0.5))]
-        np.testing.assert_array_equal(*results, name)
-
-
-def test_outputs_that_overlap_are_declined():
-    given = vtrace_call(gamma=np.full((STEPS, ENVS), 0.5))
-    memory = np.full((STEPS + 1, ENVS), 7.0)
-    inputs = [array for array in given if isinstance(array, np.ndarray) and array.dtype == float]
-    assert len(inputs) == 4
-    overlapping = [(array[:STEPS], memory[1:]) for array in inputs]
-    for out in (
-        (memory[1:], memory[1:]),
-        (memory[1:], memory[:-1]),
-        *overlapping,
-        *(pair[::-1] for pair in overlapping),
-    ):
-        before = np.array(out)
-        assert short_cut(given._replace(out=out)) is None
-        np.testing.assert_array_equal(out, before)
-
-
 def test_constants_and_ratios_come_together():
     assert short_cut(vtrace_call()) is not None
     for name in ("ratios", *CONSTANTS):

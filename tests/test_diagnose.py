@@ -49,6 +49,7 @@ CORRECT = [
     ("Acrobot-v1", 8, 640),
     ("MountainCar-v0", 8, 512),
 ]
+SLOW = ("Acrobot-v1", "MountainCar-v0")  # one seed is enough of these
 
 
 def detectors(call):
@@ -60,7 +61,7 @@ def detectors(call):
 @pytest.mark.parametrize(("env_id", "num_envs", "num_steps"), CORRECT)
 @pytest.mark.parametrize("value", [fitted_value, random_value])
 def test_nothing_is_found_in_a_correct_rollout(value, env_id, num_envs, num_steps, mode, form):
-    for seed in (0, 1):
+    for seed in (0, 1)[: 1 if env_id in SLOW else 2]:
         call = getattr(record(env_id, mode, num_envs, num_steps, seed), form)(value(env_id))
         before = {name: a.copy() for name, a in call.items() if isinstance(a, np.ndarray)}
         found = fastgae.diagnose(**call)
@@ -105,11 +106,10 @@ def every(planted):
 @every(PLANTED)
 def test_a_planted_mistake_is_found(plant, detector, mode, rollout, form):
     env_id, num_envs, num_steps = rollout
-    for seed in (0, 1):
-        recorded, value = record(env_id, mode, num_envs, num_steps, seed), fitted_value(env_id)
-        call = getattr(recorded, form)(value)
-        plant(call, recorded, value)
-        assert detectors(call) == [detector]
+    recorded, value = record(env_id, mode, num_envs, num_steps, 0), fitted_value(env_id)
+    call = getattr(recorded, form)(value)
+    plant(call, recorded, value)
+    assert detectors(call) == [detector]
 
 
 FITTED = (("CartPole-v1", 8, 512), ("Pendulum-v1", 8, 512))

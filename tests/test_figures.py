@@ -13,7 +13,6 @@ from speed.figures.tables import filled
 ROOT = Path(__file__).parents[1]
 DRAWN = ROOT / "docs" / "figures"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MARKER = re.compile(r"<!-- (begin|end) ([\w-]+) -->")
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +24,6 @@ def results():
 def test_tables_are_those_of_the_results(page, results):
     text = page.read_text(encoding="utf-8")
     assert filled(text, results) == text, "run: python benchmarks figures --redraw"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_markers_come_in_pairs_and_have_a_source(page, results):
-    markers = MARKER.findall(page.read_text(encoding="utf-8"))
-    assert [(first, second) for (first, _), (second, _) in zip(markers[::2], markers[1::2], strict=True)] == [
-        ("begin", "end")
-    ] * (len(markers) // 2)
-    for (_, begun), (_, ended) in zip(markers[::2], markers[1::2], strict=True):
-        assert begun == ended
 
 
 def test_charts_are_drawn_from_the_results(results):
@@ -55,10 +44,3 @@ def test_every_picture_of_a_page_is_there_and_made_by_the_command():
     assert shown
     assert {path for path in shown if path.parent == DRAWN} == {DRAWN / f"{name}.svg" for name in CHARTS}
     assert all(path.is_file() for path in shown)
-
-
-def test_the_same_results_draw_the_same_bytes(results):
-    pytest.importorskip("matplotlib")
-    for name, draw in CHARTS.items():
-        first = draw(results[name])
-        assert draw(results[name]) == first

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 import fastgae
-from support.backends import BACKENDS, WITH_KERNELS
+from support.backends import WITH_KERNELS
 from support.cases import LARGE_SIZES, assert_same_bits, make_case
 from support.layouts import LAYOUTS, named
 from support.options import (
-    NEXT_STEP,
-    OPTIONS,
     always,
     arranged,
     assert_results,
@@ -35,20 +33,6 @@ def test_large(size):
     expected = fastgae.gae(**of_layouts[LAYOUTS[0]][1], backend="numpy")
     for (layout, (here, _)), backend in product(of_layouts.items(), WITH_KERNELS):
         assert_results(layout, fastgae.gae(**here, backend=backend), expected, f"{backend} {layout.name}")
-
-
-@pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")
-@pytest.mark.parametrize("name", [*OPTIONS, "next_step"])
-@pytest.mark.parametrize("layout", ["c", "env_major"], indirect=True)
-def test_plain_arrays_take_the_short_cut(dtype, layout, name, monkeypatch):
-    """Nothing of the long way is there."""
-    given = NEXT_STEP if name == "next_step" else OPTIONS[name]
-    case = make_case(layout.size((17, 9)), dtype, "random", "last_values")
-    here, there = arranged(case, layout, given(case))
-    here.pop("out", None)
-    expected = fastgae.gae(**there, backend="numpy")
-    monkeypatch.delattr(fastgae._backends.cpp, "gae")
-    assert_results(layout, fastgae.gae(**here, backend="cpp"), expected)
 
 
 @pytest.mark.parametrize("name", ["mask", "last_advantages", "ratios"])

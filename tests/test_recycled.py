@@ -3,12 +3,9 @@
 import contextvars
 import ctypes
 import gc
-import itertools
 import pickle
-import random
 import re
 import sys
-import threading
 import tracemalloc
 
 import numpy as np
@@ -238,59 +235,6 @@ def test_sizes_that_differ_a_little_share_memory():
     fastgae.reverse_scan(numbers, 0.5)
     assert counted(lambda: fastgae.reverse_scan(numbers[1000:], 0.5)) == (1, 0)
     assert counted(lambda: fastgae.reverse_scan(numbers[30_000:], 0.5)) == (0, 1)
-
-
-def play(seed, rounds, check):
-    """Make and drop results at random, in part or by views, and check that each holds its own number for ever."""
-    rng = random.Random(seed)
-    alive = {}
-    for number in range(rounds):
-        steps = rng.choice((70, 160, 161, 600))
-        one = np.full((steps, ENVS), seed * rounds + number, np.float32)
-        got = fastgae.reverse_scan(one, 0.0, num_threads=1)
-        alive[number] = got[1:, ::3] if rng.random() < 0.3 else got
-        if alive[number] is got and rng.random() < 0.1:
-            got.resize((steps + 1, ENVS), refcheck=False)
-        for old in rng.sample(sorted(alive), min(len(alive), rng.randrange(3))):
-            array = alive.pop(old)
-            check(np.all(array[:50] == seed * rounds + old), "an array that was alive has changed")
-    for old, array in alive.items():
-        check(np.all(array[:50] == seed * rounds + old), "an array that was alive has changed")
-
-
-def check(true, message):
-    assert true, message
-
-
-@pytest.mark.parametrize("limit", [MIB, 64 * MIB])
-def test_nothing_alive_is_handed_out(limit):
-    _memory.set_limit(limit)
-    play(1, 400, check)
-
-
-def test_nothing_alive_is_handed_out_to_threads():
-    wrong = []
-    barrier = threading.Barrier(6)
-
-    def work(seed):
-        barrier.wait()
-        try:
-            play(seed, 150, check)
-        except BaseException as error:
-            wrong.append(error)
-
-    def trouble():
-        barrier.wait()
-        for limit in itertools.islice(itertools.cycle((0, MIB, 16 * MIB, 64 * MIB)), 200):
-            _memory.set_limit(limit)
-            assert _memory.recycled()["held"] <= limit or limit == 0
-
-    threads = [threading.Thread(target=work, args=[seed]) for seed in range(1, 6)] + [threading.Thread(target=trouble)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 @pytest.mark.parametrize(

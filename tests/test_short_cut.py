@@ -1,9 +1,12 @@
 """The short cut of the compiled backend takes every kind of small call, with the bits of the long way."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import fastgae
+from fuzz.layouts import laid
 from support.backends import BACKENDS, no_short_cut
 from support.cases import make_case
 from support.exactness import assert_same_bits
@@ -13,24 +16,8 @@ pytestmark = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other
 SIZE = (17, 3)  # few enough steps for the smallest thresholds, too
 
 
-def strided(array):
-    wide = np.zeros(tuple(2 * length + 1 for length in array.shape), array.dtype)
-    view = wide[tuple(slice(0, 2 * length, 2) for length in array.shape)]
-    view[...] = array
-    return view
-
-
-def unaligned(array):
-    view = np.zeros(array.nbytes + 1, np.int8)[1:].view(array.dtype).reshape(array.shape)
-    view[...] = array
-    return view
-
-
 MEMORY = {
-    "strided": strided,
-    "unaligned": unaligned,
-    "reversed": lambda array: np.ascontiguousarray(array[::-1])[::-1],
-    "fortran": np.asfortranarray,
+    **{name: partial(laid, layout=name) for name in ("sliced", "unaligned", "time backwards", "fortran")},
     "swapped": lambda array: array.astype(array.dtype.newbyteorder("S")),
 }
 # What the dtypes of flags and numbers become.

@@ -1,6 +1,5 @@
 """Threads change nothing: however many, from several Python threads at once, and after fork."""
 
-import os
 import threading
 from itertools import product
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from support.backends import ONE_TARGET, WITH_KERNELS
+from support.backends import WITH_KERNELS
 from support.cases import LARGE_SIZES, THREADS_SIZE, assert_same_bits
 
 NUM_THREADS = [1, 2, 3, 7]
@@ -55,42 +54,3 @@ def test_several_python_threads_at_once(backend, large):
     for thread in threads:
         thread.join()
     assert not failures, failures
-
-
-AFTER_FORK = """
-import os
-import numpy as np
-import fastgae
-
-backend = {backend!r}
-rng = np.random.default_rng(0)
-rewards, values = rng.normal(size=(300, 4096)), rng.normal(size=(301, 4096))
-done = rng.random((300, 4096)) < 0.1
-
-def compute():
-    return fastgae.gae(rewards, values, done, backend=backend, num_threads=3)
-
-expected = fastgae.gae(rewards, values, done, backend="numpy")
-
-def right(got):
-    return all(np.array_equal(a, b) for a, b in zip(got, expected))
-
-assert right(compute())  # whatever pool of threads there is exists before the fork
-for _ in range(3):
-    child = os.fork()
-    if child == 0:
-        wrong = 1
-        try:
-            wrong = int(not (right(compute()) and right(compute())))
-        finally:
-            os._exit(wrong)
-    assert os.waitpid(child, 0)[1] == 0, "the child hung, died or was wrong"
-assert right(compute())
-print("done")
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.parametrize("backend", ONE_TARGET)
-def test_after_fork(python, backend):
-    assert python(AFTER_FORK.format(backend=backend)) == "done"

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 import fastgae
 from fastgae.cli.main import main
@@ -47,10 +48,23 @@ def test_info_needs_numpy_alone(python):
     assert missing["numba"]
 
 
-def test_info_reports_settings_that_cannot_be_honoured(python):
-    done = python(PROGRAM, "info", "--json", check=False, FASTGAE_BACKEND="fortran", FASTGAE_NUM_THREADS="0")
-    assert done.returncode == 1
-    facts = json.loads(done.stdout)
+@pytest.fixture
+def under(monkeypatch):
+    """Put settings where the import of fastgae puts those of the environment."""
+
+    def put(**settings):
+        for name, text in settings.items():
+            monkeypatch.setitem(fastgae._dispatch.SETTINGS, name, text)
+        fastgae._dispatch.resolve.cache_clear()
+
+    yield put
+    fastgae._dispatch.resolve.cache_clear()
+
+
+def test_info_reports_settings_that_cannot_be_honoured(under, capsys):
+    under(FASTGAE_BACKEND="fortran", FASTGAE_NUM_THREADS="0")
+    assert main(["info", "--json"]) == 1
+    facts = json.loads(capsys.readouterr().out)
     assert facts["default_backend"] is None
     assert facts["num_threads"] is None
     assert any("FASTGAE_BACKEND" in problem and "fortran" in problem for problem in facts["problems"])
@@ -58,9 +72,10 @@ def test_info_reports_settings_that_cannot_be_honoured(python):
     assert facts["environment"]["FASTGAE_BACKEND"]["value"] == "fortran"
 
 
-def test_info_shows_the_settings_in_force(python):
-    text = python(PROGRAM, "info", FASTGAE_BACKEND="numpy", FASTGAE_NUM_THREADS="3")
-    rows = [line.split() for line in text.splitlines()]
+def test_info_shows_the_settings_in_force(under, capsys):
+    under(FASTGAE_BACKEND="numpy", FASTGAE_NUM_THREADS="3")
+    assert main(["info"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["default", "backend", "numpy"] in rows
     assert ["threads", "3"] in rows
     assert any(row[:2] == ["FASTGAE_NUM_THREADS", "3"] for row in rows)

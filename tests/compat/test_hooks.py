@@ -8,12 +8,10 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import numpy as np
 import pytest
 
 from fastgae import compat as package
 from fastgae.compat import _hooks, skrl
-from support.cases import assert_same_bits
 
 SKRL = (
     "*, rewards, terminated, truncated, values, last_values, discount_factor, lambda_coefficient, time_limit_bootstrap"
@@ -273,47 +271,6 @@ def test_the_learner_of_rllib(library, made, installed):
     one.build()
     assert built == [one]
     assert connector.compute_value_targets is importlib.import_module("fastgae.compat.rllib").compute_value_targets
-
-
-@pytest.mark.parametrize("per_mini_batch", [False, True])
-@pytest.mark.parametrize(("version", "expected"), [("5.2.0", ["look ahead"]), ("5.3.0", ["keep", "look ahead", 7])])
-def test_the_algorithm_of_rsl_rl(library, made, installed, per_mini_batch, version, expected):
-    torch = pytest.importorskip("torch")
-    installed(importlib.import_module("fastgae.compat.rsl_rl"), version)
-    library("rsl_rl.algorithms").PPO = type("PPO", (), {"compute_returns": taking("self, obs")})
-    rng, calls = np.random.default_rng(0), []
-    values, rewards = torch.from_numpy(rng.normal(size=(2, 6, 3, 1))).float()
-    storage = SimpleNamespace(
-        rewards=rewards[:-1], values=values[:-1], dones=torch.zeros(5, 3, 1).byte(), returns=torch.zeros(5, 3, 1)
-    )
-
-    class Critic:
-        def __call__(self, obs):
-            calls.append("look ahead")
-            return obs
-
-        def get_hidden_state(self):
-            calls.append("keep")
-            return 7
-
-        def reset(self, hidden_state):
-            calls.append(hidden_state)
-
-    ppo = made("rsl_rl", "PPO")()
-    ppo.__dict__.update(
-        storage=storage, critic=Critic(), gamma=0.99, lam=0.95, normalize_advantage_per_mini_batch=per_mini_batch
-    )
-    own = storage.returns
-    ppo.compute_returns(values[-1])
-    assert calls == expected
-    assert storage.returns is own
-    returns, advantages = importlib.import_module("fastgae.compat.rsl_rl").compute_returns(
-        storage.rewards, storage.values, storage.dones, values[-1], 0.99, 0.95, False
-    )
-    assert_same_bits(own.numpy(), returns.numpy())
-    if not per_mini_batch:
-        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    assert_same_bits(storage.advantages.numpy(), advantages.numpy())
 
 
 def test_final_observations_of_skrl_before_2_1(installed):

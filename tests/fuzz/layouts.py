@@ -93,5 +93,5 @@ def laid(plain: Any, layout: str | Layout = "c", time: int | None = 0) -> np.nda
     """Return an array with the elements of another one in new memory, in a layout. What lies between them is NaN."""
     plain = np.asarray(plain)
     found = LAYOUTS[layout] if isinstance(layout, str) else layout
-    place = found.place(plain.ndim, time)
+    place = found.place(plain.ndim, time, at_end=False)
     return view_in(np.full(bytes_of(plain, place), 0xFF, np.uint8), plain, place)

@@ -27,6 +27,7 @@ class Mutant:
     old: str
     new: str
     build: str = "tiny"  # of variants.py
+    backend: str = "cpp"  # the one that has the mistake
 
 
 MUTANTS = (
@@ -145,12 +146,20 @@ MUTANTS = (
         "threads * stride_]",
         "address",
     ),
+    Mutant(
+        "a short cut that looks at no dtype",
+        "fastgae/_backends/numba/short_cut.py",
+        "and array.dtype is dtype",
+        "and array.dtype.kind == dtype.kind",
+        backend="numba",
+    ),
 )
 
 
 def planted(mutant: Mutant, folder: Path) -> Path:
     """Copy the sources into the folder with the mistake in them."""
-    shutil.copytree(ROOT / "csrc", folder / "csrc")
+    for each in ("csrc", "fastgae"):
+        shutil.copytree(ROOT / each, folder / each)
     places = [path for path in folder.glob(mutant.file) if mutant.old in path.read_text(encoding="utf-8")]
     if len(places) != 1:
         raise SystemExit(
@@ -165,9 +174,9 @@ def found(mutant: Mutant, calls: int, seed: int) -> tuple[bool, str]:
     """Compile the mutant, fuzz it, and say what was found after how many seconds."""
     with tempfile.TemporaryDirectory() as made:
         sources = planted(mutant, Path(made, "sources"))
-        build = compiled([*BUILDS[mutant.build][0], "-w"], Path(made, "build"), sources)
+        build = compiled([*BUILDS[mutant.build][0], "-w"], Path(made, "build"), sources, sources / "fastgae")
         command = [sys.executable, "-m", "fuzz", "--calls", str(calls), "--seed", str(seed), "--most", "1"]
-        command += ["--backend", "cpp", "--backend", "numpy"]
+        command += ["--backend", mutant.backend, "--backend", "numpy"]
         begun = time.monotonic()
         done = run_on(mutant.build, build, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         first = re.search(r"^FOUND (.*)", done.stdout, re.MULTILINE)

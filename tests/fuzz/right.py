@@ -58,7 +58,7 @@ class Draws:
 
     draw: Callable[[st.SearchStrategy[int]], int]
     seed: int  # of the elements
-    memory: str | None = None  # the layout of all arrays; None: each has its own
+    memory: str | None = None  # the layout of all arrays; None: each has its own; "c": a call as short cuts take them
 
     def below(self, count: int) -> int:
         return self.draw(_below(count))
@@ -114,12 +114,12 @@ def right_call(draws: Draws, functions: Sequence[str]) -> tuple[Call, Frame]:
     draws.memory = draws.pick(("c", None, None, None, "c", "fortran"))
     takes = call.parameters()
     frame = frame_of(draws, takes)
-    rare = RARE if len(takes) > MANY else ()
+    rare = dict.fromkeys(RARE if len(takes) > MANY else (), 4 if draws.memory == "c" else 20)
     wanted = [
         name
         for name, parameter in takes.items()
         if name not in ("out", *OUTSIDE)
-        and (required(parameter) or (name == "time_axis" and frame.axis) or draws.chance(20 if name in rare else 70))
+        and (required(parameter) or (name == "time_axis" and frame.axis) or draws.chance(rare.get(name, 70)))
     ]
     settings = {name: SETTINGS[name](draws, frame) for name in wanted if name in SETTINGS}
     names = consistent(draws, takes, wanted, str(settings.get("autoreset")).lower() == "next_step")
@@ -259,6 +259,8 @@ def unread_of(plain: dict[str, np.ndarray], truth: dict[str, np.ndarray]) -> dic
 
 def number_array(draws: Draws, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     rng = draws.rng(name)
+    if draws.memory == "c" and rng.random() < 0.12:  # which is all that keeps a short cut from taking the call
+        dtype = np.float32 if dtype == np.float64 else np.float64
     if draws.memory is None and rng.random() < 0.04:
         dtype = rng.choice(("f8", "f4", "f2", "i8", "i2", "u1"))
     return contents.broadcast(rng, contents.numbers(rng, shape, dtype))
@@ -300,7 +302,8 @@ def number_of(draws: Draws, name: str, given: Given) -> Any:
 def coefficient(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
     """Return a number in [0, 1] of any type, or an array of such numbers that broadcasts to the frame."""
     rng = draws.rng(parameter.name)
-    kind = draws.pick(("float", "float", "float", "odd", "array", "array"))
+    plain = draws.memory == "c" and draws.chance(80)
+    kind = "float" if plain else draws.pick(("float", "float", "float", "odd", "array", "array"))
     number = rng.choice((0.99, 0.95, 1.0, 0.0, 0.5, 0.999, 1e-3)) if rng.random() < 0.8 else rng.random()
     if kind == "float":
         return float(number)

@@ -182,7 +182,7 @@ def wrong_where_truncated(call, backends):
 
 def test_what_is_found_is_small_and_can_be_replayed(monkeypatch, capsys):
     monkeypatch.setattr("fuzz.run.check", wrong_where_truncated)
-    found = block(4, 100, ("gae",), lambda call: wrong_where_truncated(call, NUMPY))
+    found = block(5, 100, ("gae",), lambda call: wrong_where_truncated(call, NUMPY))
     assert found.startswith("planted")
     shape = re.search(r"rewards=\w+\[(\d+), (\d+)\]", found)
     assert shape.groups() == ("5", "1")

@@ -247,6 +247,11 @@ ARRAYS_TO_FILL = {
 }
 
 
+def overlapping(good):
+    memory = np.full((len(good[0]) + 1, *good[0].shape[1:]), 7, good[0].dtype)
+    return memory[1:], memory[:-1]
+
+
 def first_of(change):
     return lambda good: (change(good[0]), good[1])
 
@@ -334,7 +339,10 @@ VALUES = {
         "an integer of NumPy": (always(np.int64(2)), None),
     },
     "axis": {
-        **{name: (always(given), UNREADABLE) for name, given in {**NO_INTEGERS, "None": None}.items()},
+        **{
+            name: (always(given), UNREADABLE)
+            for name, given in {**NO_INTEGERS, "None": None, "0.0": 0.0, "False": False}.items()
+        },
         "9": (always(9), WRONG),
         "-9": (always(-9), WRONG),
         "an integer beyond float64": (always(HUGE), WRONG),
@@ -359,6 +367,7 @@ VALUES = {
         "three": (lambda good: (*good, good[0]), UNREADABLE),
         "nothing": (always((None, None)), WRONG),
         "the same twice": (lambda good: (good[0], good[0]), WRONG),
+        "overlapping": (overlapping, WRONG),
         **{f"{name} first": (first_of(change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
         **{f"{name} second": (second_of(change), error) for name, (change, error) in ARRAYS_TO_FILL.items()},
     },

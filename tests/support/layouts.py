@@ -1,10 +1,12 @@
-"""Some memory layouts: the same numbers in another shape or memory. The fuzzer draws more of them."""
+"""Some shapes in some of the memory layouts of the fuzzer: the same numbers."""
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+from fuzz.layouts import laid
 
 from .cases import Case
 
@@ -14,41 +16,9 @@ def poisoned(shape, dtype):
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 1, dtype)
 
 
-def as_c(array, time):
-    return np.array(array, order="C")
-
-
-def as_fortran(array, time):
-    return np.array(array, order="F")
-
-
-def sliced(array, time):
-    """Return the array as every second element of a larger one, along every axis."""
-    view = poisoned([2 * n + 1 for n in array.shape], array.dtype)[tuple(slice(1, 2 * n + 1, 2) for n in array.shape)]
-    view[...] = array
-    return view
-
-
-def padded(array, time):
-    """Return the array as rows of a wider block, with unit stride along the last axis only."""
-    view = poisoned((*array.shape[:-1], array.shape[-1] + 3), array.dtype)[..., 1:-2]
-    view[...] = array
-    return view
-
-
-def reversed_axes(of_time, of_envs):
-    def place(array, time):
-        axes = tuple(axis for axis in range(array.ndim) if (of_time if axis == time else of_envs))
-        return np.flip(np.flip(array, axes).copy(), axes)
-
-    return place
-
-
-def unaligned(array, time):
-    memory = np.zeros(array.nbytes + 1, np.uint8)
-    view = memory[1:].view(array.dtype).reshape(array.shape)
-    view[...] = array
-    return view
+def in_memory(layout):
+    """Return the function that puts an array into memory as a layout of the fuzzer says."""
+    return lambda array, time: laid(array, layout, time)
 
 
 def byteswapped(array, time):
@@ -120,16 +90,16 @@ def mixed(array, time):
     raise NotImplementedError("Layout.placed chooses one of MIXED by the name of the array")
 
 
-MIXED = (as_c, as_fortran, sliced, reversed_axes(True, False), unaligned, byteswapped, padded)
+MIXED = (*map(in_memory, ("c", "fortran", "sliced", "time backwards", "unaligned")), byteswapped, in_memory("padded"))
 
 LAYOUTS = [
-    Layout("c", as_c),
-    Layout("sliced", sliced),
+    Layout("c", in_memory("c")),
+    Layout("sliced", in_memory("sliced")),
     Layout("mixed", mixed),
-    Layout("env_major", as_c, env_major, 1),
-    Layout("env_major_padded", padded, env_major, -1),
-    Layout("vector", as_c, vector, env_axes=0),
-    Layout("cube_time_1", as_c, cube(1), 1, env_axes=2),
+    Layout("env_major", in_memory("c"), env_major, 1),
+    Layout("env_major_padded", in_memory("padded"), env_major, -1),
+    Layout("vector", in_memory("c"), vector, env_axes=0),
+    Layout("cube_time_1", in_memory("c"), cube(1), 1, env_axes=2),
 ]
 
 

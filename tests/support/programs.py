@@ -18,7 +18,6 @@ def failing(**options):
         call(**options)
     except Exception as error:
         return [type(error).__name__, str(error), type(error.__cause__).__name__, str(error.__cause__)]
-    raise SystemExit("no error")
 """
 
 BLOCKED = """

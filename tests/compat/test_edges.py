@@ -1,0 +1,191 @@
+"""What tests/peers does not ask of a library's own function: forms of arguments, edges, and agreement with fastgae."""
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae.compat import brax, labml, rlax, rllib, rsl_rl, skrl, tianshou, torchrl, trl, verl
+from support.cases import assert_same_bits
+from support.compat_calls import CALLS, NUMPY_CALLS, arrays_of, given_as, of_numpy
+from support.trajectories import assert_close, steps
+
+
+def floats(name):
+    """Return the function of a call in the tables, and its arguments in float32."""
+    function, arguments, numbers = {**CALLS, **NUMPY_CALLS}[name]
+    return function, given_as(of_numpy, arguments, numbers, ["float32"])
+
+
+def test_arguments_that_may_be_left_out():
+    for name, changes in (
+        ("brax", {"lambda_": 1.0, "discount": 0.99}),
+        ("cleanrl", {"gamma": 0.99, "gae_lambda": 0.95}),
+        ("trl", {"gamma": 1.0, "lam": 0.95}),
+    ):
+        function, given = floats(name)
+        left_out = {key: each for key, each in given.items() if key not in changes}
+        for got, expected in zip(function(**left_out), function(**left_out, **changes), strict=True):
+            assert_same_bits(got, expected, name)
+
+
+def test_brax_drops_truncated_steps():
+    function, given = floats("brax")
+    targets, advantages = function(**given)
+    dropped = given["truncation"]
+    assert (advantages[dropped] == 0).all()
+    assert_same_bits(targets[dropped], given["values"][dropped])
+    assert function is brax.compute_gae
+
+
+def test_labml_by_name_and_with_another_shape():
+    gae = labml.GAE(n_workers=1, worker_steps=2, gamma=0.5, lambda_=1.0)
+    got = gae(done=np.zeros((1, 2)), rewards=np.ones((1, 2)), values=np.array([[0.0, 0.0, 4.0]]))
+    assert_same_bits(got, np.array([[2.5, 3.0]], np.float32))
+    with pytest.raises(ValueError, match="rewards"):
+        gae(np.zeros((3, 2)), np.zeros((3, 2)), np.zeros((3, 3)))
+
+
+def test_rllib_takes_flags_that_are_numbers_and_no_steps():
+    function, given = floats("rllib")
+    expected = function(**given)
+    for dtype in (np.int8, np.float64):
+        flags = {name: given[name].astype(dtype) for name in ("terminateds", "truncateds")}
+        assert_same_bits(function(**{**given, **flags}), expected)
+    nothing = np.zeros(0, np.float32)
+    assert rllib.compute_value_targets(nothing, nothing, nothing, nothing, 0.9, 0.8).shape == (0,)
+
+
+def test_one_step_of_rsl_rl_has_no_std():
+    one = np.ones((1, 1, 1), np.float32)
+    assert np.isnan(rsl_rl.compute_returns(one, one, one.astype(np.uint8), one[0], 0.99, 0.95)[1]).all()
+
+
+def test_amp_of_skrl_2_0(dtype):
+    """V' of every step is given and never cut: AMP makes it 0 where that is wanted. Termination cuts the trace."""
+    rng = np.random.default_rng(0)
+    rewards, values, following = rng.normal(size=(3, 30, 4, 1)).astype(dtype)
+    terminated = rng.random((30, 4, 1)) < 0.2
+    advantages, carried = np.empty_like(rewards), np.zeros_like(rewards[0])
+    for t in range(29, -1, -1):
+        trace = dtype.type(0.9) * (~terminated[t]).astype(dtype)
+        advantages[t] = carried = rewards[t] - values[t] + dtype.type(0.98) * (following[t] + trace * carried)
+    wide = advantages.astype(np.float64)
+    expected = advantages + values, (wide - wide.mean()) / (wide.std(ddof=1) + 1e-8)
+    got = skrl._amp_of_2_0(
+        rewards=rewards,
+        terminated=terminated,
+        values=values,
+        next_values=following,
+        discount_factor=0.98,
+        lambda_coefficient=0.9,
+    )
+    for ours, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=16 * np.finfo(dtype).eps * np.abs(theirs).max())
+
+
+def test_tianshou_in_a_larger_buffer():
+    """The batch lies backwards in it, and two episodes are unfinished."""
+    s = steps((20, 1))
+    s = s._make(array[:, 0] for array in s)
+    indices, unfinished = np.arange(20)[::-1] + 2, [7, 19]
+    terminated = np.zeros(22, bool)
+    terminated[indices] = s.terminated
+    batch = type("Batch", (), {"rew": s.rewards.astype(float), "terminated": s.terminated, "truncated": s.truncated})
+    buffer = type("Buffer", (), {"terminated": terminated, "unfinished_index": lambda: indices[unfinished]})
+    following, ends = s.next_values * ~s.terminated, s.done.copy()
+    ends[unfinished] = True
+    returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, s.values)
+    assert_same_bits(advantages, tianshou._gae(s.values, following, batch.rew, ends, 0.99, 0.95))
+    assert_same_bits(returns, advantages + s.values)
+    # Values that are not given are those before the next ones; without any, advantages are returns.
+    got = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values)
+    expected = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, np.roll(following, 1))
+    assert_same_bits(got[1], expected[1])
+    zeros = np.zeros(20)
+    returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, gamma=0.9, gae_lambda=1.0)
+    assert_same_bits(returns, tianshou._gae(zeros, zeros, batch.rew, ends, 0.9, 1.0))
+    assert_same_bits(advantages, returns)
+    with pytest.raises(ValueError, match="gae_lambda"):
+        tianshou.compute_episodic_return(batch, buffer, indices)
+
+
+def test_torchrl_without_terminated_and_with_rolling_gamma():
+    function, given = floats("torchrl gae")
+    for got, expected in zip(function(**given), function(**given, terminated=given["done"]), strict=True):
+        assert_same_bits(got, expected)
+    with pytest.raises(ValueError, match="rolling_gamma"):
+        torchrl.td_lambda_return_estimate(
+            *(given[name] for name in ("gamma", "lmbda", "next_state_value", "reward", "done")), rolling_gamma=False
+        )
+
+
+def test_grpo_of_trl(dtype):
+    rewards = np.random.default_rng(0).normal(size=24).astype(dtype)
+    rewards[[3, 8, 9, 10, 12, 13, 14, 15]] = np.nan  # one scored completion of the third group, and none of the fourth
+    rows = rewards.reshape(-1, 4).astype(np.float64)
+    mean = np.array([row[~np.isnan(row)].mean() if (~np.isnan(row)).any() else np.nan for row in rows])
+    std = np.array([row[~np.isnan(row)].std(ddof=1) if (~np.isnan(row)).sum() > 1 else np.nan for row in rows])
+    centered = rows - mean[:, np.newaxis]
+    by_group, by_batch = (centered / (each + 1e-4) for each in (std[:, np.newaxis], np.nanstd(rows, ddof=1)))
+    scales = {"group": by_group, True: by_group, "batch": by_batch, "none": centered, False: centered}
+    for scale_rewards, expected in scales.items():
+        got = trl.grpo_advantages(rewards, 4, scale_rewards)
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, np.nan_to_num(expected).ravel(), rtol=8 * np.finfo(dtype).eps, atol=1e-7)
+    with pytest.raises(ValueError, match="num_generations must divide the number of rewards, 24, got 5"):
+        trl.grpo_advantages(rewards, 5)
+
+
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_too_few_tokens_to_whiten(tokens):
+    function, given = floats("verl")
+    mask = np.zeros_like(given["response_mask"])
+    mask[0, :tokens] = 1
+    with pytest.raises(ValueError, match=f"at least two steps in the mask, got {tokens}"):
+        function(**{**given, "response_mask": mask})
+    assert function is verl.compute_gae_advantage_return
+
+
+@pytest.mark.parametrize("length", [1, 2, 100])
+@pytest.mark.parametrize("each", [False, True])  # lambda is one number, or one for each step
+def test_rlax_agrees_with_fastgae(length, each):
+    s = steps((length, 1))
+    s = s._make(array[:, 0] for array in s)
+    mix = np.random.default_rng(length).random(length).astype(np.float32) if each else 0.8
+    never, discounts = np.zeros(length, bool), np.full(length, 0.97, np.float32)
+    following = np.append(s.values[1:], s.last_values)  # in an episode that goes on, V' is the next step's V
+    for leaky in (0.0, 0.3, 1.0):
+        expected = fastgae.vtrace(
+            s.rewards, s.values, never, ratios=s.ratios, next_values=following, gamma=0.97, lambda_=mix, rho_clip=2.0,
+            advantage_clip=0.5, leaky=leaky,
+        )  # fmt: skip
+        given = s.values, following, s.rewards, discounts, s.ratios, 1 - leaky, mix, 2.0
+        assert_close(rlax.leaky_vtrace(*given) + s.values, expected.returns)
+        assert_close(rlax.leaky_vtrace_td_error_and_advantage(*given, 0.5).pg_advantage, expected.advantages)
+    targets = fastgae.retrace(
+        s.rewards, s.values, never, next_values=s.next_values, ratios=s.ratios, gamma=0.97, lambda_=mix
+    )
+    given, later = (s.values[1:], s.next_values, s.rewards, discounts), mix[1:] if each else mix
+    traces = (later * np.minimum(s.ratios[1:], 1)).astype(np.float32)
+    assert_close(rlax.general_off_policy_returns_from_q_and_v(*given, traces), targets)
+    assert_close(rlax.retrace_continuous(s.values, *given, np.log(s.ratios[1:]), later) + s.values, targets)
+
+
+def test_rlax_clips_infinite_ratios():
+    function, given = floats("rlax vtrace")
+    ratios = np.maximum(given["rho_tm1"], 1)
+    infinite = np.where(np.arange(len(ratios)) % 2, ratios, np.inf).astype(np.float32)
+    for function in (rlax.vtrace, rlax.vtrace_td_error_and_advantage):
+        expected = arrays_of(function(**{**given, "rho_tm1": ratios}))
+        for got, right in zip(arrays_of(function(**{**given, "rho_tm1": infinite})), expected, strict=True):
+            assert_same_bits(got, right)
+    _, given = floats("rlax retrace_continuous")
+    logarithms = given["log_rhos"]
+    expected = rlax.retrace_continuous(**{**given, "log_rhos": 0 * logarithms})
+    assert_same_bits(rlax.retrace_continuous(**{**given, "log_rhos": 0 * logarithms + 1e3}), expected)
+
+
+def test_rlax_refuses_actions_that_there_are_not():
+    function, given = floats("rlax retrace")
+    with pytest.raises(IndexError):
+        function(**{**given, "a_tm1": given["a_tm1"] + 3})

@@ -1,8 +1,13 @@
 """RLlib: what PPO's learner makes of episodes, and the function below its GAE connector."""
 
+from functools import partial
+from unittest.mock import patch
+
 import gymnasium as gym
 import numpy as np
+import torch
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.connectors.learner import general_advantage_estimation
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.postprocessing.value_predictions import compute_value_targets
 
@@ -13,8 +18,11 @@ from .compare import Hooked
 
 def hooks(rng):
     env = gym.make("CartPole-v1")
-    calls = [updated(env, **learner) for learner in ({}, {"learner_class": rllib.PPOTorchLearner})]
-    yield Hooked("PPO's learner: its batch, and its weights after an update", *calls)
+    # The hook stays in place in the learner's process, which is this one.
+    put_back = partial(patch.object, general_advantage_estimation, "compute_value_targets", compute_value_targets)
+    for network, lstm in [("MLP", False), ("LSTM", True)]:
+        calls = [updated(env, lstm, **learner) for learner in ({}, {"learner_class": rllib.PPOTorchLearner})]
+        yield Hooked(f"PPO's learner with {network}: its last batch, and its weights after 3 updates", *calls, put_back)
 
     steps = 4000
     values, rewards = rng.normal(size=(2, steps)).astype(np.float32)
@@ -46,15 +54,18 @@ def episode(rng, env, steps, terminated, truncated):
     )
 
 
-def updated(env, **learner):
+def updated(env, lstm, **learner):
     def call():
-        config = PPOConfig().environment("CartPole-v1").learners(**learner).debugging(seed=0)
-        built = config.build_learner(env=env)
+        torch.set_num_threads(1)  # the networks are too small to share
+        model = {"use_lstm": lstm, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 20}
+        config = PPOConfig().environment("CartPole-v1").learners(**learner).rl_module(model_config=model)
+        built = config.debugging(seed=0).build_learner(env=env)
+        for _ in range(3):
+            built.update(episodes=episodes_of(env), minibatch_size=32, num_epochs=2)
         connected = built._learner_connector(
             rl_module=built.module, batch={}, episodes=episodes_of(env), shared_data={}
         )
         batch = connected["default_policy"]
-        built.update(episodes=episodes_of(env), minibatch_size=32, num_epochs=2)
         weights = built.get_state()["rl_module"]["default_policy"].values()
         return batch["advantages"], batch["value_targets"], *weights
 

@@ -8,27 +8,25 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
 from .compare import Hooked
+from .envs import Envs
 
 CLASSES = ("PPO", "fastgae.compat.rsl_rl:PPO")
 NETWORKS = {"MLPModel": {}, "RNNModel": {"rnn_hidden_dim": 8}}
 
 
-class Envs:
-    """Which observe what they like, as long as it is said by a seed."""
+class Observed(Envs):
+    """As rsl_rl's runner wants them."""
 
     num_actions, device, cfg, max_episode_length = 2, "cpu", {}, 20
 
     def __init__(self, num_envs):
-        self.num_envs = num_envs
-        self.random = torch.Generator().manual_seed(0)
+        super().__init__(num_envs)
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long)
 
-    def get_observations(self):
-        return TensorDict({"policy": torch.randn(self.num_envs, 3, generator=self.random)}, [self.num_envs])
+    def observed(self):
+        return TensorDict({"policy": super().observed()}, [self.num_envs])
 
-    def step(self, actions):
-        dones, time_outs = torch.rand(2, self.num_envs, generator=self.random) < 0.1
-        return self.get_observations(), actions.sum(-1), dones | time_outs, {"time_outs": time_outs}
+    get_observations = observed
 
 
 def runner(class_name, steps, envs, network="MLPModel", **algorithm):
@@ -43,7 +41,7 @@ def runner(class_name, steps, envs, network="MLPModel", **algorithm):
     }
     torch.manual_seed(0)
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
-        return OnPolicyRunner(Envs(envs), cfg)
+        return OnPolicyRunner(Observed(envs), cfg)
 
 
 def hooks(rng):
@@ -62,6 +60,7 @@ def hooks(rng):
 
 def trained(class_name, network):
     def call():
+        torch.set_num_threads(1)  # the networks are too small to share
         made = runner(class_name, 24, 16, network)
         with contextlib.redirect_stdout(io.StringIO()):
             made.learn(3)

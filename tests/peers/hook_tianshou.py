@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from gymnasium.spaces import Discrete
-from tianshou.algorithm import PPO, algorithm_base
+from tianshou.algorithm import A2C, NPG, PPO, TRPO, algorithm_base
 from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
@@ -51,8 +51,10 @@ def hooks(rng):
 
         yield Hooked(f"Algorithm.compute_episodic_return, {name}, a buffer that went round", returns, returns, install)
 
-    weights = trained(rng)
-    yield Hooked("PPO.update: the weights", weights, weights, install)
+    collected = observed(rng)
+    for algorithm in (A2C, NPG, PPO, TRPO):
+        weights = trained(algorithm, collected)
+        yield Hooked(f"{algorithm.__name__}.update: the weights after 3 updates", weights, weights, install)
 
     length = 2048 * 64
     following, values = rng.normal(size=(2, length)).astype(np.float32)
@@ -66,7 +68,7 @@ def hooks(rng):
     yield Hooked(f"_gae, {length} steps", recursion, recursion, install, timed=True)
 
 
-def trained(rng):
+def observed(rng):
     steps, envs = 30, 2
     buffer = VectorReplayBuffer(steps * envs, envs)
     for _ in range(steps):
@@ -75,16 +77,21 @@ def trained(rng):
         obs, obs_next = rng.normal(size=(2, envs, 3)).astype(np.float32)
         acts = rng.integers(2, size=envs)
         buffer.add(Batch(obs=obs, act=acts, rew=rng.normal(size=envs), obs_next=obs_next, info=Batch(), **flags))
+    return buffer
 
+
+def trained(algorithm, buffer):
     def call():
+        torch.set_num_threads(1)  # the networks are too small to share
         torch.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002  # Tianshou shuffles with NumPy's global generator
         actor = DiscreteActor(preprocess_net=Net(state_shape=3, hidden_sizes=[8]), action_shape=2)
         critic = DiscreteCritic(preprocess_net=Net(state_shape=3, hidden_sizes=[8]))
         policy = DiscreteActorPolicy(actor=actor, action_space=Discrete(2))
-        ppo = PPO(policy=policy, critic=critic, optim=AdamOptimizerFactory(lr=1e-3))
-        with policy_within_training_step(policy):
-            ppo.update(buffer, batch_size=16, repeat=2)
-        return tuple(parameter.detach() for parameter in ppo.parameters())
+        made = algorithm(policy=policy, critic=critic, optim=AdamOptimizerFactory(lr=1e-3))
+        for _ in range(3):
+            with policy_within_training_step(policy):
+                made.update(buffer, batch_size=16, repeat=2)
+        return tuple(parameter.detach() for parameter in made.parameters())
 
     return call

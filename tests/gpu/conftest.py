@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from triton.runtime import interpreter
 
 import fastgae
@@ -36,3 +37,18 @@ def _quick_interpreter(monkeypatch):
     monkeypatch.setattr(interpreter.InterpretedFunction, "__call__", call)
     options = dataclasses.replace(interpreter.interpreter_builder.options, sanitize_overflow=False)
     monkeypatch.setattr(interpreter.interpreter_builder, "options", options)
+
+
+@pytest.fixture(autouse=True)
+def _short_turns(request, monkeypatch):
+    """Let a turn have few steps, so that a short rollout has whole turns and masked ones: the interpreter is slow."""
+    if torch.cuda.is_available() or "usual_turns" in request.fixturenames:
+        return
+    for name, steps in {"STEPS": 4, "FEWER_STEPS": 2, "FEWEST_STEPS": 2}.items():
+        monkeypatch.setattr(f"fastgae._backends.triton.recursion.{name}", steps)
+    monkeypatch.setattr("fastgae._interop.torch_devices._plans", {})
+
+
+@pytest.fixture
+def usual_turns():
+    """Leave turns as long as they are on a GPU."""

@@ -41,6 +41,7 @@ def test_a_dry_run(monkeypatch, capsys, tmp_path):
         raise MemoryError("too large")
 
     monkeypatch.setattr(command, "LONGEST", 0.0)  # one call
+    monkeypatch.setattr(command, "SMALLER", 8192)
     monkeypatch.setitem(contenders.CONTENDERS, "loop", contenders.Contender("broken", broken))
     file = tmp_path / "rows.jsonl"
     assert command.main(["--dry", "--rows", str(file), "fastgae", "loop"]) == 0

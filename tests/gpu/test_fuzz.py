@@ -11,7 +11,7 @@ from fuzz.run import block
 
 from .device import PLACES, check
 
-LARGEST = 800  # steps, because the interpreter takes its time
+LARGEST = 200  # steps, because the interpreter takes its time
 BATCHES = 3
 
 
@@ -29,6 +29,7 @@ def arguments_of(call):
     return arguments
 
 
+@pytest.mark.usefixtures("usual_turns")
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_random_calls(batch):
     made = []

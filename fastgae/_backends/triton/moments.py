@@ -80,12 +80,13 @@ def _by_memory(matrices: Matrices, view: Any) -> Any:
 def _mean(matrices: Matrices, matrix: Any, mask: Any, center: Any, by: str, ddof: int = 0) -> Rows:
     """Return the mean of x, or of (x - center)^2, of each env or of all, in new memory."""
     plan, steps, envs = matrices.plan, matrices.steps, matrices.envs
-    blocks = blocks_of(steps, MOMENT_STEPS)
+    block = min(MOMENT_STEPS, blocks_of(steps, STEPS) * STEPS)  # no turns after the last step of a short rollout
+    blocks = blocks_of(steps, block)
     sums = Rows(plan.scratch(blocks * envs, torch.float64), envs, 1)
     counts: Any = Rows(plan.scratch(blocks * envs, torch.float64), envs, 1) if mask else ()
     size = Size(constexpr(LANES), constexpr(STEPS))
     programs = blocks_of(blocks * envs, LANES)
-    plan.launch(kernels.block_sums, programs, (matrix, mask, center, sums, counts, steps, envs), (MOMENT_STEPS, size))
+    plan.launch(kernels.block_sums, programs, (matrix, mask, center, sums, counts, steps, envs), (block, size))
     per_env = by == "per_env"
     means = Rows(plan.scratch(envs if per_env else 1, torch.float64), 0, int(per_env and envs > 1))
     arguments = sums, counts, means, steps, blocks, envs, ddof

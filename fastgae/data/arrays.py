@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._archive import NUMBERS
+from fastgae._call import Array
 
 # A column as arrays: one with a number or more for each row, or a dict of such for a column with fields.
 Arrays: TypeAlias = Any
@@ -66,6 +67,8 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
         return {field.name: arrays_of(part) for field, part in parts if holds_numbers(field.type)}
     if isinstance(kind, pa.FixedShapeTensorType):
         return column.to_numpy_ndarray()
+    if pa.types.is_boolean(kind):
+        return _unpacked(column)
     if not is_list(kind):
         return column.to_numpy(zero_copy_only=False)
     lengths = pc.unique(pc.list_value_length(column))
@@ -73,6 +76,14 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
         raise ValueError("its lists have different lengths")
     inner = arrays_of(column.flatten())
     return inner.reshape(len(column), lengths[0].as_py() if len(lengths) else 0, *inner.shape[1:])
+
+
+def _unpacked(flags: pa.BooleanArray) -> Array:
+    """Return flags as an array, as ``to_numpy`` does in ten times the time."""
+    byte, bit = divmod(flags.offset, 8)
+    packed = np.frombuffer(flags.buffers()[1] or b"", np.uint8, offset=byte)
+    unpacked: Array = np.unpackbits(packed, count=bit + len(flags), bitorder="little")[bit:].view(bool)
+    return unpacked
 
 
 def is_list(kind: pa.DataType) -> bool:

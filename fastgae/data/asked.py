@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fastgae.data.errors import reading
 from fastgae.data.urls import opened_binary, tag_of, version_of
 
-COMPARED = 2**26  # bytes of all files together that the digests read
+COMPARED = 2**24  # bytes of all files together that the digests read
 BLOCKS, BLOCK = 16, 4096  # how many blocks are read of a file that is too large, and the least bytes of each block
 
 

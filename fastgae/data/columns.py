@@ -183,7 +183,7 @@ def _integers(role: str, column: pa.ChunkedArray) -> Array:
 
 def _flags(role: str, column: pa.ChunkedArray) -> Array:
     if pa.types.is_boolean(column.type):
-        flags: Array = _whole(role, column).to_numpy(zero_copy_only=False)
+        flags: Array = arrays_of(_whole(role, column))
         return flags
     numbers = _numbers(role, column)
     wrong = (numbers != 0) & (numbers != 1)
@@ -201,5 +201,5 @@ def changes(names: Sequence[pa.Array], rows: int) -> Array:
             items = column.to_numpy()
             differ |= items[1:] != items[:-1]
         else:
-            differ |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+            differ |= arrays_of(pc.not_equal(column[1:], column[:-1]))
     return differ

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from hashlib import sha256
-from itertools import chain, count, takewhile
+from itertools import count, takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -131,16 +131,18 @@ class Spool:
 
         If ``takes_state_last``, the state may become complete while the tables are made.
         """
-        with self._results(progress) as file:
-            first = next(tables)
-            # No result is missing, which makes files smaller and faster to write.
-            fields = [field.with_nullable(nullable and field.name in copied) for field in first.schema]
-            schema = pa.schema(fields, None if self.takes_state_last else {ABOUT: self._about(state)})
-            with sidecar_of(self.out).writer(file, schema, list(copied)) as writer:
-                for table in chain([first], tables):
-                    writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
-                if self.takes_state_last:
-                    writer.add_key_value_metadata({ABOUT: self._about(state).encode()})
+        with self._results(progress) as file, ExitStack() as stack:
+            writer: Any = None
+            for table in tables:
+                if writer is None:
+                    # No result is missing, which makes files smaller and faster to write.
+                    fields = [field.with_nullable(nullable and field.name in copied) for field in table.schema]
+                    schema = pa.schema(fields, None if self.takes_state_last else {ABOUT: self._about(state)})
+                    writer = stack.enter_context(sidecar_of(self.out).writer(file, schema, list(copied)))
+                writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
+                del table  # its memory is free before the next one is made
+            if self.takes_state_last:
+                writer.add_key_value_metadata({ABOUT: self._about(state).encode()})
         self.remove()
 
     def pack(self, state: Mapping[str, Any], progress: bool) -> None:

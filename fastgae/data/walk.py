@@ -195,6 +195,7 @@ def streamed(plan: Plan, said: dict[str, Any], advance: Advance) -> Iterator[pa.
         if later is None:
             said.update(sums=asdict(sums), findings=findings_in(steps, plan.how))
         yield results(table, computed, plan)
+        del computed  # its memory is free before more rows are read
         advance(run.rows)
         first += run.rows
         if after is not None:
@@ -253,7 +254,8 @@ def valued_steps(table: pa.Table, run: Run, plan: Plan) -> RecordedSteps:
     """Return the rows as arrays, with the values of the states after episodes that do not end for good."""
     values = plan.values
     steps = steps_of(table, plan.columns, None if values is None else values.of(table))
-    if plan.how.ends == "terminated" or steps.next_values is not None:
+    finals_exist = values is not None or any(piece.final for piece in run.pieces)
+    if plan.how.ends == "terminated" or steps.next_values is not None or not finals_exist:
         return steps
     ends = last_rows(steps, None) & ~steps.terminated
     rows = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim)))).tolist()

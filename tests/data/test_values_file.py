@@ -1,5 +1,7 @@
 """Values in a file of their own: the same bits as with a column, and refused where they belong to other rows."""
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -139,15 +141,36 @@ def test_a_join_that_was_interrupted(tmp_path, recorded, source, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "source.parquet", "v.arrow"]
 
 
-def test_a_delta_table(tmp_path, recorded):
-    """Its files hold other rows than the source, some of which were deleted, and come in another order."""
+def delta(folder):
     deltalake = pytest.importorskip("deltalake")
+    return partial(deltalake.write_deltalake, folder, mode="append"), lambda: deltalake.DeltaTable(folder).delete(SEVENS)
+
+
+def iceberg(folder):
+    catalog = pytest.importorskip("pyiceberg.catalog.sql").SqlCatalog("a", uri="sqlite://", warehouse=folder.as_uri())
+    catalog.create_namespace("n")
+    schema = pa.schema({"episode": pa.int64(), "step": pa.int64(), "values": pa.float32()})
+    table = catalog.create_table("n.t", schema, folder.as_uri())
+    return table.append, lambda: table.delete(SEVENS)
+
+
+SEVENS = "values = 7"
+
+
+@pytest.mark.parametrize("made", [delta, iceberg])
+def test_tables_without_their_deleted_values(tmp_path, recorded, made):
+    """Their files hold other rows than the source, some of which were deleted, and come in another order."""
     source, values = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "v"
+    append, delete_sevens = made(values)
     keys = recorded.table("episode", "step")
+    rows = [keys.append_column("values", pa.array(each)) for each in (np.full(ROWS, 7, np.float32), recorded.values)]
     for odd in (0, 1):
-        for column in (np.full(ROWS, 7, np.float32), recorded.values):
-            part = keys.append_column("values", pa.array(column)).filter(pa.array(recorded.step % 2 == odd))
-            deltalake.write_deltalake(values, part, mode="append")
-            deltalake.DeltaTable(values).delete("values = 7")
-    compute(source, tmp_path / "out.parquet", values=values, progress=False)
-    assert_same_bits(read(tmp_path / "out.parquet"), recorded.result)
+        append(part := pa.concat_tables(each.filter(pa.array(recorded.step % 2 == odd)) for each in rows))
+        delete_sevens()
+    for memory in (500, 10_000):
+        out = tmp_path / "out.parquet"
+        compute(source, out, values=values, memory=limit(memory), overwrite=True, progress=False)
+        assert_same_bits(read(out), recorded.result)
+    append(part)
+    with pytest.raises(DataError, match=r"v has 5,\d+ values; expected 3,000, one for each row of the source"):
+        compute(source, values=values, progress=False)

@@ -44,6 +44,9 @@ NAMES_ELSEWHERE = {
     "num_threads": "threads n_threads n_jobs nthreads",
 }
 
+# What functions of recorded data read from the columns that their argument ``columns`` names.
+IN_COLUMNS = ("rewards", "values", "next_values", "terminated", "truncated", "env", "episode", "step")
+
 # Notes for names where the right name alone does not explain what to pass.
 _MOVED = (
     "row t there says that observation t begins an episode, so pass the flags of row t + 1 (docs/which-arguments.md)"
@@ -142,11 +145,14 @@ def shows_its_source(function: Function) -> Function:
 
 
 def refuses_misnamed(function: Function) -> Function:
-    """Let a function raise the error that gives the right name of an argument."""
+    """Let a function raise the errors that give the right name of an argument, and the names of those without place."""
     known = inspect.signature(function).parameters
+    most = sum(each.kind is not each.KEYWORD_ONLY for each in known.values())
 
     @functools.wraps(function)
     def called(*positional: Any, **named: Any) -> Any:
+        if len(positional) > most:
+            raise too_many(function, len(positional))
         if not named.keys() <= known.keys():
             raise no_argument(function, named)
         return function(*positional, **named)
@@ -167,10 +173,14 @@ def _advice(function: Callable[..., Any], known: tuple[str, ...], given: str) ->
     # The notes are about the conventions of fastgae, and not about those of fastgae.compat.
     if given not in notes or not function.__module__.startswith("fastgae.compat."):
         families = [{right, *names.split()} for right, names in NAMES_ELSEWHERE.items()]
-        meant = [word for word in known if any({given, word} <= family for family in families)]
+        roles = IN_COLUMNS if "columns" in known else ()
+        meant = [
+            f"columns={{{role!r}: NAME}}" for role in roles if given in (role, *NAMES_ELSEWHERE.get(role, "").split())
+        ]
+        meant += [word for word in known if any({given, word} <= family for family in families)]
         if meant:
             return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '')}"
-        if given in ABSENT_HERE:
+        if given in ABSENT_HERE and not roles:
             return ABSENT_HERE[given]
     alike = closest(given, known)
     return f"do you mean {alike}?" if alike else f"it takes {', '.join(known)}"

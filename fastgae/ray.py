@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import fastgae
 from fastgae._call import Array
+from fastgae._misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data import DataError
 from fastgae.data.columns import Columns, chosen_columns
@@ -37,6 +38,7 @@ Function: TypeAlias = Callable[[pa.Table], pa.Table | Iterator[pa.Table]]
 PATH, MOMENTS = "path", "moments"  # the only columns of internal datasets
 
 
+@refuses_misnamed
 def compute(
     dataset_or_paths: Dataset | Source,
     *,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from fastgae._memory import limit_from
+from fastgae._misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data.columns import chosen_columns
 from fastgae.data.critic import Critic, valuation
@@ -32,6 +33,7 @@ from fastgae.data.walk import computed_and_written
 NORMALIZE = (None, "global")
 
 
+@refuses_misnamed
 @table_for_table
 @open_files()
 def compute(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import GAEResult
+from fastgae._misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data.columns import Columns, chosen_columns, steps_of
 from fastgae.data.episodes import Episodes
@@ -19,6 +20,7 @@ from fastgae.data.plan import ROW
 from fastgae.data.steps import RowError, ScatteredError, compute_run
 
 
+@refuses_misnamed
 def on_table(
     table: pa.Table,
     *,

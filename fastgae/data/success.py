@@ -21,7 +21,7 @@ class Success(NamedTuple):
     @classmethod
     def named(cls, text: str) -> tuple[str, "Success"]:
         """Return the column of success, and the rewards, from "COLUMN:STEP:FAILURE"."""
-        column, *numbers = text.rsplit(":", 2)
+        column, *numbers = str(text).rsplit(":", 2)
         try:
             step, failure = map(float, numbers)
             if not (column and isfinite(step) and isfinite(failure) and failure >= 0):

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, compute, scattered, walk
+from fastgae.data import DataError, compute, on_table, scattered, walk
 
 from .recorded import limit, read, write
 
@@ -195,3 +195,24 @@ def test_a_file_that_changes_while_it_is_sorted(tmp_path, recorded, monkeypatch,
     with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
         compute(source, memory=limit(200), progress=False)
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_arguments_by_other_names():
+    for function in (compute, on_table):
+        for misnamed, advice in {
+            "lambda_": "pass gae_lambda$",
+            "gae_lamda": r"do you mean gae_lambda\?$",
+            "reward": "pass columns={'rewards': NAME}$",
+            "timeouts": "pass columns={'truncated': NAME}$",
+            "done": "pass columns={'terminated': NAME}, the flags that env.step returned",
+            "episode": "pass columns={'episode': NAME}$",
+            "vf_preds": "pass columns={'values': NAME}$",
+            "device": "it takes (source|table), ",
+        }.items():
+            message = rf"^{function.__name__}\(\) got an unexpected keyword argument '{misnamed}': {advice}"
+            with pytest.raises(TypeError, match=message):
+                function("a.parquet", **{misnamed: "x"})
+        with pytest.raises(
+            TypeError, match=r"takes \d positional arguments? \((source, out|table)\), and 4 are given: pass"
+        ):
+            function(*"abcd")

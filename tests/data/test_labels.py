@@ -42,7 +42,7 @@ def test_bad_rewards_from_success(tmp_path, recorded):
     for rewards, columns, message in (
         *(
             (text, None, "rewards must be COLUMN:STEP:FAILURE")
-            for text in ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1")
+            for text in ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1", 5)
         ),
         ("succes:-1:5", None, "there is no column 'succes' for rewards; there are episode"),
         ("success:-1:5", None, "rewards is 2; expected 0 or 1"),

@@ -143,7 +143,9 @@ def test_a_join_that_was_interrupted(tmp_path, recorded, source, monkeypatch):
 
 def delta(folder):
     deltalake = pytest.importorskip("deltalake")
-    return partial(deltalake.write_deltalake, folder, mode="append"), lambda: deltalake.DeltaTable(folder).delete(SEVENS)
+    return partial(deltalake.write_deltalake, folder, mode="append"), lambda: deltalake.DeltaTable(folder).delete(
+        SEVENS
+    )
 
 
 def iceberg(folder):

@@ -192,6 +192,7 @@ def test_episodes_that_are_cut(recorded, tmp_path):
         (ValueError, r"n must be a positive integer .* got None", {"estimator": "n_step_returns"}),
         (ValueError, r"gamma must be .* got 1\.5", {"gamma": 1.5}),
         (ValueError, r"format must be auto, table, .*, got 'csv'", {"format": "csv"}),
+        (TypeError, r"got an unexpected keyword argument 'lam': pass gae_lambda", {"lam": 0.9}),
     ],
 )
 def test_errors_before_anything_is_read(recorded, error, message, given):

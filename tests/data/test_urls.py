@@ -140,32 +140,50 @@ def names(folder):
 
 
 def test_as_on_this_machine(bucket, tmp_path, recorded):
+    (tmp_path / "file").mkdir()
+    for root in (str(bucket).rstrip("/"), f"memory://{bucket.name}", f"file://{tmp_path}/file"):
+        assert_as_on_this_machine(root, tmp_path, recorded)
+    assert names(tmp_path / "temporary") == []
+
+
+def test_google_cloud(tmp_path, recorded, monkeypatch):
+    emulator = pytest.importorskip("gcp_storage_emulator.server")
+    gcsfs = pytest.importorskip("gcsfs")
+    server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
+    server.start()
+    try:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server._api._httpd.server_port}")
+        gcsfs.GCSFileSystem.clear_instance_cache()
+        assert_as_on_this_machine("gs://bucket", tmp_path, recorded)
+    finally:
+        gcsfs.GCSFileSystem.clear_instance_cache()
+        server.stop()  # or its thread keeps the process from ending
+
+
+def assert_as_on_this_machine(root, tmp_path, recorded):
     """Every kind of file, of values and of results, in order and scattered."""
     order = np.random.default_rng(0).permutation(ROWS)
     local = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
-    compute(local, memory=limit(RUN), normalize="global", progress=False)
-    (tmp_path / "file").mkdir()
-    for root in (str(bucket).rstrip("/"), f"memory://{bucket.name}", f"file://{tmp_path}/file"):
-        root_path = upath.UPath(root)
-        put(recorded.table().take(order), root_path / "a.parquet")
-        report = compute(f"{root}/a.parquet", memory=limit(RUN), normalize="global", progress=False)
-        assert report.file.endswith("a.advantages.parquet"), root
-        assert got(f"{root}/a.advantages.parquet").equals(read(tmp_path / "a.advantages.parquet"))
-        with (root_path / "v.npy").open("wb") as file:
-            np.save(file, recorded.values)
-        put(recorded.table(), root_path / "runs" / "x=1" / "a.parquet")
-        (root_path / "runs" / "_hidden.parquet").write_bytes(b"no data")
-        for number, (source, values) in enumerate(
-            (("runs", "v.npy"), ("runs/*/*.parquet", "values"), ("runs", "runs/x=1/a.parquet"))
-        ):
-            values = values if values == "values" else f"{root}/{values}"
-            compute(f"{root}/{source}", f"{root}/{number}.parquet", values=values, memory=limit(RUN), progress=False)
-            assert_same_bits(got(f"{root}/{number}.parquet"), recorded.result)
-        for way in ({"shard": "1/2"}, {"shard": "2/2"}, {"merge": True}):
-            compute(f"{root}/runs", f"{root}/2.parquet", memory=limit(RUN), overwrite=True, progress=False, **way)
-        assert_same_bits(got(f"{root}/2.parquet"), recorded.result)
-        assert not [path for path in root_path.iterdir() if "shard" in path.name]
-    assert names(tmp_path / "temporary") == []
+    compute(local, memory=limit(RUN), normalize="global", overwrite=True, progress=False)
+    folder = upath.UPath(root)
+    put(recorded.table().take(order), folder / "a.parquet")
+    report = compute(f"{root}/a.parquet", memory=limit(RUN), normalize="global", progress=False)
+    assert report.file.endswith("a.advantages.parquet"), root
+    assert got(f"{root}/a.advantages.parquet").equals(read(tmp_path / "a.advantages.parquet"))
+    with (folder / "v.npy").open("wb") as file:
+        np.save(file, recorded.values)
+    put(recorded.table(), folder / "runs" / "x=1" / "a.parquet")
+    (folder / "runs" / "_hidden.parquet").write_bytes(b"no data")
+    for number, (source, values) in enumerate(
+        (("runs", "v.npy"), ("runs/*/*.parquet", "values"), ("runs", "runs/x=1/a.parquet"))
+    ):
+        values = values if values == "values" else f"{root}/{values}"
+        compute(f"{root}/{source}", f"{root}/{number}.parquet", values=values, memory=limit(RUN), progress=False)
+        assert_same_bits(got(f"{root}/{number}.parquet"), recorded.result)
+    for way in ({"shard": "1/2"}, {"shard": "2/2"}, {"merge": True}):
+        compute(f"{root}/runs", f"{root}/2.parquet", memory=limit(RUN), overwrite=True, progress=False, **way)
+    assert_same_bits(got(f"{root}/2.parquet"), recorded.result)
+    assert not [path for path in folder.iterdir() if "shard" in path.name]
 
 
 def test_pages(bucket, wire, tmp_path, recorded):

@@ -1,6 +1,6 @@
 """Turn NumPy arrays into columns of a table, and back. The first axis is the rows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,13 @@ from fastgae._call import Array
 
 # A column as arrays: one with a number or more for each row, or a dict of such for a column with fields.
 Arrays: TypeAlias = Any
+
+
+def each_array(function: Callable[..., Any], *columns: Arrays) -> Arrays:
+    """Apply a function to the array of every column; for columns with fields, to the arrays of each field."""
+    if isinstance(columns[0], Mapping):
+        return {name: each_array(function, *(column[name] for column in columns)) for name in columns[0]}
+    return function(*columns)
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fastgae._call import WORKING_DTYPES, Array
 from fastgae._interop import as_array, is_tensor, on_the_cpu
-from fastgae.data.arrays import Arrays, arrays_of, axes_of, holds_numbers
+from fastgae.data.arrays import arrays_of, axes_of, each_array, holds_numbers
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
 from fastgae.data.steps import RowError
@@ -94,7 +94,7 @@ class Valuation:
         for name in table.column_names:
             if name in self.columns:
                 try:
-                    batch[name] = _writable(arrays_of(table[name]))
+                    batch[name] = each_array(_writable, arrays_of(table[name]))
                 except ValueError as error:
                     raise RowError(first, f"the critic cannot read {name}: {error}") from error
         result = _called(self.critic, batch)
@@ -115,24 +115,16 @@ def _called(critic: Critic, batch: Batch) -> Any:
         return critic.function(batch)
     import torch
 
+    def tensor(array: Array) -> torch.Tensor:
+        return torch.from_numpy(array).to(critic.device)
+
     with torch.inference_mode():
-        return critic.function(Batch((name, _tensors(arrays, critic.device)) for name, arrays in batch.items()))
+        return critic.function(Batch(each_array(tensor, batch)))
 
 
-def _tensors(arrays: Arrays, device: Any) -> Any:
-    """Return tensors on a device with the numbers of arrays."""
-    import torch
-
-    if isinstance(arrays, dict):
-        return {name: _tensors(part, device) for name, part in arrays.items()}
-    return torch.from_numpy(arrays).to(device)
-
-
-def _writable(arrays: Arrays) -> Arrays:
-    """Return arrays that the critic may write to, because arrays of a mapped file are read-only."""
-    if isinstance(arrays, dict):
-        return {name: _writable(part) for name, part in arrays.items()}
-    return np.require(arrays, requirements="W")
+def _writable(array: Array) -> Array:
+    """Return an array that the critic may write to, because arrays of a mapped file are read-only."""
+    return np.require(array, requirements="W")
 
 
 def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collection[str]) -> Valuation:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgae._call import Array
-from fastgae.data.arrays import Arrays, column_of
+from fastgae.data.arrays import Arrays, column_of, each_array
 from fastgae.data.errors import DataError, reading
 from fastgae.data.pieces import Piece, slices
 from fastgae.data.stored import Stored, file_of, table_of
@@ -82,7 +82,7 @@ class Episodes(NamedTuple):
             if kind != expected:
                 first = self.stored[0].group
                 raise DataError(f"{self.stored[number].where}: {name} holds {kind}, and in {first} {expected}")
-        return _concatenated(list(parts.values()))
+        return each_array(lambda *arrays: np.concatenate(arrays), *parts.values())
 
 
 def _kind(arrays: Arrays) -> tuple[Any, ...]:
@@ -90,9 +90,3 @@ def _kind(arrays: Arrays) -> tuple[Any, ...]:
     if isinstance(arrays, dict):
         return tuple((name, _kind(part)) for name, part in arrays.items())
     return arrays.dtype, *arrays.shape[1:]
-
-
-def _concatenated(parts: Sequence[Arrays]) -> Arrays:
-    if isinstance(parts[0], dict):
-        return {name: _concatenated([part[name] for part in parts]) for name in parts[0]}
-    return np.concatenate(parts)

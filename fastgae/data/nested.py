@@ -5,6 +5,7 @@ The steps become the rows.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import Array
-from fastgae.data.arrays import Arrays, column_of, is_list, whole
+from fastgae.data.arrays import Arrays, column_of, each_array, is_list, whole
 from fastgae.data.errors import DataError, naming
 from fastgae.data.extras import installed
 from fastgae.data.pieces import Piece, check_alike
@@ -171,8 +172,8 @@ class Packed(NamedTuple):
                 "rewards": rewards,
                 "terminateds": last & bool(said["is_terminated"]),
                 "truncateds": last & bool(said["is_truncated"]),
-                "obs": _rows(states, slice(0, steps)),
-                "new_obs": _rows(states, slice(1, steps + 1)),
+                "obs": each_array(itemgetter(slice(0, steps)), states),
+                "new_obs": each_array(itemgetter(slice(1, steps + 1)), states),
                 **more,
             }
             names = pa.array([said["id_"]] * steps, pa.string())
@@ -191,7 +192,7 @@ def _array(said: dict[Any, Any]) -> Any:
 
 def _stacked(said: Mapping[str, Any]) -> Arrays:
     """Return an array for all steps, without those of an earlier fragment of the episode."""
-    return _rows(_joined(said["data"]), slice(said["lookback"], None))
+    return each_array(itemgetter(slice(said["lookback"], None)), _joined(said["data"]))
 
 
 def _joined(items: Any) -> Arrays:
@@ -200,7 +201,3 @@ def _joined(items: Any) -> Arrays:
     if isinstance(items, Sequence) and items and isinstance(items[0], Mapping):
         return {name: _joined([item[name] for item in items]) for name in items[0]}
     return np.asarray(items)
-
-
-def _rows(arrays: Arrays, rows: slice) -> Arrays:
-    return {name: _rows(part, rows) for name, part in arrays.items()} if isinstance(arrays, dict) else arrays[rows]

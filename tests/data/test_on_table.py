@@ -1,5 +1,7 @@
 """``on_table``: the same bits as ``compute``, for rows in any order, and in every engine that the docs name."""
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -37,8 +39,10 @@ def test_the_steps_of_an_env_begin_again():
 
 
 def test_any_parts_of_whole_episodes(recorded):
-    parts = np.split(np.arange(len(recorded.rewards)), recorded.first[[3, 4, 9]])
-    got = pa.concat_tables(on_table(recorded.table().take(part)) for part in [parts[0][:0], *parts])
+    table = recorded.table()
+    bounds = [0, 0, *recorded.first[[3, 4, 9]], len(table)]
+    assert any(bound % 8 for bound in bounds)  # Arrow has eight flags in a byte
+    got = pa.concat_tables(on_table(table.slice(first, end - first)) for first, end in pairwise(bounds))
     assert np.array_equal(got["advantages"], recorded.result.advantages)
 
 

@@ -224,9 +224,10 @@ def test_the_direction_of_a_shift(plant):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
-def test_swapped_axes_are_found(env_id, mode):
-    call = record(env_id, mode, 8, 512, 0).arguments_with_next_values(fitted_value(env_id))
+@pytest.mark.parametrize("rollout", [*FITTED, ENDS[-1]])
+def test_swapped_axes_are_found(rollout, mode):
+    env_id, num_envs, num_steps = rollout
+    call = record(env_id, mode, num_envs, num_steps, 0).arguments_with_next_values(fitted_value(env_id))
     assert not detectors({name: np.transpose(a) if np.ndim(a) else a for name, a in call.items()} | {"time_axis": 1})
     (finding,) = fastgae.diagnose(**call, time_axis=1)
     assert finding.detector == "axes_swapped"

@@ -184,17 +184,6 @@ def test_state_is_carried_from_call_to_call(mode, length):
 
 
 @pytest.mark.parametrize("length", WINDOWS)
-def test_same_step_and_disabled_agree_bit_for_bit(length):
-    same_step, disabled = (rollouts(mode, length) for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED))
-    for one, other in zip(same_step, disabled, strict=True):
-        for name in vars(one).keys() - {"autoreset"}:
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
-        results = [fastgae.gae(**rollout.arguments(value_of)) for rollout in (one, other)]
-        for a, b in zip(*results, strict=True):
-            assert a.tobytes() == b.tobytes()
-
-
-@pytest.mark.parametrize("length", WINDOWS)
 def test_windows_anywhere(mode, length):
     """That begin and end in an episode, with its end, or with the reset row after it."""
     begin = np.zeros(NUM_ENVS, int)

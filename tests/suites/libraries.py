@@ -25,7 +25,7 @@ class Library(NamedTuple):
     ignored: tuple[str, ...] = ()
     release: str = ""  # the only one with which the tests pass
     selected: str = ""  # as for pytest -k
-    collected: Callable[[bool], object] = bool  # called after the tests are imported, with: is fastgae in place?
+    collected: Callable[[bool], object] = lambda in_place: None  # called when the tests have been imported
 
 
 def install(library: str) -> Callable[[], object]:

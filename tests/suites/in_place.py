@@ -1,4 +1,4 @@
-"""A plugin of pytest: ``-p suites.in_place --in-place NAME`` puts fastgae in place in the library of this name.
+"""A plugin of pytest: ``-p suites.in_place --library NAME --in-place`` puts fastgae in place in this library.
 
 It writes into the report of each test (``--junitxml``) how many calls of fastgae the test made.
 """
@@ -18,13 +18,20 @@ made: list[str] = []  # the functions of fastgae that were called
 
 
 def pytest_addoption(parser):
-    parser.addoption("--in-place", choices=LIBRARIES, help="the library in which fastgae computes")
+    parser.addoption("--library", choices=LIBRARIES, help="whose tests they are")
+    parser.addoption("--in-place", action="store_true", help="compute with fastgae in this library")
 
 
 def pytest_configure(config):
-    name = config.getoption("--in-place")
-    count_calls_from(importlib.import_module(f"fastgae.compat.{name}"))
-    LIBRARIES[name].put_in_place()
+    name = config.getoption("library")
+    if config.getoption("in_place"):
+        count_calls_from(importlib.import_module(f"fastgae.compat.{name}"))
+        LIBRARIES[name].put_in_place()
+
+
+def pytest_collection_finish(session):
+    option = session.config.getoption
+    LIBRARIES[option("library")].collected(option("in_place"))
 
 
 def count_calls_from(compat):

@@ -1,7 +1,6 @@
 """Run the published tests of a library twice: as it is, and with fastgae in place."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -15,7 +14,7 @@ from .in_place import CALLS
 from .libraries import LIBRARIES, Library
 
 TESTS = Path(__file__).parents[1]
-SECONDS = 600  # for one run of the tests of one library, which takes 10 to 45 on one core, or for fetching them
+SECONDS = 2400  # for one run of the tests of one library, which takes 5 to 400 on one core, or for fetching them
 NOT_PASSED = {"error", "failure", "skipped"}
 
 
@@ -37,31 +36,42 @@ def compared(name: str) -> Compared:
     """Run the tests of the installed version; ModuleNotFoundError if the library or its tests are not there."""
     library = LIBRARIES[name]
     release = version(library.package)
+    if library.release not in ("", release):
+        raise ModuleNotFoundError(
+            f"{library.package} {release} is installed, and the tests are those of {library.release}"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         if library.where == "wheel":
             source = Path(str(distribution(library.package).locate_file("")))
-        elif library.where == "repository":
-            source = copied(library, folder)
-        else:
+        elif library.where == "sdist":
             source = unpacked(library.package, release, folder)
-        return Compared(run(library, source, folder), run(library, source, folder, in_place=name))
+        else:
+            source = fetched(library, folder)
+        return Compared(run(name, source, folder), run(name, source, folder, "--in-place"))
 
 
-def copied(library: Library, folder: Path) -> Path:
-    """Copy the tests of a checkout, without the library's own modules; ModuleNotFoundError if there is none."""
-    checkout = Path(os.environ.get("FASTGAE_TEST_REPOSITORIES", os.devnull), library.package)
-    if not checkout.is_dir():
-        raise ModuleNotFoundError(f"FASTGAE_TEST_REPOSITORIES names no folder with a checkout {library.package}")
-    top = library.tests[0].partition("/")[0]
-    return Path(shutil.copytree(checkout / top, folder / "checkout" / top)).parent
-
-
-def unpacked(package: str, release: str, folder: Path) -> Path:
-    """Fetch a source distribution and return the folder that it unpacks to, with nothing but its tests.
+def fetched(library: Library, folder: Path) -> Path:
+    """Fetch a commit and check out its tests alone; ModuleNotFoundError if nothing says where the repositories are.
 
     Without the library's own modules there, the tests import the installed ones.
     """
+    hub = os.environ.get("FASTGAE_TEST_REPOSITORIES")
+    if not hub:
+        raise ModuleNotFoundError(f"FASTGAE_TEST_REPOSITORIES does not say where to fetch {library.where}")
+    repository, _, commit = library.where.partition("@")
+    top = library.tests[0].partition("/")[0]
+    for arguments in (
+        ["init", "--quiet"],
+        ["fetch", "--quiet", "--depth=1", f"{hub}/{repository}", commit],
+        ["checkout", "--quiet", "FETCH_HEAD", "--", top],
+    ):
+        subprocess.run(["git", "-C", folder, *arguments], check=True, timeout=SECONDS)
+    return folder
+
+
+def unpacked(package: str, release: str, folder: Path) -> Path:
+    """Fetch a source distribution and return the folder that it unpacks to, with nothing but its tests."""
     fetch = ["download", "--quiet", "--no-deps", "--no-binary", package, "--dest", folder]
     subprocess.run([sys.executable, "-m", "pip", *fetch, f"{package}=={release}"], check=True, timeout=SECONDS)
     (packed,) = folder.glob("*.tar.gz")
@@ -72,14 +82,15 @@ def unpacked(package: str, release: str, folder: Path) -> Path:
     return folder / top
 
 
-def run(library: Library, source: Path, folder: Path, in_place: str | None = None) -> Outcome:
-    report = folder / "report.xml"
+def run(name: str, source: Path, folder: Path, *options: str) -> Outcome:
+    """Run the tests with these options of the plugin."""
+    library, report = LIBRARIES[name], folder / "report.xml"
     command = [
         *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"),
         *("-c", os.devnull, f"--rootdir={source}"),  # without settings, neither this repository's nor the library's
         *(("-k", library.selected) if library.selected else ()),
         *(f"--ignore={source / each}" for each in library.ignored),
-        *(("-p", "suites.in_place", "--in-place", in_place) if in_place else ()),
+        *("-p", "suites.in_place", "--library", name, *options),
         *(source / each for each in library.tests),
     ]
     places = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))  # where the plugin is

@@ -1,15 +1,45 @@
 """Those that `python benchmarks gpu` measures compute what fastgae does; the times need a GPU."""
 
 import json
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from torch.utils import cpp_extension
 
+from fastgae.compat.pufferlib import compute_puff_advantage
 from speed.gpu import command, contenders
 
 from .device import DEVICE
 
 NEEDS = {"torchrl": "torchrl", "scan": "jax", "associative": "jax"}
+
+
+@pytest.fixture(autouse=True)
+def _pufferlib(monkeypatch):
+    """Stands for PufferLib, whose kernel fastgae.compat has."""
+    library = ModuleType("pufferlib")
+    library.__file__, library._C = "site/pufferlib/__init__.py", ModuleType("pufferlib._C")
+    monkeypatch.setitem(sys.modules, "pufferlib", library)
+    monkeypatch.setitem(sys.modules, "pufferlib._C", library._C)
+    monkeypatch.setattr(torch.ops, "pufferlib", SimpleNamespace(compute_puff_advantage=compute_puff_advantage))
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    monkeypatch.setattr(
+        torch._C,
+        "_dispatch_has_kernel_for_dispatch_key",
+        lambda name, device: name.startswith("pufferlib::") or has(name, device),
+    )
+    contenders.kernel_of_pufferlib.cache_clear()
+
+
+def test_nvcc_compiles_the_kernel_of_pufferlib(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda name, device: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cpp_extension, "load", lambda name, sources, **how: compiled.extend(sources))
+    assert contenders.kernel_of_pufferlib() is compute_puff_advantage
+    assert [source.replace("\\", "/") for source in compiled] == ["site/pufferlib/extensions/cuda/pufferlib.cu"]
 
 
 @pytest.mark.parametrize("name", [name for name in contenders.CONTENDERS if name != "compiled"])
@@ -35,22 +65,25 @@ def test_a_wrong_answer_is_seen():
 
 
 def test_a_dry_run(monkeypatch, capsys, tmp_path):
-    """Every row is printed and written; a contender that fails loses its rows and no other."""
+    """Every row is printed and written; a contender that fails loses its rows; an absent one is one line."""
 
     def broken(rollout):
         raise MemoryError("too large")
 
     monkeypatch.setattr(command, "LONGEST", 0.0)  # one call
     monkeypatch.setattr(command, "SMALLER", 8192)
+    monkeypatch.setitem(sys.modules, "pufferlib._C", None)
     monkeypatch.setitem(contenders.CONTENDERS, "loop", contenders.Contender("broken", broken))
     file = tmp_path / "rows.jsonl"
-    assert command.main(["--dry", "--rows", str(file), "fastgae", "loop"]) == 0
+    assert command.main(["--dry", "--rows", str(file), "fastgae", "loop", "pufferlib"]) == 0
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     names = [row.name for row in command.ROWS]
     for label in ("one torch.add", "fastgae on the GPU"):
         assert [row["row"] for row in rows if row["contender"] == label and row["call"] > 0] == names
     failed = [row["failed"] for row in rows if row["contender"] == "broken"]
     assert failed == ["MemoryError: too large"] * (len(names) - 1)  # it takes no packed sequences
+    (absent,) = (row for row in rows if row["contender"] == "PufferLib's kernel")
+    assert absent["failed"].startswith("ModuleNotFoundError: import of pufferlib._C")
     assert capsys.readouterr().out.count("\n") == 2 + len(rows)
 
 

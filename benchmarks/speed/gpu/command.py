@@ -96,6 +96,7 @@ def measured(contenders: Sequence[str], device: str, smaller: int) -> Iterator[d
     """Yield the times of every contender with every rollout that it takes; the yardstick and fastgae come first."""
     for contender in (YARDSTICK, *(CONTENDERS[key] for key in contenders)):
         for row in ROWS:
+            absent = False
             found: dict[str, Any] = {"row": row.name, "contender": contender.label}
             try:
                 rollout = row.rollout(device, smaller)
@@ -108,7 +109,10 @@ def measured(contenders: Sequence[str], device: str, smaller: int) -> Iterator[d
                     found["device"] = device_seconds(call, found["call"])
             except Exception as error:  # the next row may work
                 found["failed"] = f"{type(error).__name__}: {error}".partition("\n")[0]
+                absent = isinstance(error, (ImportError, OSError))  # such as a library, or nvcc
             yield found
+            if absent:
+                break
 
 
 def check(contender: Contender, rollout: Rollout) -> None:

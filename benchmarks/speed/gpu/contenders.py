@@ -4,6 +4,7 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -170,6 +171,36 @@ def over_jax(rollout: Rollout, associative: bool) -> Pair:
     return advantages, returns
 
 
+@functools.cache
+def kernel_of_pufferlib() -> Callable[..., None]:
+    """Return PufferLib's operation. If it was installed without nvcc, compile its kernel for GPUs."""
+    import pufferlib._C
+    from torch.utils import cpp_extension
+
+    name = "pufferlib::compute_puff_advantage"
+    if torch.cuda.is_available() and not torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA"):
+        source = Path(pufferlib.__file__).parent / "extensions" / "cuda" / "pufferlib.cu"
+        cpp_extension.load("pufferlib_on_a_gpu", [str(source)], is_python_module=False)
+    return torch.ops.pufferlib.compute_puff_advantage
+
+
+@functools.lru_cache(1)
+def of_pufferlib(rollout: Rollout) -> tuple[torch.Tensor, ...]:
+    """Return values, rewards, flags, ratios and memory for advantages: envs first, rewards and flags one step late."""
+    given = rollout.values, rollout.rewards, rollout.terminated.float()
+    values, *others = (each.movedim(rollout.time_axis, -1).contiguous() for each in given)
+    late = (torch.nn.functional.pad(each, (1, 0)) for each in others)
+    return values, *late, torch.ones_like(values), torch.zeros_like(values)
+
+
+def over_pufferlib(rollout: Rollout) -> Pair:
+    """Compute with the layout that PufferLib's trainer has, and with ratios of 1."""
+    values, *_, advantages = given = of_pufferlib(rollout)
+    kernel_of_pufferlib()(*given, *coefficients(rollout), 1.0, 1.0)
+    both = advantages, advantages + values
+    return tuple(each[:, :-1].movedim(-1, rollout.time_axis) for each in both)
+
+
 @dataclass(frozen=True)
 class Contender:
     label: str
@@ -192,6 +223,7 @@ CONTENDERS = {
     "scan": Contender("JAX's scan", functools.partial(over_jax, associative=False), waits=True),
     "associative": Contender("JAX's associative_scan", functools.partial(over_jax, associative=True), waits=True),
     "torchrl": Contender("torchrl, vectorised", torchrl, MOST_STEPS_VECTORISED),
+    "pufferlib": Contender("PufferLib's kernel", over_pufferlib),
 }
 
 

@@ -15,8 +15,8 @@ import torch
 from triton.language import constexpr
 
 from fastgae._backends import BackendUnavailableError
-from fastgae._backends.triton import kernels
-from fastgae._backends.triton.kernels import Size
+from fastgae._backends.triton.kernels import n_step, resets
+from fastgae._backends.triton.kernels.views import Size
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.moments import exact_sums as exact_sums
 from fastgae._backends.triton.moments import normalize, rescale
@@ -112,7 +112,7 @@ def _steps_without_resets(
     flags = matrices.of_steps(terminated), matrices.of_steps(truncated), before, mask, exists
     arguments = *flags, matrices.steps, matrices.envs, int(was_done)
     size = Size(constexpr(LANES), constexpr(STEPS))
-    matrices.plan.launch(kernels.steps_without_resets, blocks_of(matrices.envs, LANES), arguments, (size,))
+    matrices.plan.launch(resets.steps_without_resets, blocks_of(matrices.envs, LANES), arguments, (size,))
 
 
 def _n_step_returns(call: Call, matrices: Matrices, returns: Any) -> None:
@@ -135,4 +135,4 @@ def _n_step_returns(call: Call, matrices: Matrices, returns: Any) -> None:
         gamma,
     )
     programs = blocks_of(matrices.envs, LANES) * matrices.steps
-    matrices.plan.launch(kernels.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))
+    matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fastgae._backends.triton.kernels import Rows, Tiles
+from fastgae._backends.triton.kernels.views import Rows, Tiles
 from fastgae._backends.triton.plan import Memory, Plan, Strided
 from fastgae._call import NEW, WORKING_DTYPES
 from fastgae._interop import OnDevice, Planned

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from triton.language import constexpr
 
-from fastgae._backends.triton import kernels
-from fastgae._backends.triton.kernels import Rows, Size, Tiles
+from fastgae._backends.triton.kernels import moments as kernels
+from fastgae._backends.triton.kernels.views import Rows, Size, Tiles
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.plan import blocks_of
 from fastgae._call import EPS, Array

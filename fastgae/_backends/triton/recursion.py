@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import torch
 import triton.language as tl
 
-from fastgae._backends.triton import kernels
-from fastgae._backends.triton.kernels import How, Inputs, Rows
+from fastgae._backends.triton.kernels import packed, recursion
+from fastgae._backends.triton.kernels.step import How, Inputs
+from fastgae._backends.triton.kernels.views import Rows
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.plan import INTERPRETED, blocks_of
 from fastgae._call import CONSTANTS, Call
@@ -146,7 +147,7 @@ def values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, tuple[Any, floa
 
 def _launch(matrices: Matrices, arguments: tuple[Any, ...], how: How, lanes: int) -> None:
     constants = (How(*map(tl.constexpr, how)),)
-    matrices.plan.launch(kernels.recursion, blocks_of(lanes, how.lanes), arguments, constants)
+    matrices.plan.launch(recursion.recursion, blocks_of(lanes, how.lanes), arguments, constants)
 
 
 def _decay(kind: str, gamma: float, gae_lambda: float, returns_lambda: float) -> float:
@@ -190,5 +191,5 @@ def _sequence_steps(
         last_value,
     )
     constants = REAL[matrices.dtype], SEQUENCE_STEPS
-    matrices.plan.launch(kernels.sequence_steps, sequences, arguments, constants, warps=4)
+    matrices.plan.launch(packed.sequence_steps, sequences, arguments, constants, warps=4)
     return last, final_values, [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]

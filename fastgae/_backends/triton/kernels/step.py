@@ -1,0 +1,197 @@
+"""One step of the recursion: its equations, in which a closed gate leaves a term out."""
+
+from typing import Any, NamedTuple
+
+import triton.language as tl
+from triton import jit
+
+
+class Inputs(NamedTuple):
+    """The matrices that a step reads: first numbers, then flags, then coefficients."""
+
+    reward: Any
+    value: Any = ()
+    next_value: Any = ()  # missing: V of the next step in the mask
+    final_value: Any = ()
+    ratio: Any = ()
+    ended: Any = ()
+    cut: Any = ()
+    in_mask: Any = ()  # the caller's mask: V' passes the steps that are not in it
+    exists: Any = ()  # the mask without reset rows: A passes the steps that are not in it
+    last: Any = ()  # the last step of a packed sequence
+    gamma: Any = ()
+    lambda_: Any = ()
+    returns_lambda: Any = ()
+
+
+FIRST_FLAG, FIRST_COEFFICIENT = tl.constexpr(5), tl.constexpr(10)
+
+
+class How(NamedTuple):
+    """What a kernel is compiled for. Each field is a ``tl.constexpr``."""
+
+    kind: Any  # "gae", "tail_normalized", "vtrace", "retrace" or "upgo"
+    leaky: Any  # the constant leaky is not 0
+    undiscounted: Any  # gamma and lambda are 1
+    returns_recursion: Any  # the returns have a lambda of their own
+    carry_over: Any  # a skipped step gets A of the next one that exists
+    mend: Any
+    real: Any  # the working dtype
+    lanes: Any
+    steps: Any  # of a turn
+    tail: Any  # steps of a masked turn
+    kept: Any  # how many numbers ``pieces.kept`` returns
+
+
+class State(NamedTuple):
+    """What a step gets from the next one."""
+
+    trace: Any  # A
+    returns_trace: Any  # A with the lambda of the returns
+    following: Any  # V
+    closed: Any  # A is not used, because a sequence ended, or because upgo's delta is negative
+    steps_left: Any  # D of the tail-normalized form
+    decay: Any  # lambda min(ratio, 1) of retrace
+
+
+class Numbers(NamedTuple):
+    """The coefficients that are not inputs, in float64, and the constants."""
+
+    gamma: Any
+    lambda_: Any
+    returns_lambda: Any
+    rho_clip: Any
+    c_clip: Any
+    advantage_clip: Any
+    leaky: Any
+
+
+@jit
+def step(inputs, rows, i: tl.constexpr, state, numbers, how: tl.constexpr):
+    """Return the state after step ``i`` of a turn, its advantage and its return."""
+    reward, value, next_value, final_value, ratio, ended, cut, in_mask, exists, last, gammas, lambdas, more_lambdas = (
+        rows
+    )
+    one = tl.full((how.lanes,), 1, how.real)
+    zero = tl.full((how.lanes,), 0, how.real)
+    gamma, lambda_, returns_lambda = numbers.gamma, numbers.lambda_, numbers.returns_lambda
+    if len(inputs.gamma) > 0:
+        gamma = gammas[i]
+    if len(inputs.lambda_) > 0:
+        lambda_ = lambdas[i]
+    if len(inputs.returns_lambda) > 0:
+        returns_lambda = more_lambdas[i]
+
+    bootstrap = None  # the gates; None is always open
+    if len(inputs.ended) > 0:
+        bootstrap = ended[i] == 0
+    is_open = bootstrap
+    if len(inputs.cut) > 0:
+        is_open = _and(is_open, cut[i] == 0)
+    closed_here, following = state.closed, state.following
+    if len(inputs.last) > 0:
+        closed_here = closed_here | (last[i] != 0)
+        if len(inputs.final_value) > 0:
+            following = tl.where(last[i] != 0, final_value[i], following)
+    if (len(inputs.last) > 0) or (how.kind == "upgo"):
+        is_open = _and(is_open, ~closed_here)
+    if (len(inputs.last) > 0) and (len(inputs.final_value) == 0):
+        bootstrap = is_open
+
+    here, upcoming, delta = zero, following, reward[i]
+    if len(inputs.next_value) > 0:
+        upcoming = next_value[i]
+    if (len(inputs.final_value) > 0) and (len(inputs.cut) > 0):
+        upcoming = tl.where(cut[i] != 0, final_value[i], upcoming)
+        if len(inputs.value) == 0:
+            bootstrap = _and(bootstrap, cut[i] != 0)
+    if (len(inputs.value) > 0) or (len(inputs.final_value) > 0):
+        delta = _sum(bootstrap, delta, _times(gamma, upcoming, how))
+    if len(inputs.value) > 0:
+        here = value[i]
+        delta = delta - here
+
+    decay = gamma * lambda_
+    if how.kind == "retrace":
+        decay = gamma * state.decay
+    steps_left, next_decay = state.steps_left, state.decay
+    if how.kind == "tail_normalized":
+        steps_left = _sum(is_open, one, _times(lambda_, state.steps_left, how))
+        passed = _sum(is_open, steps_left * delta, _times(decay, state.trace, how))
+        advantage = _divided(passed, steps_left, how)
+        target = advantage
+    elif how.kind == "vtrace":
+        advantage = _sum(is_open, delta, _times(decay, state.trace, how))
+        advantage = advantage * _weight(ratio[i], numbers.advantage_clip, numbers.leaky, how)
+        slowed = _weight(ratio[i], numbers.c_clip, numbers.leaky, how) * decay.to(how.real)
+        delta = _weight(ratio[i], numbers.rho_clip, numbers.leaky, how) * delta
+        passed = _sum(is_open, delta, slowed * state.trace)
+        target = passed
+    else:
+        passed = _sum(is_open, delta, _times(decay, state.trace, how))
+        advantage, target = passed, passed
+        if how.kind == "retrace":
+            next_decay = lambda_ * tl.where(ratio[i] > 1, one, ratio[i]).to(tl.float64)
+    if how.returns_recursion:
+        target = _sum(is_open, delta, (gamma * returns_lambda).to(how.real) * state.returns_trace)
+    result = target
+    if len(inputs.value) > 0:
+        result = target + here
+        if len(inputs.in_mask) > 0:
+            following = tl.where(in_mask[i] != 0, here, following)
+        else:
+            following = here
+    if how.kind == "upgo":
+        closed = ~(delta >= 0)
+    else:
+        closed = state.closed & False
+    after = State(passed, target, following, closed, steps_left, next_decay)
+    if len(inputs.exists) > 0:
+        real = exists[i] != 0
+        after = State(
+            tl.where(real, passed, state.trace),
+            tl.where(real, target, state.returns_trace),
+            following,
+            tl.where(real, closed, closed_here),
+            tl.where(real, steps_left, state.steps_left),
+            tl.where(real, next_decay, state.decay),
+        )
+        if how.carry_over:
+            advantage, result = after.trace, after.trace + here
+            if how.returns_recursion:
+                result = after.returns_trace + here
+        else:
+            advantage, result = tl.where(real, advantage, zero), tl.where(real, result, here)
+    return after, advantage, result
+
+
+@jit
+def _and(one, other):
+    """Return whether both gates are open. None is always open."""
+    return other if one is None else one & other
+
+
+@jit
+def _sum(is_open, number, term):
+    """Return the sum where the gate is open, and elsewhere the number without the term."""
+    return number + term if is_open is None else tl.where(is_open, number + term, number)
+
+
+@jit
+def _times(factor, number, how: tl.constexpr):
+    """Return the product with a coefficient, which is rounded to the working dtype first."""
+    return number if how.undiscounted else factor.to(how.real) * number
+
+
+@jit
+def _divided(one, other, how: tl.constexpr):
+    return one / other if how.real == tl.float64 else tl.div_rn(one, other)  # of float32, `/` is an approximation
+
+
+@jit
+def _weight(ratio, most, leaky, how: tl.constexpr):
+    """Return (1 - leaky) min(ratio, clip) + leaky ratio; in min(), NaN stays NaN and a zero keeps its sign."""
+    clipped = tl.where(ratio > most, most, ratio)
+    if how.leaky:
+        clipped = (1 - leaky) * clipped + leaky * ratio
+    return clipped

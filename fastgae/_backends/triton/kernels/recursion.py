@@ -7,6 +7,8 @@ otherwise fuse; the launch forbids fusing too.
 A turn is some steps. While a lane computes a turn, it loads the next one, so it seldom waits for the memory. Where the
 steps of an env are adjacent, a turn is one tile, which the compiler transposes in shared memory. Only the first steps
 of an env, fewer than a turn, are masked. Lanes beyond the last env compute it again, and store the same bits.
+Each lane also computes delta. To compute it in tiles, and to transpose only delta and the gates, would take 449 stall
+cycles of 16 steps on sm_90 where gamma lambda is 1, in four warps 451, and this way it takes 389.
 
 An env may be cut into pieces, each of which is a lane. All but the last in time begin some steps late, with A = 0: the
 rounded recursion forgets where it began. The same kernel, launched again to mend, compares the state in which a piece

@@ -15,7 +15,7 @@ from support.programs import BROKEN_CORE, CALL, NO_CORE, NO_NUMBA, NO_TRITON
 NAMES = ("cpp", "numba", "numpy", "triton")
 AVAILABLE = [info.name for info in fastgae.backends() if info.available and info.device == "CPU"]
 CPP_TARGETS = next(info.targets for info in fastgae.backends() if info.name == "cpp")
-ALL_CPP_TARGETS = ("avx512", "avx2", "baseline")
+ALL_CPP_TARGETS = _dispatch.CPU_TARGETS
 
 
 def test_exactly_the_expected_backends_are_there():

@@ -127,9 +127,11 @@ def measure_shape(steps: int, envs: int, functions: Mapping[str, Callable[..., A
     for name, function in {**functions, "the loop alone": lambda rewards, values, *_: (-rewards, -values)}.items():
 
         def loop(rewards: Any, values: Any, terminated: Any, last: Any, function: Any = function) -> Any:
-            # Each call needs the results of the one before, so that XLA can leave none of them out.
+            # Each call needs the results of the one before, so that XLA can leave none of them out. Behind the barrier
+            # every array is new, as in a rollout, so that XLA cannot convert the flags once for all calls.
             def call(results: Any, _: None) -> Any:
-                return tuple(function(rewards + 1e-3 * results[0], values, terminated, last)), None
+                given = rewards, values, terminated, last + 1e-3 * results[0][0]
+                return tuple(function(*jax.lax.optimization_barrier(given))), None
 
             return jax.lax.scan(call, (jnp.zeros_like(rewards), jnp.zeros_like(rewards)), None, length=CALLS)[0]
 

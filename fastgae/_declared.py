@@ -16,7 +16,7 @@ from fastgae._call import ABSENT, NEW, RECURSIONS, ROLES, Call, Estimator, Role,
 from fastgae._canonical import as_switch
 from fastgae._interop import FUNCTIONS, as_array, check_no_tensors, is_tensor, with_tensors
 from fastgae._misnamed import no_argument, shows_its_source, too_many
-from fastgae._run import run
+from fastgae._run import run, run_anywhere
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Reader = Callable[[str, Any], Any]
@@ -95,11 +95,13 @@ def estimator(
 TEXT = """
 def bind({bound}):
     def {name}({parameters}, **misnamed):
+        compute = run
         if {unusual}:
-            results = not_plain({name}, declaration, unnamed, misnamed, {{{arguments}}})
+            results = not_plain({name}, required, unnamed, misnamed, {{{arguments}}})
             if results is not None:
                 return results
-        return run(declaration, ({fields},), {how}){field}
+            compute = run_anywhere
+        return compute(declaration, ({fields},), {how}){field}
 
     return {name}
 """
@@ -115,8 +117,10 @@ def _written_out(
     bound = {
         "ndarray": ndarray,
         "run": run,
+        "run_anywhere": run_anywhere,
         "not_plain": _not_plain,
         "declaration": declaration,
+        "required": tuple(map(arguments.get, declaration.required)),
         "MISSING": MISSING,
         "NEW": NEW,
         **{f"fixed_{field}": setting for field, setting in fixed.items()},
@@ -166,19 +170,23 @@ def _written_out(
 
 
 def _not_plain(
-    function: Any, declaration: Estimator, unnamed: tuple[Any, ...], misnamed: dict[str, Any], arguments: dict[str, Any]
+    function: Any,
+    required: tuple[str, ...],
+    unnamed: tuple[Any, ...],
+    misnamed: dict[str, Any],
+    arguments: dict[str, Any],
 ) -> Any:
     """Raise the error of a wrong call, or return the results of arrays of another library. None: it is like others."""
     if misnamed:
         raise no_argument(function, misnamed)
     if unnamed:
         raise too_many(function, len(function.__defaults__) + len(unnamed))
-    given = {name: argument for name, argument in arguments.items() if argument is not MISSING}
-    if len(given) < len(arguments):
-        function.__wrapped__(**given)  # raises Python's own error
-    for field in declaration.required:
-        if ROLES[field] is not Role.SETTING and arguments[declaration.word(field)] is None:
-            as_array(declaration.word(field), None)  # raises the error
+    for name in required:
+        if arguments[name] is MISSING:
+            given = {each: argument for each, argument in arguments.items() if argument is not MISSING}
+            function.__wrapped__(**given)  # raises Python's own error
+        if arguments[name] is None and ROLES[name] is not Role.SETTING:
+            as_array(name, None)  # raises the error
     if arguments.get("stop_gradients", True) is not True:
         _check_stop_gradients(arguments)
     first = next(iter(arguments.values()))

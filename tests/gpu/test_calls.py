@@ -281,7 +281,7 @@ def test_a_call_passes_few_files():
     finally:
         sys.setprofile(None)
     assert max(map(len, ways)) <= 7
-    assert ("gae.py", "calls.py", "torch_eager.py", "torch_devices.py", "plan.py") in ways
+    assert ("gae.py", "_declared.py", "calls.py", "torch_eager.py", "torch_devices.py", "plan.py") in ways
 
 
 def test_out_is_copied_only_where_it_overlaps():

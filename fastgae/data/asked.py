@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from fastgae.data.errors import reading
 from fastgae.data.urls import opened_binary, tag_of, version_of
 
-COMPARED = 2**24  # bytes of all files together that the digests read
+WHOLE = 2**26  # bytes of all files together up to which the digests read every byte
+SAMPLED = 2**24  # bytes of all files together that they read otherwise
 BLOCKS, BLOCK = 16, 4096  # how many blocks are read of a file that is too large, and the least bytes of each block
 
 
@@ -25,7 +26,7 @@ class Asked(NamedTuple):
     @classmethod
     def of(cls, options: Mapping[str, Any], paths: Sequence[Path]) -> "Asked":
         sizes = [_version(path)[0] for path in paths]
-        most = COMPARED if sum(sizes) <= COMPARED else COMPARED // len(paths)
+        most = WHOLE if sum(sizes) <= WHOLE else SAMPLED // len(paths)
         digests = {
             f"file {number} ({path.name})": _digest(path, size, most)
             for number, (path, size) in enumerate(zip(paths, sizes, strict=True), 1)

@@ -168,7 +168,8 @@ def test_digests_read_samples_of_large_files(tmp_path, monkeypatch):
     def one_at(place, size):
         return bytes(place) + b"1" + bytes(size - place - 1)
 
-    monkeypatch.setattr("fastgae.data.asked.COMPARED", 2**16)
+    monkeypatch.setattr("fastgae.data.asked.WHOLE", 2**16)
+    monkeypatch.setattr("fastgae.data.asked.SAMPLED", 2**16)
     for size in (3, 4096, 2**16):
         assert differing(*(one_at(place, size) for place in (0, size // 2, size - 1))) == 3
     assert differing(*(one_at(place, 10**6) for place in (0, 5000, 5001, 10**6 - 1))) == 3

@@ -7,7 +7,7 @@ import numpy as np
 from fastgae._call import Array, Call
 from fastgae._canonical.arguments import as_boundaries, end_to_end, of_one_dtype, one_for_each, shown
 from fastgae._canonical.frame import Frame, as_unit_interval
-from fastgae._interop import OnDevice, as_array, as_numbers
+from fastgae._interop import OnDevice, as_array
 
 COEFFICIENTS = ("gamma", "gae_lambda", "returns_lambda")
 
@@ -18,8 +18,8 @@ def as_one_env(given: Call) -> tuple[Call, dict[str, Any]]:
         raise ValueError('normalize must be "global" or None: packed sequences are not envs')
     call = given._replace(cu_seqlens=None, last_values=0.0)  # never read, because sequences end with a flag
     if isinstance(given.rewards, OnDevice):
-        packed = _for_kernel(given)
-        return call._replace(**{name: 1.0 for name in COEFFICIENTS if name in packed}), packed
+        numbers, packed = _for_kernel(given)
+        return call._replace(**numbers, **{name: 1.0 for name in COEFFICIENTS if name in packed}), packed
     lengths, last_steps, ended, last = _checked_sequences(given)
     ends = np.zeros(lengths.sum(), bool)
     ends[last_steps] = True
@@ -32,26 +32,33 @@ def as_one_env(given: Call) -> tuple[Call, dict[str, Any]]:
     ), {}
 
 
-def _for_kernel(given: Call) -> dict[str, Any]:
-    """Check all but the numbers of the boundaries. The kernel reads them, and needs no flags where sequences end."""
-    reward = end_to_end("rewards", given.rewards)
-    frame = Frame("rewards", reward.shape, 0, ())
-    frame.steps("values", as_numbers("values", given.values))
-    starts = as_boundaries("cu_seqlens", given.cu_seqlens)
+def _for_kernel(given: Call) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Check all but the numbers of the boundaries. The kernel reads them, and needs no flags where sequences end.
+
+    Return what to replace before the other checks, and after them.
+    """
+    rewards, values, last = _numbers(given)
+    total, starts = len(rewards), as_boundaries("cu_seqlens", given.cu_seqlens)
     sequences = len(starts) - 1
-    if len(reward) and len(starts) == 1:
-        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {len(reward)}, but has no sequence")
-    last = given.last_values
+    if total and not sequences:
+        raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, but has no sequence")
     if last is not None:
-        (last,) = of_one_dtype(last_values=last)
         last = one_for_each("last_values", last, (sequences,), "one per sequence", on_device=True)
     coefficients = {name: getattr(given, name) for name in COEFFICIENTS}
     per_sequence = {
         name: as_unit_interval(name, coefficient, _fits)
         for name, coefficient in coefficients.items()
-        if _is_per_sequence(name, coefficient, sequences, len(reward))
+        if _is_per_sequence(name, coefficient, sequences, total)
     }
-    return {"last_values": last, "cu_seqlens": starts, **per_sequence}
+    return {"rewards": rewards, "values": values}, {"last_values": last, "cu_seqlens": starts, **per_sequence}
+
+
+def _numbers(given: Call) -> tuple[Array, Array, Array | None]:
+    """Return rewards, values and the values after sequences in one dtype."""
+    shape = end_to_end("rewards", given.rewards).shape
+    optional = {} if given.last_values is None else {"last_values": given.last_values}
+    rewards, values, *last = of_one_dtype(rewards=given.rewards, values=given.values, **optional)
+    return rewards, Frame("rewards", shape, 0, ()).steps("values", values), last[0] if last else None
 
 
 def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array | None]:
@@ -60,12 +67,8 @@ def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array |
     Return the length of each sequence, the last step that exists of each sequence that has one, the flags, and the
     values after those last steps.
     """
-    reward = end_to_end("rewards", given.rewards)
-    frame, total = Frame("rewards", reward.shape, 0, ()), len(reward)
-    optional = {} if given.last_values is None else {"last_values": given.last_values}
-    _, values, *others = of_one_dtype(rewards=given.rewards, values=given.values, **optional)
-    frame.steps("values", values)
-    last = others[0] if others else None
+    rewards, _, last = _numbers(given)
+    frame, total = Frame("rewards", rewards.shape, 0, ()), len(rewards)
     starts = as_boundaries("cu_seqlens", given.cu_seqlens)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow

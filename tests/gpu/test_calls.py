@@ -284,6 +284,12 @@ def test_a_call_passes_few_files():
     assert ("gae.py", "_declared.py", "calls.py", "torch_eager.py", "torch_devices.py", "plan.py") in ways
 
 
+def test_values_after_sequences_count_for_the_dtype():
+    rewards, last = np.arange(5, dtype=np.float32), np.array([1.1, 2.2])
+    given = {"rewards": rewards, "values": rewards, "cu_seqlens": np.array([0, 2, 5]), "last_values": last}
+    assert_bits(called(fastgae.gae_packed, tensors(given)), fastgae.gae_packed(**given), "float64")
+
+
 def test_out_is_copied_only_where_it_overlaps():
     case = make_case((9, 6), np.dtype(np.float32), bootstrap="last_values")
     memory = torch.zeros(18, 6, device=DEVICE)

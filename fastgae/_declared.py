@@ -158,7 +158,7 @@ def _written_out(
     )
     tree, line = ast.parse(text), function.__code__.co_firstlineno
     for node in ast.walk(tree):
-        # All columns of the line, so that a traceback marks none.
+        # All columns of a line, so that a traceback marks no part of it.
         ast.copy_location(node, ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=120))
     made: dict[str, Any] = {}
     exec(compile(tree, function.__code__.co_filename, "exec"), function.__globals__, made)

@@ -15,6 +15,7 @@ pytest.importorskip("gymnasium")
 
 import gymnasium
 
+from fastgae._canonical.checks import _reading
 from fastgae.compat.gymnasium import collect
 from support.mistakes import (
     both,
@@ -193,6 +194,15 @@ def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):
         rollout = next(collect(envs, lambda _: envs.action_space.sample(), 256, seed=0))
     call = rollout.arguments(lambda observations: scale * np.tanh(observations.sum(-1)))
     assert detectors(call) == []
+
+
+def test_calls_leave_nothing_behind():
+    """What the checks must know of gae is prepared once."""
+    given = np.ones((2, 3)), np.ones((3, 3)), np.zeros((2, 3), bool)
+    fastgae.diagnose(*given)
+    prepared = _reading.cache_info()
+    fastgae.diagnose(*given)
+    assert _reading.cache_info().misses == prepared.misses
 
 
 @pytest.mark.parametrize("rollout", ENDS[:2])

@@ -18,6 +18,8 @@ from fastgae._diagnose.steps import Steps
 from fastgae._typing import ArrayLike, Autoreset, Misnamed, Normalize
 from fastgae.estimators.gae import gae
 
+GAE = declared(gae)
+
 # Mistakes that affect the whole call are reported before those that affect some steps.
 DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "coefficient_rounded": numerics.coefficients,
@@ -125,7 +127,7 @@ def diagnose(
         normalize=normalize,
         time_axis=time_axis,
     )
-    call = checked(declared(gae), given)
+    call = checked(GAE, given)
     steps = Steps(
         call._replace(normalize=None),
         frame_of("rewards", call.rewards, call.time_axis).flags_or_none("mask", mask),

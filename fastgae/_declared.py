@@ -14,9 +14,9 @@ from numpy import ndarray
 
 from fastgae._call import ABSENT, NEW, RECURSIONS, ROLES, Call, Estimator, Role, names_of
 from fastgae._canonical import as_switch
-from fastgae._interop import FUNCTIONS, as_array, check_no_tensors, is_tensor, with_tensors
+from fastgae._interop import FUNCTIONS, OnDevice, as_array, check_no_tensors, is_tensor, with_tensors
 from fastgae._misnamed import no_argument, shows_its_source, too_many
-from fastgae._run import run, run_anywhere
+from fastgae._run import run, run_on_device
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Reader = Callable[[str, Any], Any]
@@ -100,7 +100,8 @@ def bind({bound}):
             results = not_plain({name}, required, unnamed, misnamed, {{{arguments}}})
             if results is not None:
                 return results
-            compute = run_anywhere
+            if type({first}) is OnDevice:
+                compute = run_on_device
         return compute(declaration, ({fields},), {how}){field}
 
     return {name}
@@ -117,7 +118,8 @@ def _written_out(
     bound = {
         "ndarray": ndarray,
         "run": run,
-        "run_anywhere": run_anywhere,
+        "OnDevice": OnDevice,
+        "run_on_device": run_on_device,
         "not_plain": _not_plain,
         "declaration": declaration,
         "required": tuple(map(arguments.get, declaration.required)),
@@ -150,6 +152,7 @@ def _written_out(
         bound=", ".join(bound),
         name=function.__name__,
         parameters=", ".join([*positional, "*unnamed", *(name for name in parameters if name not in positional)]),
+        first=arguments[first],
         unusual=" or ".join(unusual),
         arguments=", ".join(f"{name!r}: {name}" for name in parameters),
         fields=", ".join(map(text_of, Call._fields[: last + 1])),

@@ -3,21 +3,9 @@
 from typing import Any
 
 from fastgae import _dispatch, _memory, _threads
-from fastgae._backends import DeviceBackend
 from fastgae._call import ABSENT, RECURSIONS, Call, Estimator, GAEResult
 from fastgae._canonical import checked, in_one_layout, warn_of_reset_rows
-from fastgae._interop import OnDevice
 from fastgae._moments import center_and_scale
-
-
-def run_anywhere(
-    estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_threads: int | None
-) -> GAEResult[Any]:
-    """Compute an unchecked call whose arrays may be on a GPU."""
-    if type(given[0]) is not OnDevice:
-        return run(estimator, given, backend, num_threads)
-    module = _dispatch.on_devices(estimator.word("rewards"), given[0], num_threads)
-    return _on_device(module, estimator, Call(*given))
 
 
 def run(estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_threads: int | None) -> GAEResult[Any]:
@@ -35,12 +23,15 @@ def run(estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_t
     return without_short_cut(call, chosen)
 
 
-def _on_device(module: DeviceBackend, estimator: Estimator, given: Call) -> GAEResult[Any]:
-    """Compute an unchecked call whose arrays are on a GPU."""
-    call = checked(estimator, given)
+def run_on_device(
+    estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_threads: int | None
+) -> GAEResult[Any]:
+    """Compute an unchecked call whose arrays are on a GPU, or are computed by JAX."""
+    name = estimator.word("rewards")
+    module = _dispatch.on_devices(name, given[0], num_threads)
+    call = checked(estimator, Call(*given))
     if call.recursion not in module.RECURSIONS:
-        name = estimator.word("rewards")
-        raise TypeError(f"{name} is {given.rewards!r}, and {call.recursion} computes on the CPU: pass {name}.cpu()")
+        raise TypeError(f"{name} is {given[0]!r}, and {call.recursion} computes on the CPU: pass {name}.cpu()")
     return module.gae(Call._make(None if argument is ABSENT else argument for argument in call))
 
 

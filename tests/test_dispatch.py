@@ -213,7 +213,7 @@ def under(*settings, **options):
     fastgae._dispatch.SETTINGS.update({**dict.fromkeys(fastgae._dispatch.SETTINGS), **dict(settings)})
     fastgae._dispatch.resolve.cache_clear()
     fastgae._dispatch._warn_of_fallback.cache_clear()
-    return [failing(plain=plain, **options) for plain in (True, False)]
+    return [failing(plain=plain, **options) for plain in (False, True)]
 """
 )
 

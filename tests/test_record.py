@@ -45,7 +45,7 @@ def test_gae_has_the_names_the_order_and_the_defaults_of_the_record():
 
 def test_gae_puts_every_argument_in_its_place(monkeypatch):
     seen = []
-    monkeypatch.setattr(_declared, "run_anywhere", lambda estimator, call, *how: seen.append((call, how)))
+    monkeypatch.setattr(_declared, "run", lambda estimator, call, *how: seen.append((call, how)))
     monkeypatch.setitem(_declared.FUNCTIONS, "gae", fastgae.gae)
     gae = _declared.estimator()(fastgae.gae.__wrapped__)
     given = {**{name: object() for name in OF_GAE}, "stop_gradients": False}

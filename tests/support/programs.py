@@ -10,7 +10,8 @@ def call(plain=True, **options):
     ones = np.ones((2, 2))
     if not plain:
         options["gamma"] = np.float32(0.9)
-    got = fastgae.gae(ones, ones, ones.astype(bool), last_values=ones[0], **options)
+    rewards = ones if plain else ones.tolist()
+    got = fastgae.gae(rewards, ones, ones.astype(bool), last_values=ones[0], **options)
     assert (got.returns == 1).all()
 
 def failing(**options):

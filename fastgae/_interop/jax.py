@@ -42,9 +42,13 @@ def to_numpy(name: str, array: jax.Array) -> Array:
     return np.asarray(array)
 
 
-def from_numpy(array: Array) -> jax.Array:
-    """Return a JAX array, in the same memory if that is aligned; float64 becomes float32 unless JAX enables float64."""
-    return jax.dlpack.from_dlpack(array.astype(canonical(array.dtype), copy=False))
+def from_numpy(array: Array, like: jax.Array | None = None) -> jax.Array:
+    """Return a JAX array, in the same memory if that is aligned; float64 becomes float32 unless JAX enables float64.
+
+    It lies on the devices of ``like``, if somebody has chosen those and the shapes are equal.
+    """
+    chosen = like.sharding if like is not None and like.committed and like.shape == array.shape else None
+    return jax.device_put(array.astype(canonical(array.dtype), copy=False), chosen)
 
 
 def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
@@ -57,7 +61,7 @@ def promoted(numbers: Iterable[object]) -> np.dtype[Any]:
 
 def computes(given: Iterable[object]) -> bool:
     """Return whether JAX computes with an array among these, and not NumPy: it is traced, or not on the CPU."""
-    return any(isinstance(each, jax.Array) and not on_the_cpu(each) for each in given)
+    return any(each is not None and isinstance(each, jax.Array) and not on_the_cpu(each) for each in given)
 
 
 def on_the_cpu(array: jax.Array) -> bool:

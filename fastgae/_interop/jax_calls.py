@@ -34,7 +34,7 @@ def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         shape, dtype = next(iter(arrays.values())).shape, dtype_of_results(function, arrays)
         out = tuple(_aligned(shape, dtype) for _ in range(1 + gives_two(function)))
         arrays["out"] = out if gives_two(function) else out[0]
-    return given_back(function(**arrays), from_numpy)
+    return given_back(function(**arrays), functools.partial(from_numpy, like=next(iter(arguments.values()))))
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

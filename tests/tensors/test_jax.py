@@ -72,7 +72,7 @@ def test_memory_is_shared(monkeypatch):
     assert to_numpy("rewards", given).ctypes.data == given.unsafe_buffer_pointer()
     filled = []
     kept = "fastgae._interop.jax_calls.from_numpy"
-    monkeypatch.setattr(kept, lambda array: filled.append(array) or from_numpy(array))
+    monkeypatch.setattr(kept, lambda array, like: filled.append(array) or from_numpy(array, like))
     for function, arguments in (CALLS["gae-last_values"], CALLS["reverse_scan"]):
         filled.clear()
         results = arrays_of(function(**jax_arrays(arguments)))

@@ -128,6 +128,10 @@ there = jax.device_put(rewards, jax.devices()[1])
 np.testing.assert_array_equal(jax.jit(call)(there), expected)
 mesh = Mesh(np.array(jax.devices()), ("envs",))
 sharded = jax.device_put(rewards, NamedSharding(mesh, P(None, "envs")))
+for given in (there, sharded, jnp.asarray(rewards)):
+    outside = call(given)
+    np.testing.assert_array_equal(outside, expected)
+    assert (outside.sharding, outside.committed) == (given.sharding, given.committed)
 spec = {"mesh": mesh, "in_specs": P(None, "envs"), "out_specs": P(None, "envs")}
 for program in (call, jax.shard_map(call, **spec)):
     result = jax.jit(program)(sharded)

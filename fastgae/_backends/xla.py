@@ -21,7 +21,7 @@ from jax import lax
 from fastgae._call import EPS, Call, GAEResult
 from fastgae._canonical import MOMENT_STEPS, NEXT_STEP
 from fastgae._interop import OnDevice
-from fastgae._interop.jax import canonical, with_float64
+from fastgae._interop.jax import canonical, numpys_dtypes
 
 FLAG = np.dtype(bool)
 RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
@@ -278,7 +278,7 @@ def _differentiable(value: Callable[..., Any]) -> Any:
     def derivative(primals: Any, tangents: Any) -> Any:
         gate, one, other, *_ = primals
         _, moved, other_moved, *moved_terms = tangents
-        with with_float64():  # off where the derivative is traced
+        with numpys_dtypes():  # off where the derivative is traced
             # Numbers behind a closed gate are left out before they are multiplied, because 0 times NaN is NaN.
             products = moved * jnp.where(gate, other, 0) + jnp.where(gate, one, 0) * other_moved
             return function(*primals), sum(moved_terms, products)

@@ -3,8 +3,7 @@
 import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -15,9 +14,12 @@ from fastgae._call import Array
 _enable_x64: Any = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 
 
-def with_float64() -> AbstractContextManager[Any]:
-    """Let code use float64, also where JAX has not enabled it. JAX before 0.8 fails then, and uses float32 instead."""
-    return contextlib.nullcontext() if jax.__version_info__ < (0, 8) else _enable_x64(True)
+@contextlib.contextmanager
+def numpys_dtypes() -> Iterator[None]:
+    """Let code promote dtypes as NumPy does, whatever JAX is set to. JAX before 0.8 would fail: it keeps to float32."""
+    float64 = contextlib.nullcontext() if jax.__version_info__ < (0, 8) else _enable_x64(True)
+    with float64, jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 def settled(array: jax.Array) -> jax.Array:

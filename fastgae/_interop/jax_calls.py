@@ -17,7 +17,7 @@ from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, is_narrow, widened
 from fastgae._interop.conversion import as_array, given_back, taken
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.jax import canonical, computes, from_numpy, settled, to_numpy, with_float64
+from fastgae._interop.jax import canonical, computes, from_numpy, numpys_dtypes, settled, to_numpy
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
@@ -101,7 +101,7 @@ def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dic
     # The text tells numbers apart that are equal, such as 0.0 and -0.0.
     key = tuple((name, type(each), repr(each), each) for name, each in given.items())
     wide = canonical(np.float64) == np.float64
-    with with_float64():  # gamma and lambda are multiplied in float64, and so are numbers of NumPy in float64
+    with numpys_dtypes():  # gamma and lambda are multiplied in float64, and so are numbers of NumPy in float64
         return _program(function, key, wide, arrays)
 
 

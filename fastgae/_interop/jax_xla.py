@@ -22,7 +22,7 @@ from fastgae._call import Array
 from fastgae._interop.arrays import of_call
 from fastgae._interop.batches import BROADCAST, OF_ENVS, Batch
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two, takes_out
-from fastgae._interop.jax import with_float64
+from fastgae._interop.jax import numpys_dtypes
 
 TARGET = "fastgae"
 DTYPES = {
@@ -79,7 +79,7 @@ def call(function: Callable[..., Any], settings: dict[str, Any], like: Any, arra
         return results, jax.tree.map(lambda _: True, like)
 
     one.def_vmap(batched)
-    with with_float64():
+    with numpys_dtypes():
         return one(arrays)
 
 
@@ -110,7 +110,7 @@ def _foreign(function: Callable[..., Any], settings: dict[str, Any], like: Any, 
     arrays = {name: arrays[name] for name in inspect.signature(function).parameters if name in arrays}
     key = json.dumps([function.__name__, {name: given.ndim for name, given in arrays.items()}, settings])
     flat, form = jax.tree.flatten(like)
-    with with_float64():  # arrays of NumPy in float64 stay as they are
+    with numpys_dtypes():  # arrays of NumPy in float64 stay as they are
         results = jax.ffi.ffi_call(TARGET, flat, vmap_method="expand_dims")(*arrays.values(), call=key)
     return jax.tree.unflatten(form, results)
 

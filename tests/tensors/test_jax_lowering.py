@@ -20,9 +20,11 @@ OPTIONS = ["gae-carry_over_all", "gae-tail_normalized_row", "gae-last_advantages
 
 @pytest.fixture
 def no_module(monkeypatch):
-    """XLA cannot call the compiled module, so the program must compute everything."""
+    """XLA cannot call the compiled module, so the program must compute everything, also where JAX promotes nothing."""
     monkeypatch.setattr(jax_xla, "is_ready", lambda: False)
     monkeypatch.setattr(jax_xla, "call", None)
+    with jax.numpy_dtype_promotion("strict"):
+        yield
 
 
 def test_the_bits_of_the_compiled_module(no_module):

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._C import _get_dispatch_mode, _is_tracing, _TorchDispatchModeKey
 from torch._C._functorch import peek_interpreter_stack as transform  # None outside of torch.func.vmap, grad and others
 from torch.compiler import is_compiling as is_compiling  # for the decorator of compat
 
 from fastgae._call import Array
 from fastgae._interop.arrays import BFLOAT16, NARROW_FLOATS
 
+RECORDS = (_TorchDispatchModeKey.FAKE, _TorchDispatchModeKey.PROXY, _TorchDispatchModeKey.FUNCTIONAL)
 NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
 
 
@@ -34,6 +36,11 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Array:
 
 def plain(name: str, tensor: torch.Tensor) -> torch.Tensor:
     """Return a strided tensor of the same memory, without gradients."""
+    if tensor.is_nested:
+        raise TypeError(
+            f"{name} is a nested tensor: pass torch.nested.to_padded_tensor({name}, 0.0) and a mask; of jagged ones, "
+            f"fastgae.gae_packed takes {name}.values(), and {name}.offsets() as cu_seqlens"
+        )
     if tensor.layout is not torch.strided:
         raise TypeError(f"{name} has layout {tensor.layout}: pass {name}.to_dense()")
     return tensor.detach() if tensor.requires_grad else tensor
@@ -87,8 +94,11 @@ def on_device(tensor: torch.Tensor) -> bool:
 
 
 def transforms() -> bool:
-    """Return whether torch compiles or transforms the code that runs."""
-    return is_compiling() or transform() is not None
+    """Return whether torch compiles, transforms or records the code that runs, and must see an operation.
+
+    ``make_fx`` and ``torch.jit.trace`` would take what NumPy computes for constants.
+    """
+    return is_compiling() or transform() is not None or _is_tracing() or any(map(_get_dispatch_mode, RECORDS))
 
 
 def computes(tensor: torch.Tensor) -> bool:

@@ -52,7 +52,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
             given[name] = None
             names.append(name)
             numbers.append(float(value))
-    return {**given, "names": names, "numbers": numbers}
+    return {**given, "names": ",".join(names), "numbers": numbers}  # torch.jit.trace knows no lists of text
 
 
 def _filled(out: Any, result: torch.Tensor) -> Any:
@@ -74,7 +74,7 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
 
     def bound(given: tuple[Any, ...]) -> dict[str, Any]:
         *arguments, names, numbers = given
-        return dict(zip(annotations, arguments, strict=True)) | dict(zip(names, numbers, strict=True))
+        return dict(zip(annotations, arguments, strict=True)) | dict(zip(names.split(","), numbers, strict=False))
 
     def run(*given: Any) -> Any:
         result = computed(function, bound(given))
@@ -105,7 +105,7 @@ def _registered(name: str, function: Callable[..., Any]) -> Any:
         f"fastgae::{name}",
         run,
         mutates_args=(),
-        schema=f"({', '.join(types)}, str[] names, float[] numbers) -> {results}",
+        schema=f"({', '.join(types)}, str names, float[] numbers) -> {results}",
     )
     operation.register_fake(fake)
     operation.register_vmap(batched)

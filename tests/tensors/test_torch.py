@@ -13,6 +13,9 @@ from support.cases import assert_same_bits, make_case
 from support.tensor_calls import CALLS, FEW, array_arguments, arrays_of, calls, converted
 
 torch = pytest.importorskip("torch")
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
 from fastgae._interop.torch import from_numpy, to_numpy  # noqa: E402
 
 CASE = make_case((17, 6), np.float32, bootstrap="last_values")
@@ -197,6 +200,7 @@ def shrunk(view, nbytes):
         (lambda t: t.as_subclass(OnAnotherDevice), r"values is on cuda:0, .*pass values\.cpu\(\)"),
         (lambda t: t.to("meta"), "values is on meta, where a tensor has no numbers"),
         (lambda t: t.to_sparse(), r"values has layout torch.sparse_coo: pass values\.to_dense\(\)"),
+        (lambda t: torch.nested.nested_tensor(list(t), layout=torch.jagged), r"is a nested tensor: .* values\.offsets\(\)"),
         (lambda t: t.to(torch.complex64), "values has dtype complex64"),
     ],
 )
@@ -319,6 +323,26 @@ def test_transforms_of_transforms():
 def test_compiled_errors(compiled):
     with pytest.raises(ValueError, match="terminated must hold 0 or 1"):
         compiled(fastgae.gae)(**tensors({**ROLLOUT, "terminated": 2 * np.ones((17, 6), np.int64)}))
+
+
+def test_recorded_programs_compute_with_other_numbers():
+    """What records a program would take the results of NumPy for constants."""
+    given, others = (
+        tensors(make_case((17, 6), np.float32, bootstrap="last_values", seed=seed).arguments()) for seed in (1, 2)
+    )
+    coefficients = {name: given.pop(name) for name in ("gamma", "gae_lambda")}
+
+    def targets(*arrays):
+        return tuple(fastgae.gae(**dict(zip(given, arrays, strict=True)), **coefficients))
+
+    expected = fastgae.gae(**others)
+    with warnings.catch_warnings(action="ignore"):  # torch.jit.trace is deprecated
+        traced = torch.jit.trace(targets, (*given.values(),))
+    for program in (traced, *(make_fx(targets, tracing_mode=how)(*given.values()) for how in ("real", "symbolic"))):
+        assert_answers(fastgae.GAEResult(*program(*(others[name] for name in given))), expected)
+    with FakeTensorMode() as mode:
+        fake = targets(*map(mode.from_tensor, given.values()))
+    assert (type(fake[0]), fake[0].shape) == (FakeTensor, (17, 6))
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -200,7 +200,10 @@ def shrunk(view, nbytes):
         (lambda t: t.as_subclass(OnAnotherDevice), r"values is on cuda:0, .*pass values\.cpu\(\)"),
         (lambda t: t.to("meta"), "values is on meta, where a tensor has no numbers"),
         (lambda t: t.to_sparse(), r"values has layout torch.sparse_coo: pass values\.to_dense\(\)"),
-        (lambda t: torch.nested.nested_tensor(list(t), layout=torch.jagged), r"is a nested tensor: .* values\.offsets\(\)"),
+        (
+            lambda t: torch.nested.nested_tensor(list(t), layout=torch.jagged),
+            r"is a nested tensor: .* values\.offsets\(\)",
+        ),
         (lambda t: t.to(torch.complex64), "values has dtype complex64"),
     ],
 )

@@ -4,9 +4,7 @@ The zip's directory and every member's header are checked before any array is in
 more memory than there is. Nothing in the file is executed, because pickled objects are refused.
 """
 
-import contextlib
 import math
-import os
 import stat
 import warnings
 import zipfile
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from fastgae._archive import FILE_ERRORS, check_kind, checked_header, named_members, reason, shown
+from fastgae._memory import usable_memory
 from fastgae._misnamed import NAMES_ELSEWHERE
 from fastgae.cli.options import CommandError
 
@@ -63,23 +62,13 @@ def check_names(names: Collection[str], required: Collection[str], optional: Col
 
 
 def check_memory(elements: int) -> None:
-    needed, there_is = elements * BYTES_PER_ELEMENT, memory()
+    needed, there_is = elements * BYTES_PER_ELEMENT, usable_memory()
     if needed > there_is:
         raise ValueError(
             f"its arrays have {elements:,} elements, and diagnose needs {needed / 2**30:.1f} GiB of memory for them, "
             f"but there are only {there_is / 2**30:.1f} GiB; save fewer steps or environments: a part shows the same "
             "mistakes"
         )
-
-
-def memory() -> int:
-    """Return the bytes of memory of this machine or container, or 4 GiB if the system does not say."""
-    limits = []
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with contextlib.suppress(OSError, ValueError):  # ValueError: "max" in place of a number
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(limits, default=4 * 2**30)
 
 
 def array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:

@@ -104,12 +104,7 @@ def _only(given: Call, kept: str) -> Call:
 def _where(steps: Steps, name: str, bad: Array) -> Places:
     if name == "last_values":
         return steps.places(bad.reshape(-1))
-    truncated = steps.given.truncated
-    if name == "final_values" and truncated is not None and bad.shape != truncated.shape:
-        dense = np.zeros(truncated.shape, bool)
-        dense[truncated] = bad
-        bad = dense
-    return steps.places(steps.matrix(bad, bool))
+    return steps.places(steps.at_truncated(bad, False) if name == "final_values" else steps.matrix(bad, bool))
 
 
 def normaliser(steps: Steps) -> Iterator[Finding]:

@@ -243,17 +243,17 @@ def _plot(
     # If some returns are NaN, draw another environment, whose returns are not.
     with np.errstate(invalid="ignore"):
         env = int(np.argmax(np.nan_to_num(result.returns.std(0), nan=-1.0)))
-    series = plot.Series(
-        rewards=collected.rewards[:, env],
-        values=arguments["values"][:, env],
-        advantages=result.advantages[:, env],
-        returns=result.returns[:, env],
-        terminated=collected.terminated[:, env],
-        truncated=collected.truncated[:, env],
-        final_values=final_values[:, env],
-    )
+    drawn = {
+        "rewards": collected.rewards,
+        "values": arguments["values"],
+        "advantages": result.advantages,
+        "returns": result.returns,
+        "terminated": collected.terminated,
+        "truncated": collected.truncated,
+        "final_values": final_values,
+    }
     title = f"{args.env}, environment {env} of {args.num_envs}, gamma {args.gamma:g}, gae_lambda {args.gae_lambda:g}"
     try:
-        plot.draw(args.plot, title, series)
+        plot.draw(args.plot, title, {name: array[:, env] for name, array in drawn.items()})
     except OSError as error:
         raise CommandError(f"argument --plot: cannot write {str(args.plot)!r}: {error.strerror or error}") from error

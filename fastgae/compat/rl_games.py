@@ -137,15 +137,7 @@ def install() -> ExitStack:
 
     In a version without ``discount_values_masks``, replace only the first. Results are the same bits in float32.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts the methods of rl_games back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     places = {f"{A2C}.{name}": (method,) for name, method in METHODS.items()}
     # No agent calls discount_values_masks, and rl_games removed it after 1.6.5.

@@ -115,15 +115,7 @@ def install() -> ExitStack:
 
     Results differ from skrl's by the rounding that ``compute_gae`` describes.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts skrl's own functions back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     places = {f"{module}:compute_gae": (compute_gae, _with_next_values) for module in AGENTS}
     return LIBRARY.install({**places, f"{AMP}:compute_gae": (compute_gae, _amp_of_2_0)})

@@ -89,15 +89,7 @@ def install() -> ExitStack:
 
     The buffers of sb3-contrib, such as the buffers of RecurrentPPO and MaskablePPO, inherit it too.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts Stable-Baselines3's own method back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its method has other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     place = f"{BUFFERS}:RolloutBuffer.compute_returns_and_advantage"
     return LIBRARY.install({place: (compute_returns_and_advantage,)})

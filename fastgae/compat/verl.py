@@ -173,15 +173,7 @@ def install() -> ExitStack:
     verl's own whitening stays, so that the advantages, too, are the same bits in float32. With 16-bit values, fastgae
     computes in float32, but verl rounds gamma V' to 16 bits: the bits are the same if gamma is 1, verl's default.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts verl's own function back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     names = ("compute_gae_advantage_return", "ADV_ESTIMATOR_REGISTRY.gae")
     return LIBRARY.install({f"{CORE_ALGOS}:{name}": (_whitened_by_verl,) for name in names})

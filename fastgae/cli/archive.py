@@ -10,9 +10,8 @@ import warnings
 import zipfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from numpy.lib import format as npy
 
 from fastgae._archive import FILE_ERRORS, check_kind, checked_header, named_members, reason, shown
@@ -25,13 +24,11 @@ LONGEST_REASON = 800  # zipfile's errors quote names from the file, of up to 64 
 BYTES_PER_ELEMENT = 64
 
 
-class Read(NamedTuple):
-    arrays: dict[str, Any]
-    unused: list[str]  # the names of other arrays in the file, which are not read
+def read_arrays(path: Path, required: Collection[str], optional: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the arrays in the file by their names, and the names of other arrays in it, which are not read.
 
-
-def read_arrays(path: Path, required: Collection[str], optional: Collection[str]) -> Read:
-    """Return the arrays in the file by their names, or raise a CommandError that says what is wrong with the file."""
+    Raise a CommandError that says what is wrong with the file.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("it is not a regular file; expected an archive that numpy.savez wrote")
@@ -44,8 +41,11 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
                 check_names(members, required, optional)
                 used = {name: member for name, member in members.items() if name in (*required, *optional)}
                 check_memory(sum(math.prod(checked_header(archive, *each).shape) for each in used.items()))
-                arrays = {name: array(archive, member) for name, member in used.items()}
-                return Read(arrays, [name for name in members if name not in used])
+                arrays = {}
+                for name, member in used.items():
+                    with archive.open(member) as content:
+                        arrays[name] = npy.read_array(content, allow_pickle=False)
+                return arrays, [name for name in members if name not in used]
     except FILE_ERRORS as error:
         raise CommandError(f"cannot read {path}: {reason(error)[:LONGEST_REASON]}", exit_code=2) from error
 
@@ -69,9 +69,3 @@ def check_memory(elements: int) -> None:
             f"but there are only {there_is / 2**30:.1f} GiB; save fewer steps or environments: a part shows the same "
             "mistakes"
         )
-
-
-def array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:
-    with archive.open(member) as content:
-        read: np.ndarray[Any, np.dtype[Any]] = npy.read_array(content, allow_pickle=False)
-        return read

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +30,6 @@ examples:
   FASTGAE_BACKEND=numpy fastgae info    with a setting, to see what it changes
 """
 
-T = TypeVar("T")
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -47,7 +45,7 @@ def gather() -> dict[str, Any]:
     """Return everything that `info` prints. A setting that cannot be used goes into ``problems`` and raises nothing."""
     problems = [*filter(None, [_dispatch.fallback()])]
 
-    def attempt(resolve: Callable[[], T]) -> T | None:
+    def attempt(resolve: Callable[[], Any]) -> Any:
         try:
             return resolve()
         except (ValueError, fastgae.BackendUnavailableError) as error:

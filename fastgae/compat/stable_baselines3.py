@@ -16,6 +16,7 @@ sb3-contrib, add one line before you train::
 
 import importlib
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,15 +97,8 @@ def install() -> ExitStack:
 
 
 def __getattr__(name: str) -> Any:
-    return made_once(globals(), name, RolloutBuffer=_rollout_buffer, DictRolloutBuffer=_dict_rollout_buffer)
-
-
-def _rollout_buffer() -> type:
-    return _subclass("RolloutBuffer")
-
-
-def _dict_rollout_buffer() -> type:
-    return _subclass("DictRolloutBuffer")
+    makers = {each: partial(_subclass, each) for each in ("RolloutBuffer", "DictRolloutBuffer")}
+    return made_once(globals(), name, **makers)
 
 
 def _subclass(name: str) -> type:

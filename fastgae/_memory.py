@@ -64,7 +64,7 @@ def recycled() -> dict[str, int]:
 def limit_from(source: str, text: str | None) -> int:
     """Return the limit that a setting names, such as 0 or 256MB, or the default if it is None."""
     if text is None:
-        return min(DEFAULT, _usable_memory() // SHARE)
+        return min(DEFAULT, usable_memory() // SHARE)
     match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT])I?)?(B?)\s*", text.upper(), re.ASCII)
     if match is None or (int(match[1]) and not (match[2] or match[3])):
         raise ValueError(f"{source}={text!r} is not an amount of memory: expected one such as 256MB, or 0 for none")
@@ -72,7 +72,7 @@ def limit_from(source: str, text: str | None) -> int:
 
 
 @functools.cache
-def _usable_memory() -> int:
+def usable_memory() -> int:
     """Return the bytes of memory that this process may use: the machine's, or its control group's if that is less."""
     try:
         amounts = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]

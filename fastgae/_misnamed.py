@@ -44,6 +44,9 @@ NAMES_ELSEWHERE = {
     "num_threads": "threads n_threads n_jobs nthreads",
 }
 
+# The names of flags that are 1 where the episode goes on.
+GOING_ON = [name for name in NAMES_ELSEWHERE["terminated"].split() if "non" in name or "not" in name]
+
 # What functions of recorded data read from the columns that their argument ``columns`` names.
 IN_COLUMNS = ("rewards", "values", "next_values", "terminated", "truncated", "env", "episode", "step")
 
@@ -59,18 +62,11 @@ NOTES = {
     "firsts": _MOVED,
     "is_first": _MOVED,
     "is_last": _FLAGS,
-    "nonterminal": "which is 1 - nonterminal",
-    "nonterminals": "which is 1 - nonterminals",
-    "nextnonterminal": "which is 1 - nextnonterminal",
-    "next_non_terminal": "which is 1 - next_non_terminal",
-    "not_done": "which is 1 - not_done",
-    "not_dones": "which is 1 - not_dones",
+    **{name: f"which is 1 - {name}" for name in GOING_ON},
     "discount_t": "1 where discount_t is 0, together with a single gamma",
     "next_value": "V after the last step. V of the next state of every step is next_values",
     "masks": "True where the step exists. If masks is 1 - done, as in some loops, pass done as terminated",
-    "normalize_advantage": 'with "global" or "per_env"',
-    "normalize_advantages": 'with "global" or "per_env"',
-    "norm_adv": 'with "global" or "per_env"',
+    **dict.fromkeys(("normalize_advantage", "normalize_advantages", "norm_adv"), 'with "global" or "per_env"'),
     "log_rhos": "exp of the logarithms",
     "lengths": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
     "seq_lens": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".pdf", ".svg")
-
 # Every picture has its own background, because no text has a contrast of 4.5 on white and on GitHub's dark page alike.
 PAPER = "#FFFFFF"
 # Each of these has a contrast of 4.5 on the paper and on both tints, so it is for lines and for text. Readers who
@@ -29,6 +27,7 @@ SVG: Any = {"svg.hashsalt": "fastgae", "svg.fonttype": "none", "font.sans-serif"
 
 # The time of writing, which would make every file of the same picture different.
 TIMES: dict[str, dict[str, None]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+SUFFIXES = tuple(TIMES)
 
 
 def picture_path(given: str | os.PathLike[str]) -> Path:

@@ -140,53 +140,33 @@ def compute(
     if whole_episodes:
         results = source.through(computed, num_threads)
     else:
-        results = _per_block(_shuffled(source.rows(), chosen), computed, num_threads)
+        results = _per_block(_shuffled(source.rows, chosen), computed, num_threads)
     advantages = source.format.results["advantages"]
     if quantile is not None:
         results = _labelled(results, advantages, quantile)
     return results if normalize is None else _normalized(results, advantages, backend)
 
 
-class _Rows(NamedTuple):
-    """A dataset with one row per step."""
+class _Source(NamedTuple):
+    """Rows of one step each, in a dataset or in files."""
 
     format: Format
     schema: pa.Schema
-    dataset: Dataset
-
-    def rows(self) -> Dataset:
-        return self.dataset
-
-    def through(self, function: Function, num_cpus: int | None) -> Dataset:
-        """Return the dataset with a function applied to each block."""
-        return _per_block(self.dataset, function, num_cpus)
+    rows: Dataset  # in blocks, or in pieces of files, that need not hold whole episodes
+    through: Callable[[Function, int | None], Dataset]  # applies a function to each block, or to each whole file
 
 
-class _Files(NamedTuple):
-    """Files with one row per step. Tasks read them whole, but Ray's own readers cut them into blocks."""
-
-    format: Format
-    schema: pa.Schema
-    paths: Dataset
-
-    def rows(self) -> Dataset:
-        return _per_block(self.paths, partial(_pieces, self.format.name, self.schema))
-
-    def through(self, function: Function, num_cpus: int | None) -> Dataset:
-        """Return the dataset with a function applied to each file."""
-        return _per_block(self.paths, partial(_of_files, self.format.name, self.schema, function), num_cpus)
-
-
-def _rows(dataset: Dataset, format: str) -> _Rows:  # noqa: A002
+def _rows(dataset: Dataset, format: str) -> _Source:  # noqa: A002
     known = format_named(format)
     schema = dataset.schema()
     if schema is None:
         raise DataError("there are no rows in the dataset")
     kinds = [kind if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]  # of pandas, any object
-    return _Rows(known, pa.schema(list(zip(schema.names, kinds, strict=True))), dataset)
+    names = pa.schema(list(zip(schema.names, kinds, strict=True)))
+    return _Source(known, names, dataset, partial(_per_block, dataset))
 
 
-def _files(paths: Source, format: str) -> _Files:  # noqa: A002
+def _files(paths: Source, format: str) -> _Source:  # noqa: A002
     sources = found_sources(paths)
     known = format_of(format, sources[0])
     files = [resolved(file) for source in sources for file in known.files(source)]
@@ -196,7 +176,13 @@ def _files(paths: Source, format: str) -> _Files:  # noqa: A002
         raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
     if format == "auto" and known is PLAIN:
         known = shown_by(schema.names)
-    return _Files(known, schema, ray.data.from_items([{PATH: str(file)} for file in files]))
+    # Tasks read files whole, but Ray's own readers cut them into blocks.
+    dataset = ray.data.from_items([{PATH: str(file)} for file in files])
+
+    def through(function: Function, num_cpus: int | None) -> Dataset:
+        return _per_block(dataset, partial(_of_files, known.name, schema, function), num_cpus)
+
+    return _Source(known, schema, _per_block(dataset, partial(_pieces, known.name, schema)), through)
 
 
 class RayDataError(DataError, UserCodeException):  # type: ignore[misc]

@@ -270,7 +270,7 @@ def test_what_is_no_limit(text, monkeypatch):
 
 def test_the_default_limit_fits_the_machine(monkeypatch):
     for memory, limit in ((2**28, 2**24), (2**40, 2**30)):
-        monkeypatch.setattr(_memory, "_usable_memory", lambda memory=memory: memory)
+        monkeypatch.setattr(_memory, "usable_memory", lambda memory=memory: memory)
         assert _memory.limit_from("FASTGAE_RECYCLE", None) == limit
     monkeypatch.undo()
-    assert 0 < _memory._usable_memory() < 2**60
+    assert 0 < _memory.usable_memory() < 2**60

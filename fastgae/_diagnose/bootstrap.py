@@ -7,7 +7,7 @@ import numpy as np
 from fastgae._diagnose.flags import flags_look_shifted
 from fastgae._diagnose.report import Finding
 from fastgae._diagnose.rows import reset_rows_without_rewards
-from fastgae._diagnose.steps import Steps, by_chance, median, number_of
+from fastgae._diagnose.steps import Steps, by_chance, median, number_of, shifted
 
 
 def last_row(steps: Steps) -> Iterator[Finding]:
@@ -80,8 +80,6 @@ def _goes_on(steps: Steps) -> bool:
     """Return whether the row after a truncated step belongs to the same episode, as in NEXT_STEP mode."""
     if reset_rows_without_rewards(steps) is not None:
         return True
-    cut = np.zeros(steps.shape, bool)
-    cut[:-1] = steps.truncated[:-1]
-    later = np.zeros(steps.shape, bool)
-    later[1:] = cut[:-1]
+    later = shifted(steps.truncated, 1)
+    cut = shifted(later, -1)
     return median(steps.errors[later]) > 4.0 * median(steps.errors[cut])

@@ -20,7 +20,7 @@ def coefficients(steps: Steps) -> Iterator[Finding]:
                 continue  # a person may have written it
             meant = {
                 kind: [usual for usual in USUAL if rounded(usual) == number]
-                for kind, rounded in (("float16", _float16), ("bfloat16", _bfloat16))
+                for kind, rounded in (("float16", lambda number: float(np.float16(number))), ("bfloat16", _bfloat16))
             }
             readings = [f"{_either(usual)} rounded to {kind}" for kind, usual in meant.items() if usual]
             if readings:
@@ -36,10 +36,6 @@ def coefficients(steps: Steps) -> Iterator[Finding]:
 
 def _either(numbers: list[float]) -> str:
     return " or ".join(f"{number:.10g}" for number in numbers)
-
-
-def _float16(number: float) -> float:
-    return float(np.float16(number))
 
 
 def _bfloat16(number: float) -> float:
@@ -104,12 +100,7 @@ def _only(given: Call, kept: str) -> Call:
 def _where(steps: Steps, name: str, bad: Array) -> Places:
     if name == "last_values":
         return steps.places(bad.reshape(-1))
-    truncated = steps.given.truncated
-    if name == "final_values" and truncated is not None and bad.shape != truncated.shape:
-        dense = np.zeros(truncated.shape, bool)
-        dense[truncated] = bad
-        bad = dense
-    return steps.places(steps.matrix(bad, bool))
+    return steps.places(steps.at_truncated(bad, False) if name == "final_values" else steps.matrix(bad, bool))
 
 
 def normaliser(steps: Steps) -> Iterator[Finding]:

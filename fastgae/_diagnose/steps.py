@@ -89,20 +89,19 @@ class Steps:
     @functools.cached_property
     def final_values(self) -> Array | None:
         """Return the V' that the caller passed for the truncated steps, with NaN elsewhere, or None."""
-        final, truncated = self.given.final_values, self.given.truncated
-        if truncated is None:
+        final = self.given.final_values
+        if self.given.truncated is None:
             return None
-        if final is None:
-            if self.next_values is None:
-                return None
-            dense = self.next_values
-        elif final.shape == truncated.shape:
-            dense = self.matrix(final)
-        else:
-            scattered = np.full(truncated.shape, np.nan)
-            scattered[truncated] = final
-            dense = self.matrix(scattered)
-        return np.where(self.truncated & ~self.terminated & self.exists, dense, np.nan)
+        dense = self.next_values if final is None else self.at_truncated(final, np.nan)
+        return None if dense is None else np.where(self.truncated & ~self.terminated & self.exists, dense, np.nan)
+
+    def at_truncated(self, given: Array, elsewhere: Any) -> Array:
+        """Return what belongs to ``final_values`` as a matrix; 1-D, it has one entry per True of ``truncated``."""
+        truncated = self.given.truncated
+        if truncated is not None and given.shape != truncated.shape:
+            sparse, given = given, np.full(truncated.shape, elsewhere)
+            given[truncated] = sparse
+        return self.matrix(given, type(elsewhere))
 
     @functools.cached_property
     def tolerance(self) -> float:
@@ -213,11 +212,6 @@ def by_chance(hits: Array, times: int) -> float:
 
 def shifted(flags: Array, by: int) -> Array:
     """Return (T, N) flags moved ``by`` rows later, or earlier if negative; flags that leave the array are lost."""
-    moved = np.zeros_like(flags)
-    if by > 0:
-        moved[by:] = flags[:-by]
-    elif by < 0:
-        moved[:by] = flags[-by:]
-    else:
-        moved[:] = flags
+    moved = np.roll(flags, by, 0)
+    moved[slice(by) if by > 0 else slice(max(len(moved) + by, 0), None)] = False
     return moved

@@ -9,36 +9,47 @@ from fastgae._call import Array, Role, names_of
 
 BROADCAST = names_of(Role.COEFFICIENT, Role.FACTORS)
 PER_ENV = names_of(Role.ENVS, Role.MOMENTS)
-WITHOUT_TIME = (*PER_ENV, *names_of(Role.ENV_FLAGS))
+ENV_FLAGS = names_of(Role.ENV_FLAGS)
 # The arguments whose arrays may get more environments. Any other argument is one value for a whole call.
-OF_ENVS = (*names_of(Role.STEPS, Role.STEP_FLAGS), *WITHOUT_TIME, *BROADCAST)
+OF_ENVS = (*names_of(Role.STEPS, Role.STEP_FLAGS), *PER_ENV, *ENV_FLAGS, *BROADCAST)
 SETTINGS = names_of(Role.SETTING)
+
+Shape = tuple[int, ...]
+
+
+def may_join(settings: dict[str, Any], shapes: dict[str, Shape], like: Shape) -> bool:
+    """Return whether calls may become environments of one call. ``shapes`` are those of the arrays in one call."""
+    return (
+        all(name in OF_ENVS for name in shapes)
+        # Global moments are taken over all environments of a call, and would mix different calls.
+        and not any(settings.get(name) == "global" for name in SETTINGS)
+        # A number of one env stands for the envs of all calls.
+        and all(settings.get(name) is None for name in ENV_FLAGS)
+        and shapes.get("final_values", like) == like
+    )
 
 
 class Batch:
-    """The arguments of a batch of calls.
+    """The arrays and the other arguments of a batch of calls; the results have the shape of the first array.
 
-    ``ranks`` maps an array's name to its number of axes without the batch axes; an array that is not in it is the same
-    for all calls. ``first`` names the array whose shape the results have.
+    ``ranks`` has the number of axes of each array in one call.
     """
 
-    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], ranks: dict[str, int], first: str):
-        self.function = function
-        self.arrays = {name: given for name, given in arguments.items() if isinstance(given, np.ndarray)}
-        self.others = {name: given for name, given in arguments.items() if name not in self.arrays}
-        self.ranks = {name: ranks.get(name, array.ndim) for name, array in self.arrays.items()}
-        self.shape = np.broadcast_shapes(*(self.front(name) for name in self.arrays))
-        self.rank, self.first_shape = self.ranks[first], self.own(first)
+    def __init__(
+        self, function: Callable[..., Any], settings: dict[str, Any], arrays: dict[str, Array], ranks: dict[str, int]
+    ):
+        self.function, self.settings, self.arrays, self.ranks = function, settings, arrays, ranks
+        self.shape = np.broadcast_shapes(*map(self.front, arrays))
+        first = next(iter(arrays))
+        self.rank, self.first_shape = ranks[first], self.own(first)
 
-    def front(self, name: str) -> tuple[int, ...]:
+    def front(self, name: str) -> Shape:
         """Return the lengths of an array's batch axes: 1 if the array is the same for all calls."""
-        shape: tuple[int, ...] = self.arrays[name].shape
-        return shape[: len(shape) - self.ranks[name]]
+        return self.arrays[name].shape[: self.arrays[name].ndim - self.ranks[name]]
 
-    def own(self, name: str) -> tuple[int, ...]:
+    def own(self, name: str) -> Shape:
         """Return the shape of an array in one call."""
-        shape: tuple[int, ...] = self.arrays[name].shape
-        return shape[len(shape) - self.ranks[name] :]
+        return self.arrays[name].shape[self.arrays[name].ndim - self.ranks[name] :]
 
     def results(self) -> tuple[Array, ...]:
         """Return the results of all calls, with the axes of the batch first."""
@@ -48,28 +59,21 @@ class Batch:
 
     def call(self, arrays: dict[str, Array], **changed: Any) -> tuple[Array, ...]:
         """Return the results of one call."""
-        results = self.function(**{**self.others, **arrays, **changed})
+        results = self.function(**{**self.settings, **arrays, **changed})
         return results if isinstance(results, tuple) else (results,)
 
     def are_environments(self) -> bool:
         """Return whether the batch may become more environments of one call, which is much faster than many calls."""
-        given = self.others
         return (
-            all(name in OF_ENVS for name in self.arrays)
-            # Global moments are taken over all environments of a call, and would mix different calls.
-            and not any(given.get(name) == "global" for name in SETTINGS)
-            # A number of one env stands for the envs of all calls.
-            and all(given.get(name) is None for name in WITHOUT_TIME if name not in PER_ENV)
-            and not any(isinstance(each, list | tuple) for each in given.values())
-            and ("final_values" not in self.arrays or self.own("final_values") == self.first_shape)
+            may_join(self.settings, {name: self.own(name) for name in self.arrays}, self.first_shape)
             and all(self.ranks[name] in (0, self.rank) for name in BROADCAST if name in self.arrays)
-            and "time_axis" in given  # Functions without it have no axis for environments.
-            and -self.rank <= given["time_axis"] < self.rank
+            and "time_axis" in self.settings  # Functions without it have no axis for environments.
+            and -self.rank <= self.settings["time_axis"] < self.rank
         )
 
     def as_environments(self) -> tuple[Array, ...]:
         """Return the results of one call in which every index of the batch is an environment."""
-        time_axis = self.others["time_axis"]
+        time_axis = self.settings["time_axis"]
         return self.call(
             {name: self.in_front(name) for name in self.arrays},
             time_axis=time_axis + len(self.shape) if time_axis >= 0 else time_axis,
@@ -79,7 +83,7 @@ class Batch:
         """Return an array with the axes of the batch before those that it has in one call."""
         if name in PER_ENV and not self.own(name):  # one number in a call stands for its envs
             axes = (1,) * (self.rank - 1)
-            without_time = np.delete(self.first_shape, self.others["time_axis"])
+            without_time = np.delete(self.first_shape, self.settings["time_axis"])
             return np.broadcast_to(self.arrays[name].reshape(*self.front(name), *axes), (*self.shape, *without_time))
         if name not in BROADCAST:
             return self.everywhere(name)

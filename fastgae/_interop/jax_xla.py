@@ -20,7 +20,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._interop.arrays import of_call
-from fastgae._interop.batches import BROADCAST, OF_ENVS, Batch
+from fastgae._interop.batches import BROADCAST, Batch, may_join
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two, takes_out
 from fastgae._interop.jax import numpys_dtypes
 
@@ -86,16 +86,8 @@ def call(function: Callable[..., Any], settings: dict[str, Any], like: Any, arra
 def _is_trajectory(settings: dict[str, Any], like: Any, arrays: dict[str, Any], moved: dict[str, bool]) -> bool:
     """Return whether a call has one axis, time, and a batch of such calls may become environments of one call."""
     (steps, *others), *_ = (each.shape for each in jax.tree.leaves(like))
-    final = arrays.get("final_values")
-    return (
-        not others
-        and settings.get("time_axis") == 0
-        and settings.get("normalize") != "global"
-        and settings.get("by") != "global"
-        and settings.get("prev_done") is None
-        and all(name in OF_ENVS for name in arrays)
-        and (final is None or final.shape[moved["final_values"] :] == (steps,))
-    )
+    shapes = {name: array.shape[moved[name] :] for name, array in arrays.items()}
+    return not others and settings.get("time_axis") == 0 and may_join(settings, shapes, (steps,))
 
 
 def _of_envs(name: str, array: Any, size: int, moved: bool) -> Any:
@@ -133,7 +125,7 @@ def _computed(key: str, inputs: list[Described], outputs: list[Described]) -> No
     arrays = {each: of_call(each, array) for each, array in given.items()}
     results = list(map(_array, outputs))
     function = FUNCTIONS[name]
-    batch = Batch(function, settings | arrays, ranks, next(iter(ranks)))
+    batch = Batch(function, settings, arrays, ranks)
     for result, computed in zip(results, batch.results(), strict=True):
         np.copyto(result, computed, casting="unsafe")
     if results[0].size and all(arrays[each] is given[each] for each in given):

@@ -4,20 +4,18 @@ The zip's directory and every member's header are checked before any array is in
 more memory than there is. Nothing in the file is executed, because pickled objects are refused.
 """
 
-import contextlib
 import math
-import os
 import stat
 import warnings
 import zipfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from numpy.lib import format as npy
 
 from fastgae._archive import FILE_ERRORS, check_kind, checked_header, named_members, reason, shown
+from fastgae._memory import usable_memory
 from fastgae._misnamed import NAMES_ELSEWHERE
 from fastgae.cli.options import CommandError
 
@@ -26,13 +24,11 @@ LONGEST_REASON = 800  # zipfile's errors quote names from the file, of up to 64 
 BYTES_PER_ELEMENT = 64
 
 
-class Read(NamedTuple):
-    arrays: dict[str, Any]
-    unused: list[str]  # the names of other arrays in the file, which are not read
+def read_arrays(path: Path, required: Collection[str], optional: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the arrays in the file by their names, and the names of other arrays in it, which are not read.
 
-
-def read_arrays(path: Path, required: Collection[str], optional: Collection[str]) -> Read:
-    """Return the arrays in the file by their names, or raise a CommandError that says what is wrong with the file."""
+    Raise a CommandError that says what is wrong with the file.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("it is not a regular file; expected an archive that numpy.savez wrote")
@@ -45,8 +41,11 @@ def read_arrays(path: Path, required: Collection[str], optional: Collection[str]
                 check_names(members, required, optional)
                 used = {name: member for name, member in members.items() if name in (*required, *optional)}
                 check_memory(sum(math.prod(checked_header(archive, *each).shape) for each in used.items()))
-                arrays = {name: array(archive, member) for name, member in used.items()}
-                return Read(arrays, [name for name in members if name not in used])
+                arrays = {}
+                for name, member in used.items():
+                    with archive.open(member) as content:
+                        arrays[name] = npy.read_array(content, allow_pickle=False)
+                return arrays, [name for name in members if name not in used]
     except FILE_ERRORS as error:
         raise CommandError(f"cannot read {path}: {reason(error)[:LONGEST_REASON]}", exit_code=2) from error
 
@@ -63,26 +62,10 @@ def check_names(names: Collection[str], required: Collection[str], optional: Col
 
 
 def check_memory(elements: int) -> None:
-    needed, there_is = elements * BYTES_PER_ELEMENT, memory()
+    needed, there_is = elements * BYTES_PER_ELEMENT, usable_memory()
     if needed > there_is:
         raise ValueError(
             f"its arrays have {elements:,} elements, and diagnose needs {needed / 2**30:.1f} GiB of memory for them, "
             f"but there are only {there_is / 2**30:.1f} GiB; save fewer steps or environments: a part shows the same "
             "mistakes"
         )
-
-
-def memory() -> int:
-    """Return the bytes of memory of this machine or container, or 4 GiB if the system does not say."""
-    limits = []
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with contextlib.suppress(OSError, ValueError):  # ValueError: "max" in place of a number
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(limits, default=4 * 2**30)
-
-
-def array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:
-    with archive.open(member) as content:
-        read: np.ndarray[Any, np.dtype[Any]] = npy.read_array(content, allow_pickle=False)
-        return read

@@ -4,12 +4,11 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fastgae.cli.options import CommandError, Formatter, plot_file, positive, unit_interval
+from fastgae.cli.options import CommandError, plot_file, positive, unit_interval
 
-if TYPE_CHECKING:
-    from fastgae.cli.options import Commands
+HELP = "compute advantages of recorded data in files"
 
 DESCRIPTION = """\
 Compute advantages and value targets of recorded episodes, and write them to a
@@ -124,14 +123,7 @@ def of_source(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def add_parser(commands: "Commands") -> None:
-    parser = commands.add_parser(
-        "compute",
-        help="compute advantages of recorded data in files",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=Formatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     add = parser.add_argument
     add("-o", "--out", metavar="FILE", help="the file to write (default: beside the data)")
@@ -172,16 +164,14 @@ def add_parser(commands: "Commands") -> None:
     add("--merge", action="store_true", help="write FILE from the files of all shards: the bytes of one process")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object instead of the table")
-    parser.set_defaults(run=run, interrupted="; --resume continues from the parts that were kept")
+    parser.set_defaults(interrupted="; --resume continues from the parts that were kept")
 
 
 def run(args: argparse.Namespace) -> int:
     try:
         from fastgae.data import compute
         from fastgae.data.errors import on_the_command_line
-    except ImportError as error:
-        raise CommandError(str(error), exit_code=2) from error
-    try:
+
         with on_the_command_line():
             report = compute(
                 args.source,
@@ -201,7 +191,7 @@ def run(args: argparse.Namespace) -> int:
                 progress=not args.quiet,
                 plot=args.plot,
             )
-    except (ValueError, OSError, ModuleNotFoundError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), exit_code=2) from error
     if args.json:
         print(report.to_json(indent=2))

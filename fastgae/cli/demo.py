@@ -13,13 +13,15 @@ import numpy as np
 
 import fastgae
 from fastgae import _dispatch, _threads
-from fastgae.cli.options import CommandError, Formatter, non_negative, plot_file, positive, unit_interval
+from fastgae.cli import info
+from fastgae.cli.options import CommandError, non_negative, plot_file, positive, unit_interval
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from fastgae.cli.options import Commands
     from fastgae.compat.gymnasium import Rollout
+
+HELP = "collect a real rollout and compare all backends on it"
 
 DESCRIPTION = """\
 Collect a rollout from a vectorised Gymnasium environment with random actions,
@@ -42,14 +44,7 @@ examples:
 Track = Callable[..., Iterable[Any]]
 
 
-def add_parser(commands: "Commands") -> None:
-    parser = commands.add_parser(
-        "demo",
-        help="collect a real rollout and compare all backends on it",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=Formatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--env", default="CartPole-v1", metavar="ID", help="Gymnasium environment (default: %(default)s)")
     add("--num-envs", default=8, type=positive, metavar="N", help="number of environments (default: %(default)s)")
@@ -76,7 +71,6 @@ def add_parser(commands: "Commands") -> None:
         help="draw rewards, values, returns and advantages of the environment whose returns vary most",
     )
     add("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,8 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
 def default_variant() -> str:
     """Return the backend that a call uses by default, with its CPU target if it has several."""
-    module, target = _dispatch.resolve_backend(None)
-    return ":".join(filter(None, (module.__name__.rpartition(".")[2], target or next(iter(module.targets()), None))))
+    return ":".join(filter(None, info.resolved(None).values()))
 
 
 def _require(*packages: str) -> None:
@@ -250,17 +243,17 @@ def _plot(
     # If some returns are NaN, draw another environment, whose returns are not.
     with np.errstate(invalid="ignore"):
         env = int(np.argmax(np.nan_to_num(result.returns.std(0), nan=-1.0)))
-    series = plot.Series(
-        rewards=collected.rewards[:, env],
-        values=arguments["values"][:, env],
-        advantages=result.advantages[:, env],
-        returns=result.returns[:, env],
-        terminated=collected.terminated[:, env],
-        truncated=collected.truncated[:, env],
-        final_values=final_values[:, env],
-    )
+    drawn = {
+        "rewards": collected.rewards,
+        "values": arguments["values"],
+        "advantages": result.advantages,
+        "returns": result.returns,
+        "terminated": collected.terminated,
+        "truncated": collected.truncated,
+        "final_values": final_values,
+    }
     title = f"{args.env}, environment {env} of {args.num_envs}, gamma {args.gamma:g}, gae_lambda {args.gae_lambda:g}"
     try:
-        plot.draw(args.plot, title, series)
+        plot.draw(args.plot, title, {name: array[:, env] for name, array in drawn.items()})
     except OSError as error:
         raise CommandError(f"argument --plot: cannot write {str(args.plot)!r}: {error.strerror or error}") from error

@@ -4,17 +4,13 @@ import argparse
 import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import fastgae
 from fastgae._archive import shown
 from fastgae._call import ROLES, Role
 from fastgae.cli import compute
 from fastgae.cli.archive import read_arrays
-from fastgae.cli.options import CommandError, Formatter, printable, unit_interval
-
-if TYPE_CHECKING:
-    from fastgae.cli.options import Commands
+from fastgae.cli.options import CommandError, printable, unit_interval
 
 PARAMETERS = inspect.signature(fastgae.diagnose).parameters
 REQUIRED = tuple(name for name, parameter in PARAMETERS.items() if parameter.default is parameter.empty)
@@ -23,6 +19,8 @@ ARRAYS = tuple(
     name for name in PARAMETERS if ROLES[name] is not Role.SETTING and name not in (*REQUIRED, *COEFFICIENTS)
 )
 MODES = ("next_step", "same_step", "disabled")
+
+HELP = "look for mistakes in a recorded rollout"
 
 DESCRIPTION = f"""\
 Look for common mistakes in a rollout: flags one step late or early, time limits
@@ -53,14 +51,7 @@ examples:
 """
 
 
-def add_parser(commands: "Commands") -> None:
-    parser = commands.add_parser(
-        "diagnose",
-        help="look for mistakes in a recorded rollout",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=Formatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     compute.add_source(parser)
     add = parser.add_argument
     add("--json", action="store_true", help="print one JSON object")
@@ -73,7 +64,6 @@ def add_parser(commands: "Commands") -> None:
         help="normalise the advantages over all steps, or over each environment",
     )
     add("--time-axis", default=0, type=int, metavar="AXIS", help="the axis that is time (default: %(default)s)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,13 +90,11 @@ def of_data(args: argparse.Namespace) -> fastgae.Diagnosis:
     try:
         from fastgae.data.diagnose import diagnose
         from fastgae.data.errors import on_the_command_line
-    except ImportError as error:
-        raise CommandError(str(error), exit_code=2) from error
-    try:
+
         with on_the_command_line():
             gamma = 0.99 if args.gamma is None else args.gamma
             return diagnose(args.source, **compute.of_source(args), gamma=gamma, gae_lambda=args.gae_lambda)
-    except (ValueError, OSError, ModuleNotFoundError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), exit_code=2) from error
 
 

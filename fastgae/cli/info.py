@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 import fastgae
 from fastgae import _dispatch, _memory, _threads
-from fastgae.cli.options import Formatter
 
-if TYPE_CHECKING:
-    from fastgae.cli.options import Commands
+HELP = "versions, backends, CPU targets, threads and environment variables"
 
 DESCRIPTION = """\
 Show which backends run here, which one is the default, and why others are missing.
@@ -32,19 +30,9 @@ examples:
   FASTGAE_BACKEND=numpy fastgae info    with a setting, to see what it changes
 """
 
-T = TypeVar("T")
 
-
-def add_parser(commands: "Commands") -> None:
-    parser = commands.add_parser(
-        "info",
-        help="versions, backends, CPU targets, threads and environment variables",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=Formatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +45,7 @@ def gather() -> dict[str, Any]:
     """Return everything that `info` prints. A setting that cannot be used goes into ``problems`` and raises nothing."""
     problems = [*filter(None, [_dispatch.fallback()])]
 
-    def attempt(resolve: Callable[[], T]) -> T | None:
+    def attempt(resolve: Callable[[], Any]) -> Any:
         try:
             return resolve()
         except (ValueError, fastgae.BackendUnavailableError) as error:
@@ -72,7 +60,7 @@ def gather() -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "numpy": np.__version__,
         "numba": _installed("numba"),
-        "default_backend": attempt(partial(_resolved, None)),
+        "default_backend": attempt(partial(resolved, None)),
         "num_threads": attempt(lambda: _dispatch.resolve_threads(None) or _threads.usable_cpus()),
         "recycled": attempt(_recycled),
         "backends": [
@@ -94,7 +82,7 @@ def _installed(package: str) -> str | None:
         return None
 
 
-def _resolved(backend: str | None) -> dict[str, str | None]:
+def resolved(backend: str | None) -> dict[str, str | None]:
     module, target = _dispatch.resolve_backend(backend)
     return {"name": module.__name__.rpartition(".")[2], "target": target or next(iter(module.targets()), None)}
 
@@ -105,7 +93,7 @@ def _recycled() -> dict[str, int]:
 
 
 def _chosen_target(backend: str) -> str | None:
-    return _resolved(backend)["target"]
+    return resolved(backend)["target"]
 
 
 def text(facts: dict[str, Any]) -> str:

@@ -99,5 +99,13 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     )
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for command in (info, compute, demo, diagnose):
-        command.add_parser(commands)
+        of_command = commands.add_parser(
+            command.__name__.rpartition(".")[2],
+            help=command.HELP,
+            description=command.DESCRIPTION,
+            epilog=command.EXAMPLES,
+            formatter_class=Formatter,
+        )
+        command.add_options(of_command)
+        of_command.set_defaults(run=command.run)
     return parser, dict(commands.choices)

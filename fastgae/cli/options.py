@@ -2,12 +2,8 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastgae._pictures import picture_path
-
-if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction[Any]
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):

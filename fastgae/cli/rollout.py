@@ -111,16 +111,12 @@ class ValueFunction:
     def _discounted_returns(self, rollout: Rollout, gamma: float) -> Floats:
         """Return the returns of lambda = 1: discounted rewards, then V where the episode was cut."""
         # The reference backend computes them, so that no setting changes the data on which the backends are compared.
-        # With lambda = 1 the values along the way cancel, so zeros stand for them.
-        rewards = rollout.rewards.astype(np.float32)
-        return fastgae.gae(
-            rewards,
-            np.zeros_like(rewards),
+        return fastgae.discounted_returns(
+            rollout.rewards.astype(np.float32),
             rollout.terminated,
             rollout.truncated,
             last_values=self(rollout.last_observations),
             final_values=self(rollout.final_observations),
             gamma=gamma,
-            gae_lambda=1.0,
             backend="numpy",
-        ).returns
+        )

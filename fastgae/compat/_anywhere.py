@@ -78,16 +78,11 @@ def _called(body: Body, given: dict[str, Any]) -> Any:
 
         if jax.computes(given.values()):
             return _in_jax(body, given)
-    result = _in_numpy(body, **given)
-    convert = converter(first, body.numbers_in(given))
-    return result if convert is None else _each(convert, result)
-
-
-def _in_numpy(body: Body, /, **given: Any) -> Any:
-    """Return the results for arguments on the CPU, as NumPy arrays."""
     taken = body.read(given)
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        return body.compute(**taken)
+        result = body.compute(**taken)
+    convert = converter(first, body.numbers_in(given))
+    return result if convert is None else _each(convert, result)
 
 
 def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:

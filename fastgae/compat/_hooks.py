@@ -99,6 +99,17 @@ def numbers(text: str) -> tuple[int, ...]:
     return (*map(int, found[0].split(".") if found else ()), 0, 0, 0)[:3]
 
 
+def taking(names: str) -> Callable[[Function], Function]:
+    """Give a function that passes its arguments on the parameters that ``fitting`` compares."""
+
+    def decorated(function: Function) -> Function:
+        shown = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names.split()]
+        function.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        return function
+
+    return decorated
+
+
 def _owner_and_name(place: str) -> tuple[Any, str]:
     module, _, path = place.partition(":")
     *outer, name = path.split(".")

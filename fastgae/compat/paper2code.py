@@ -2,7 +2,6 @@
 
 from typing import Any, Literal
 
-from fastgae._misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere
 from fastgae.compat._arguments import Coefficient, Like, Numbers
@@ -10,14 +9,14 @@ from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
 
-@refuses_misnamed
+@anywhere("rewards: T ...", values="T+1 ...", terminateds="T ...", truncateds="T ...")
 def compute_gae(
     rewards: Like[ArrayT],
-    values: Any,
+    values: Numbers,
     terminateds: Any,
-    truncateds: Any = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    truncateds: Any | None = None,
+    gamma: Coefficient = 0.99,
+    lam: Coefficient = 0.95,
     advantage_norm: Literal["none", "global", "per_env"] = "global",
     eps: float = 1e-8,
 ) -> tuple[ArrayT, ArrayT]:
@@ -58,24 +57,11 @@ def compute_gae(
     """
     if not isinstance(advantage_norm, str) or advantage_norm not in ("none", "global", "per_env"):
         raise ValueError(f'advantage_norm must be "none", "global" or "per_env", got {advantage_norm!r}')
-    results: Any = _compute_gae(rewards, values, terminateds, truncateds, gamma, lam, advantage_norm, eps)
-    one_env = results[0].ndim == 1
-    return (results[0][:, None], results[1][:, None]) if one_env else results
-
-
-@anywhere("rewards: T ...", values="T+1 ...", terminateds="T ...", truncateds="T ...")
-def _compute_gae(
-    rewards: Like[ArrayT],
-    values: Numbers,
-    terminateds: Any,
-    truncateds: Any | None,
-    gamma: Coefficient,
-    lam: Coefficient,
-    advantage_norm: Literal["none", "global", "per_env"],
-    eps: float,
-) -> tuple[ArrayT, ArrayT]:
     ended = terminateds != 0
     if truncateds is not None:
         ended = ended & (truncateds == 0)
     advantages, returns = gae(rewards, values, ended, gamma=gamma, gae_lambda=lam)
-    return advantages if advantage_norm == "none" else normalize(advantages, by=advantage_norm, eps=eps), returns
+    if advantage_norm != "none":
+        advantages = normalize(advantages, by=advantage_norm, eps=eps)
+    one_env = rewards.ndim == 1
+    return (advantages[:, None], returns[:, None]) if one_env else (advantages, returns)

@@ -94,14 +94,6 @@ def _advantages(
 def install() -> ExitStack:
     """Replace ``pufferlib.pufferl.compute_puff_advantage``; on a CPU, results are the same bits.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts PufferLib's own function back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     return LIBRARY.install({"pufferlib.pufferl:compute_puff_advantage": (compute_puff_advantage,)})

@@ -5,13 +5,15 @@ Add one line before ``Runner.run``::
     fastgae.compat.rl_games.install()
 """
 
+import inspect
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
 from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
-from fastgae.compat._hooks import Library
+from fastgae.compat._hooks import Library, taking
 from fastgae.estimators.gae import gae
 
 LIBRARY = Library("rl_games", "1.6.5", "2.0.0")
@@ -135,40 +137,24 @@ def install() -> ExitStack:
 
     In a version without ``discount_values_masks``, replace only the first. Results are the same bits in float32.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts the methods of rl_games back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
-    masks = f"{A2C}.discount_values_masks"  # no agent calls it, and rl_games removed it after 1.6.5
-    return LIBRARY.install(
-        {f"{A2C}.discount_values": (_discount_values,), masks: (_discount_values_masks,)}, may_lack=(masks,)
-    )
+    places = {f"{A2C}.{name}": (method,) for name, method in METHODS.items()}
+    # No agent calls discount_values_masks, and rl_games removed it after 1.6.5.
+    return LIBRARY.install(places, may_lack=(f"{A2C}.discount_values_masks",))
 
 
-def _discount_values(
-    self: Any, fdones: Any, last_extrinsic_values: Any, mb_fdones: Any, mb_extrinsic_values: Any, mb_rewards: Any
-) -> Any:
-    arrays = fdones, last_extrinsic_values, mb_fdones, mb_extrinsic_values, mb_rewards
-    return discount_values(*arrays, gamma=self.gamma, tau=self.tau)
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method of an agent that calls a function with the agent's gamma and tau."""
+
+    @taking(" ".join(name for name in inspect.signature(function).parameters if name not in ("gamma", "tau")))
+    def method(self: Any, *positional: Any, **named: Any) -> Any:
+        return function(*positional, **named, gamma=self.gamma, tau=self.tau)
+
+    return method
 
 
-def _discount_values_masks(
-    self: Any,
-    fdones: Any,
-    last_extrinsic_values: Any,
-    mb_fdones: Any,
-    mb_extrinsic_values: Any,
-    mb_rewards: Any,
-    mb_masks: Any,
-) -> Any:
-    arrays = fdones, last_extrinsic_values, mb_fdones, mb_extrinsic_values, mb_rewards, mb_masks
-    return discount_values_masks(*arrays, gamma=self.gamma, tau=self.tau)
+METHODS = {function.__name__: _method(function) for function in (discount_values, discount_values_masks)}
 
 
 def _ends(fdones: Any, mb_fdones: Any, rewards: Any) -> Any:

@@ -176,9 +176,18 @@ def leaky_vtrace(
     With ``alpha_=1`` the errors equal the errors of ``vtrace``, also where a ratio is infinite; RLax gives NaN there.
     ``alpha_`` is ``1 - leaky`` of ``fastgae.vtrace``.
     """
-    return _errors(
-        v_tm1, v_t, r_t, discount_t, rho_tm1, alpha_, lambda_, clip_rho_threshold, stop_target_gradients, sample_mask
-    )
+    # fastgae.vtrace cannot do this, because it writes 0 at a masked step where RLax carries the next step's error over.
+    xp = namespace_of(r_t)
+    deltas = _weights(rho_tm1, clip_rho_threshold, alpha_) * (r_t + discount_t * v_t - v_tm1)
+    decay = discount_t * (_weights(rho_tm1, 1.0, alpha_) * xp.asarray(lambda_, dtype=rho_tm1.dtype))
+    if sample_mask is not None:
+        learnable = sample_mask != 0
+        # RLax multiplies the delta of a masked step by 0, so NaN there stays NaN.
+        deltas, decay = deltas * learnable, xp.where(learnable, decay, 1)
+    errors = reverse_scan(deltas, decay, stop_gradients=stop_target_gradients)
+    if stop_target_gradients and kind_of(v_tm1) == "jax":
+        return errors - (v_tm1 - constant(v_tm1))  # of the gradients, only that of V is left
+    return errors
 
 
 @refuses_misnamed
@@ -242,7 +251,7 @@ def leaky_vtrace_td_error_and_advantage(
     of ``vtrace_td_error_and_advantage``, also where a ratio is infinite; RLax gives NaN there.
     """
     xp = namespace_of(r_t)
-    errors = _errors(
+    errors = leaky_vtrace(
         v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, clip_rho_threshold, stop_target_gradients, sample_mask
     )
     mix = _at_every_step(lambda_, v_tm1)[:-1]
@@ -363,31 +372,6 @@ def _off_policy(q_t: Any, v_t: Any, r_t: Any, discount_t: Any, c_t: Any, stop: b
     last = r_t[-1:] + discount_t[-1:] * v_t[-1:]
     returns = reverse_scan(bootstrapped, discount_t[:-1] * c_t, initial=last[0], stop_gradients=stop)
     return namespace_of(r_t).concatenate([returns, constant(last) if stop else last])
-
-
-def _errors(
-    v_tm1: Any,
-    v_t: Any,
-    r_t: Any,
-    discount_t: Any,
-    rho_tm1: Any,
-    alpha: float,
-    lambda_: Any,
-    clip: float,
-    stop: bool,
-    sample_mask: Any,
-) -> Any:
-    """Compute leaky V-trace's errors. ``stop``: of their gradients, only that of V, which is subtracted, is left."""
-    # fastgae.vtrace cannot do this, because it writes 0 at a masked step where RLax carries the next step's error over.
-    xp = namespace_of(r_t)
-    deltas = _weights(rho_tm1, clip, alpha) * (r_t + discount_t * v_t - v_tm1)
-    decay = discount_t * (_weights(rho_tm1, 1.0, alpha) * xp.asarray(lambda_, dtype=rho_tm1.dtype))
-    if sample_mask is not None:
-        learnable = sample_mask != 0
-        # RLax multiplies the delta of a masked step by 0, so NaN there stays NaN.
-        deltas, decay = deltas * learnable, xp.where(learnable, decay, 1)
-    errors = reverse_scan(deltas, decay, stop_gradients=stop)
-    return errors - (v_tm1 - constant(v_tm1)) if stop and kind_of(v_tm1) == "jax" else errors
 
 
 def _weights(ratios: Any, clip: float, alpha: float = 1.0) -> Any:

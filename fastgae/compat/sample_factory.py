@@ -66,14 +66,6 @@ def gae_advantages(
 def install() -> ExitStack:
     """Replace ``gae_advantages`` in sample-factory's learner; results are the same bits in float32.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts sample-factory's own function back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     return LIBRARY.install({"sample_factory.algo.learning.learner:gae_advantages": (gae_advantages,)})

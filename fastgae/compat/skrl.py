@@ -18,7 +18,7 @@ from typing import Any
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
 from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
-from fastgae.compat._hooks import Library, found_at
+from fastgae.compat._hooks import Library, found_at, taking
 from fastgae.estimators.gae import gae
 from fastgae.estimators.normalize import normalize
 
@@ -38,6 +38,9 @@ AGENTS = (
     "skrl.agents.torch.trpo.trpo_rnn",
 )
 AMP = "skrl.agents.torch.amp.amp"
+RECORDED = (
+    "observations states actions rewards next_observations next_states terminated truncated infos timestep timesteps"
+)
 # The agents that read the next observations at a truncated step, and nowhere else while they record.
 LOOKING_AHEAD = tuple(f"skrl.agents.torch.{name}.{name}:{name.upper()}" for name in ("a2c", "ppo", "rpo", "trpo"))
 
@@ -112,15 +115,7 @@ def install() -> ExitStack:
 
     Results differ from skrl's by the rounding that ``compute_gae`` describes.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts skrl's own functions back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     places = {f"{module}:compute_gae": (compute_gae, _with_next_values) for module in AGENTS}
     return LIBRARY.install({**places, f"{AMP}:compute_gae": (compute_gae, _amp_of_2_0)})
@@ -166,41 +161,19 @@ def _before_reset(place: str) -> Callable[..., None]:
     """Return a ``record_transition`` that passes the observations from before the reset to skrl's own method."""
     record: Callable[..., None] = found_at(place)
 
-    def record_transition(
-        self: Any,
-        *,
-        observations: Any,
-        states: Any,
-        actions: Any,
-        rewards: Any,
-        next_observations: Any,
-        next_states: Any,
-        terminated: Any,
-        truncated: Any,
-        infos: Any,
-        timestep: int,
-        timesteps: int,
-    ) -> None:
-        if truncated.any():
-            truncated = truncated & ~terminated
-            final = _final_obs(self.cfg, infos)
-            next_observations = _replaced(next_observations, final, "policy", truncated, self.observation_space)
-            if next_states is not None:
-                next_states = _replaced(next_states, final, "critic", truncated, self.state_space)
-        record(
-            self,
-            observations=observations,
-            states=states,
-            actions=actions,
-            rewards=rewards,
-            next_observations=next_observations,
-            next_states=next_states,
-            terminated=terminated,
-            truncated=truncated,
-            infos=infos,
-            timestep=timestep,
-            timesteps=timesteps,
-        )
+    @taking(RECORDED)
+    def record_transition(self: Any, **given: Any) -> None:
+        if given["truncated"].any():
+            truncated = given["truncated"] = given["truncated"] & ~given["terminated"]
+            final = _final_obs(self.cfg, given["infos"])
+            spaces = {
+                "next_observations": ("policy", self.observation_space),
+                "next_states": ("critic", self.state_space),
+            }
+            for name, (group, space) in spaces.items():
+                if given[name] is not None:
+                    given[name] = _replaced(given[name], final, group, truncated, space)
+        record(self, **given)
 
     return record_transition
 
@@ -238,25 +211,10 @@ def _replaced(following: Any, final: Any, group: str, truncated: Any, space: Any
     return replaced
 
 
-def _with_next_values(
-    *,
-    rewards: Any,
-    terminated: Any,
-    values: Any,
-    next_values: Any,
-    discount_factor: float = 0.99,
-    lambda_coefficient: float = 0.95,
-) -> tuple[Any, Any]:
+@taking("rewards terminated values next_values discount_factor lambda_coefficient")
+def _with_next_values(*, terminated: Any, next_values: Any, **given: Any) -> tuple[Any, Any]:
     """Call ``compute_gae`` for agents that call the last values ``next_values`` and do not pass truncation."""
-    return compute_gae(
-        rewards=rewards,
-        terminated=terminated,
-        truncated=terminated,
-        values=values,
-        last_values=next_values,
-        discount_factor=discount_factor,
-        lambda_coefficient=lambda_coefficient,
-    )
+    return compute_gae(terminated=terminated, truncated=terminated, last_values=next_values, **given)
 
 
 @anywhere("rewards: T ...")

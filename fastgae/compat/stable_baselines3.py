@@ -16,6 +16,7 @@ sb3-contrib, add one line before you train::
 
 import importlib
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,30 +90,15 @@ def install() -> ExitStack:
 
     The buffers of sb3-contrib, such as the buffers of RecurrentPPO and MaskablePPO, inherit it too.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts Stable-Baselines3's own method back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its method has other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     place = f"{BUFFERS}:RolloutBuffer.compute_returns_and_advantage"
     return LIBRARY.install({place: (compute_returns_and_advantage,)})
 
 
 def __getattr__(name: str) -> Any:
-    return made_once(globals(), name, RolloutBuffer=_rollout_buffer, DictRolloutBuffer=_dict_rollout_buffer)
-
-
-def _rollout_buffer() -> type:
-    return _subclass("RolloutBuffer")
-
-
-def _dict_rollout_buffer() -> type:
-    return _subclass("DictRolloutBuffer")
+    makers = {each: partial(_subclass, each) for each in ("RolloutBuffer", "DictRolloutBuffer")}
+    return made_once(globals(), name, **makers)
 
 
 def _subclass(name: str) -> type:

@@ -101,14 +101,6 @@ def install() -> ExitStack:
 
     Tianshou's PPO, A2C, TRPO, NPG and Reinforce call that function.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts Tianshou's own function back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     return LIBRARY.install({"tianshou.algorithm.algorithm_base:_gae": (_gae,)})

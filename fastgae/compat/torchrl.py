@@ -133,7 +133,21 @@ def td_lambda_return_estimate(
     V' is 0 where terminated. The parameters are the same as in ``generalized_advantage_estimate``;
     ``rolling_gamma=False`` raises ValueError.
     """
-    return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim)
+    if rolling_gamma is False:
+        raise ValueError(
+            "rolling_gamma=False, by which each step discounts all later rewards by its own gamma, is not supported"
+        )
+    xp, ended = namespace_of(reward), done if terminated is None else terminated
+    dtype = (reward[:0] + next_state_value[:0]).dtype  # torch's compiler does not trace result_type
+    following = xp.asarray(xp.where(ended != 0, 0, next_state_value), dtype=dtype)
+    discount, trace = (xp.asarray(number, dtype=dtype) for number in (gamma, lmbda))
+    trace = trace * (done == 0)
+    return reverse_scan(
+        reward + discount * ((1 - trace) * following),
+        discount * trace,
+        initial=xp.moveaxis(following, time_dim, 0)[-1],
+        time_axis=time_dim,
+    )
 
 
 @anywhere("reward: T ...", gamma="~ T ...", lmbda="~ T ...")
@@ -149,7 +163,10 @@ def td_lambda_advantage_estimate(
     time_dim: int = -2,
 ) -> ArrayT:
     """Return ``td_lambda_return_estimate(...) - state_value``."""
-    return _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim) - state_value
+    targets = td_lambda_return_estimate(
+        gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim=time_dim
+    )
+    return targets - state_value
 
 
 @anywhere("reward: T ...", gamma="~ T ...")
@@ -237,33 +254,6 @@ def _with_all_axes(coefficient: Any, array: Any) -> Any:
     if missing in (0, array.ndim):  # it has all, or is one number
         return coefficient
     return coefficient.reshape((1,) * missing + tuple(coefficient.shape))
-
-
-def _td_lambda(
-    gamma: Any,
-    lmbda: Any,
-    next_values: Any,
-    rewards: Any,
-    done: Any,
-    terminated: Any,
-    rolling_gamma: bool | None,
-    time_axis: int,
-) -> Any:
-    if rolling_gamma is False:
-        raise ValueError(
-            "rolling_gamma=False, by which each step discounts all later rewards by its own gamma, is not supported"
-        )
-    xp, ended = namespace_of(rewards), done if terminated is None else terminated
-    dtype = (rewards[:0] + next_values[:0]).dtype  # torch's compiler does not trace result_type
-    following = xp.asarray(xp.where(ended != 0, 0, next_values), dtype=dtype)
-    discount, trace = (xp.asarray(number, dtype=dtype) for number in (gamma, lmbda))
-    trace = trace * (done == 0)
-    return reverse_scan(
-        rewards + discount * ((1 - trace) * following),
-        discount * trace,
-        initial=xp.moveaxis(following, time_axis, 0)[-1],
-        time_axis=time_axis,
-    )
 
 
 def _one_later(array: Any, last: Any, axis: int) -> Any:

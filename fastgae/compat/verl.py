@@ -65,9 +65,8 @@ def compute_gae_advantage_return(
     -----
     ``verl/trainer/ppo/core_algos.py`` and ``verl/utils/torch_functional.py``, version 0.9.
     """
-    mask = response_mask != 0
-    advantages, returns = _carried(token_level_rewards, values, mask, gamma, lam)
-    return whitened(advantages, mask), returns
+    advantages, returns = _not_whitened(token_level_rewards, values, response_mask, gamma, lam)
+    return whitened(advantages, response_mask != 0), returns
 
 
 @anywhere("token_level_rewards: B L", index="B")
@@ -174,15 +173,7 @@ def install() -> ExitStack:
     verl's own whitening stays, so that the advantages, too, are the same bits in float32. With 16-bit values, fastgae
     computes in float32, but verl rounds gamma V' to 16 bits: the bits are the same if gamma is 1, verl's default.
 
-    Returns
-    -------
-    contextlib.ExitStack
-        Its ``close()``, or the end of ``with install(): ...``, puts verl's own function back.
-
-    Raises
-    ------
-    RuntimeError
-        The hook was not tested with the installed version, or its functions have other parameters. Nothing is replaced.
+    ``fastgae.compat`` says how to undo it, and when it raises a RuntimeError.
     """
     names = ("compute_gae_advantage_return", "ADV_ESTIMATOR_REGISTRY.gae")
     return LIBRARY.install({f"{CORE_ALGOS}:{name}": (_whitened_by_verl,) for name in names})
@@ -200,16 +191,12 @@ def _whitened_by_verl(
 def _not_whitened(
     token_level_rewards: Like[ArrayT], values: Numbers, response_mask: Flags, gamma: Coefficient, lam: Coefficient
 ) -> tuple[ArrayT, ArrayT]:
-    return _carried(token_level_rewards, values, response_mask != 0, gamma, lam)
-
-
-def _carried(rewards: Any, values: Any, mask: Any, gamma: float, lam: float) -> tuple[Any, Any]:
     """Return advantages and returns; a token outside the mask gets the advantage of the next token inside it."""
     return gae(
-        rewards,
+        token_level_rewards,
         values,
         last_values=0.0,
-        mask=mask,
+        mask=response_mask,
         gamma=float(gamma),
         gae_lambda=float(lam),
         carry_over=True,

@@ -12,7 +12,7 @@ import numpy as np
 from fastgae._call import Array
 from fastgae._interop.conversion import on_the_cpu
 from fastgae._interop.libraries import LIBRARIES
-from fastgae._misnamed import NAMES_ELSEWHERE
+from fastgae._misnamed import GOING_ON, NAMES_ELSEWHERE
 
 # What an argument may be -> its names.
 NAMES = {
@@ -24,10 +24,7 @@ NAMES = {
     # Other names that NAMES_ELSEWHERE has for terminated: an episode may end in two ways, or a row means another step.
     "done": ["done", "dones", "mb_dones", "fdones", "end_flag", "end", "ends", "is_last"],
     "starts": ["starts", "episode_starts", "firsts", "is_first"],
-    "going_on": [
-        "going_on",
-        *(name for name in NAMES_ELSEWHERE["terminated"].split() if "non" in name or "not" in name),
-    ],
+    "going_on": ["going_on", *GOING_ON],
     "discounts": ["discounts", "discount_t"],
     "next_done": ["next_done", "next_dones", "last_done", "last_dones"],
 }

@@ -90,16 +90,15 @@ class Identified:
         same = "the same bits as this call" if self.error == 0 else f"within {self.error:.0e} of this call, relatively"
         lines = {
             "arguments": self.arguments,
-            **(
-                {"outputs": ", ".join(f"{name}: {words}" for name, words in self.outputs.items())} if self.known else {}
-            ),
+            "outputs": ", ".join(f"{name}: {words}" for name, words in self.outputs.items()),
             "convention": "; ".join(self.convention) or unknown,
-            **({"call": self.call, "exactness": same} if self.known else {}),
+            "call": self.call,
+            "exactness": same if self.known else "",
         }
         heading = f"{self.function}: {len(self.findings) or 'no'} finding{'s' * (len(self.findings) != 1)}"
         if not self.known:
             heading += ", and an unknown convention"
-        about = "\n".join(wrapped(f"  {name:<12}", text, 14) for name, text in lines.items())
+        about = "\n".join(wrapped(f"  {name:<12}", text, 14) for name, text in lines.items() if text)
         return "\n\n".join(part for part in (heading, about, *map(str, self.findings), self.smallest) if part)
 
 

@@ -68,7 +68,7 @@ def test_nothing_found(saved, capsys):
 def test_other_arrays_are_not_read(saved, capsys, monkeypatch):
     others = {"observations": np.zeros((32, 4, 99)), "infos": np.array([{}, None]), "a\x1b[31mb": np.zeros(2)}
     path = saved(**others)
-    monkeypatch.setattr(archive, "memory", lambda: 100_000)
+    monkeypatch.setattr(archive, "usable_memory", lambda: 100_000)
     assert main(["diagnose", path]) == 0
     out = capsys.readouterr().out
     assert out.endswith("\n\nNot used, because they are not arguments: observations, infos, a\\x1b[31mb\n")
@@ -230,10 +230,10 @@ def test_a_file_that_would_fill_the_memory(saved, refused, monkeypatch):
     """Nothing is inflated: the headers say how large it would be."""
     path = saved(rewards=np.zeros((1 << 16, 8)))
     with monkeypatch.context() as patch:
-        patch.setattr(archive, "memory", lambda: 1 << 20)
+        patch.setattr(archive, "usable_memory", lambda: 1 << 20)
         patch.setattr(np.lib.format, "read_array", None)
         assert "its arrays have 524,548 elements" in refused(path)
-    assert archive.memory() > 1 << 20
+    assert archive.usable_memory() > 1 << 20
 
 
 def test_memory_that_runs_out(saved, refused, monkeypatch):

@@ -23,6 +23,7 @@ def test_plot_is_written(env_id, suffix, start, tmp_path, capsys):
 @pytest.mark.parametrize("steps", [1, 2, 500])
 def test_plot_of_any_length_and_of_nothing_but_ends(steps, tmp_path):
     zeros, ends = np.zeros(steps, np.float32), np.ones(steps, np.bool_)
-    series = plot.Series(zeros, zeros, zeros, zeros, ends, ~ends, np.full(steps, np.nan))
+    series = dict.fromkeys(("rewards", "values", "advantages", "returns"), zeros)
+    series |= {"terminated": ends, "truncated": ~ends, "final_values": np.full(steps, np.nan)}
     plot.draw(tmp_path / "x.png", "all ends", series)
     assert (tmp_path / "x.png").read_bytes().startswith(PNG)

@@ -228,7 +228,7 @@ def test_vmap_beside_a_flag_in_place_of_an_array():
 
 
 def test_vmap_of_a_function_without_a_time_axis():
-    batch = batches.Batch(lambda rewards: 2 * rewards, {"rewards": np.ones((5, 3))}, {"rewards": 1}, "rewards")
+    batch = batches.Batch(lambda rewards: 2 * rewards, {}, {"rewards": np.ones((5, 3))}, {"rewards": 1})
     assert_same_bits(batch.results()[0], np.full((5, 3), 2.0))
 
 

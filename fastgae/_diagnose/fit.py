@@ -5,7 +5,7 @@ requires that the values fit the rewards well once its mistake is corrected.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ class Fit(NamedTuple):
 
     rewards: Array
     expected: Array
-    expected_by_one: Array  # the same with one value at all states, the mean of V
+    # Makes the same with one value at all states, the mean of V. Few fits need it, and it takes one more pass.
+    expected_by_one: Callable[[], Array]
 
     def error(self, scale: float = 1.0) -> float:
         """Return the mean squared error of the values, in variances of the rewards divided by ``scale``."""
@@ -42,8 +43,9 @@ class Fit(NamedTuple):
 
     def informative(self) -> bool:
         """Return whether the values explain more, at their best scale, than one value at all states."""
-        by_one = _error(self.rewards / _ratio(self.rewards, self.expected_by_one), self.expected_by_one)
-        return self.error(self.scale()) < min(0.7, 0.8 * by_one)
+        by_one = self.expected_by_one()
+        error = _error(self.rewards / _ratio(self.rewards, by_one), by_one)
+        return self.error(self.scale()) < min(0.7, 0.8 * error)
 
     def mean_and_slope(self) -> tuple[float, float]:
         """Return the scale from the means alone, and from the variation around the means alone."""
@@ -66,19 +68,22 @@ def _error(rewards: Array, expected: Array) -> float:
 def fit(steps: Steps, **changed: object) -> Fit:
     """Return the fit of the call, with some arguments changed."""
     whole = {"gae_lambda": 1.0, **changed}
-    values = steps.values
     zeros = {"rewards": np.zeros_like(steps.given.rewards)}
     missed = steps.advantages(**whole)
     expected = -steps.advantages(**{**whole, **zeros})
-    # With V = 1 at all states and no rewards, the same call gives the share of any one value that is expected.
-    ones = {
-        name: np.ones_like(array)
-        for name in ("values", "last_values", "next_values", "final_values")
-        if (array := getattr(steps.given, name)) is not None
-    }
-    by_one = -steps.advantages(**{**whole, **zeros, **ones}) * values[steps.exists].mean()
     kept = steps.exists
-    return Fit((missed + expected)[kept], expected[kept], by_one[kept])
+
+    def by_one() -> Array:
+        # With V = 1 at all states and no rewards, the same call gives the share of any one value that is expected.
+        ones = {
+            name: np.ones_like(array)
+            for name in ("values", "last_values", "next_values", "final_values")
+            if (array := getattr(steps.given, name)) is not None
+        }
+        expected: Array = -steps.advantages(**{**whole, **zeros, **ones})[kept] * steps.values[kept].mean()
+        return expected
+
+    return Fit((missed + expected)[kept], expected[kept], by_one)
 
 
 def gamma_or_scale(steps: Steps) -> Iterator[Finding]:

@@ -120,7 +120,7 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
         return None if role not in of_role else _numbers(role, table[of_role[role]])
 
     def flags(role: str) -> Array:
-        return np.zeros_like(rewards, bool) if role not in of_role else _flags(role, table[of_role[role]])
+        return np.broadcast_to(False, rewards.shape) if role not in of_role else _flags(role, table[of_role[role]])
 
     names = [_whole(role, table[of_role[role]]) for role in NAMING if role in of_role]
     column = table[of_role["rewards"]]

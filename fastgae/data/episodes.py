@@ -34,10 +34,10 @@ class Episodes:
         if not self._names:
             return
         columns = [whole(table[name]) for name in self._names]
-        last = np.append(changes(columns, len(table)) if differ is None else differ, True)
-        if following is not None and following.name == tuple(column[-1].as_py() for column in columns):
-            last[-1] = False
-        rows = pa.array(np.flatnonzero(last))
+        last = np.flatnonzero(changes(columns, len(table)) if differ is None else differ)
+        if following is None or following.name != tuple(column[-1].as_py() for column in columns):
+            last = np.append(last, len(table) - 1)
+        rows = pa.array(last)
         every = np.concatenate([self._met, _hashes([column.take(rows) for column in columns])])
         every.sort(kind="stable")  # a merge, because the first part is sorted
         if (every[1:] == every[:-1]).any():

@@ -29,7 +29,7 @@ from fastgae.data.scattered import COPY, JOINED, SORTING
 from fastgae.data.shards import Shard, check_complete, open_archive, write_archive
 from fastgae.data.sidecars import about, sidecar_of
 from fastgae.data.urls import STORES, is_remote, opened_binary, protocol_of
-from fastgae.data.written import PARTIAL, complete
+from fastgae.data.written import PARTIAL, complete, store_early
 
 ASKED, RESULTS = "asked.json", "results"
 LAST = "__last__"  # the column of the results of a run that is True where an episode ends
@@ -133,6 +133,7 @@ class Spool:
         """
         with self._results(progress) as file, ExitStack() as stack:
             writer: Any = None
+            stored = 0
             for table in tables:
                 if writer is None:
                     # No result is missing, which makes files smaller and faster to write.
@@ -140,6 +141,7 @@ class Spool:
                     schema = pa.schema(fields, None if self.takes_state_last else {ABOUT: self._about(state)})
                     writer = stack.enter_context(sidecar_of(self.out).writer(file, schema, list(copied)))
                 writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
+                stored = store_early(file, stored)
                 del table  # its memory is free before the next one is made
             if self.takes_state_last:
                 writer.add_key_value_metadata({ABOUT: self._about(state).encode()})

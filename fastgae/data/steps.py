@@ -91,7 +91,7 @@ def checked_rows(steps: RecordedSteps, following: Following | None, how: How) ->
     if steps.values is not None:
         check_finite("values", steps.values)
     terminated = steps.terminated | last if how.ends == "terminated" else steps.terminated
-    truncated = (last | steps.truncated) & ~terminated
+    truncated = last & ~terminated
     if steps.may_be_cut and how.ends is None:
         check_none(
             last & ~(steps.terminated | steps.truncated),
@@ -152,16 +152,16 @@ def check_order(steps: RecordedSteps, last: Array, following: Following | None) 
 
 def _jumps(step: Array) -> Array:
     """Return the rows whose step does not rise by one to the next. They are few, and a block stays in the cache."""
-    blocks = (np.diff(step[first : first + BLOCK + 1]) != 1 for first in range(0, len(step), BLOCK))
-    return np.flatnonzero(np.concatenate(list(blocks)))
+    firsts = range(0, len(step), BLOCK)
+    return np.concatenate([first + np.flatnonzero(np.diff(step[first : first + BLOCK + 1]) != 1) for first in firsts])
 
 
 def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
     """Check that no number which is read is NaN or infinite."""
-    finite = np.isfinite(numbers)
-    if finite.all():
-        return
-    wrong = ~finite & read
+    with np.errstate(all="ignore"):
+        if np.isfinite(numbers.sum()):  # so every number is
+            return
+    wrong = ~np.isfinite(numbers) & read
     if wrong.any():
         number = numbers[wrong][0]
         check_none(wrong, f"{role} is {'NaN' if np.isnan(number) else f'{number}; expected a finite number'}")

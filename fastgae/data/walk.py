@@ -37,6 +37,8 @@ from fastgae.data.steps import (
 )
 from fastgae.data.values_file import OrderError
 
+HEAD = 65_536  # rows in which to look for the end of the first episode, before all rows
+
 
 class LongEpisodeError(Exception):
     """An episode goes on beyond the next run of rows."""
@@ -206,14 +208,18 @@ def _following(
     plan: Plan, run: Run, table: pa.Table, steps: RecordedSteps, first: int, files: Files | None
 ) -> Following:
     """Return the numbers that the rows before a run need, from the rows up to the first end of episodes in all envs."""
-    ends = last_rows(steps, None)
-    if first + run.rows < plan.rows:
-        ends[-1] = steps.terminated[-1] | steps.truncated[-1]  # its episode may go on in the next run
-    whole = ends.all(axis=tuple(range(1, ends.ndim)))
-    if not whole.any():
+    for rows in (HEAD, run.rows):
+        head = first_steps(steps, rows)
+        ends = last_rows(head, None)
+        if first + len(ends) < plan.rows:
+            ends[-1] = head.terminated[-1] | head.truncated[-1]  # its episode may go on
+        whole = ends.all(axis=tuple(range(1, ends.ndim)))
+        if whole.any():
+            break
+    else:
         raise LongEpisodeError
     with plan.naming(table, run):
-        _, following = compute_run(first_steps(steps, int(np.argmax(whole)) + 1), None, plan.how)
+        _, following = compute_run(first_steps(head, int(np.argmax(whole)) + 1), None, plan.how)
     return following if files is None else following._replace(file=int(files.of(np.array([first]))[0]))
 
 

@@ -1,6 +1,7 @@
 """Tables in files: the same bits as one call in memory, whatever the files, row groups, memory and order of rows."""
 
 import dataclasses
+import errno
 import json
 import os
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastgae
-from fastgae.data import DataError, compute
+from fastgae.data import DataError, WriteError, compute
 from fastgae.data.pieces import arrow_pieces, parquet_pieces
 
 from .recorded import ROWS, assert_same_bits, limit, read, write
@@ -22,6 +23,27 @@ def assert_results(got, recorded, order=slice(None)):
     assert np.array_equal(got["episode"], recorded.episode[order])
     assert np.array_equal(got["step"], recorded.step[order])
     assert_same_bits(got, recorded.result, order)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this platform takes no such advice")
+def test_results_are_on_their_way_to_the_disk_before_the_last_ones(tmp_path, recorded, monkeypatch):
+    """So the final fsync finds little to wait for. It waits for all of them, and raises what went wrong."""
+    source, out, begun = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet", []
+    monkeypatch.setattr("fastgae.data.walk.HEAD", 3)  # so that some episodes end behind it
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, since, *_: begun.append((since, os.fstat(file).st_size)))
+    compute(source, out, memory=limit(500), **quiet)
+    assert_results(read(out), recorded)
+    assert [since for since, _ in begun] == [0, *(size for _, size in begun[:-1])]
+    assert len(begun) == pq.ParquetFile(out).num_row_groups >= ROWS / 500
+
+    def broken(file):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(WriteError, match=os.strerror(errno.EIO)):
+        compute(source, out, memory=limit(500), overwrite=True, gamma=0.5, **quiet)
+    assert_results(read(out), recorded)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [source.name, out.name]
 
 
 @pytest.mark.parametrize("rows", [2, 3, 10**6])

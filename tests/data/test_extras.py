@@ -43,7 +43,7 @@ def test_the_extra_of_hdf5(tmp_path, monkeypatch):
 
 
 def test_what_a_library_needs_is_no_extra_of_ours():
-    with pytest.raises(ModuleNotFoundError, match="^No module named 'no_such_library'$"), brought_by("hdf5", "it"):
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_library'$"), brought_by("hdf5", "it"):
         import no_such_library  # noqa: F401
 
 

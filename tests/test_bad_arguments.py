@@ -18,13 +18,10 @@ from support.functions import FUNCTIONS, parameters, required
 from support.good_calls import good_calls
 
 
-def bytes_of(given):
+def bytes_of(arguments):
     """The memory of all arrays among some arguments."""
-    if type(given) is np.ndarray:
-        return [given.tobytes()]
-    if isinstance(given, dict):
-        given = given.values()
-    return [each for array in given for each in bytes_of(array)] if isinstance(given, tuple | type({}.values())) else []
+    given = (each if isinstance(each, tuple) else (each,) for each in arguments.values())
+    return [array.tobytes() for arrays in given for array in arrays if type(array) is np.ndarray]
 
 
 def nothing_is_left_behind():

@@ -53,7 +53,7 @@ def by_definition(rewards, groups, mask, baseline, scale, ddof, eps):
 
 @pytest.mark.parametrize("kind", KINDS_OF_REWARDS)
 def test_by_definition(kind, dtype):
-    rewards, groups, mask = answers(kind, dtype)
+    rewards, groups, mask = answers(kind, dtype, 40)
     for settings in SETTINGS + BATCH:
         got = group_advantages(rewards, groups, mask=mask, eps=1e-4, **settings)
         expected = by_definition(rewards, groups, mask, eps=1e-4, **settings)

@@ -4,8 +4,9 @@ All rows are one piece. So a table that does not fit into memory is copied befor
 """
 
 import glob
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,54 +47,53 @@ def stream_pieces(path: Path) -> list[Piece]:
 
 
 @contextmanager
-def _text(path: Path, **options: Any) -> Iterator[duckdb.DuckDBPyRelation]:
+def _text(path: Path) -> Iterator[Callable[..., duckdb.DuckDBPyRelation]]:
+    """Return a function that reads the rows as options of duckdb say.
+
+    A short file is read several times in the time in which duckdb makes a database.
+    """
     with reading(path), duckdb.connect() as database:
         read = database.read_csv if kind_of(path) == CSV else database.read_json
-        yield read(glob.escape(str(here(path))), hive_partitioning=False, **options)  # or duckdb takes it for a pattern
+        yield partial(read, glob.escape(str(here(path))), hive_partitioning=False)  # or duckdb takes it for a pattern
 
 
 def text_pieces(path: Path) -> list[Piece]:
     """Return all rows of a CSV file, or of a file of JSON objects, in the types that duckdb finds."""
     since = version_of(path)[1]
-    known, count = _csv(path) if kind_of(path) == CSV else _typed(path, "columns", sample_size=-1)
+    with _text(path) as read:
+        known, count = _csv(path, read) if kind_of(path) == CSV else _typed(read, "columns", sample_size=-1)
+        schema = read(**known).limit(0).to_arrow_table().schema
 
     def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         checked_time(path, since)
-        with _text(path, **known) as rows:
-            yield from rows.select(*map(duckdb.ColumnExpression, columns)).to_arrow_reader(min(most, SLICE))
+        with _text(path) as read:
+            rows = read(**known).select(*map(duckdb.ColumnExpression, columns))
+            yield from rows.to_arrow_reader(min(most, SLICE))
 
-    with _text(path, **known) as rows:
-        return pieces_of(path, [count], rows.limit(0).to_arrow_table().schema, batches)
+    return pieces_of(path, [count], schema, batches)
 
 
-def _csv(path: Path) -> tuple[dict[str, Any], int]:
+def _csv(path: Path, read: Callable[..., duckdb.DuckDBPyRelation]) -> tuple[dict[str, Any], int]:
     """Return what ``_typed`` does. duckdb takes ten times as long to look at all rows before it chooses types."""
-    with _text(path) as rows:
-        integers = {
-            name: "VARCHAR" for name, kind in zip(rows.columns, rows.types, strict=True) if str(kind) == "BIGINT"
-        }
-    try:
+    rows = read()
+    integers = {name: "VARCHAR" for name, kind in zip(rows.columns, rows.types, strict=True) if str(kind) == "BIGINT"}
+    with suppress(DataError), reading(path):  # raised where a later row is of another type, as text among numbers
         # Later rows may hold other numbers, which duckdb would round without a word.
-        with _text(path, dtype=integers) as rows:
-            matches = (f"regexp_full_match({quoted(name)}, '\\s*[-+]?\\d+\\s*')" for name in integers)
-            wrong = (f"count(*) FILTER (NOT {match})" for match in matches)
-            found = rows.aggregate(", ".join(["count(*)", *wrong])).fetchall()
+        matches = (f"regexp_full_match({quoted(name)}, '\\s*[-+]?\\d+\\s*')" for name in integers)
+        wrong = (f"count(*) FILTER (NOT {match})" for match in matches)
+        found = read(dtype=integers).aggregate(", ".join(["count(*)", *wrong])).fetchall()
         if not any(found[0][1:]):
-            return _typed(path, "dtype")
-    except DataError:
-        pass  # a later row is of another type, such as text among numbers
-    return _typed(path, "dtype", sample_size=-1)
+            return _typed(read, "dtype")
+    return _typed(read, "dtype", sample_size=-1)
 
 
-def _typed(path: Path, option: str, **options: Any) -> tuple[dict[str, Any], int]:
+def _typed(read: Callable[..., duckdb.DuckDBPyRelation], option: str, **options: Any) -> tuple[dict[str, Any], int]:
     """Return the option by which duckdb takes the type of each column, and the number of rows, all of these types."""
-    with _text(path, **options) as rows:
-        # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
-        types = {
-            name: str(kind).replace("HUGEINT", "BIGINT") for name, kind in zip(rows.columns, rows.types, strict=True)
-        }
-        rows.aggregate(", ".join(f"count({quoted(name)})" for name in types)).fetchall()
-        return {option: types}, len(rows)
+    rows = read(**options)
+    # Integers of JSON, some of them negative, become HUGEINT, which Arrow does not know.
+    types = {name: str(kind).replace("HUGEINT", "BIGINT") for name, kind in zip(rows.columns, rows.types, strict=True)}
+    rows.aggregate(", ".join(f"count({quoted(name)})" for name in types)).fetchall()
+    return {option: types}, len(rows)
 
 
 def quoted(name: str) -> str:

@@ -1,7 +1,10 @@
 """The command `compute`: what it writes, what it prints, and one line for what it cannot use."""
 
 import inspect
+import itertools
 import json
+import pkgutil
+import signal
 
 import numpy as np
 import pytest
@@ -151,51 +154,41 @@ def test_plot_without_matplotlib(recorded, python):
     assert done.stderr.count("\n") == 1
 
 
-INTERRUPTED = """
-import signal, sys
-import {module} as module
-from fastgae.cli.main import main
-
-def interrupted(*arguments, **more):
-    global left
-    left -= 1
-    if left == 0:
-        signal.raise_signal(signal.SIGINT)
-    return kept(*arguments, **more)
-
-left = {call}
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
-kept = module.{name}
-module.{name} = interrupted
-sys.exit(main(["compute", *sys.argv[1:]]))
-"""
-
-
 @pytest.mark.parametrize(
-    ("module", "name", "call", "resumed"),
+    ("name", "call", "resumed"),
     [
-        ("fastgae.data.walk", "results", 1, True),
-        ("fastgae.data.walk", "finished", 1, True),
-        ("fastgae.data.spool", "sidecar_of", 1, False),
-        ("fastgae.data.scattered", "parquet_pieces", 1, True),
+        ("walk.results", 1, True),
+        ("walk.finished", 1, True),
+        ("spool.sidecar_of", 1, False),
+        ("scattered.parquet_pieces", 1, True),
         # While duckdb reads: the first two are read by us.
-        ("fastgae.data.scattered", "_with_number", 1, True),
-        ("fastgae.data.scattered", "_with_number", 3, True),
+        ("scattered._with_number", 1, True),
+        ("scattered._with_number", 3, True),
     ],
 )
-def test_ctrl_c(recorded, python, capsys, module, name, call, resumed):
+def test_ctrl_c(recorded, capsys, monkeypatch, name, call, resumed):
     """One line, and what ``--resume`` needs."""
     source, *_ = recorded
     rows = np.random.default_rng(0).permutation(1000)
     pq.write_table(pq.read_table(source).take(rows), source, row_group_size=100)
     options = ["--ends", "terminated", "--memory", "40KB", "--quiet"]
     assert compute(source, *options, "-o", str(source.with_name("undisturbed.parquet"))) == 0
-    arguments = [str(source), "--column", "rewards=reward", "--column", "episode=run", *options]
-    done = python(INTERRUPTED.format(module=module, name=name, call=call), *arguments, check=False)
-    assert done.returncode == 130, done.stderr
-    assert done.stdout == ""
-    assert done.stderr == "fastgae compute: interrupted; --resume continues from the parts that were kept\n"
+    calls, kept = itertools.count(1), pkgutil.resolve_name(f"fastgae.data.{name}")
+
+    def interrupted(*arguments, **more):
+        if next(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+        return kept(*arguments, **more)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
+    with monkeypatch.context() as patched:
+        patched.setattr(f"fastgae.data.{name}", interrupted)
+        assert compute(source, *options) == 130
+    signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr() == (
+        "",
+        "fastgae compute: interrupted; --resume continues from the parts that were kept\n",
+    )
     assert source.with_name("episodes.advantages.parquet.unfinished").exists() == resumed
     assert compute(source, *options, "--resume") == 0
     out = source.with_name("episodes.advantages.parquet")

@@ -20,14 +20,13 @@ def test_rewards_from_success(tmp_path, recorded, per_step):
     rewards = np.where(recorded.last, np.where(succeeded, 0, -50), -1).astype(np.float32)
     expected = fastgae.gae(rewards, recorded.values, recorded.last, last_values=0.0, gamma=1.0)
     flags = succeeded & recorded.last if per_step else succeeded
-    for kind in (bool, np.int64, np.float32):
+    for kind, memory in ((bool, 100), (np.int64, 10_000), (np.float32, 100)):
         table = recorded.table("episode", "step", "values").append_column("success", pa.array(flags.astype(kind)))
         source = write(table, tmp_path / "a.parquet", 130)
-        for memory in (100, 10_000):
-            options = {"rewards": "success:-1:50", "gamma": 1.0, "ends": "terminated", "memory": limit(memory)}
-            report = compute(source, tmp_path / "out.parquet", overwrite=True, progress=False, **options)
-            assert_same_bits(read(tmp_path / "out.parquet"), expected)
         options = {"rewards": "success:-1:50", "gamma": 1.0, "ends": "terminated"}
+        out = tmp_path / "out.parquet"
+        report = compute(source, out, overwrite=True, progress=False, memory=limit(memory), **options)
+        assert_same_bits(read(out), expected)
         for rows in (np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)):
             assert_same_bits(
                 on_table(table.take(rows), **options).sort_by([(name, "ascending") for name in ("episode", "step")]),
@@ -57,23 +56,21 @@ def test_labels(tmp_path, recorded):
     """The same threshold for every memory, order, shard and normalization."""
     advantages = np.sort(recorded.result.advantages)
     order = np.random.default_rng(0).permutation(ROWS)
-    for quantile in (0.7, 0.1, 0.999):
+    for quantile, rows, suffix, options in (
+        (0.7, np.arange(ROWS), ".parquet", {"memory": limit(100)}),
+        (0.1, np.arange(ROWS), ".npz", {"normalize": "global"}),
+        (0.999, order, ".arrow", {"memory": limit(300)}),
+    ):
         threshold = advantages[math.ceil(round(quantile * ROWS, 6)) - 1]
         expected = recorded.result.advantages > threshold
         assert abs(expected.mean() - (1 - quantile)) <= 1 / ROWS
-        for rows, suffix, options in (
-            (np.arange(ROWS), ".parquet", {"memory": limit(100)}),
-            (np.arange(ROWS), ".npz", {"normalize": "global"}),
-            (order, ".arrow", {"memory": limit(300)}),
-        ):
-            source = write(recorded.table().take(rows), tmp_path / "a.parquet", 130)
-            out = tmp_path / f"out{suffix}"
-            report = compute(source, out, label_quantile=quantile, overwrite=True, progress=False, **options)
-            assert report.threshold == threshold
-            got = np.load(out) if suffix == ".npz" else read(out)
-            assert np.array_equal(np.asarray(got["positive"]), expected[rows])
-            again = compute(source, out, label_quantile=quantile, resume=True, progress=False, **options)
-            assert again.threshold == threshold
+        source = write(recorded.table().take(rows), tmp_path / "a.parquet", 130)
+        out = tmp_path / f"out{suffix}"
+        report = compute(source, out, label_quantile=quantile, overwrite=True, progress=False, **options)
+        assert report.threshold == threshold
+        assert np.array_equal(np.asarray(read(out)["positive"]), expected[rows])
+        again = compute(source, out, label_quantile=quantile, resume=True, progress=False, **options)
+        assert again.threshold == threshold
     assert "advantages above" in str(report)
     for given in (0, 1, -1, float("nan")):
         with pytest.raises(ValueError, match="label_quantile must be a number between 0 and 1"):

@@ -13,7 +13,7 @@ from fastgae.data import DataError, compute
 
 from .recorded import limit, read, write
 
-CASES = 96
+CASES = 60
 TEXT = ("csv", "jsonl")  # no float32
 ARRAYS = ("npz", "npy", "hdf5")  # no text
 TABLES = ("parquet", "arrow", "stream", *TEXT)
@@ -351,7 +351,12 @@ def gap(drawn, row):
 
 
 FAULTS = {each.__name__: each for each in (nan_reward, infinite_value, wrong_flag, early_end, gap)}
-FAULTY = [(*case, fault) for case in CASE[: len(FORMATS)] for fault in FAULTS if fault != "gap" or case[1] in TABULAR]
+FAULTY = [  # two of each format
+    (seed, form, fault)
+    for seed, form in CASE[: len(FORMATS)]
+    for number, fault in enumerate(FAULTS)
+    if (seed + number) % len(FAULTS) < 2 and (fault != "gap" or form in TABULAR)
+]
 
 
 @pytest.mark.parametrize(("seed", "form", "fault"), FAULTY)

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -123,7 +122,7 @@ def bucket(wire, tmp_path, monkeypatch):
     return found
 
 
-def put(table, path, rows=100):
+def put(table, path, rows=250):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         pq.write_table(table, file, row_group_size=rows)
@@ -139,14 +138,19 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_as_on_this_machine(bucket, tmp_path, recorded):
+@pytest.fixture(scope="module")
+def few():
+    return Recorded(rows=1200)
+
+
+def test_as_on_this_machine(bucket, tmp_path, few):
     (tmp_path / "file").mkdir()
     for root in (str(bucket).rstrip("/"), f"memory://{bucket.name}", f"file://{tmp_path}/file"):
-        assert_as_on_this_machine(root, tmp_path, recorded)
+        assert_as_on_this_machine(root, tmp_path, few)
     assert names(tmp_path / "temporary") == []
 
 
-def test_google_cloud(tmp_path, recorded, monkeypatch):
+def test_google_cloud(tmp_path, few, monkeypatch):
     emulator = pytest.importorskip("gcp_storage_emulator.server")
     gcsfs = pytest.importorskip("gcsfs")
     server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
@@ -154,35 +158,33 @@ def test_google_cloud(tmp_path, recorded, monkeypatch):
     try:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server._api._httpd.server_port}")
         gcsfs.GCSFileSystem.clear_instance_cache()
-        assert_as_on_this_machine("gs://bucket", tmp_path, recorded)
+        assert_as_on_this_machine("gs://bucket", tmp_path, few)
     finally:
         gcsfs.GCSFileSystem.clear_instance_cache()
         server.stop()  # or its thread keeps the process from ending
 
 
-def assert_as_on_this_machine(root, tmp_path, recorded):
+def assert_as_on_this_machine(root, tmp_path, few):
     """Every kind of file, of values and of results, in order and scattered."""
-    order = np.random.default_rng(0).permutation(ROWS)
-    local = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
+    order = np.random.default_rng(0).permutation(len(few.rewards))
+    local = write(few.table().take(order), tmp_path / "a.parquet", 100)
     compute(local, memory=limit(RUN), normalize="global", overwrite=True, progress=False)
     folder = upath.UPath(root)
-    put(recorded.table().take(order), folder / "a.parquet")
+    put(few.table().take(order), folder / "a.parquet")
     report = compute(f"{root}/a.parquet", memory=limit(RUN), normalize="global", progress=False)
     assert report.file.endswith("a.advantages.parquet"), root
     assert got(f"{root}/a.advantages.parquet").equals(read(tmp_path / "a.advantages.parquet"))
     with (folder / "v.npy").open("wb") as file:
-        np.save(file, recorded.values)
-    put(recorded.table(), folder / "runs" / "x=1" / "a.parquet")
+        np.save(file, few.values)
+    put(few.table(), folder / "runs" / "x=1" / "a.parquet")
     (folder / "runs" / "_hidden.parquet").write_bytes(b"no data")
-    for number, (source, values) in enumerate(
-        (("runs", "v.npy"), ("runs/*/*.parquet", "values"), ("runs", "runs/x=1/a.parquet"))
-    ):
-        values = values if values == "values" else f"{root}/{values}"
-        compute(f"{root}/{source}", f"{root}/{number}.parquet", values=values, memory=limit(RUN), progress=False)
-        assert_same_bits(got(f"{root}/{number}.parquet"), recorded.result)
+    for number, (source, values) in enumerate((("runs", "v.npy"), ("runs/*/*.parquet", "runs/x=1/a.parquet"))):
+        options = {"values": f"{root}/{values}", "memory": limit(RUN), "progress": False}
+        compute(f"{root}/{source}", f"{root}/{number}.parquet", **options)
+        assert_same_bits(got(f"{root}/{number}.parquet"), few.result)
     for way in ({"shard": "1/2"}, {"shard": "2/2"}, {"merge": True}):
-        compute(f"{root}/runs", f"{root}/2.parquet", memory=limit(RUN), overwrite=True, progress=False, **way)
-    assert_same_bits(got(f"{root}/2.parquet"), recorded.result)
+        compute(f"{root}/runs", f"{root}/1.parquet", memory=limit(RUN), overwrite=True, progress=False, **way)
+    assert_same_bits(got(f"{root}/1.parquet"), few.result)
     assert not [path for path in folder.iterdir() if "shard" in path.name]
 
 
@@ -308,10 +310,8 @@ def test_files_of_every_kind(bucket, tmp_path):
     np.savez(local / "a.npz", **arrays)
     for name, array in arrays.items():
         np.save(local / "npy" / name, array)
-    write(few.table(), local / "a.arrow", 20)
-    with pa.OSFile(str(local / "stream"), "wb") as file, pa.ipc.new_stream(file, few.table().schema) as writer:
-        writer.write_table(few.table(), 20)
-    pa.csv.write_csv(few.table(), local / "a.csv")
+    for suffix in (".arrow", ".stream", ".csv"):
+        write(few.table(), local / f"a{suffix}", 20)
     with suppress(ImportError):
         import h5py
 
@@ -319,13 +319,10 @@ def test_files_of_every_kind(bucket, tmp_path):
             file.update(arrays)
     for path in local.rglob("*.*"):
         if path.is_file():
-            target = bucket / path.relative_to(local).as_posix()
-            target.write_bytes(path.read_bytes())
-    (bucket / "stream").write_bytes((local / "stream").read_bytes())
-    for name in (*names(local), "*.arrow"):
-        for memory in (limit(10), "1GB"):
-            compute(f"{bucket}{name}", tmp_path / "out.parquet", memory=memory, overwrite=True, progress=False)
-            assert np.allclose(read(tmp_path / "out.parquet")["advantages"], few.result.advantages), name
+            (bucket / path.relative_to(local).as_posix().removesuffix(".stream")).write_bytes(path.read_bytes())
+    for name in (*names(bucket), "*.arrow"):
+        compute(f"{bucket}{name}", tmp_path / "out.parquet", memory=limit(10), overwrite=True, progress=False)
+        assert np.allclose(read(tmp_path / "out.parquet")["advantages"], few.result.advantages), name
 
 
 def test_delta_and_iceberg_tables(bucket, recorded, monkeypatch):

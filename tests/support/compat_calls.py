@@ -50,11 +50,11 @@ TORCHRL = {
     "reward": whole(ENVS, STEPS, 1),
     "done": flags(ENVS, STEPS, 1),
 }
-ONE = {"r_t": whole(STEPS), "discount_t": 0.9 * np.ones(STEPS), "lambda_": 0.8}
+ONE = {"r_t": whole(STEPS), "discount_t": np.linspace(0.9, 0.5, STEPS), "lambda_": 0.8}
 VTRACE = {**ONE, "v_tm1": whole(STEPS), "v_t": whole(STEPS), "rho_tm1": positive(STEPS)}
 ACTIONS = 3
-POLICY = np.full((STEPS, ACTIONS), 0.25)
-OFF_POLICY = {**without(ONE, "lambda_"), "c_t": 0.5 * np.ones(STEPS)}
+POLICY = np.linspace(0.1, 0.6, STEPS * ACTIONS).reshape(STEPS, ACTIONS)
+OFF_POLICY = {**without(ONE, "lambda_"), "c_t": np.linspace(0.2, 0.8, STEPS)}
 RETRACE = {
     **ONE,
     "q_tm1": whole(STEPS, ACTIONS),
@@ -169,7 +169,7 @@ CALLS = {
     ),
     "rlax off-policy returns": (
         rlax.general_off_policy_returns_from_q_and_v,
-        {**OFF_POLICY, "c_t": 0.5 * np.ones(STEPS - 1), "q_t": whole(STEPS - 1), "v_t": whole(STEPS)},
+        {**OFF_POLICY, "c_t": OFF_POLICY["c_t"][1:], "q_t": whole(STEPS - 1), "v_t": whole(STEPS)},
         ("r_t", "v_t", "q_t"),
     ),
     "rlax off-policy returns of action values": (
@@ -190,8 +190,8 @@ CALLS = {
             "values": whole(*SIZE),
             "dones": flags(*SIZE),
             "last_values": whole(ENVS),
-            "gamma": 0.9,
-            "lam": 0.8,
+            "gamma": 0.98,
+            "lam": 0.9,
         },
         ("rewards", "values", "last_values"),
     ),
@@ -201,7 +201,7 @@ CALLS = {
             "rewards": whole(*BATCH),
             "dones": flags(*BATCH),
             "values": whole(ENVS, STEPS + 1),
-            "valids": np.ones((ENVS, STEPS + 1), bool),
+            "valids": np.hstack([MASK, MASK[:, -1:]]) != 0,
             "γ": 0.9,
             "λ": 0.8,
         },

@@ -87,6 +87,12 @@ class Steps:
         return following
 
     @functools.cached_property
+    def changes(self) -> Array:
+        """Return how far V changes from each row to the next one."""
+        changes: Array = np.abs(self.next_row - self.values)
+        return changes
+
+    @functools.cached_property
     def final_values(self) -> Array | None:
         """Return the V' that the caller passed for the truncated steps, with NaN elsewhere, or None."""
         final = self.given.final_values

@@ -14,7 +14,7 @@ USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50
 
 def coefficients(steps: Steps) -> Iterator[Finding]:
     """Find a gamma or lambda that was rounded to 16 bits."""
-    for name, given in (("gamma", steps.gamma), ("gae_lambda", steps.gae_lambda)):
+    for name, given in (("gamma", steps.given.gamma), ("gae_lambda", steps.given.gae_lambda)):
         for number in np.unique(np.asarray(given, np.float64))[:16]:
             if round(number, 4) == number:
                 continue  # a person may have written it
@@ -105,10 +105,10 @@ def _where(steps: Steps, name: str, bad: Array) -> Places:
 
 def normaliser(steps: Steps) -> Iterator[Finding]:
     """Find advantages whose mean is not finite or whose standard deviation is about 0."""
-    if steps.normalize is None:
+    if steps.given.normalize is None:
         return
     advantages, exists = steps.matrix(steps.computed().advantages), steps.exists
-    one_each = steps.normalize == "per_env"
+    one_each = steps.given.normalize == "per_env"
     groups = [(advantages[:, n], exists[:, n]) for n in range(steps.shape[1])] if one_each else [(advantages, exists)]
     degenerate, spoiled = [], []
     noise = 8.0 * np.finfo(steps.given.rewards.dtype).eps * np.abs(steps.values[exists]).max(initial=0.0)

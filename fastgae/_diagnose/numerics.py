@@ -48,7 +48,10 @@ def _bfloat16(number: float) -> float:
 def non_finite(steps: Steps) -> Iterator[Finding]:
     """Find NaN and infinity, and count the steps whose results they reach."""
     for name, array in _numbers(steps.given).items():
-        if (bad := ~_read_finite(steps, name, array)).sum() == 0:
+        bad, truncated = ~np.isfinite(array), steps.given.truncated
+        if name == "final_values" and truncated is not None and array.shape == truncated.shape:
+            bad &= truncated  # no other number is ever read
+        if not bad.any():
             continue
         result = steps.computed(_only(steps.given, name))
         finite = np.isfinite(result.advantages) & np.isfinite(result.returns)
@@ -71,15 +74,6 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
                 "here they have no effect, but code that multiplies by a mask would spread them: 0 times NaN is NaN",
                 "nothing, if they mark numbers that must not be read",
             )
-
-
-def _read_finite(steps: Steps, name: str, array: Array) -> Array:
-    """Return where numbers are finite, or never read by definition, as ``final_values`` outside truncated steps."""
-    finite: Array = np.isfinite(array)
-    truncated: Array | None = steps.given.truncated
-    if name == "final_values" and truncated is not None and array.shape == truncated.shape:
-        return finite | ~truncated
-    return finite
 
 
 def _numbers(given: Call) -> dict[str, Array]:

@@ -56,8 +56,7 @@ def at_truncation(steps: Steps) -> Iterator[Finding]:
             change,
         )
         return
-    changes = np.abs(steps.next_row - steps.values)
-    if not median(changes) > 10.0 * steps.tolerance:
+    if not median(steps.changes) > 10.0 * steps.tolerance:
         return  # equal values prove nothing where neighbouring states have nearly the same V
     for seen, row, whose in (
         (steps.next_row, "values[t + 1]", "the first state of the next episode"),

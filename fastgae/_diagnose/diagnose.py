@@ -128,15 +128,7 @@ def diagnose(
         time_axis=time_axis,
     )
     call = checked(GAE, given)
-    steps = Steps(
-        call._replace(normalize=None),
-        frame_of("rewards", call.rewards, call.time_axis).flags_or_none("mask", mask),
-        call.autoreset == "next_step",
-        None if prev_done is None else np.asarray(prev_done),
-        gamma,
-        gae_lambda,
-        normalize,
-    )
+    steps = Steps(call, frame_of("rewards", call.rewards, call.time_axis).flags_or_none("mask", mask))
     with np.errstate(all="ignore"):  # NaN and infinity in the data need no warning
         found = _found(DETECTORS, steps) if steps.exists.any() else []
         if steps.exists.any() and not found:

@@ -90,9 +90,9 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
     """Find a gamma, or a scale of the rewards, under which the values would fit far better."""
     # The tokens of a sequence are one piece of evidence, because nearly all of its reward is the score at its end.
     evidence = steps.shape[1] if steps.sequences else number_of(steps.exists)
-    if np.ndim(steps.gamma) or evidence < FEWEST or not _finite(steps):
+    if np.ndim(steps.given.gamma) or evidence < FEWEST or not _finite(steps):
         return
-    gamma, given = float(steps.gamma), fit(steps)
+    gamma, given = float(steps.given.gamma), fit(steps)
     if given.agrees():
         return
     candidates = [found for found in (_by_gamma(steps, gamma, given), _by_scale(given)) if found is not None]

@@ -139,15 +139,8 @@ def _crowded(steps: Steps) -> bool:
 def _values_jump_at_flags(steps: Steps, found: Shift) -> bool:
     """Return whether V changes far more at the flags than in the rows where the rewards say that episodes end."""
     base = 1 if steps.next_step else 0
-    changes = _changes(steps)
-    here, there = (changes[shifted(found.flags, base + by)] for by in (0, found.by))
+    here, there = (steps.changes[shifted(found.flags, base + by)] for by in (0, found.by))
     return median(here) > 3.0 * median(there)
-
-
-def _changes(steps: Steps) -> Array:
-    """Return how far V changes from each row to the next one."""
-    changes: Array = np.abs(steps.next_row - steps.values)
-    return changes
 
 
 def _surprises(steps: Steps) -> Array:
@@ -214,7 +207,7 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
     base = 1 if steps.next_step else 0
     near = steps.done | shifted(steps.done, 1) | shifted(steps.done, -1) | shifted(steps.done, 2)
     # A surprising reward, such as a bonus for the last step, makes a large TD error too, but V does not jump there.
-    moved = _changes(steps) > _surprises(steps)
+    moved = steps.changes > _surprises(steps)
     floor = max(median(steps.errors[~near]), 10.0 * steps.tolerance)
     for by in (-1, 1):
         usable = _usable(steps, by) & _inside(steps, base + 1) & _inside(steps, base + by)
@@ -332,7 +325,7 @@ def _jumps(steps: Steps) -> Array:
     """
     errors = steps.errors
     large = errors > 8.0 * max(median(errors), 10.0 * steps.tolerance)
-    large &= _changes(steps) > 4.0 * _surprises(steps)
+    large &= steps.changes > 4.0 * _surprises(steps)
     rows = large.mean(1) >= 0.75
     together: Array = large & rows[:, np.newaxis]
     if steps.shape[1] >= 4 and rows.any() and number_of(together) >= 0.8 * number_of(large):

@@ -14,7 +14,7 @@ USUAL = sorted({1 - k / 1000 for k in range(1, 10)} | {k / 100 for k in range(50
 
 def coefficients(steps: Steps) -> Iterator[Finding]:
     """Find a gamma or lambda that was rounded to 16 bits."""
-    for name, given in (("gamma", steps.gamma), ("gae_lambda", steps.gae_lambda)):
+    for name, given in (("gamma", steps.given.gamma), ("gae_lambda", steps.given.gae_lambda)):
         for number in np.unique(np.asarray(given, np.float64))[:16]:
             if round(number, 4) == number:
                 continue  # a person may have written it
@@ -48,7 +48,10 @@ def _bfloat16(number: float) -> float:
 def non_finite(steps: Steps) -> Iterator[Finding]:
     """Find NaN and infinity, and count the steps whose results they reach."""
     for name, array in _numbers(steps.given).items():
-        if (bad := ~_read_finite(steps, name, array)).sum() == 0:
+        bad, truncated = ~np.isfinite(array), steps.given.truncated
+        if name == "final_values" and truncated is not None and array.shape == truncated.shape:
+            bad &= truncated  # no other number is ever read
+        if not bad.any():
             continue
         result = steps.computed(_only(steps.given, name))
         finite = np.isfinite(result.advantages) & np.isfinite(result.returns)
@@ -71,15 +74,6 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
                 "here they have no effect, but code that multiplies by a mask would spread them: 0 times NaN is NaN",
                 "nothing, if they mark numbers that must not be read",
             )
-
-
-def _read_finite(steps: Steps, name: str, array: Array) -> Array:
-    """Return where numbers are finite, or never read by definition, as ``final_values`` outside truncated steps."""
-    finite: Array = np.isfinite(array)
-    truncated: Array | None = steps.given.truncated
-    if name == "final_values" and truncated is not None and array.shape == truncated.shape:
-        return finite | ~truncated
-    return finite
 
 
 def _numbers(given: Call) -> dict[str, Array]:
@@ -105,10 +99,10 @@ def _where(steps: Steps, name: str, bad: Array) -> Places:
 
 def normaliser(steps: Steps) -> Iterator[Finding]:
     """Find advantages whose mean is not finite or whose standard deviation is about 0."""
-    if steps.normalize is None:
+    if steps.given.normalize is None:
         return
     advantages, exists = steps.matrix(steps.computed().advantages), steps.exists
-    one_each = steps.normalize == "per_env"
+    one_each = steps.given.normalize == "per_env"
     groups = [(advantages[:, n], exists[:, n]) for n in range(steps.shape[1])] if one_each else [(advantages, exists)]
     degenerate, spoiled = [], []
     noise = 8.0 * np.finfo(steps.given.rewards.dtype).eps * np.abs(steps.values[exists]).max(initial=0.0)

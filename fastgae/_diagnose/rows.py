@@ -74,7 +74,7 @@ def reset_rows_with_rewards(steps: Steps) -> Array | None:
 
 def prev_done(steps: Steps) -> Iterator[Finding]:
     """Find reset rows at t=0 that a missing ``prev_done`` leaves in."""
-    if not steps.next_step or steps.prev_done is not None:
+    if not steps.next_step or steps.given.prev_done is not None:
         return
     first = (steps.rewards[0] == 0) & ~steps.done[0] & steps.exists[0]
     elsewhere = steps.rewards[1:][steps.exists[1:] & ~steps.done[1:]] == 0

@@ -10,6 +10,7 @@ import numpy as np
 from fastgae import _dispatch, _run
 from fastgae._backends import BackendUnavailableError
 from fastgae._call import Array, Call, GAEResult
+from fastgae._canonical import NEXT_STEP
 from fastgae._diagnose.plot import Column
 from fastgae._diagnose.report import SHOWN, Places
 
@@ -20,16 +21,15 @@ class Steps:
 
     given: Call
     mask: Array | None  # as given, without the reset rows that autoreset implies
-    next_step: bool
-    prev_done: Array | None
-    gamma: Any
-    gae_lambda: Any
-    normalize: str | None
 
     @property
     def shape(self) -> tuple[int, int]:
         steps, envs = self.rewards.shape
         return steps, envs
+
+    @property
+    def next_step(self) -> bool:
+        return bool(self.given.autoreset == NEXT_STEP)
 
     @functools.cached_property
     def rewards(self) -> Array:
@@ -87,6 +87,12 @@ class Steps:
         return following
 
     @functools.cached_property
+    def changes(self) -> Array:
+        """Return how far V changes from each row to the next one."""
+        changes: Array = np.abs(self.next_row - self.values)
+        return changes
+
+    @functools.cached_property
     def final_values(self) -> Array | None:
         """Return the V' that the caller passed for the truncated steps, with NaN elsewhere, or None."""
         final = self.given.final_values
@@ -122,7 +128,7 @@ class Steps:
 
     @functools.cached_property
     def discounts(self) -> Array:
-        return self.matrix(np.broadcast_to(np.asarray(self.gamma, np.float64), self.given.rewards.shape))
+        return self.matrix(np.broadcast_to(self.given.gamma, self.given.rewards.shape))
 
     @functools.cached_property
     def td_errors(self) -> Array:
@@ -173,7 +179,9 @@ class Steps:
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):
-            return _run.without_short_cut(given or self.given, _dispatch.choose(_backend(), 1))
+            return _run.without_short_cut(
+                (given or self.given)._replace(normalize=None), _dispatch.choose(_backend(), 1)
+            )
 
 
 @functools.cache

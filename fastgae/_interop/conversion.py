@@ -93,7 +93,7 @@ def on_the_cpu(array: Any) -> Array:
 
 def as_floats(name: str, given: object) -> Array:
     """Return an argument as floats. Integers become float64, so that no coefficient is rounded to an integer."""
-    numbers = as_numbers(name, widened(as_array(name, given)))
+    numbers = as_numbers(name, given)
     return numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
 
 

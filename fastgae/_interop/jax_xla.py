@@ -25,21 +25,9 @@ from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two, t
 from fastgae._interop.jax import numpys_dtypes
 
 TARGET = "fastgae"
-DTYPES = {
-    1: np.bool_,
-    2: np.int8,
-    3: np.int16,
-    4: np.int32,
-    5: np.int64,
-    6: np.uint8,
-    7: np.uint16,
-    8: np.uint32,
-    9: np.uint64,
-    10: np.float16,
-    11: np.float32,
-    12: np.float64,
-    16: jax.numpy.bfloat16,
-}  # by their numbers in XLA
+INTEGERS = (np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+# By their numbers in XLA, which begin at 1.
+DTYPES = {**dict(enumerate((*INTEGERS, np.float16, np.float32, np.float64), 1)), 16: jax.numpy.bfloat16}
 MOST_TRIES = 3  # to record a call; the numbers of an execution may be the reason why the short cut declines it
 
 _tries: dict[str, int] = {}

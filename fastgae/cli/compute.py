@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -172,25 +173,11 @@ def run(args: argparse.Namespace) -> int:
         from fastgae.data import compute
         from fastgae.data.errors import on_the_command_line
 
+        # An option has the name of the argument for which it is, but for those that of_source returns.
+        given = {**vars(args), **of_source(args), "progress": not args.quiet}
+        names = given.keys() & inspect.signature(compute).parameters
         with on_the_command_line():
-            report = compute(
-                args.source,
-                args.out,
-                **of_source(args),
-                estimator=args.estimator,
-                gamma=args.gamma,
-                gae_lambda=args.gae_lambda,
-                n=args.n,
-                normalize=args.normalize,
-                label_quantile=args.label_quantile,
-                into=args.into,
-                resume=args.resume,
-                overwrite=args.overwrite,
-                shard=args.shard,
-                merge=args.merge,
-                progress=not args.quiet,
-                plot=args.plot,
-            )
+            report = compute(**{name: given[name] for name in names})
     except (ValueError, OSError, ImportError) as error:
         raise CommandError(str(error), exit_code=2) from error
     if args.json:

@@ -2,11 +2,11 @@
 
 import argparse
 import contextlib
-import functools
 import importlib
 import json
 import timeit
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,13 +88,15 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"argument --env: cannot make {args.env!r}: {error}", exit_code=2) from error
 
     with contextlib.closing(envs), _progress() as progress:
-        collected = rollout.collect(envs, args.num_steps, args.seed, _track(progress, f"Collecting {args.env}"))
+        collected = rollout.collect(
+            envs, args.num_steps, args.seed, partial(progress.track, description=f"Collecting {args.env}")
+        )
         values = rollout.ValueFunction(collected.observations, args.seed)
         explained_variance = values.fit(collected, args.gamma) if np.isfinite(collected.rewards).all() else None
         arguments = {**collected.arguments(values), "gamma": args.gamma, "gae_lambda": args.gae_lambda}
-        calls = {name: functools.partial(fastgae.gae, **arguments | {"backend": name}) for name in variants()}
+        calls = {name: partial(fastgae.gae, **arguments | {"backend": name}) for name in variants()}
         computed = {name: call() for name, call in calls.items()}
-        seconds = best_seconds(calls, _track(progress, "Timing the backends"))
+        seconds = best_seconds(calls, partial(progress.track, description="Timing the backends"))
 
     facts = {
         **{name: getattr(args, name) for name in ("env", "num_envs", "num_steps", "seed", "gamma", "gae_lambda")},
@@ -139,10 +141,6 @@ def _progress() -> "Progress":
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
-def _track(progress: "Progress", description: str) -> Track:
-    return lambda steps: progress.track(steps, description=description)
 
 
 def variants() -> list[str]:
@@ -224,7 +222,7 @@ def _print(facts: Mapping[str, Any]) -> None:
 
     console = Output()
     console.print(grid, table, highlight=False)
-    line = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    line = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     for backend in fastgae.backends():
         if backend.device == "CPU" and not backend.available:
             line(f"{backend.name} cannot run here: {(backend.why_missing or '').partition(chr(10))[0]}")

@@ -101,20 +101,16 @@ def of_data(args: argparse.Namespace) -> fastgae.Diagnosis:
 def of_rollout(args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
     path = Path(args.source[0])
     try:
-        return diagnosis(path, args)
+        arguments, unused = read_arrays(path, REQUIRED, ARRAYS + COEFFICIENTS)
+        for name in unused:
+            if name in PARAMETERS and getattr(args, name) is None:
+                raise CommandError(f"{path} holds {name}, which is an option here: pass --{name}", exit_code=2)
+        for name in COEFFICIENTS:
+            if getattr(args, name) is not None:
+                arguments[name] = getattr(args, name)
+        how = {"autoreset": args.autoreset, "normalize": args.normalize, "time_axis": args.time_axis}
+        return fastgae.diagnose(**arguments, **how), [name for name in unused if name not in PARAMETERS]
     except MemoryError as error:
         raise CommandError(f"{path}: there is not enough memory; save fewer steps or environments", 2) from error
     except (ValueError, TypeError) as error:
         raise CommandError(f"{path}: gae refuses these arguments: {error}", exit_code=2) from error
-
-
-def diagnosis(path: Path, args: argparse.Namespace) -> tuple[fastgae.Diagnosis, list[str]]:
-    arguments, unused = read_arrays(path, REQUIRED, ARRAYS + COEFFICIENTS)
-    for name in unused:
-        if name in PARAMETERS and getattr(args, name) is None:
-            raise CommandError(f"{path} holds {name}, which is an option here: pass --{name}", exit_code=2)
-    for name in COEFFICIENTS:
-        if getattr(args, name) is not None:
-            arguments[name] = getattr(args, name)
-    how = {"autoreset": args.autoreset, "normalize": args.normalize, "time_axis": args.time_axis}
-    return fastgae.diagnose(**arguments, **how), [name for name in unused if name not in PARAMETERS]

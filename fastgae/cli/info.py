@@ -98,43 +98,36 @@ def _chosen_target(backend: str) -> str | None:
 
 def text(facts: dict[str, Any]) -> str:
     default = facts["default_backend"]
-    sections = [
-        _columns(
-            [
-                ("fastgae", f"{facts['fastgae']} in {facts['location']}"),
-                ("python", f"{facts['python']} on {facts['platform']}"),
-                ("numpy", facts["numpy"]),
-                ("numba", facts["numba"] or "not installed"),
-            ]
-        ),
-        _columns(
-            [
-                ("backend", "runs", "CPU targets", "built on, or why it is missing"),
-                *(
-                    (
-                        backend["name"],
-                        "yes" if backend["available"] else "no",
-                        " ".join(f"[{t}]" if t == backend["target"] else t for t in backend["targets"]) or "-",
-                        backend["version"] if backend["available"] else _indented(backend["why_missing"]),
-                    )
-                    for backend in facts["backends"]
-                ),
-            ]
-        ),
-        _columns(
-            [
-                ("default backend", ":".join(filter(None, default.values())) if default else "none: see problems"),
-                ("threads", str(facts["num_threads"] or "none: see problems")),
-                ("recycled memory", _recycled_in_words(facts["recycled"])),
-            ]
-        ),
-        _columns(
-            [
-                ("environment variable", "value", "meaning"),
-                *((name, v["value"] or "not set", v["meaning"]) for name, v in facts["environment"].items()),
-            ]
-        ),
+    tables: list[list[tuple[str, ...]]] = [
+        [
+            ("fastgae", f"{facts['fastgae']} in {facts['location']}"),
+            ("python", f"{facts['python']} on {facts['platform']}"),
+            ("numpy", facts["numpy"]),
+            ("numba", facts["numba"] or "not installed"),
+        ],
+        [
+            ("backend", "runs", "CPU targets", "built on, or why it is missing"),
+            *(
+                (
+                    backend["name"],
+                    "yes" if backend["available"] else "no",
+                    " ".join(f"[{t}]" if t == backend["target"] else t for t in backend["targets"]) or "-",
+                    backend["version"] if backend["available"] else _indented(backend["why_missing"]),
+                )
+                for backend in facts["backends"]
+            ),
+        ],
+        [
+            ("default backend", ":".join(filter(None, default.values())) if default else "none: see problems"),
+            ("threads", str(facts["num_threads"] or "none: see problems")),
+            ("recycled memory", _recycled_in_words(facts["recycled"])),
+        ],
+        [
+            ("environment variable", "value", "meaning"),
+            *((name, v["value"] or "not set", v["meaning"]) for name, v in facts["environment"].items()),
+        ],
     ]
+    sections = [*map(_columns, tables)]
     if facts["problems"]:
         sections.append("\n".join(["problems", *(f"  {_indented(problem)}" for problem in facts["problems"])]))
     return "\n\n".join(sections)

@@ -12,6 +12,7 @@ All results agree with RLax's to 1e-5, because XLA may compute a product and a s
 multiplies gamma and lambda in float32.
 """
 
+import inspect
 import math
 from typing import Any, Generic, NamedTuple
 
@@ -190,6 +191,9 @@ def leaky_vtrace(
     return errors
 
 
+_errors = inspect.unwrap(leaky_vtrace)  # for arguments that have been read
+
+
 @refuses_misnamed
 def vtrace_td_error_and_advantage(
     v_tm1: Any,
@@ -251,7 +255,7 @@ def leaky_vtrace_td_error_and_advantage(
     of ``vtrace_td_error_and_advantage``, also where a ratio is infinite; RLax gives NaN there.
     """
     xp = namespace_of(r_t)
-    errors = leaky_vtrace(
+    errors = _errors(
         v_tm1, v_t, r_t, discount_t, rho_tm1, alpha, lambda_, clip_rho_threshold, stop_target_gradients, sample_mask
     )
     mix = _at_every_step(lambda_, v_tm1)[:-1]

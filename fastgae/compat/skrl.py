@@ -25,24 +25,17 @@ from fastgae.estimators.normalize import normalize
 LIBRARY = Library("skrl", "2.0.0", "2.1.1")
 # The modules in which skrl's agents find ``compute_gae``. Recurrent agents, and all agents of version 2.0, call the
 # last values ``next_values``.
+SINGLE = ("a2c", "ppo", "rpo", "trpo")
 AGENTS = (
-    "skrl.agents.torch.a2c.a2c",
-    "skrl.agents.torch.ppo.ppo",
-    "skrl.agents.torch.rpo.rpo",
-    "skrl.agents.torch.trpo.trpo",
-    "skrl.multi_agents.torch.ippo.ippo",
-    "skrl.multi_agents.torch.mappo.mappo",
-    "skrl.agents.torch.a2c.a2c_rnn",
-    "skrl.agents.torch.ppo.ppo_rnn",
-    "skrl.agents.torch.rpo.rpo_rnn",
-    "skrl.agents.torch.trpo.trpo_rnn",
+    *(f"skrl.agents.torch.{name}.{name}{suffix}" for suffix in ("", "_rnn") for name in SINGLE),
+    *(f"skrl.multi_agents.torch.{name}.{name}" for name in ("ippo", "mappo")),
 )
 AMP = "skrl.agents.torch.amp.amp"
 RECORDED = (
     "observations states actions rewards next_observations next_states terminated truncated infos timestep timesteps"
 )
 # The agents that read the next observations at a truncated step, and nowhere else while they record.
-LOOKING_AHEAD = tuple(f"skrl.agents.torch.{name}.{name}:{name.upper()}" for name in ("a2c", "ppo", "rpo", "trpo"))
+LOOKING_AHEAD = tuple(f"skrl.agents.torch.{name}.{name}:{name.upper()}" for name in SINGLE)
 
 
 @anywhere("rewards: T ...", last_values="...")

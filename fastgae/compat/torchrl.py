@@ -21,6 +21,7 @@ number, torch rounds lmbda to the tensor's dtype before it multiplies the two: r
 """
 
 import importlib
+import inspect
 from collections.abc import Callable
 from threading import RLock
 from typing import Any
@@ -150,6 +151,9 @@ def td_lambda_return_estimate(
     )
 
 
+_td_lambda = inspect.unwrap(td_lambda_return_estimate)  # for arguments that have been read
+
+
 @anywhere("reward: T ...", gamma="~ T ...", lmbda="~ T ...")
 def td_lambda_advantage_estimate(
     gamma: Coefficients,
@@ -163,9 +167,7 @@ def td_lambda_advantage_estimate(
     time_dim: int = -2,
 ) -> ArrayT:
     """Return ``td_lambda_return_estimate(...) - state_value``."""
-    targets = td_lambda_return_estimate(
-        gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim=time_dim
-    )
+    targets = _td_lambda(gamma, lmbda, next_state_value, reward, done, terminated, rolling_gamma, time_dim=time_dim)
     return targets - state_value
 
 

@@ -6,6 +6,7 @@ Add one line before you create the trainer, in the process in which the trainer 
 """
 
 import importlib
+import inspect
 from contextlib import ExitStack
 from typing import Any
 
@@ -65,7 +66,7 @@ def compute_gae_advantage_return(
     -----
     ``verl/trainer/ppo/core_algos.py`` and ``verl/utils/torch_functional.py``, version 0.9.
     """
-    advantages, returns = _not_whitened(token_level_rewards, values, response_mask, gamma, lam)
+    advantages, returns = _carried(token_level_rewards, values, response_mask, gamma, lam)
     return whitened(advantages, response_mask != 0), returns
 
 
@@ -196,9 +197,12 @@ def _not_whitened(
         token_level_rewards,
         values,
         last_values=0.0,
-        mask=response_mask,
+        mask=response_mask != 0,
         gamma=float(gamma),
         gae_lambda=float(lam),
         carry_over=True,
         time_axis=1,
     )
+
+
+_carried = inspect.unwrap(_not_whitened)  # for arguments that have been read

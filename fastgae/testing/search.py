@@ -139,17 +139,13 @@ def identify(
     """
     subject = Subject(function, roles_of(function, names), (gamma, gae_lambda))
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):  # of numbers that are not finite
-        return _identified(subject)
-
-
-def _identified(subject: Subject) -> Identified:
-    ran = list(subject.ways())
-    match = subject.match(ran)
-    if match is None and not {"gamma", "gae_lambda"} & subject.given and (found := subject.measured(ran[0][0])):
-        measured = replace(subject, coefficients=found)
-        if match := measured.match(ran):
-            subject = measured
-    return subject.report(match or subject.nearest(*ran[0]), known=match is not None)
+        ran = list(subject.ways())
+        match = subject.match(ran)
+        if match is None and not {"gamma", "gae_lambda"} & subject.given and (found := subject.measured(ran[0][0])):
+            measured = replace(subject, coefficients=found)
+            if match := measured.match(ran):
+                subject = measured
+        return subject.report(match or subject.nearest(*ran[0]), known=match is not None)
 
 
 def assert_gae(

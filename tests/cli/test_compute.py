@@ -1,5 +1,6 @@
 """The command `compute`: what it writes, what it prints, and one line for what it cannot use."""
 
+import functools
 import inspect
 import itertools
 import json
@@ -83,6 +84,7 @@ def test_every_option_is_an_argument(monkeypatch, capsys):
 
     asked = {}
 
+    @functools.wraps(data.compute)
     def computed(source, out, **options):
         asked.update(options, source=source, out=out)
         return data.Report("out.parquet", 1, 2, *[0.0] * 5, True, (), 1.0)

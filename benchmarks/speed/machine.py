@@ -2,7 +2,6 @@
 
 import os
 import platform
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 import fastgae
 from fastgae._threads import usable_cpus
 
-from .caches import described
+from .caches import described, from_proc
 
 
 def describe_machine() -> dict[str, Any]:
@@ -34,8 +33,4 @@ def describe_machine() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    return from_proc("cpuinfo", "model name") or platform.processor() or platform.machine()

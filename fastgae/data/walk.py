@@ -21,7 +21,7 @@ from fastgae.data.pieces import Run, grouped, runs_backwards
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
-from fastgae.data.scattered import in_source_order, is_joined, is_sorted, joined_plan, sorted_plan
+from fastgae.data.scattered import COPY, JOINED, in_source_order, joined_plan, sorted_plan
 from fastgae.data.shards import up_to_an_end
 from fastgae.data.spool import LAST, Spool
 from fastgae.data.steps import (
@@ -49,9 +49,10 @@ def computed_and_written(plan: Plan, spool: Spool, at_once: bool, progress: bool
 
     ``at_once``: write results as soon as they are computed, without the spool, if the rows allow it.
     """
-    if is_joined(spool.folder):
+    is_sorted = (spool.folder / COPY).exists()
+    if (spool.folder / JOINED).exists():
         plan = joined_plan(plan, spool.folder, lambda _: None)
-    if not is_sorted(spool.folder):
+    if not is_sorted:
         try:
             if at_once:
                 with suppress(LongEpisodeError):
@@ -70,7 +71,7 @@ def computed_and_written(plan: Plan, spool: Spool, at_once: bool, progress: bool
                     "in one process"
                 ) from error
             spool.clear()  # before the sorted copy exists, which says that later results belong to it
-    with progress_of("sorting", plan.rows, progress and not is_sorted(spool.folder)) as advance:
+    with progress_of("sorting", plan.rows, progress and not is_sorted) as advance:
         plan = sorted_plan(plan, spool.folder, advance)
     return _done(plan, spool, progress)
 

@@ -1,9 +1,6 @@
 """Measurements in a process of their own, which finds packages in the folder of the tests, and prints JSON."""
 
-import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 from speed import places
@@ -11,13 +8,7 @@ from speed.text import duration, markdown
 
 
 def found_by(module: str, **variables: str) -> dict[str, Any]:
-    """Run a module; ImportError names the libraries that are missing."""
-    own = places.importing(places.ROOT / "tests", environment={**os.environ, **variables})
-    run = subprocess.run([sys.executable, "-P", "-m", module], env=own, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(run.stdout)
-    if missing := found.pop("missing"):
-        raise ImportError(f"without {', '.join(missing)} the table would not be whole")
-    return found
+    return places.found_by(module, place=places.ROOT / "tests", environment={**os.environ, **variables})
 
 
 def hooks() -> dict[str, Any]:

@@ -17,7 +17,7 @@ def describe_machine() -> dict[str, Any]:
         "fastgae": fastgae.__version__,
         "Python": platform.python_version(),
         "NumPy": np.__version__,
-        "CPU": cpu_model(),
+        "CPU": from_proc("cpuinfo", "model name") or platform.processor() or platform.machine(),
         "caches": described(),
         "usable CPUs": usable_cpus(),
     }
@@ -30,7 +30,3 @@ def describe_machine() -> dict[str, Any]:
         else:
             facts[backend.name] = "missing: " + (backend.why_missing or "").partition("\n")[0]
     return facts
-
-
-def cpu_model() -> str:
-    return from_proc("cpuinfo", "model name") or platform.processor() or platform.machine()

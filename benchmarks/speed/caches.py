@@ -30,11 +30,17 @@ def beyond_caches(times: int) -> int:
 
 
 def available_memory() -> int | None:
+    kib = from_proc("meminfo", "MemAvailable")
+    return 1024 * int(kib.split()[0]) if kib else None
+
+
+def from_proc(file: str, name: str) -> str:
+    """Return the first entry of this name in a file of /proc, and nothing on systems without it."""
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+        lines = Path("/proc", file).read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith(name))
     except (OSError, StopIteration):
-        return None
+        return ""
 
 
 def described() -> str:

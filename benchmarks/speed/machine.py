@@ -2,7 +2,6 @@
 
 import os
 import platform
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 import fastgae
 from fastgae._threads import usable_cpus
 
-from .caches import described
+from .caches import described, from_proc
 
 
 def describe_machine() -> dict[str, Any]:
@@ -18,7 +17,7 @@ def describe_machine() -> dict[str, Any]:
         "fastgae": fastgae.__version__,
         "Python": platform.python_version(),
         "NumPy": np.__version__,
-        "CPU": cpu_model(),
+        "CPU": from_proc("cpuinfo", "model name") or platform.processor() or platform.machine(),
         "caches": described(),
         "usable CPUs": usable_cpus(),
     }
@@ -31,11 +30,3 @@ def describe_machine() -> dict[str, Any]:
         else:
             facts[backend.name] = "missing: " + (backend.why_missing or "").partition("\n")[0]
     return facts
-
-
-def cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

@@ -13,6 +13,7 @@ from typing import Any
 
 from fastgae import _memory
 
+from .caches import from_proc
 from .calls import Prepared
 from .contenders import Contender
 from .rows import FRESH
@@ -56,5 +57,4 @@ def resident_peak(call: Callable[[], Any]) -> int | None:
 
 
 def resident(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(f"{name}:")))
+    return 1024 * int(from_proc("self/status", name).split()[0])

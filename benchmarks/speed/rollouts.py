@@ -33,8 +33,8 @@ def make_rollout(
     def numbers(shape: tuple[int, ...]) -> Array:
         return np.asarray(rng.standard_normal(shape, np.float32), dtype)
 
-    def flags() -> Array:
-        return rng.random(shape, np.float32) < ends
+    def flags(share: float = ends) -> Array:
+        return rng.random(shape, np.float32) < share
 
     if bootstrap == "decay":
         return {"x": numbers(shape), "decay": rng.random(shape, np.float32)}
@@ -49,7 +49,7 @@ def make_rollout(
             "cu_seqlens": starts,
             "last_values": numbers((len(starts) - 1,)),
         }
-        return {**packed, "mask": rng.random(shape, np.float32) < 0.8} if "mask" in extras else packed
+        return {**packed, "mask": flags(0.8)} if "mask" in extras else packed
     arguments: dict[str, Any] = {"rewards": numbers(shape), "values": numbers(shape), "terminated": flags()}
     if bootstrap != "last_values":
         arguments["truncated"] = flags()
@@ -62,7 +62,7 @@ def make_rollout(
     if env_major and envs > 1:
         arguments["time_axis"] = 1
     if "mask" in extras:
-        arguments["mask"] = rng.random(shape, np.float32) < 0.8
+        arguments["mask"] = flags(0.8)
     if "ratios" in extras:
         arguments["ratios"] = np.exp(numbers(shape))
     if "gamma" in extras:

@@ -65,15 +65,8 @@ class Row:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the function by name: new arrays, and the options."""
-        rollout = make_rollout(
-            self.steps,
-            self.envs,
-            env_major=self.env_major,
-            dtype=self.dtype,
-            bootstrap=self.bootstrap,
-            ends=self.ends,
-            extras=self.extras,
-        )
+        settings = ("env_major", "dtype", "bootstrap", "ends", "extras")
+        rollout = make_rollout(self.steps, self.envs, **{name: getattr(self, name) for name in settings})
         passed = {name: array for name, array in rollout.items() if name not in self.without}
         if self.given:
             passed = {name: GIVEN[self.given](array) for name, array in passed.items()}

@@ -28,14 +28,14 @@ class Columns(NamedTuple):
     @property
     def keys(self) -> list[str]:
         """Return the columns that the sidecar repeats."""
-        return self.named(*NAMING, "step")
+        return self.named(*KEYS)
 
     def named(self, *roles: str) -> list[str]:
         return [self.of_role[role] for role in roles if role in self.of_role]
 
     def place(self, table: pa.Table, at: int, row: int) -> str:
         """Name the episode and the step of a row of a table, for an error; ``row``: its index in the source."""
-        named = [f"{role} {table[self.of_role[role]][at]}" for role in (*NAMING, "step") if role in self.of_role]
+        named = [f"{role} {table[self.of_role[role]][at]}" for role in KEYS if role in self.of_role]
         return ", ".join([*named, f"row {row}"])
 
 

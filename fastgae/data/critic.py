@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,8 @@ class Valuation:
         for name in table.column_names:
             if name in self.columns:
                 try:
-                    batch[name] = each_array(_writable, arrays_of(table[name]))
+                    # The critic may write to its arrays, but those of a mapped file are read-only.
+                    batch[name] = each_array(partial(np.require, requirements="W"), arrays_of(table[name]))
                 except ValueError as error:
                     raise RowError(first, f"the critic cannot read {name}: {error}") from error
         result = _called(self.critic, batch)
@@ -120,11 +122,6 @@ def _called(critic: Critic, batch: Batch) -> Any:
 
     with torch.inference_mode():
         return critic.function(Batch(each_array(tensor, batch)))
-
-
-def _writable(array: Array) -> Array:
-    """Return an array that the critic may write to, because arrays of a mapped file are read-only."""
-    return np.require(array, requirements="W")
 
 
 def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collection[str]) -> Valuation:

@@ -10,7 +10,6 @@ import fastgae
 from fastgae.data.compute import planned
 from fastgae.data.critic import Critic
 from fastgae.data.episodes import Episodes
-from fastgae.data.errors import DataError, argument, naming
 from fastgae.data.estimators import checked_how
 from fastgae.data.formats import NAMING
 from fastgae.data.pieces import check_alike, open_files, put_scratch_into, runs_backwards
@@ -19,7 +18,7 @@ from fastgae.data.plan import Plan
 from fastgae.data.report import diagnosis_of
 from fastgae.data.scattered import sorted_plan
 from fastgae.data.steps import ScatteredError
-from fastgae.data.walk import valued_steps
+from fastgae.data.walk import read_run
 
 
 @open_files()
@@ -50,11 +49,7 @@ def diagnose(
 
 def _of_last_run(plan: Plan, folder: Path) -> fastgae.Diagnosis:
     run = next(runs_backwards(plan.pieces, plan.read, plan.most, folder))
-    table = run.read(plan.read)
+    table, steps = read_run(plan, run)
     with plan.naming(table, run):
-        with naming((plan.source or run).pieces[0].path):
-            steps = valued_steps(table, run, plan)
-            if steps.values is None:
-                raise DataError(f"there are no values to diagnose: pass {argument('values')}")
         Episodes(plan.columns.named(*NAMING)).add(table, steps.changes, None)
         return diagnosis_of(steps, plan.how)

@@ -11,27 +11,8 @@ import pyarrow as pa
 from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, argument, column_argument, reading
 from fastgae.data.grouped import Groups
-from fastgae.data.kinds import (
-    ARROW,
-    HDF5,
-    KINDS,
-    NPY,
-    NPZ,
-    PARQUET,
-    STREAM,
-    TEXT,
-    by_suffix,
-    is_data,
-    is_text,
-    kind_of,
-)
-from fastgae.data.minari import (
-    GROUPS,
-    check_whole,
-    is_minari,
-    minari_files,
-    table_pieces,
-)
+from fastgae.data.kinds import ARROW, HDF5, KINDS, NPY, NPZ, PARQUET, STREAM, TEXT, by_suffix, is_data, is_text, kind_of
+from fastgae.data.minari import GROUPS, check_whole, is_minari, minari_files, table_pieces
 from fastgae.data.nested import unnested
 from fastgae.data.npz import npy_files
 from fastgae.data.pieces import Piece, arrow_pieces, parquet_pieces, with_columns
@@ -119,6 +100,7 @@ def table_files(source: Path) -> list[Path]:
     return list(filter(is_data, found)) or list(filter(is_text, found))  # trainers log in text beside their data
 
 
+SAME = {role: role for role in ("rewards", "values", "next_values")}  # in most formats
 PLAIN = Format(
     "table",
     {role: role for role in ROLES if role != FILE},
@@ -128,11 +110,10 @@ PLAIN = Format(
 RLLIB = Format(
     "rllib",
     {
+        **SAME,
         "episode": "eps_id",
         "step": "t",
-        "rewards": "rewards",
         "values": "vf_preds",
-        "next_values": "next_values",
         "terminated": "terminateds",
         "truncated": "truncateds",
     },
@@ -156,11 +137,10 @@ def check_frames(info: Path, pieces: Sequence[Piece]) -> None:
 LEROBOT = Format(
     "lerobot",
     {
+        **SAME,
         "episode": "episode_index",
         "step": "frame_index",
         "rewards": "next.reward",
-        "values": "values",
-        "next_values": "next_values",
         "done": "next.done",
         "truncated": "next.truncated",
     },
@@ -170,13 +150,7 @@ LEROBOT = Format(
 )
 D4RL = Format(
     "d4rl",
-    {
-        "rewards": "rewards",
-        "values": "values",
-        "next_values": "next_values",
-        "terminated": "terminals",
-        "truncated": "timeouts",
-    },
+    {**SAME, "terminated": "terminals", "truncated": "timeouts"},
     beside,
     next_state={"observations": "next_observations"},
 )
@@ -207,14 +181,7 @@ MINARI = Format(
 DEMOS = Groups("data/demo_", "demo", (), "robomimic")
 ROBOMIMIC = Format(
     "robomimic",
-    {
-        "episode": "demo",
-        "step": "step",
-        "rewards": "rewards",
-        "values": "values",
-        "next_values": "next_values",
-        "done": "dones",
-    },
+    {**SAME, "episode": "demo", "step": "step", "done": "dones"},
     beside,
     reader=DEMOS.pieces,
     state=("obs",),

@@ -196,12 +196,16 @@ class NpzWriter:
         with zipfile.ZipFile(self._file, "w") as archive:
             archive.comment = self._about
             for name, (numbers, first) in self._columns.items():
-                with archive.open(zipfile.ZipInfo(f"{name}.npy", BEGAN), "w", force_zip64=True) as member:
+                with new_member(archive, f"{name}.npy") as member:
                     shape = (self._rows, *first.shape[1:])
                     header = {"descr": npy.dtype_to_descr(first.dtype), "fortran_order": False, "shape": shape}
                     npy.write_array_header_1_0(member, header)
                     numbers.seek(0)
                     shutil.copyfileobj(numbers, member, COPIED)
+
+
+def new_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    return archive.open(zipfile.ZipInfo(name, BEGAN), "w", force_zip64=True)
 
 
 def npz_about(path: Path) -> bytes:

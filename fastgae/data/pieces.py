@@ -170,15 +170,7 @@ def slices(
     end = first + rows
     bounds = [(start, min(start + SLICE, end)) for start in range(first, end, SLICE)]
     return [
-        Piece(
-            path,
-            start,
-            stop - start,
-            schema,
-            partial(batches, start, stop),
-            final if stop == end else None,
-            read,
-        )
+        Piece(path, start, stop - start, schema, partial(batches, start, stop), final if stop == end else None, read)
         for start, stop in bounds
     ]
 

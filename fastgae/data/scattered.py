@@ -31,15 +31,10 @@ SHARE = 3 / 4  # of memory for duckdb: it takes somewhat more, and its inputs an
 LEAST_MB, MB_PER_THREAD = 96, 192
 
 
-def is_sorted(folder: Path) -> bool:
-    """Return whether an earlier run has made the sorted copy."""
-    return (folder / COPY).exists()
-
-
 def sorted_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
     """Return the plan over a copy of the rows in which the rows of each episode are adjacent."""
     copy = folder / COPY
-    if not is_sorted(folder):
+    if not copy.exists():
         order = _listed([*plan.columns.named(*NAMING, "step"), ROW])
         rows = {"rows": _numbered(plan.pieces, plan.read, plan.most, advance)}
         with _queried(rows, f"* FROM rows ORDER BY {order}", plan, folder) as batches:
@@ -59,7 +54,7 @@ def joined_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
     """Return the plan with the values of the file beside the source in the order of the source, found by their keys."""
     assert plan.beside is not None
     (pieces, path), keys, copy = plan.beside, plan.columns.keys, folder / JOINED
-    if not is_joined(folder):
+    if not copy.exists():
         inputs = {
             "rows": _numbered(pieces, keys, plan.most, advance),
             "found": values_and_keys(path, keys, min(plan.most, SLICE)),
@@ -68,11 +63,6 @@ def joined_plan(plan: Plan, folder: Path, advance: Advance) -> Plan:
         with _queried(inputs, query, plan, folder) as batches:
             _write(_checked(batches, path, plan), copy, advance, batches.schema)
     return plan._replace(pieces=with_values(pieces, copy, ()), beside=None)
-
-
-def is_joined(folder: Path) -> bool:
-    """Return whether an earlier run has joined the values."""
-    return (folder / JOINED).exists()
 
 
 def _checked(batches: Iterable[pa.RecordBatch], path: Path, plan: Plan) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fastgae.data.columns import Columns, steps_of
 from fastgae.data.errors import DataError, argument
-from fastgae.data.npz import BEGAN, COPIED
+from fastgae.data.npz import COPIED, new_member
 from fastgae.data.pieces import Piece, first_rows, grouped
 from fastgae.data.steps import RowError, last_rows
 
@@ -117,8 +117,5 @@ def write_archive(file: IO[bytes], members: Sequence[Path], about: bytes) -> Non
     with zipfile.ZipFile(file, "w") as archive:
         archive.comment = about
         for path in members:
-            with (
-                path.open("rb") as content,
-                archive.open(zipfile.ZipInfo(path.name, BEGAN), "w", force_zip64=True) as to,
-            ):
+            with path.open("rb") as content, new_member(archive, path.name) as to:
                 shutil.copyfileobj(content, to, COPIED)

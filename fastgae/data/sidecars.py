@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,17 +38,10 @@ SIDECARS = {
 }
 
 
-def _no_tables(*_: object) -> NoReturn:
-    raise NotImplementedError("a shard is no table")
-
-
-SHARD = Sidecar(_no_tables, npz_about)
-
-
 def sidecar_of(path: Path) -> Sidecar:
     """Return the format of results for a file's suffix."""
     try:
-        return SHARD if is_shard(path) else SIDECARS[path.suffix]
+        return SIDECARS[".npz" if is_shard(path) else path.suffix]  # a shard is a zip archive too, and has a comment
     except KeyError:
         raise DataError(f"{argument('out')} must end in {', '.join(SIDECARS)}, got {str(path)!r}") from None
 

@@ -23,11 +23,11 @@ from fastgae.data.asked import Asked, times_of
 from fastgae.data.errors import DataError, WriteError, argument, reading
 from fastgae.data.lock import LOCK, foreign, locked
 from fastgae.data.npz import ABOUT, COPIED
-from fastgae.data.pieces import LARGE, SCRATCH, VALUES
+from fastgae.data.pieces import LARGE, SCRATCH, VALUES, arrow_file
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.scattered import COPY, JOINED, SORTING
 from fastgae.data.shards import Shard, check_complete, open_archive, write_archive
-from fastgae.data.sidecars import about, sidecar_of
+from fastgae.data.sidecars import about, arrow_about, sidecar_of
 from fastgae.data.urls import STORES, is_remote, opened_binary, protocol_of
 from fastgae.data.written import PARTIAL, complete, store_early
 
@@ -44,7 +44,6 @@ class Spool:
 
     def __init__(self, out: Path, options: Mapping[str, Any], files: Sequence[Path], overwrite: bool = False) -> None:
         self.out, self.overwrite = out, overwrite
-        sidecar_of(out)  # raises before anything is computed
         self.folder = _folder_for(out)
         self._times = times_of(files)
         self._asked = Asked.of(options, files)
@@ -97,9 +96,8 @@ class Spool:
     def state(self, number: int) -> dict[str, Any] | None:
         """Return the state that was kept with the results of a run; None if the run has not been computed yet."""
         try:
-            with pa.memory_map(str(self._file(number))) as file:
-                state: dict[str, Any] = json.loads(pa.ipc.open_file(file).schema.metadata[ABOUT])
-                return state
+            state: dict[str, Any] = json.loads(arrow_about(self._file(number)) or "")
+            return state
         except (FileNotFoundError, pa.ArrowInvalid):  # the machine stopped before all of the file was on the disk
             return None
 
@@ -109,8 +107,8 @@ class Spool:
 
     def table(self, number: int) -> pa.Table:
         """Return the results of a run, and its column LAST."""
-        with pa.memory_map(str(self._file(number))) as file:
-            return pa.ipc.open_file(file).read_all().replace_schema_metadata(None)
+        with arrow_file(self._file(number)) as file:
+            return file.read_all().replace_schema_metadata(None)
 
     def add(self, number: int, table: pa.Table, state: Mapping[str, Any]) -> None:
         """Keep the results of a run of rows, and its column LAST."""

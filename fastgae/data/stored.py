@@ -24,10 +24,6 @@ from fastgae.data.urls import version_of
 Keys = Callable[[int, int], Mapping[str, Array]]
 
 
-def no_keys(start: int, stop: int) -> Mapping[str, Array]:
-    return {}
-
-
 def hdf5_file(path: Path) -> Any:
     """Return the open file, whose items are arrays and groups of them."""
     with brought_by("hdf5", f"reading {path}"):
@@ -59,7 +55,7 @@ class Stored(NamedTuple):
     keys: Keys
 
     @classmethod
-    def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = no_keys) -> "Stored":
+    def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = lambda *_: {}) -> "Stored":
         """Return the arrays of a group, which are as long as the rewards or, without rewards, as most of the arrays."""
         unmeasured = cls(path, version_of(path)[1], group, 0, longer, keys)
         items = unmeasured.items()

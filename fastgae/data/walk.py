@@ -21,7 +21,7 @@ from fastgae.data.pieces import Run, grouped, runs_backwards
 from fastgae.data.plan import BYTES_PER_ROW, ROW, Plan
 from fastgae.data.progress import Advance, progress_of
 from fastgae.data.report import Sums, findings_in
-from fastgae.data.scattered import in_source_order, is_joined, is_sorted, joined_plan, sorted_plan
+from fastgae.data.scattered import COPY, JOINED, in_source_order, joined_plan, sorted_plan
 from fastgae.data.shards import up_to_an_end
 from fastgae.data.spool import LAST, Spool
 from fastgae.data.steps import (
@@ -49,13 +49,16 @@ def computed_and_written(plan: Plan, spool: Spool, at_once: bool, progress: bool
 
     ``at_once``: write results as soon as they are computed, without the spool, if the rows allow it.
     """
-    if is_joined(spool.folder):
+    is_sorted = (spool.folder / COPY).exists()
+    if (spool.folder / JOINED).exists():
         plan = joined_plan(plan, spool.folder, lambda _: None)
-    if not is_sorted(spool.folder):
+    if not is_sorted:
         try:
             if at_once:
-                with suppress(LongEpisodeError):
-                    return _streamed(plan, spool, progress)
+                said: dict[str, Any] = {}
+                with suppress(LongEpisodeError), progress_of("computing", plan.rows, progress) as advance:
+                    _finish(streamed(plan, said, advance), plan, spool, said, progress)
+                    return said
             return _done(plan, spool, progress)
         except OrderError:
             if plan.beside is None or not (plan.columns.named(*NAMING) and "step" in plan.columns.of_role):
@@ -70,7 +73,7 @@ def computed_and_written(plan: Plan, spool: Spool, at_once: bool, progress: bool
                     "in one process"
                 ) from error
             spool.clear()  # before the sorted copy exists, which says that later results belong to it
-    with progress_of("sorting", plan.rows, progress and not is_sorted(spool.folder)) as advance:
+    with progress_of("sorting", plan.rows, progress and not is_sorted) as advance:
         plan = sorted_plan(plan, spool.folder, advance)
     return _done(plan, spool, progress)
 
@@ -92,13 +95,6 @@ def _done(plan: Plan, spool: Spool, progress: bool) -> dict[str, Any]:
         if plan.source is not None:
             tables = in_source_order(tables, plan, spool.folder)
         _finish(tables, plan, spool, said, progress)
-    return said
-
-
-def _streamed(plan: Plan, spool: Spool, progress: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    with progress_of("computing", plan.rows, progress) as advance:
-        _finish(streamed(plan, said, advance), plan, spool, said, progress)
     return said
 
 
@@ -153,12 +149,12 @@ def spooled(plan: Plan, spool: Spool, advance: Advance) -> tuple[Sums, int, list
     end += sum(piece.rows for piece in rest) - sum(piece.rows for piece in later)
     for run in runs_backwards(rest, plan.read, plan.most, spool.folder):
         end -= run.rows
-        _, following = _computed(plan, run, *_read(plan, run), end, following, files)
+        _, following = _computed(plan, run, *read_run(plan, run), end, following, files)
     for number, run in enumerate(runs_backwards(own, plan.read, plan.most, spool.folder)):
         end -= run.rows
         state = spool.state(number)
         if state is None:
-            table, steps = _read(plan, run)
+            table, steps = read_run(plan, run)
             with plan.naming(table, run):
                 episodes.add(table, steps.changes, following)  # before rows of other episodes are taken for ends
             computed, before = _computed(plan, run, table, steps, end, following, files)
@@ -186,9 +182,9 @@ def streamed(plan: Plan, said: dict[str, Any], advance: Advance) -> Iterator[pa.
     if any(run.rows > plan.most for run in runs):
         raise LongEpisodeError
     episodes, files, sums, first = Episodes(plan.columns.named(*NAMING)), _files(plan), Sums(), 0
-    table, steps = _read(plan, runs[0])
+    table, steps = read_run(plan, runs[0])
     for run, later in zip_longest(runs, runs[1:]):
-        after = None if later is None else _read(plan, later)
+        after = None if later is None else read_run(plan, later)
         with plan.naming(table, run):
             episodes.add(table, steps.changes, None if after is None else at_row(after[1], 0, {}))
         following = None if after is None else _following(plan, later, *after, first + run.rows, files)
@@ -223,7 +219,7 @@ def _following(
     return following if files is None else following._replace(file=int(files.of(np.array([first]))[0]))
 
 
-def _read(plan: Plan, run: Run) -> tuple[pa.Table, RecordedSteps]:
+def read_run(plan: Plan, run: Run) -> tuple[pa.Table, RecordedSteps]:
     """Return the rows of a run, as table and arrays."""
     table = run.read(plan.read)
     with plan.naming(table, run), naming((plan.source or run).pieces[0].path):

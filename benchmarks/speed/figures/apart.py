@@ -2,22 +2,32 @@
 
 import json
 import os
-import subprocess
 import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from speed import places
+from speed.machine import describe_machine
 from speed.text import duration, markdown
 
 
 def found_by(module: str, **variables: str) -> dict[str, Any]:
-    """Run a module; ImportError names the libraries that are missing."""
-    own = places.importing(places.ROOT / "tests", environment={**os.environ, **variables})
-    run = subprocess.run([sys.executable, "-P", "-m", module], env=own, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(run.stdout)
-    if missing := found.pop("missing"):
-        raise ImportError(f"without {', '.join(missing)} the table would not be whole")
-    return found
+    return places.found_by(module, place=places.ROOT / "tests", environment={**os.environ, **variables})
+
+
+def print_rows(of_libraries: Mapping[str, Callable[[], Iterable[dict[str, Any]]]]) -> None:
+    """Print what these functions measure, as JSON, with the names of the libraries that are missing."""
+    warnings.simplefilter("ignore")  # the warnings of a library are not ours to mend
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for library, measure in of_libraries.items():
+        try:
+            rows += measure()
+        except ImportError as error:
+            missing.append(library)
+            print(f"{library} is not installed: {error}", file=sys.stderr)
+    print(json.dumps({"machine": describe_machine(), "rows": rows, "missing": missing}))
 
 
 def hooks() -> dict[str, Any]:
@@ -26,7 +36,7 @@ def hooks() -> dict[str, Any]:
 
 
 def trainers() -> dict[str, Any]:
-    """Time them inside running trainers."""
+    """Time them inside running trainers, where two threads would wait for each other on such small networks."""
     return found_by("speed.figures.trainers", OMP_NUM_THREADS="1")
 
 

@@ -5,18 +5,17 @@ Their results are compared first. Then both are sampled in turn, and the best sa
 """
 
 import importlib
-import json
-import sys
-import warnings
 from collections.abc import Iterator
+from functools import partial
 from timeit import Timer
 from typing import Any
 
 import numpy as np
 
 from peers.compare import LIBRARIES, Comparison, Hooked
-from speed.machine import describe_machine
 from speed.timing import Clock, in_turn
+
+from .apart import print_rows
 
 SECONDS = 1.0  # of samples of each
 
@@ -37,18 +36,5 @@ def check(hooked: Hooked) -> None:
     assert compared.holds(), f"{hooked.name}: wrong results"
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")  # the warnings of a library are not ours to mend
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    for library in LIBRARIES:
-        try:
-            rows += measure(library)
-        except ImportError as error:
-            missing.append(library)
-            print(f"{library} is not installed: {error}", file=sys.stderr)
-    print(json.dumps({"machine": describe_machine(), "rows": rows, "missing": missing}))
-
-
 if __name__ == "__main__":
-    main()
+    print_rows({library: partial(measure, library) for library in LIBRARIES})

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import fastgae
 from speed.machine import describe_machine
 from speed.text import duration, markdown
 from speed.timing import best
@@ -20,26 +21,33 @@ CALLS = 50  # in one compiled loop
 GAMMA, LAMBDA = 0.99, 0.95
 
 
+def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+    return fastgae.gae(rewards, values, terminated, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA)
+
+
+def own_scan(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
+    """Return the advantages and value targets of the loop that JAX programs write themselves."""
+    import jax
+    import jax.numpy as jnp
+
+    def step(carry: Any, row: Any) -> Any:
+        advantage, next_value = carry
+        reward, value, done = row
+        delta = reward + GAMMA * next_value * (1 - done) - value
+        advantage = delta + GAMMA * LAMBDA * (1 - done) * advantage
+        return (advantage, value), advantage
+
+    rows = rewards, values, terminated.astype(jnp.float32)
+    advantages = jax.lax.scan(step, (jnp.zeros_like(last), last), rows, reverse=True)[1]
+    return advantages, advantages + values
+
+
 def contenders() -> dict[str, Callable[..., Any]]:
     """Return functions of rewards, values, terminated and last values that return advantages and value targets."""
     import jax
     import jax.numpy as jnp
     import rlax
     from brax.training.agents.ppo import losses as of_brax
-
-    import fastgae
-
-    def own_scan(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
-        def step(carry: Any, row: Any) -> Any:
-            advantage, next_value = carry
-            reward, value, done = row
-            delta = reward + GAMMA * next_value * (1 - done) - value
-            advantage = delta + GAMMA * LAMBDA * (1 - done) * advantage
-            return (advantage, value), advantage
-
-        rows = rewards, values, terminated.astype(jnp.float32)
-        advantages = jax.lax.scan(step, (jnp.zeros_like(last), last), rows, reverse=True)[1]
-        return advantages, advantages + values
 
     def associative(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
         goes_on = 1 - terminated.astype(jnp.float32)
@@ -64,9 +72,6 @@ def contenders() -> dict[str, Callable[..., Any]]:
         targets, _ = of_brax.compute_gae(jnp.zeros_like(ends), ends, rewards, values, last, LAMBDA, GAMMA)
         return targets - values, targets
 
-    def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
-        return fastgae.gae(rewards, values, terminated, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA)
-
     return {"fastgae": ours, "own lax.scan": own_scan, "associative_scan": associative, "RLax": of_rlax, "Brax": brax}
 
 
@@ -74,29 +79,21 @@ def eager(given: Sequence[Any], arrays: Sequence[Any]) -> dict[str, Callable[[],
     """Return calls outside of compiled code, beside the parts that an eager call of fastgae cannot avoid."""
     import jax
 
-    import fastgae
     from fastgae._interop import jax_calls
 
-    own_scan = jax.jit(contenders()["own lax.scan"])
+    scanned, jitted = jax.jit(own_scan), jax.jit(ours)
     nothing = jax.jit(lambda rewards, values, terminated, last: (-rewards, -values))
-
-    @jax.jit
-    def jitted(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
-        return ours(rewards, values, terminated, last)
 
     def converted() -> Any:
         results = [jax_calls._aligned(given[0].shape, given[0].dtype) for _ in "AR"]  # JAX copies any other memory
         return list(map(jax.dlpack.from_dlpack, results))
-
-    def ours(rewards: Any, values: Any, terminated: Any, last: Any) -> Any:
-        return fastgae.gae(rewards, values, terminated, last_values=last, gamma=GAMMA, gae_lambda=LAMBDA)
 
     return {
         "fastgae": lambda: jax.block_until_ready(ours(*arrays)),
         "fastgae with NumPy": lambda: ours(*given),
         "two results to JAX": converted,
         "fastgae, jitted": lambda: jax.block_until_ready(jitted(*arrays)),
-        "own lax.scan, jitted": lambda: jax.block_until_ready(own_scan(*arrays)),
+        "own lax.scan, jitted": lambda: jax.block_until_ready(scanned(*arrays)),
         "two negations, jitted": lambda: jax.block_until_ready(nothing(*arrays)),
     }
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .in_jax import own_scan
+
 Array = NDArray[Any]
 GAMMA, LAMBDA = 0.99, 0.95
 
@@ -99,23 +101,9 @@ def rlax(rollout: Rollout) -> Ready:
 def jax_scan(rollout: Rollout) -> Ready:
     """Prepare the loop that JAX programs write themselves."""
     import jax
-    import jax.numpy as jnp
 
-    @jax.jit
-    def scanned(rewards: Any, values: Any, goes_on: Any, last_values: Any) -> Any:
-        def step(carry: Any, row: Any) -> Any:
-            advantages, following = carry
-            reward, value, on = row
-            delta = reward + GAMMA * on * following - value
-            advantages = delta + GAMMA * LAMBDA * on * advantages
-            return (advantages, value), advantages
-
-        start = jnp.zeros_like(last_values), last_values
-        _, advantages = jax.lax.scan(step, start, (rewards, values, goes_on), reverse=True)
-        return advantages, advantages + values
-
-    goes_on = (~rollout.terminated).astype(np.float32)
-    arguments = [jnp.asarray(array) for array in (rollout.rewards, rollout.values, goes_on, rollout.last_values)]
+    given = rollout._replace(terminated=rollout.terminated.astype(np.float32))
+    scanned, arguments = jax.jit(own_scan), list(map(jax.numpy.asarray, given))
     return Ready(lambda: jax.block_until_ready(scanned(*arguments)), lambda answer: np.asarray(answer[0]))
 
 

@@ -5,17 +5,14 @@ count. Both give the same bits, which tests/peers asserts, so the training is th
 """
 
 import contextlib
-import importlib
 import io
-import json
 import statistics
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any
 
-from speed.machine import describe_machine
+from .apart import print_rows
 
 WARM = 4  # calls of each method that import, compile and allocate
 
@@ -71,20 +68,14 @@ def of_rsl_rl(steps: int, envs: int, calls: int) -> dict[str, Any]:
     return both.row("rsl_rl", f"PPO.compute_returns, {steps} × {envs}, normalised")
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")  # the warnings of a library are not ours to mend
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    try:
-        # Two threads would wait for each other on such small networks.
-        importlib.import_module("torch").set_num_threads(1)
-        rows.append(of_stable_baselines3("A2C", steps=5, envs=8, calls=1200))
-        rows.append(of_stable_baselines3("PPO", steps=128, envs=4, calls=32))
-        rows.append(of_rsl_rl(steps=24, envs=4096, calls=32))
-    except ImportError as error:
-        missing.append(str(error.name))
-    print(json.dumps({"machine": describe_machine(), "rows": rows, "missing": missing}))
+def stable_baselines3() -> Iterator[dict[str, Any]]:
+    yield of_stable_baselines3("A2C", steps=5, envs=8, calls=1200)
+    yield of_stable_baselines3("PPO", steps=128, envs=4, calls=32)
+
+
+def rsl_rl() -> Iterator[dict[str, Any]]:
+    yield of_rsl_rl(steps=24, envs=4096, calls=32)
 
 
 if __name__ == "__main__":
-    main()
+    print_rows({"stable_baselines3": stable_baselines3, "rsl_rl": rsl_rl})

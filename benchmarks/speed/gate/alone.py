@@ -1,7 +1,6 @@
 """Numbers of a process of its own: ``of_process`` starts this file with the name of a function below and arguments."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from time import thread_time
@@ -15,13 +14,7 @@ CHECKED = 128 * 1024  # the reference would take too long on larger rollouts, an
 
 def of_process(what: str, *arguments: str, place: Path, **variables: str) -> dict[str, float]:
     """Return the numbers of the fastgae in that place; raise ImportError if the process lacks a library."""
-    environment = places.importing(place, environment={**places.clean(), **variables})
-    command = [sys.executable, "-m", "speed.gate.alone", what, *arguments]
-    run = subprocess.run(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(run.stdout)
-    if missing := found.pop("missing", None):
-        raise ImportError(missing)
-    return found
+    return places.found_by("speed.gate.alone", what, *arguments, place=place, environment=places.clean() | variables)
 
 
 def times(*names: str) -> dict[str, float]:
@@ -128,5 +121,5 @@ if __name__ == "__main__":
     try:
         found: dict[str, Any] = globals()[sys.argv[1]](*sys.argv[2:])
     except ImportError as error:
-        found = {"missing": str(error)}
+        found = {"missing": [error.name or str(error)]}
     print(json.dumps(found))

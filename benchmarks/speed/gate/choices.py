@@ -8,13 +8,12 @@ A choice that is never made gives 1, and a thread that is never started 0.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import perf_counter, process_time, thread_time
 
 import numpy as np
 
 import fastgae
-from speed.caches import available_memory, beyond_caches, described, last_level
+from speed.caches import available_memory, beyond_caches, described, from_proc, last_level
 from speed.calls import Prepared
 from speed.contenders import Contender, runs_here, targets_of
 from speed.machine import usable_cpus
@@ -25,10 +24,8 @@ from speed.table import ORDER, THREADED, WIDE
 from .accepted import Line, left_out
 from .ratios import compared, timer
 
-SHARE_OF_OTHERS, CALLS = (
-    0.25,
-    5,
-)  # 0.5 of two threads, also beside busy neighbours, who take no CPU time of this process
+# 0.5 of two threads, also beside busy neighbours, who take no CPU time of this process.
+SHARE_OF_OTHERS, CALLS = 0.25, 5
 TARGETS_GAIN = 0.7  # 0.79 was measured of the default on an Intel Xeon beside eight busy neighbours, and 0.97 alone
 WIDE_GAIN = 1.1  # of the best target over the baseline
 STREAMED = 2.2  # 4.1 on a Zen 5, and 1.4 with ordinary stores
@@ -65,14 +62,8 @@ def best_target(chosen: tuple[str, ...]) -> Line:
 
 def target_of_cpu() -> str | None:
     """Return the best target by /proc/cpuinfo, or None elsewhere than on Linux with x86-64."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    flags = next((set(line.split()) for line in text.splitlines() if line.startswith("flags")), None)
-    if flags is None:
-        return None
-    return next((target for target, needed in CPU_FLAGS.items() if needed <= flags), "baseline")
+    flags = set(from_proc("cpuinfo", "flags").split())
+    return next((target for target, needed in CPU_FLAGS.items() if needed <= flags), "baseline") if flags else None
 
 
 def targets(names: list[str]) -> Iterator[Line]:

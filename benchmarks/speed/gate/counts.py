@@ -24,6 +24,7 @@ import numpy as np
 import fastgae
 from fastgae.compat import verl
 from speed import memory, places
+from speed.caches import from_proc
 from speed.calls import Prepared, prepared
 from speed.contenders import Contender, one_thread, runs_here, without_reference
 from speed.rows import FRESH, case
@@ -116,7 +117,7 @@ def reads() -> Found:
         np.savez(arrays, **rollout)
         write_episodes(parquet, 300_000, 200)
         for source in (parquet, write_scattered(Path(folder, "scattered.parquet"), parquet), arrays):
-            before = characters_read()
+            before = int(from_proc("self/io", "rchar"))
             fastgae.data.compute(
                 source,
                 Path(folder, f"{source.stem}-out.parquet"),
@@ -125,12 +126,7 @@ def reads() -> Found:
                 progress=False,
                 num_threads=1,
             )
-            yield f"reads, {source.stem}", (characters_read() - before) / source.stat().st_size
-
-
-def characters_read() -> int:
-    lines = Path("/proc/self/io").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("rchar:")))
+            yield f"reads, {source.stem}", (int(from_proc("self/io", "rchar")) - before) / source.stat().st_size
 
 
 def compilations() -> Found:

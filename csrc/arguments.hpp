@@ -94,12 +94,9 @@ struct Operand {
     }
 };
 
-// Let a coefficient, or one number for all envs, that is an array without axes be a number.
-inline void read_number(Argument place, Operand& given) {
+// Let an array without axes be a number. Arguments that must have axes are declined either way.
+inline void read_number(Operand& given) {
     if (!given.data || given.rank != 0 || (given.type != Type::f32 && given.type != Type::f64)) return;
-    if (place != kGamma && place != kGaeLambda && place != kReturnsLambda && place != kLastValues &&
-        place != kLastAdvantages)
-        return;
     Operand number;
     number.given = number.weak = true;
     number.stored = given.stored;  // unlike a number of Python, it takes part in promotion

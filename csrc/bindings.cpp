@@ -127,7 +127,7 @@ py::object gae_of_call(PyObject* arguments, PyObject* num_threads, PyObject* tar
     for (Index i = 0; i < given.count; ++i)
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None && !is_setting(Argument(i))) {
             call.operands[i] = operand_of(object, checked);
-            read_number(Argument(i), call.operands[i]);
+            read_number(call.operands[i]);
         }
     const bool recorded = recordings && recording && !checked;
     if (recorded) recording->call = call;  // before it is unpacked

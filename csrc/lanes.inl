@@ -36,7 +36,7 @@ struct Tile {
         kCoefficients  // from here on those that vary, in the order of Factor
     };
     static constexpr Index array = lanes * pitch, bits = most_steps / V::width * lanes;
-    static constexpr Index arrays = kCoefficients + kTailLambda;
+    static constexpr Index arrays = kCoefficients + kRatio - kGammaLambda;
     static_assert(sizeof(Bits) == sizeof(Real), "scratch memory is counted in Reals");
     static constexpr Index scratch(Index arrays) { return 2 * bits + most_steps + arrays * array; }
 

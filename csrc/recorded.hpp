@@ -138,7 +138,7 @@ inline bool compute(const Frame& frame, const Recorded& recorded, RecycledMemory
         for (std::size_t i = 0; i < recorded.inputs.size(); ++i) {
             const Argument place = recorded.inputs[i].first;
             call.operands[place] = batch.argument(i, number, strides[i]);
-            read_number(place, call.operands[place]);
+            read_number(call.operands[place]);
         }
         for (int i = 0; i < 2; ++i)
             if (const Index place = recorded.outputs[i]; place >= 0)

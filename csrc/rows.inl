@@ -100,13 +100,13 @@ struct RowCoefficients {
 
     void point(const CanonicalRollout<Real>& rollout, Index t, Index first, Row<Real>& row) {
         const bool last = t == rollout.steps - 1;
-        for (int which = 0; which < kRatio; ++which) {
-            const View<const Real>& factor = factor_of(rollout, Factor(which));
-            if (!factor || !(last || factor.step)) continue;
+        unrolled<kRatio>([&](auto which) {
+            const View<const Real>& factor = factor_of(rollout, Factor(int(which)));
+            if (!factor || !(last || factor.step)) return;
             row.varies[which] = -Index(factor.env != 0);
             row.coefficients[which] = factor.env ? factor.at(t, first) : repeated[which];
             if (!factor.env) std::fill_n(repeated[which], kLine<Real>, *factor.at(t, first));
-        }
+        });
     }
 };
 

@@ -14,13 +14,12 @@ enum Factor { kGamma, kGammaLambda, kReturnsGammaLambda, kTailLambda, kRatio, kF
 
 template <class Real>
 const View<const Real>& factor_of(const CanonicalRollout<Real>& rollout, Factor which) {
-    switch (which) {
-        case kGamma: return rollout.gammas;
-        case kGammaLambda: return rollout.gamma_lambdas;
-        case kReturnsGammaLambda: return rollout.returns_gamma_lambdas;
-        case kTailLambda: return rollout.tail_lambdas;
-        default: return rollout.ratios;
-    }
+    using Rollout = CanonicalRollout<Real>;
+    constexpr View<const Real> Rollout::* factors[] = {&Rollout::gammas, &Rollout::gamma_lambdas,
+                                                       &Rollout::returns_gamma_lambdas, &Rollout::tail_lambdas,
+                                                       &Rollout::ratios};
+    static_assert(sizeof factors / sizeof *factors == kFactors, "one view for each factor");
+    return rollout.*factors[which];
 }
 
 // Which options a rollout has. A kernel looks up those that its type leaves open, and reads coefficients from arrays,

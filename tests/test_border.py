@@ -1,5 +1,6 @@
 """The compiled module by itself: nothing makes it crash, and no code of the caller's runs while it holds pointers."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -37,8 +38,15 @@ def poisoned():
     return np.full((STEPS, ENVS), 7.0)
 
 
+def test_a_module_of_other_sources_is_refused(monkeypatch):
+    from fastgae._backends import cpp
+
+    monkeypatch.setattr(_core, "arguments", Call._fields[:-1])
+    with pytest.raises(ImportError, match="built from other sources than the rest of fastgae; to build it, run"):
+        importlib.reload(cpp)
+
+
 def test_the_records_are_the_same_on_both_sides():
-    assert _core.arguments == Call._fields
     assert set(_core.recursions) == {"gae", *RECURSIONS}
     assert _core.moment_steps == MOMENT_STEPS
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._call import Role, names_of
 from fuzz.layouts import laid
 from support.backends import BACKENDS, no_short_cut
 from support.cases import make_case
 from support.exactness import assert_same_bits
+from support.good_calls import good_calls
 
 pytestmark = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")
 
@@ -111,6 +113,17 @@ def test_a_number_of_numpy_promotes_the_results_and_pythons_does_not(backend, pl
         if place == "last_values":
             packed = fastgae.gae_packed(zeros, zeros, [0, 1, 3], last_values=number, backend=backend)
             assert packed.returns.dtype == expected
+
+
+def test_every_number_decides_on_the_dtype():
+    """``working_type`` in csrc/arguments.hpp lists them; where it lacks one, its float64 would become float32."""
+    for name, kind, arguments in good_calls(dtype=np.float32):
+        function = getattr(fastgae, name)
+        for number in arguments.keys() & {*names_of(Role.STEPS, Role.ENVS)} if "out" in arguments else ():
+            given = {**arguments, number: arguments[number].astype(np.float64), "out": None}
+            results, expected = np.asarray(function(**given)), np.asarray(long_way(function, given))
+            assert results.dtype == expected.dtype, f"{number} of {name}, {kind}"
+            assert_same_bits(results, expected)
 
 
 @pytest.mark.parametrize("decay", [np.nan, -1.5, 3.0, 0.5])

@@ -3,7 +3,7 @@
 from importlib import resources
 
 from fastgae._backends import CPU_TARGETS
-from fastgae._call import ABSENT, EPS, NEW, GAEResult
+from fastgae._call import ABSENT, EPS, NEW, Call, GAEResult
 from fastgae._threads import usable_cpus
 
 # pip keeps a wheel that it built without a compiler, and would install it again.
@@ -19,6 +19,9 @@ except ModuleNotFoundError as error:
     failure = resources.files("fastgae").joinpath("_build_failure.txt")
     reason = failure.read_text().rstrip() if failure.is_file() else "this installation has no compiled module"
     raise ModuleNotFoundError(f"not built: {reason}\n{BUILD_IT}", name=error.name) from error
+
+if _core.arguments != Call._fields:  # it would take one argument for another
+    raise ImportError(f"the compiled module was built from other sources than the rest of fastgae; {BUILD_IT}")
 
 _core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
 

@@ -16,10 +16,10 @@ from fastgae._canonical.arguments import (
     shown,
 )
 from fastgae._canonical.checks import NORMALIZE, checked, warn_of_reset_rows
-from fastgae._canonical.contract import MOMENT_STEPS, CanonicalRollout, Scalar
+from fastgae._canonical.contract import MOMENT_STEPS, CanonicalRollout, Scalar, canonical_rollout
 from fastgae._canonical.existing import next_existing_values, steps_without_resets
 from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
-from fastgae._canonical.memory import Layout, canonical_rollout, in_one_layout, in_place
+from fastgae._canonical.memory import Layout, in_one_layout, in_place
 
 __all__ = [
     "MOMENT_STEPS",

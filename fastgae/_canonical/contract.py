@@ -1,11 +1,11 @@
-"""The input of every backend."""
+"""The input of every backend, and how it is made of a call."""
 
 from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae._call import Array
+from fastgae._call import ABSENT, CONSTANTS, Array, Call
 
 Scalar = np.floating[Any]
 
@@ -65,3 +65,65 @@ class CanonicalRollout(NamedTuple):
 
 
 NO_OPTIONS = tuple(CanonicalRollout._field_defaults.values())
+
+
+def canonical_rollout(call: Call) -> CanonicalRollout:
+    """Return the CanonicalRollout of a call from ``in_one_layout``."""
+    values, following, last = call.values, call.next_values, call.last_values
+    (steps, envs), dtype = call.rewards.shape, call.rewards.dtype
+    env_major = envs == 1 or call.rewards.strides[1] != dtype.itemsize
+
+    def constant(number: Any) -> Array:
+        """Return a (T, N) matrix of one number, which takes the memory of one row or column."""
+        return np.broadcast_to(np.full((steps, 1) if env_major else (1, envs), number), (steps, envs))
+
+    def coefficient(given: Any) -> Any:
+        """Round float64 once, to the working dtype, and broadcast it."""
+        if not isinstance(given, np.ndarray):
+            return dtype.type(given)
+        matrix = np.broadcast_to(given.astype(dtype, copy=False), (steps, envs))
+        fits = matrix.strides[0 if env_major else 1] in (0, matrix.itemsize) and matrix.flags.aligned
+        return matrix if fits else np.array(matrix, order="F" if env_major else "C")
+
+    if values is ABSENT:  # r - 0.0 and r + gamma (-0.0) are r, bit for bit
+        values, following = constant(dtype.type(0.0)), constant(dtype.type(-0.0))
+    if following is None:
+        following = values[1:]
+    if last is None:
+        last = following[steps - 1] if steps else np.empty(envs, dtype)
+    return CanonicalRollout(
+        call.rewards,
+        values[:steps],
+        following[: max(steps - 1, 0)],
+        last,
+        call.final_values,
+        call.terminated if isinstance(call.terminated, np.ndarray) else constant(np.False_),
+        call.truncated,
+        coefficient(call.gamma),
+        coefficient(_discounted(call, call.gae_lambda)),
+        call.out[0],
+        call.out[1],
+        returns_gamma_lambda=None
+        if call.returns_lambda is None
+        else coefficient(_discounted(call, call.returns_lambda)),
+        tail_lambda=coefficient(call.gae_lambda) if call.tail_normalized else None,
+        mask=call.mask,
+        mask_passes_values=call.mask is not None and call.next_values is None,
+        carry_over=call.carry_over and call.mask is not None,
+        last_advantages=call.last_advantages,
+        ratios=call.ratios,
+        constants=None if call.ratios is None else _constants(call, dtype),
+    )
+
+
+def _discounted(call: Call, decay: Any) -> Any:
+    """Return gamma times a decay. A gamma of 1 changes no number, so the decays of ``reverse_scan`` are not copied."""
+    if type(call.gamma) is float and (call.gamma == 1.0 or type(decay) is float):
+        return decay if call.gamma == 1.0 else call.gamma * decay
+    with np.errstate(all="ignore"):  # the decays of other estimators may be NaN or infinite
+        return call.gamma * decay
+
+
+def _constants(call: Call, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    with np.errstate(over="ignore"):  # a clip beyond the working dtype becomes infinity, which clips nothing
+        return tuple(dtype.type(getattr(call, name)) for name in CONSTANTS)

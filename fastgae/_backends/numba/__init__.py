@@ -42,7 +42,6 @@ exact_sums = sums_by_numpy  # because the first call would compile a separate ke
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
-COEFFICIENTS = ("gamma", "gamma_lambda", "returns_gamma_lambda", "tail_lambda")
 OPTIONS = slice(
     len(CanonicalRollout._fields) - len(CanonicalRollout._field_defaults), None
 )  # a kernel is compiled for those of a call
@@ -104,9 +103,8 @@ def _arguments(rollout: CanonicalRollout) -> CanonicalRollout:
     }
     if rollout.is_plain:
         return rollout._replace(**given)
-    for name in COEFFICIENTS:
-        numbers = getattr(rollout, name)
-        given[name] = None if numbers is None else _as_matrix(numbers, shape)
+    coefficients = {name: number for name, number in rollout._asdict().items() if isinstance(number, np.floating)}
+    given |= {name: _as_matrix(number, shape) for name, number in coefficients.items()}
     if rollout.constants is not None:
         given["constants"] = np.array(rollout.constants)
     return rollout._replace(
@@ -116,9 +114,9 @@ def _arguments(rollout: CanonicalRollout) -> CanonicalRollout:
     )
 
 
-def _as_matrix(field: Any, shape: tuple[int, ...]) -> Array:
-    """Return a number as a matrix without strides."""
-    return field if isinstance(field, np.ndarray) else np.ndarray(shape, field.dtype, np.array([field]), 0, (0, 0))
+def _as_matrix(number: Any, shape: tuple[int, ...]) -> Array:
+    """Return a matrix without strides."""
+    return np.ndarray(shape, number.dtype, np.array([number]), 0, (0, 0))
 
 
 def _compute(arguments: CanonicalRollout, num_threads: int) -> None:

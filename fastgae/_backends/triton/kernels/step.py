@@ -24,7 +24,7 @@ class Inputs(NamedTuple):
     returns_lambda: Any = ()
 
 
-FIRST_FLAG, FIRST_COEFFICIENT = tl.constexpr(5), tl.constexpr(10)
+FIRST_FLAG, FIRST_COEFFICIENT = (tl.constexpr(Inputs._fields.index(name)) for name in ("ended", "gamma"))
 
 
 class How(NamedTuple):

@@ -103,6 +103,14 @@ def test_text_whose_first_rows_are_integers(tmp_path):
         assert set(read(tmp_path / f"{suffix}.arrow")["returns"].to_pylist()) == {0.5}
 
 
+def test_text_whose_first_rows_are_numbers(tmp_path):
+    """duckdb takes a column for numbers that ends with a word, and then cannot read it."""
+    numbers, names = [0.5] * 30_001, ["0.5"] * 30_000 + ["word"]
+    rows = pa.table({"episode": names, "rewards": numbers, "values": numbers})
+    report = compute(write(rows, tmp_path / "a.csv", 1), ends="terminated")
+    assert report.steps == 30_001
+
+
 def test_text_beside_data_is_a_log(tmp_path, few):
     (tmp_path / "runs").mkdir()
     write(few.table(), tmp_path / "runs" / "a.parquet", 60)

@@ -52,18 +52,17 @@ def compiled(flags: list[str], folder: Path, sources: Path = ROOT, package: Path
     target = folder / "fastgae"
     shutil.copytree(package, target, ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
     includes = [f"-I{pybind11.get_include()}", f"-I{sysconfig.get_path('include')}"]
-    objects = [folder / f"{source.stem}.o" for source in sorted((sources / "csrc").glob("*.cpp"))]
+    objects = [folder.resolve() / f"{source.stem}.o" for source in sorted((sources / "csrc").glob("*.cpp"))]
 
-    def run(*arguments: object) -> None:
-        subprocess.run([COMPILER, *ALWAYS, *FOR_THIS_CPU, *flags, *map(str, arguments)], check=True)
+    def run(*arguments: object) -> None:  # without the name of the folder, so that ccache knows a file elsewhere
+        command = [COMPILER, *ALWAYS, *FOR_THIS_CPU, *flags, *map(str, arguments)]
+        subprocess.run(command, cwd=sources / "csrc", check=True)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        work = [
-            pool.submit(run, *includes, "-c", sources / "csrc" / f"{made.stem}.cpp", "-o", made) for made in objects
-        ]
+        work = [pool.submit(run, *includes, "-c", f"{made.stem}.cpp", "-o", made) for made in objects]
         for each in work:
             each.result()
-    run("-shared", *objects, "-o", target / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}")
+    run("-shared", *objects, "-o", target.resolve() / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}")
     return folder
 
 

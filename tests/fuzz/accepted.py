@@ -15,7 +15,7 @@ from .calls import Alias, Call, Given, everywhere
 Fault = tuple[type[Exception], tuple[str, ...]]  # the error, and the arguments of which its message names one
 
 MODES = ("next_step", "same_step", "disabled")
-WORDS = {"baseline": ("mean", "leave_one_out", "none"), "scale": ("std", "none")}
+WORDS = {"baseline": ("mean", "leave_one_out", "none"), "scale": ("std", "batch", "none")}
 MISSING = object()
 
 

@@ -171,16 +171,18 @@ def planted(mutant: Mutant, folder: Path) -> Path:
 
 
 def found(mutant: Mutant, calls: int, seed: int) -> tuple[bool, str]:
-    """Compile the mutant, fuzz it, and say what was found after how many seconds."""
+    """Compile the mutant, fuzz it, and say what was found after how many calls and seconds."""
     with tempfile.TemporaryDirectory() as made:
-        sources = planted(mutant, Path(made, "sources"))
+        sources, begun = planted(mutant, Path(made, "sources")), time.monotonic()
         build = compiled([*BUILDS[mutant.build][0], "-w"], Path(made, "build"), sources, sources / "fastgae")
         command = [sys.executable, "-m", "fuzz", "--calls", str(calls), "--seed", str(seed), "--most", "1"]
-        command += ["--backend", mutant.backend, "--backend", "numpy"]
-        begun = time.monotonic()
+        command += ["--as-found", "--backend", mutant.backend, "--backend", "numpy"]
+        built = time.monotonic()
         done = run_on(mutant.build, build, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         first = re.search(r"^FOUND (.*)", done.stdout, re.MULTILINE)
-        return first is not None, f"{time.monotonic() - begun:5.1f} s  {first[1][:90] if first else 'NOT FOUND'}"
+        made_calls = re.search(r"^(\d+ calls)", done.stdout, re.MULTILINE)
+        seconds = f"{built - begun:4.0f} s to build, {time.monotonic() - built:4.0f} s"
+        return first is not None, f"{seconds}, {made_calls[1]}  {first[1][:90] if first else 'NOT FOUND'}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -361,7 +361,7 @@ SETTINGS: dict[str, Callable[[Draws, Frame], Any]] = {
     "ddof": lambda draws, frame: draws.below(3),
     "by": lambda draws, frame: draws.pick(("global", "per_env")),
     "baseline": lambda draws, frame: draws.pick(("mean", "leave_one_out", "none")),
-    "scale": lambda draws, frame: draws.pick(("std", "none")),
+    "scale": lambda draws, frame: draws.pick(("std", "batch", "none")),
     "eps": lambda draws, frame: draws.pick((1e-8, 0.0, 1, 1e-3)),
 }
 # How to draw an argument that depends on no other argument.

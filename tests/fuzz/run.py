@@ -54,17 +54,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--function", action="append", choices=FUNCTIONS, help="only calls of this function; may be repeated")
     add("--backend", action="append", default=[], help="only this backend; may be repeated")
     add("--most", type=int, default=3, help="stop after so many findings (default: %(default)s)")
+    add("--as-found", action="store_true", help="do not make a call that fails smaller, nor look for one after a crash")
     add("--replay", metavar="CASE", help="make one call again, as a finding says")
     args = parser.parse_args(argv)
     functions = tuple(args.function or FUNCTIONS)
     return replay(args.replay, functions, args.backend) if args.replay else fuzz(args, functions)
 
 
-def block(seed: int, count: int, functions: Sequence[str], make: Callable[[Call], Any]) -> str:
+def block(
+    seed: int, count: int, functions: Sequence[str], make: Callable[[Call], Any], *, smallest: bool = True
+) -> str:
     """Make the calls of a block. Return what was found, with the smallest call; "" if all is right."""
 
     @hypothesis.seed(seed)
-    @hypothesis.settings(SETTINGS, max_examples=count)
+    @hypothesis.settings(SETTINGS, max_examples=count, phases=SETTINGS.phases if smallest else (Phase.generate,))
     @hypothesis.given(calls(functions))
     def run(call: Call) -> None:
         make(call)
@@ -87,23 +90,23 @@ def failure_of(run: Callable[[], None], functions: Sequence[str]) -> str:
     return ""
 
 
-def work(number: int, args: Any, functions: tuple[str, ...], current: Any, found: Any) -> None:
-    """Run every n-th block, with n workers. ``current`` holds the block and its last call, in case of a crash."""
-    backends = variants(args.backend)
+def work(number: int, args: Any, functions: tuple[str, ...], backends: Sequence[str], current: Any, found: Any) -> None:
+    """Run every n-th block, with n workers.
+
+    ``current`` holds the block and its last call, in case of a crash, and how many calls this worker has made.
+    """
     counts: Counter[str] = Counter()
 
     def make(call: Call) -> None:
         current[2] += 1
+        current[3] += 1
         counts[check(call, backends)] += 1
 
     for at in range(number * BLOCK, args.calls, args.workers * BLOCK):
-        current[:] = seed, count, _ = (args.seed << 32) + at, min(BLOCK, args.calls - at), 0
-        if said := block(seed, count, functions, make):
-            counts["wrong"] += 1
+        current[:3] = seed, count, _ = (args.seed << 32) + at, min(BLOCK, args.calls - at), 0
+        if said := block(seed, count, functions, make, smallest=not args.as_found):
             found.put(said)
-            if counts["wrong"] >= args.most:
-                break
-    found.put((counts, backends))
+    found.put(counts)
 
 
 def fuzz(args: argparse.Namespace, functions: tuple[str, ...]) -> int:
@@ -111,36 +114,40 @@ def fuzz(args: argparse.Namespace, functions: tuple[str, ...]) -> int:
     print(f"seed {args.seed}, {args.workers} workers, {args.calls} calls", flush=True)
     context = multiprocessing.get_context("spawn")
     found = context.Queue()
-    currents = [context.Array("q", 3, lock=False) for _ in range(args.workers)]
+    backends = variants(args.backend)
+    currents = [context.Array("q", 4, lock=False) for _ in range(args.workers)]
     workers = [
-        context.Process(target=work, args=(i, args, functions, current, found)) for i, current in enumerate(currents)
+        context.Process(target=work, args=(i, args, functions, backends, current, found))
+        for i, current in enumerate(currents)
     ]
     for worker in workers:
         worker.start()
     counts: Counter[str] = Counter()
-    findings, backends, running = 0, [], set(range(args.workers))
-    while running or not found.empty():
+    findings, running = 0, set(range(args.workers))
+    while (running or not found.empty()) and findings < args.most:
         with contextlib.suppress(queue.Empty):
             what = found.get(timeout=0.2)
             if isinstance(what, str):
                 findings += 1
                 print(f"\nFOUND {what}\n", flush=True)
             else:
-                counts, backends = counts + what[0], what[1]
+                counts += what
         for i in [i for i in running if not workers[i].is_alive()]:
             running.discard(i)
             if workers[i].exitcode:
                 findings += 1
-                said = crashed(*currents[i], functions, args.backend)
+                said = "" if args.as_found else crashed(*currents[i][:3], functions, backends)
                 print(f"\nFOUND the process ended with status {workers[i].exitcode}: {said}\n", flush=True)
-    total = sum(counts.values())
+    for worker in workers:
+        worker.terminate()
+    total = sum(current[3] for current in currents)
     print(f"{total} calls on {', '.join(backends)}: {dict(counts)}; {findings} findings", flush=True)
     return 1 if findings or not total else 0
 
 
-def crashed(seed: int, count: int, number: int, functions: tuple[str, ...], names: Sequence[str]) -> str:
+def crashed(seed: int, count: int, number: int, functions: tuple[str, ...], backends: Sequence[str]) -> str:
     """Draw a block again up to the call that ended its process, and return the smallest call that does."""
-    backends, made = variants(names), 0
+    made = 0
 
     def make(call: Call) -> None:
         nonlocal made

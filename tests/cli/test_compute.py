@@ -161,7 +161,7 @@ def test_plot_without_matplotlib(recorded, python):
     [
         ("walk.results", 1, True),
         ("walk.finished", 1, True),
-        ("spool.sidecar_of", 1, False),
+        ("spool.times_of", 1, False),
         ("scattered.parquet_pieces", 1, True),
         # While duckdb reads: the first two are read by us.
         ("scattered._with_number", 1, True),

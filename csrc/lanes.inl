@@ -439,7 +439,7 @@ private:
         const auto flags = [&](const View<const std::uint8_t>& view) { add(view, flags_, flag_count_); };
         numbers(rollout_.rewards), numbers(rollout_.values);
         if (rollout_.next_values.data != rollout_.values.data + 1) numbers(rollout_.next_values);
-        for (int which = 0; which < kFactors; ++which) numbers(factor_of(rollout_, Factor(which)));
+        unrolled<kFactors>([&](auto which) { numbers(factor_of(rollout_, Factor(int(which)))); });
         flags(rollout_.terminated), flags(rollout_.truncated), flags(rollout_.mask);
     }
 

@@ -26,7 +26,8 @@ def store_early(file: IO[bytes], since: int) -> int:
     The computation goes on meanwhile, so that the final fsync has little left to wait for. It also raises the errors.
     """
     file.flush()
-    if hasattr(os, "posix_fadvise"):  # Linux and FreeBSD; pages that are not stored yet stay in memory
+    # Linux and FreeBSD have it, and may refuse it. Pages that are not stored yet stay in memory.
+    with suppress(AttributeError, OSError):
         os.posix_fadvise(file.fileno(), since, 0, os.POSIX_FADV_DONTNEED)
     return file.tell()
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "arithmetic.hpp"
 #include "new_arrays.hpp"
 #include "python.hpp"
 #include "recorded.hpp"
@@ -98,6 +99,7 @@ inline py::list described(const xla::Buffers& buffers) {
 inline void* handle(xla::Frame* frame) noexcept {
     if (xla::say_version(*frame, xla_minor)) return nullptr;
     if (frame->stage != xla::kExecute) return nullptr;
+    const IeeeArithmetic here;
     try {
         if (frame->struct_size < sizeof(xla::Frame)) throw std::runtime_error("this XLA is too old for fastgae");
         const std::optional<std::string_view> key = xla::key_of(*frame);

@@ -10,6 +10,7 @@ import typing
 from fastgae._backends import BackendUnavailableError
 from fastgae._call import GAEResult
 from fastgae._dispatch import BackendInfo, backends
+from fastgae._interop.stored_programs import tell_jax
 from fastgae._misnamed import no_function
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
@@ -70,6 +71,7 @@ _AT_FIRST_USE = {
 }
 _SUBMODULES = ("compat", "data", "ray", "testing")
 
+tell_jax()
 
 if not typing.TYPE_CHECKING:  # otherwise a type checker would accept every name, also a misspelled one
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 
 from fastgae._call import EPS, Call, GAEResult
 from fastgae._canonical import NEXT_STEP
@@ -30,7 +31,13 @@ class Scan(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(x: Tensor, decay: Tensor) -> Any:
-        return FUNCTIONS["reverse_scan"](x.detach(), decay.detach())
+        reverse_scan: Any = FUNCTIONS["reverse_scan"]
+        if is_legacy_batchedtensor(x) or is_legacy_batchedtensor(decay):
+            # A batch of gradients, as in jacobian(vectorize=True): torch makes the calls of an operation one by one.
+            from fastgae._interop.torch_ops import traced
+
+            return traced(reverse_scan, reverse_scan.__kwdefaults__ | {"x": x, "decay": decay})
+        return reverse_scan(x.detach(), decay.detach())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -61,7 +68,8 @@ class Scan(torch.autograd.Function):  # type: ignore[misc]
 
 
 def scan(x: Tensor, decay: Tensor) -> Tensor:
-    y: Tensor = Scan.apply(*torch.broadcast_tensors(x, decay))
+    shape = torch.broadcast_shapes(x.shape, decay.shape)  # broadcast_tensors has no rule for batches of gradients
+    y: Tensor = Scan.apply(x.expand(shape), decay.expand(shape))
     return y
 
 

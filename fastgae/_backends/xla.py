@@ -159,7 +159,7 @@ def _traces_of_next(ratios: Any, gae_lambda: Any, trace: Any, exists: Any) -> An
     zero = jnp.zeros(ratios.shape[1:], ratios.dtype)
     ratios = _next_existing(ratios, zero, exists)
     if not isinstance(gae_lambda, float):
-        gae_lambda = _next_existing(jnp.broadcast_to(gae_lambda, ratios.shape), zero, exists)
+        gae_lambda = _next_existing(jnp.broadcast_to(gae_lambda, ratios.shape), gae_lambda.dtype.type(0), exists)
     return _times(trace, jnp.asarray(gae_lambda, canonical(np.float64)), jnp.where(ratios > 1, 1, ratios))
 
 
@@ -258,8 +258,11 @@ def _carried(rows: Any, beyond: Any, exists: Any, reverse: bool) -> Any:
 
 def _loop(step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, rows: tuple[Any, ...], reverse: bool) -> Any:
     """Return the rows that a loop over time makes."""
-    unrolled = 1 if jax.default_backend() == "cpu" else UNROLLED
-    return lax.scan(step, _varying(carry, *rows), rows, reverse=reverse, unroll=unrolled)[1]
+
+    def loop(unroll: int) -> Callable[[Any, Any], Any]:
+        return lambda carry, rows: lax.scan(step, carry, rows, reverse=reverse, unroll=unroll)[1]
+
+    return lax.platform_dependent(_varying(carry, *rows), rows, cpu=loop(1), default=loop(UNROLLED))
 
 
 def _varying(carry: Any, *rows: Any) -> Any:
@@ -342,12 +345,15 @@ def _n_step_returns(rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int
 
 def _normalized(matrix: Any, exists: Any, by: str, moments: Any, ddof: int, eps: float, axis: int) -> Any:
     """Compute (x - mean) / (std + eps) for the steps that exist, in float64, and round it once."""
+    if not matrix.size:
+        return matrix
     wide = matrix.astype(canonical(np.float64))
     if moments is None:
         mean = _mean(_block_sums(wide, exists), exists, wide, by, 0)
         centered = wide - mean
         variance = _mean(_block_sums(_times(_open(exists, None), centered, centered), exists), exists, wide, by, ddof)
-        moments = mean, jnp.sqrt(variance)
+        still = variance == 0  # the root has no derivative at 0
+        moments = mean, jnp.where(still, 0, jnp.sqrt(jnp.where(still, 1, variance)))
     mean, std = moments
     scaled = ((wide - mean) * (1.0 / (std + eps))).astype(matrix.dtype)
     return scaled if exists is None else jnp.where(exists, scaled, matrix)

@@ -27,6 +27,18 @@ def settled(array: jax.Array) -> jax.Array:
     return jax.numpy.copy(array) if isinstance(array, jax.core.Tracer) else array
 
 
+def placed(function: Callable[[Any], Any], arrays: dict[str, jax.Array]) -> Any:
+    """Return the results of a function of arrays, sharded as the first one where a mesh has explicit axes.
+
+    JAX then wants to know of each operation how its results are sharded. Inside of the function, the compiler decides.
+    """
+    sharding = getattr(getattr(next(iter(arrays.values())), "aval", None), "sharding", None)
+    kinds = getattr(getattr(sharding, "mesh", None), "axis_types", None) or ()
+    if not any(getattr(kind, "name", None) == "Explicit" for kind in kinds):
+        return function(arrays)
+    return jax.sharding.auto_axes(function, out_sharding=sharding)(arrays)
+
+
 def canonical(dtype: Any) -> np.dtype[Any]:
     """Return the dtype that JAX has for one of NumPy's: float32 for float64 where that is not enabled."""
     result: np.dtype[Any] = jax.dtypes.canonicalize_dtype(dtype)

@@ -17,7 +17,7 @@ from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, is_narrow, widened
 from fastgae._interop.conversion import as_array, given_back, taken
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
-from fastgae._interop.jax import canonical, computes, from_numpy, numpys_dtypes, settled, to_numpy
+from fastgae._interop.jax import canonical, computes, from_numpy, numpys_dtypes, placed, settled, to_numpy
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
@@ -57,7 +57,7 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     mine = {name: array for name, array in arrays.items() if isinstance(array, jax.Array)}
     others = {name: array for name, array in arrays.items() if name not in mine}
     if arguments.get("stop_gradients", True):
-        return _called(function, settings, others | jax.lax.stop_gradient(mine))
+        return placed(lambda mine: _called(function, settings, others | jax.lax.stop_gradient(mine)), mine)
     call = jax.custom_jvp(lambda mine: _called(function, settings, others | mine))
 
     def derivative(primals: Any, tangents: Any) -> Any:
@@ -68,7 +68,7 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         return jax.jvp(lambda moved: _lowered(function, settings, still | moved), (moved,), (moves,))
 
     call.defjvp(derivative, symbolic_zeros=True)
-    return call(mine)
+    return placed(call, mine)
 
 
 def _called(function: Callable[..., Any], settings: dict[str, Any], arrays: dict[str, Any]) -> Any:
@@ -81,9 +81,11 @@ def _called(function: Callable[..., Any], settings: dict[str, Any], arrays: dict
     shown = {name: array for name, array in arrays.items() if name not in defaults}
     like = jax.eval_shape(lambda: _lowered(function, settings | defaults | {"backend": None}, shown))
     compiled = functools.partial(jax_xla.call, function, settings, like)
-    if jax.default_backend() == "cpu":
-        return compiled(arrays)
-    return jax.lax.platform_dependent(arrays, cpu=compiled, default=lowered)
+    # NumPy's arrays are constants in both, because as operands they would lose their float64.
+    mine = {name: array for name, array in arrays.items() if isinstance(array, jax.Array)}
+    return jax.lax.platform_dependent(
+        mine, cpu=lambda mine: compiled(arrays | mine), default=lambda mine: lowered(arrays | mine)
+    )
 
 
 def _default(function: Callable[..., Any], name: str) -> Any:

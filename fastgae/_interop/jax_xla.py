@@ -5,6 +5,7 @@ accepts the call, the module keeps it, and all further executions need neither P
 declines, such as a wrong number, is an ordinary call every time, and its error ends the program.
 """
 
+import contextlib
 import ctypes
 import functools
 import inspect
@@ -18,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fastgae._call import Array
+from fastgae._call import Array, GAEResult
 from fastgae._interop.arrays import of_call
 from fastgae._interop.batches import BROADCAST, Batch, may_join
 from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two, takes_out
@@ -31,6 +32,9 @@ DTYPES = {**dict(enumerate((*INTEGERS, np.float16, np.float32, np.float64), 1)),
 MOST_TRIES = 3  # to record a call; the numbers of an execution may be the reason why the short cut declines it
 
 _tries: dict[str, int] = {}
+
+with contextlib.suppress(AttributeError):  # an older JAX, which cannot store a named tuple
+    jax.export.register_namedtuple_serialization(GAEResult, serialized_name="fastgae.GAEResult")
 
 
 @functools.cache

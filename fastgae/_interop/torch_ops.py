@@ -45,7 +45,7 @@ def operands(arguments: dict[str, Any]) -> dict[str, Any]:
         if name in NO_OPERANDS:
             continue
         if isinstance(value, torch.Tensor):
-            given[name] = value.detach()
+            given[name] = value.detach() if value.requires_grad else value
         elif value is None or name in NO_TENSORS:
             given[name] = value.name if isinstance(value, Enum) else value
         else:

@@ -146,6 +146,30 @@ def test_values_and_where_derivatives_run():
     assert np.isfinite(of_integers).all()
 
 
+def test_equal_advantages_have_the_normalized_gradients_of_torch():
+    """The standard deviation is 0, where its root has no derivative."""
+    torch = pytest.importorskip("torch")
+    ends, values = np.ones((4, 3), bool), np.zeros((4, 3), np.float32)
+    weights = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+
+    def loss(rewards, weights=weights, by="global"):
+        advantages, _ = fastgae.gae(rewards, values, ends, last_values=0.0, normalize=by, stop_gradients=False)
+        return (advantages * weights).sum() + (advantages**2).sum()
+
+    for by in ("global", "per_env"):
+        rewards = torch.ones(4, 3, requires_grad=True)
+        loss(rewards, torch.from_numpy(weights), by).backward()
+        gradient = jax.grad(loss)(jnp.ones((4, 3)), by=by)
+        assert np.isfinite(gradient).all()
+        np.testing.assert_allclose(gradient, rewards.grad, rtol=1e-5, atol=1.0)
+        second = jax.hessian(loss)(jnp.ones((4, 3)), by=by)
+        other = torch.autograd.functional.hessian(
+            lambda r, by=by: loss(r, torch.from_numpy(weights), by), torch.ones(4, 3)
+        )
+        np.testing.assert_allclose(second, other, rtol=1e-4)
+        assert np.isfinite(second).all()
+
+
 def test_identities():
     rewards, discounts = jnp.asarray(CASE.rewards), jnp.asarray(np.full((9, 4), 0.5, np.float32))
 

@@ -148,13 +148,86 @@ def test_two_devices(python):
     python(ON_DEVICES)
 
 
-def test_a_program_for_several_platforms(monkeypatch):
-    """If JAX has a GPU, a program chooses where it is lowered: on the CPU, the compiled module."""
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    arrays, others = split(ROLLOUT)
+EXPLICIT = """
+import os; os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import numpy as np, jax, jax.numpy as jnp, fastgae
+from jax.sharding import NamedSharding, PartitionSpec as P
+rng = np.random.default_rng(0)
+rewards, values = rng.normal(size=(2, 40, 6)).astype(np.float32)
+ends, last = rewards > 1, values[0]
+calls = {
+    "gae": lambda r, v: fastgae.gae(r, v, ends, last_values=last, mask=r > -1, normalize="global").advantages,
+    "td_lambda": lambda r, v: fastgae.td_lambda(r, v, ends, last_values=last),
+    "discounted_returns": lambda r, v: fastgae.discounted_returns(r, ends, last_values=last),
+    "reverse_scan": lambda r, v: fastgae.reverse_scan(r, v, initial=last),
+    "normalize": lambda r, v: fastgae.normalize(r, by="per_env"),
+    "batch": lambda r, v: jax.vmap(lambda r, v: fastgae.gae(r, v, None, last_values=0.0).returns)(r, v),
+}
+right = {name: np.asarray(call(jnp.asarray(rewards), jnp.asarray(values))) for name, call in calls.items()}
+kept = lambda r, v: fastgae.gae(r, v, ends, last_values=last, stop_gradients=False).advantages.sum()
+gradient = jax.grad(kept)(jnp.asarray(rewards), values)
+mesh = jax.make_mesh((2,), ("envs",), axis_types=(jax.sharding.AxisType.Explicit,))
+with jax.set_mesh(mesh):
+    for spec in (P(None, "envs"), P("envs", None), P(None, None)):
+        given = [jax.device_put(each, NamedSharding(mesh, spec)) for each in (rewards, values)]
+        for name, call in calls.items():
+            for program in (jax.jit(call), call):
+                result = program(*given)
+                assert result.sharding.spec == spec, (name, result.sharding)
+                np.testing.assert_array_equal(result, right[name], name)
+        result = jax.jit(jax.grad(kept))(*given)
+        assert result.sharding.spec == spec
+        np.testing.assert_allclose(result, gradient, rtol=1e-6)
+"""
+
+
+def test_a_mesh_with_explicit_axes(python):
+    """Results are sharded as the first argument is, also those of derivatives."""
+    if not hasattr(jax, "set_mesh"):
+        pytest.skip("this JAX has no explicit axes")
+    python(EXPLICIT)
+
+
+def test_the_platform_decides():
+    """On the CPU, a program calls the compiled module; elsewhere, its loops make many steps in one iteration."""
+    long = make_case((64, 3), np.float32, bootstrap="final_dense").arguments()
+    arrays, others = split(long)
     program = jax.jit(lambda arrays: fastgae.gae(**arrays, **others))
+    gradient = jax.jit(jax.grad(lambda r: fastgae.gae(r, r, r, last_values=0.0, stop_gradients=False)[0].sum()))
+    call, while_body = f"custom_call @{jax_xla.TARGET}", {}
+    for platform in ("cpu", "cuda", "tpu"):
+        text = program.trace(arrays).lower(lowering_platforms=(platform,)).as_text()
+        assert (call in text) == (platform == "cpu")
+        text = gradient.trace(arrays["rewards"]).lower(lowering_platforms=(platform,)).as_text()
+        while_body[platform] = text.count("dynamic_slice")
+    assert while_body["cuda"] == while_body["tpu"] > 3 * while_body["cpu"] > 0
     exported = jax.export.export(program, platforms=("cuda", "tpu"))(arrays)
-    call = f"custom_call @{jax_xla.TARGET}"
     assert call not in exported.mlir_module()
-    assert call in program.lower(arrays).as_text()
-    assert_answers(program(arrays), fastgae.gae(**ROLLOUT))
+
+
+EXPORT = """
+import jax, numpy as np, fastgae, sys
+from jax import export
+program = jax.jit(lambda r: fastgae.gae(r, r, None, last_values=0.0))
+rewards = np.linspace(-1, 1, 40, dtype=np.float32).reshape(20, 2)
+allowed = [export.DisabledSafetyCheck.custom_call("fastgae")]
+stored = export.export(program, platforms=("cpu", "tpu"), disabled_checks=allowed)(rewards).serialize()
+open(sys.argv[1], "wb").write(stored)
+"""
+RUN = """
+import {first}; import {second}
+import sys, numpy as np
+from jax import export
+rewards = np.linspace(-1, 1, 40, dtype=np.float32).reshape(20, 2)
+got = export.deserialize(open(sys.argv[1], "rb").read()).call(rewards)
+assert type(got) is fastgae.GAEResult
+assert np.array_equal(got.advantages, fastgae.gae(rewards, rewards, None, last_values=0.0).advantages)
+"""
+
+
+def test_an_exported_program_runs_in_a_new_process(python, tmp_path):
+    pytest.importorskip("flatbuffers")
+    path = str(tmp_path / "program")
+    python(EXPORT, path)
+    for first, second in (("fastgae", "jax"), ("jax", "fastgae")):
+        python(RUN.format(first=first, second=second), path)

@@ -74,6 +74,32 @@ def test_one_record_for_all_shapes_and_dtypes(no_python):
     assert_answers(program(narrow), fastgae.gae(**{n: np.asarray(a) for n, a in narrow.items()}, **others))
 
 
+def test_denormal_numbers_and_rounding(python):
+    """XLA's threads flush denormal numbers to 0. A user's thread may, too, or round otherwise: it stays so."""
+    rewards = np.zeros(2000, np.float32)
+    rewards[-1] = 1
+    values, flag = np.zeros_like(rewards), np.float32(1e-40)
+    expected = fastgae.gae(rewards, values, None, last_values=0.0)
+    assert (expected.advantages[:500] > 0).any()
+    assert (expected.advantages < np.finfo(np.float32).tiny).any()
+    program = jax.jit(lambda rewards, values: fastgae.gae(rewards, values, None, last_values=0.0))
+    for _ in range(2):  # the first execution makes an ordinary call
+        assert_answers(program(rewards, values), expected)
+    with pytest.raises(ERRORS, match="terminated must hold 0 or 1"):
+        ended = jnp.asarray(np.where(rewards, flag, 0))
+        jax.block_until_ready(jax.jit(lambda r, ended: fastgae.gae(r, r, ended, last_values=0.0))(rewards, ended))
+    python(
+        "import torch, jax, numpy as np, fastgae\n"
+        "rewards = np.float32([0, 0, 1e-30])\n"
+        "call = lambda rewards: fastgae.gae(rewards, rewards, None, last_values=0.0, gamma=1e-5).advantages\n"
+        "program, expected = jax.jit(call), call(rewards)\n"
+        "torch.set_flush_denormal(True)\n"
+        "for _ in range(2): assert np.asarray(program(rewards)).tobytes() == expected.tobytes()\n"
+        "assert call(rewards).tobytes() != expected.tobytes()\n"
+        "assert (torch.tensor(1e-30) * 1e-10).item() == 0\n"
+    )
+
+
 def test_batches_without_python(no_python):
     """A batch in a batch, with arrays that all calls share, coefficients of each call, and one trajectory per call."""
     cases = [make_case((7, 3), np.float32, bootstrap="final_dense", seed=seed).arguments() for seed in range(6)]

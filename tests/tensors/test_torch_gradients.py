@@ -46,8 +46,9 @@ def test_derivatives(name):
         assert_same_bits(kept.detach().numpy(), stopped.numpy())
         assert kept.requires_grad
         assert not stopped.requires_grad
-    assert torch.autograd.gradcheck(call, numbers, fast_mode=True, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(call, numbers, fast_mode=True)
+    batches = {"fast_mode": True, "check_batched_grad": True}
+    assert torch.autograd.gradcheck(call, numbers, check_forward_ad=True, check_batched_forward_grad=True, **batches)
+    assert torch.autograd.gradgradcheck(call, numbers, **batches)
 
 
 def test_gradients_that_are_known():

@@ -51,8 +51,12 @@ def outcome(function, arguments):
         return (), f"{type(error).__name__}: {error}"
 
 
+def can_be_converted(given):
+    return isinstance(given, np.ndarray) and given.dtype.kind in "bcfiuV" and given.dtype != np.longdouble
+
+
 def eager(convert, function, arguments):
-    arrays = {name: convert(each) if isinstance(each, np.ndarray) else each for name, each in arguments.items()}
+    arrays = {name: convert(each) if can_be_converted(each) else each for name, each in arguments.items()}
     return outcome(function, arrays)
 
 

@@ -18,8 +18,9 @@ from .accepted import Line, left_out
 from .ratios import Pair, compared, measured, timer
 
 PAIRS = (("cpp", ADD), ("cpp", "numpy"), ("numba", "numpy"))
-# A floor is this part of the accepted ratio. On arrays that fill a cache, np.add alone varies by a factor of two.
-MARGIN, MARGIN_OF_ADD = 0.5, {True: 0.7, False: 0.4}  # of short rows, and of longer ones
+# A floor is this part of the accepted ratio. On arrays that fill a cache, np.add alone varies by a factor of three
+# from one kind of CPU to another: such a floor finds a collapse.
+MARGIN, MARGIN_OF_ADD = 0.5, {True: 0.7, False: 0.3}  # of short rows, and of longer ones
 
 
 def check() -> Iterator[Line]:

@@ -377,7 +377,8 @@ def _mean(sums: Any, exists: Any, like: Any, by: str, ddof: int) -> Any:
     per_env = _tree(sums)
     if by == "global":
         per_env, counts = _tree(per_env.reshape(-1)), counts.sum()
-    return per_env / jnp.where(counts > ddof, counts - ddof, np.nan)
+    # XLA would multiply by the reciprocal of a constant, which rounds twice.
+    return per_env / lax.optimization_barrier(jnp.where(counts > ddof, counts - ddof, np.nan))
 
 
 def _tree(terms: Any) -> Any:

@@ -72,6 +72,13 @@ def lowered(function, arguments):
         return jitted(function, arguments)
 
 
+def flushed(given):
+    """Return the numbers with 0 of the same sign for the denormal ones."""
+    if given.dtype == bool:
+        return given
+    return np.where(np.abs(given) < np.finfo(given.dtype).tiny, np.copysign(given.dtype.type(0), given), given)
+
+
 # name: the function that makes a call, the names of the functions to call, whether wrong calls are made, too
 NAMES = tuple(FUNCTIONS)
 WAYS = {
@@ -109,6 +116,7 @@ def test_the_bits_and_errors_of_numpy(way):
             return
         assert not error
         for one, other in zip(got, expected, strict=True):
-            assert_same_bits(one, other)
+            # XLA flushes what it computes, but not what it only copies.
+            assert_same_bits(*(map(flushed, (one, other)) if way == "lowered" else (one, other)))
 
     compare()

@@ -242,7 +242,7 @@ def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, jit, of_each
 
     def call(rewards, number):
         last = number if of_each_call else 0.37
-        return fastgae.gae(rewards, values, last_values=last, mask=CASE.rewards > -1, time_axis=time_axis)
+        return fastgae.gae(rewards, values, None, last_values=last, mask=CASE.rewards > -1, time_axis=time_axis)
 
     mapped = jax.vmap(call)
     got = (jax.jit(mapped) if jit else mapped)(jnp.asarray(batch), jnp.asarray(numbers))
@@ -299,12 +299,12 @@ def test_vmap_over_environments():
 def test_vmap_of_a_coefficient_for_each_call():
     """One number for each call, or one array; a vector in a call is refused as it is outside of vmap."""
     rewards, gammas = jnp.ones((3, 4, 2)), jnp.array([0.9, 0.5, 1.0])
-    mapped = jax.vmap(lambda rewards, gamma: fastgae.discounted_returns(rewards, last_values=0.0, gamma=gamma))
+    mapped = jax.vmap(lambda rewards, gamma: fastgae.discounted_returns(rewards, None, last_values=0.0, gamma=gamma))
     per_env = gammas[:, jnp.newaxis, jnp.newaxis] * jnp.array([1.0, 0.5])
     for given in (gammas, per_env):
         got = mapped(rewards, given)
         for one, gamma, result in zip(rewards, given, got, strict=True):
-            expected = fastgae.discounted_returns(np.asarray(one), last_values=0.0, gamma=np.asarray(gamma))
+            expected = fastgae.discounted_returns(np.asarray(one), None, last_values=0.0, gamma=np.asarray(gamma))
             assert_same_bits(np.asarray(result), expected)
     with pytest.raises(Exception, match=r"gamma has shape \(2,\)"):
         mapped(rewards, per_env[:, 0])

@@ -109,8 +109,10 @@ def test_vmap_over_float64_of_numpy():
     got = jax.vmap(lambda r, d: rlax.lambda_returns(r, d, r, 0.9))(rewards, discounts)
     expected = [rlax.lambda_returns(r, d, r, 0.9) for r, d in zip(rewards, discounts, strict=True)]
     np.testing.assert_allclose(got, expected, rtol=1e-6)
-    sums = jax.vmap(lambda r: fastgae.discounted_returns(r, last_values=0.0, stop_gradients=False))(rewards)
-    assert_same_bits(sums, np.float32([fastgae.discounted_returns(r, last_values=0.0) for r in np.float32(rewards)]))
+    sums = jax.vmap(lambda r: fastgae.discounted_returns(r, None, last_values=0.0, stop_gradients=False))(rewards)
+    assert_same_bits(
+        sums, np.float32([fastgae.discounted_returns(r, None, last_values=0.0) for r in np.float32(rewards)])
+    )
 
 
 def test_traced_values_beside_rewards_of_numpy():

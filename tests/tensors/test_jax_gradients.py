@@ -177,7 +177,7 @@ def test_identities():
         return fastgae.gae(rewards, rewards, ends, last_values=0.0, **settings).advantages
 
     def sums(rewards):
-        return fastgae.discounted_returns(rewards, last_values=0.0, gamma=discounts, stop_gradients=False)
+        return fastgae.discounted_returns(rewards, None, last_values=0.0, gamma=discounts, stop_gradients=False)
 
     first = jax.grad(lambda rewards: sums(rewards)[0].sum())(rewards)
     np.testing.assert_array_equal(first, np.cumprod(np.vstack([np.ones((1, 4)), discounts[1:]]), 0))

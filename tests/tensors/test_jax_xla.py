@@ -85,8 +85,8 @@ def test_denormal_numbers_and_rounding(python):
     program = jax.jit(lambda rewards, values: fastgae.gae(rewards, values, None, last_values=0.0))
     for _ in range(2):  # the first execution makes an ordinary call
         assert_answers(program(rewards, values), expected)
+    ended = jnp.asarray(np.where(rewards, flag, 0))
     with pytest.raises(ERRORS, match="terminated must hold 0 or 1"):
-        ended = jnp.asarray(np.where(rewards, flag, 0))
         jax.block_until_ready(jax.jit(lambda r, ended: fastgae.gae(r, r, ended, last_values=0.0))(rewards, ended))
     python(
         "import torch, jax, numpy as np, fastgae\n"
@@ -118,9 +118,9 @@ def test_batches_without_python(no_python):
         return fastgae.gae(**arrays, **others, terminated=shared, gamma=gamma)
 
     program = jax.jit(jax.vmap(jax.vmap(call)))
-    trajectories = jax.jit(jax.vmap(lambda r, last: fastgae.discounted_returns(r, last_values=last), (1, 0), 1))
+    trajectories = jax.jit(jax.vmap(lambda r, last: fastgae.discounted_returns(r, None, last_values=last), (1, 0), 1))
     rewards, last = jnp.asarray(CASE.rewards), jnp.arange(6, dtype=jnp.float32)
-    sums = fastgae.discounted_returns(CASE.rewards, last_values=np.asarray(last))
+    sums = fastgae.discounted_returns(CASE.rewards, None, last_values=np.asarray(last))
     for _ in range(2):
         got = program(batch, jnp.asarray(gammas).reshape(2, 3))
         assert_answers(got, fastgae.GAEResult(*(array.reshape(2, 3, 7, 3) for array in expected)))

@@ -53,7 +53,7 @@ def test_derivatives(name):
 
 def test_gradients_that_are_known():
     rewards, next_values = torch.randn(9, requires_grad=True), torch.randn(9, requires_grad=True)
-    returns = fastgae.discounted_returns(rewards, last_values=0.0, gamma=0.9, stop_gradients=False)
+    returns = fastgae.discounted_returns(rewards, None, last_values=0.0, gamma=0.9, stop_gradients=False)
     (gradient,) = torch.autograd.grad(returns[0], rewards)
     torch.testing.assert_close(gradient, 0.9 ** torch.arange(9))
     ended = torch.arange(9) == 4

@@ -60,17 +60,17 @@ class Call(NamedTuple):
     next_values: PerStep = None
     final_values: PerStep = None  # or one per True of truncated
     autoreset: Setting = None
-    last_advantages: Envs = None
     prev_done: EnvFlags = None
     mask: StepFlags = None
     gamma: Coefficient = 0.99
     gae_lambda: Coefficient = 0.95
-    returns_lambda: Coefficient = None
-    normalize: Setting = None
-    tail_normalized: Setting = False
-    carry_over: Setting = False
     time_axis: Setting = 0
     out: Setting = None  # (advantages, returns), of which each is an array, None, or NEW
+    normalize: Setting = None
+    last_advantages: Envs = None
+    returns_lambda: Coefficient = None
+    tail_normalized: Setting = False
+    carry_over: Setting = False
     cu_seqlens: Boundaries = None
     n: Setting = None
     recursion: Setting = "gae"  # or one that ``RECURSIONS`` lists
@@ -83,6 +83,9 @@ class Call(NamedTuple):
 
 # In ``Call.out``, this stands for an array to allocate.
 NEW = object()
+
+# This stands for an argument that must be given, and is not.
+MISSING = object()
 
 # This stands for ``values`` or ``terminated`` if an estimator does not have them. None comes from the caller: for
 # ``values`` it is a mistake, and for ``terminated`` it is right only together with ``last_values``.
@@ -126,8 +129,9 @@ def names_of(*roles: Role) -> tuple[str, ...]:
 class Estimator:
     """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
 
+    fields: dict[str, str]  # the function's name of an argument -> the field of ``Call`` that it goes into
     numbers: tuple[str, ...]  # the fields whose dtypes decide on the dtype of the results
-    required: tuple[str, ...]  # the fields that must be given
+    required: tuple[str, ...]  # the fields that must be given, and not as None
     words: dict[str, str]  # field -> what the function calls it, where the names differ
     result: str | None  # the field of GAEResult that it returns; None: both
 

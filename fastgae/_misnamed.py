@@ -74,6 +74,13 @@ NOTES = {
     "time_major": "1 for arrays of shape (N, T)",
 }
 
+# Arguments that have no default, because with a wrong one nobody would notice -> what to pass.
+NO_DEFAULT = {
+    "terminated": "pass the flags of the steps that ended an episode, as env.step returned them, or None if no step "
+    "ends one, as among the tokens of an answer",
+    "gamma": "pass the discount factor, which is 1.0 in most trainers of language models, and 0.99 in most others",
+}
+
 # Arguments that a function has no counterpart of. gae_packed alone takes the boundaries of sequences.
 _LENGTHS = (
     "for padded arrays, pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with "
@@ -128,14 +135,14 @@ class _Source(str):
 
 
 def shows_its_source(function: Function) -> Function:
-    """Hide ``misnamed`` in a signature, and let ``help`` show annotations as the source has them.
+    """Hide ``unnamed`` and ``misnamed`` in a signature, and let ``help`` show annotations as the source has them.
 
     ``ArrayLike`` alone is a type of 350 characters. The module of the function says ``from __future__ import
     annotations``; ``typing.get_type_hints`` has the types.
     """
     function.__annotations__ = {name: _Source(text) for name, text in function.__annotations__.items()}
     shown = inspect.signature(function)
-    known = [each for each in shown.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    known = [each for each in shown.parameters.values() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     function.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
     return function
 
@@ -223,3 +230,10 @@ def too_many(function: Callable[..., Any], count: int) -> TypeError:
         f"{function.__name__}() takes {len(first)} positional arguments ({', '.join(first)}), and {count} are given: "
         f"pass the others by name, which are {', '.join(named)}"
     )
+
+
+def missing(function: Callable[..., Any], names: list[str]) -> TypeError:
+    """Return the error for arguments without a default that are not given."""
+    advice = [NO_DEFAULT[name] for name in names[:1] if name in NO_DEFAULT]
+    some = f"argument {names[0]!r}" if len(names) == 1 else f"arguments {', '.join(map(repr, names))}"
+    return TypeError(": ".join([f"{function.__name__}() is missing the {some}", *advice]))

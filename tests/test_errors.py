@@ -33,7 +33,7 @@ def get(name):
 
 
 def packed(boundaries, steps=9, **changes):
-    return lambda: fastgae.gae_packed(np.ones(steps), np.ones(steps), boundaries, **changes)
+    return lambda: fastgae.gae_packed(np.ones(steps), np.ones(steps), boundaries, **{"gamma": 1.0, **changes})
 
 
 def normalize(**changes):
@@ -67,7 +67,7 @@ NATURAL = [
     (call(device="cuda"), "results are on the device of the first argument"),
     (call(mask=np.array([4, 2, 3])), "if these are lengths, pass mask=np.arange(4)[:, None] < mask"),
     (
-        lambda: fastgae.gae(ONES.T, ONES.T, last_values=0.0, mask=np.array([4, 2, 3]), time_axis=1),
+        lambda: fastgae.gae(ONES.T, ONES.T, None, last_values=0.0, mask=np.array([4, 2, 3]), time_axis=1),
         "if these are lengths, pass mask=np.arange(4) < mask[:, None]",
     ),
     (packed(np.array([4, 2, 3])), "these are lengths: pass np.cumsum([0, *lengths])"),
@@ -104,7 +104,10 @@ NATURAL = [
     (lambda: fastgae.normalize(ONES, None, 0.0), "takes 2 positional arguments (advantages, mask), and 3 are given"),
     (call(lengths=ROW), "pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with"),
     (call(cu_seqlens=ROW), "call gae_packed, which takes sequences end to end"),
-    (lambda: fastgae.gae(ONES, ONES, last_values=None), "if each env is one sequence, pass last_values"),
+    (
+        lambda: fastgae.gae(ONES, ONES, None, last_values=None),
+        "if each env is one sequence, pass last_values",
+    ),
     (call(truncated=TRUNCATED), "pass final_values (V of the final observations), or next_values"),
     (call(terminated=None, truncated=TRUNCATED), "terminated is all False if no episode ended for good"),
     (call(truncated=TRUNCATED, final_values=ROW), "expected (2,), one per True of truncated"),
@@ -139,8 +142,8 @@ NATURAL = [
         "one number, or rewards' shape with one step, (1, 3), or without time, (3,)",
     ),
     (call(terminated=None, values=LONGER, last_values=None), "pass terminated, the flags of the steps that ended"),
-    (call(terminated=None, last_values=None), "terminated and last_values are both missing: pass terminated"),
-    (call(terminated=None, autoreset="next_step"), "pass both, because the reset rows follow its flags"),
+    (call(terminated=None, last_values=None), "last_values is missing: pass terminated"),
+    (call(terminated=None, autoreset="next_step"), "pass terminated, because the reset rows follow its flags"),
     (call(terminated=FLAGS + 0.5), "terminated must hold 0 or 1, got 0.5 at index (0, 0)"),
     (call(truncated=FLAGS), "values[t + 1] may belong to another episode"),
     (call(truncated=FLAGS, final_values=ONES, last_values=None, next_values=ONES), "after a truncated step: keep one"),

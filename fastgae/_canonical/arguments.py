@@ -1,12 +1,13 @@
 """Read one argument without looking at the others, or raise an error that names it."""
 
 import enum
+import math
 import operator
 from typing import Any
 
 import numpy as np
 
-from fastgae._call import Array, working_dtype
+from fastgae._call import MOST_STEPS, Array, working_dtype
 from fastgae._interop import OnDevice, as_array, as_numbers, is_weak
 from fastgae._misnamed import AUTORESET_ELSEWHERE, choose_one
 
@@ -108,6 +109,30 @@ def integer_of(given: Any) -> int | None:
         return operator.index(given)
     except Exception:  # an object's own __index__ may raise anything
         return None
+
+
+def as_count(name: str, given: Any) -> int:
+    """Return a number of steps."""
+    count = integer_of(given)
+    if count is None or count < 1:
+        raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
+    return min(count, MOST_STEPS)
+
+
+def as_clip(name: str, given: Any) -> float:
+    """Return the number at which ratios are clipped: infinity for None."""
+    expected = "a number >= 0, or None"
+    clip = math.inf if given is None else as_number(name, given, expected)
+    if not clip >= 0.0:
+        raise ValueError(f"{name} must be {expected}, got {clip!r}")
+    return clip
+
+
+def as_share(name: str, given: Any) -> float:
+    share = as_number(name, given, "a number in [0, 1]")
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{name} must be a number in [0, 1], got {share!r}")
+    return share
 
 
 def shown(given: object) -> str:

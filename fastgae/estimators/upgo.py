@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Unpack
+from typing import Never, Unpack
 
 import numpy as np
 
 from fastgae._call import Call, GAEResult
 from fastgae._canonical import canonical_rollout, next_existing_values
 from fastgae._declared import estimator, recursion
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
-@estimator(fixed={"recursion": "upgo", "gae_lambda": 1.0})
+@estimator()
 def upgo(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
-    terminated: ArrayLike | None = None,
+    terminated: ArrayLike | None,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
@@ -74,6 +75,11 @@ def upgo(
     >>> fastgae.upgo(rewards, values, np.array([0, 0, 0, 1]), last_values=0.0, gamma=1.0).returns
     array([2.5, 1.5, 0. , 1. ], dtype=float32)
     """
+    call = (
+        rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
+        gamma, 1.0, time_axis, out, normalize, None, None, False, False, None, None, "upgo",
+    )  # fmt: skip
+    return run(upgo, call, backend, num_threads, True, unnamed, misnamed)
 
 
 @recursion("upgo")

@@ -432,7 +432,8 @@ def call_of(fields: Fields) -> str:
 
 def _arguments(fields: Fields, terminated: str, truncated: str) -> str:
     """Return the values, the flags and the bootstrap of a call of ``gae``, in their shortest form."""
-    flags = f", {terminated}" if fields["e"] != "no_flags" else ""
+    has_flags = fields["e"] != "no_flags"
+    flags = f", {terminated}" if has_flags else ", terminated=None"
     values, n, last = fields["v"], fields["n"], fields["last"]
     final = ""
     if truncated:
@@ -444,6 +445,6 @@ def _arguments(fields: Fields, terminated: str, truncated: str) -> str:
         n = "{following}"
     if n != "{following}" or (truncated and not final):
         return f"{values}{flags}, next_values={n}"
-    if flags and (values, last) == ("values[:-1]", "values[-1]"):
+    if has_flags and (values, last) == ("values[:-1]", "values[-1]"):
         return f"values{flags}{final}"
     return f"{values}{flags}, last_values={'0.0' if last == NOTHING else last}{final}"

@@ -422,4 +422,4 @@ def kind_of(function, name):
         return "only numbers"
     if name == next(iter(takes)):
         return f"first {kind}"
-    return f"required {kind}" if required(takes[name]) else kind
+    return f"required {kind}" if required(takes[name]) and not allows_none(takes[name]) else kind

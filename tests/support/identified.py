@@ -76,7 +76,7 @@ PEERS = {
     ),
     "openrlhf": Peer(
         trl.get_advantages_and_returns,
-        f"fastgae.gae((rewards * mask), (values * mask), last_values=0.0, {GIVEN}, time_axis=1)",
+        f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
         ["advantages", "returns"],
     ),
     "paper2code": Peer(
@@ -155,12 +155,12 @@ PEERS = {
     ),
     "trl": Peer(
         trl.compute_advantages,
-        f"fastgae.gae((rewards * mask), (values * mask), last_values=0.0, {GIVEN}, time_axis=1)",
+        f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
         ["values", BESSEL, "returns"],
     ),
     "verl": Peer(
         verl.compute_gae_advantage_return,
-        f"fastgae.gae(rewards, values, last_values=0.0, mask=mask, {GIVEN}, time_axis=1)",
+        f"fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, {GIVEN}, time_axis=1)",
         [BESSEL, "returns"],
     ),
 }

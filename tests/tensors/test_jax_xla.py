@@ -202,7 +202,7 @@ if sys.argv[1] == "one CPU":
 import numpy as np, jax, jax.numpy as jnp, fastgae
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 rewards = np.random.default_rng(0).normal(size=(2000, 512)).astype(np.float32)
-call = lambda rewards: fastgae.gae(rewards, rewards, last_values=0.0).advantages
+call = lambda rewards: fastgae.gae(rewards, rewards, None, last_values=0.0).advantages
 expected = call(rewards)
 for _ in range(2):
     donated = jax.jit(call, donate_argnums=0)(jnp.asarray(rewards) + 0)

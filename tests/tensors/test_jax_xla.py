@@ -150,7 +150,7 @@ def test_settings_may_be_numbers_of_numpy():
     rewards, values, settings = (
         CASE.rewards.T,
         CASE.values.T,
-        {"time_axis": np.int64(1), "last_values": np.float64(0.5)},
+        {"terminated": None, "time_axis": np.int64(1), "last_values": np.float64(0.5)},
     )
     for function, numbers in (
         (fastgae.gae, {"carry_over": np.bool_(False), "num_threads": np.int32(2), "gamma": np.float32(0.9)}),

@@ -7,6 +7,7 @@ as a whole (checks). Then its arrays become matrices of one layout, and a Canoni
 from fastgae._canonical.arguments import (
     NEXT_STEP,
     as_boundaries,
+    as_labels,
     as_number,
     as_switch,
     end_to_end,
@@ -31,6 +32,7 @@ __all__ = [
     "Scalar",
     "as_boundaries",
     "as_flags",
+    "as_labels",
     "as_number",
     "as_switch",
     "as_unit_interval",

@@ -14,11 +14,11 @@ Nothing here imports torch or JAX before the caller does: if the caller passes a
 already imported.
 """
 
-from fastgae._interop.arrays import OnDevice, Planned, broadcast_to, is_narrow, widened
+from fastgae._interop.arrays import OnDevice, Planned, broadcast_to, check_wide, is_narrow, widened
 from fastgae._interop.calls import check_no_tensors, with_tensors
 from fastgae._interop.conversion import as_array, as_floats, as_numbers, as_numpy, converter, is_weak, on_the_cpu
 from fastgae._interop.functions import FUNCTIONS, takes_tensors
-from fastgae._interop.libraries import any_traced, is_tensor, kind_of
+from fastgae._interop.libraries import any_traced, is_tensor, kind_in_list, kind_of
 
 __all__ = [
     "FUNCTIONS",
@@ -31,10 +31,12 @@ __all__ = [
     "as_numpy",
     "broadcast_to",
     "check_no_tensors",
+    "check_wide",
     "converter",
     "is_narrow",
     "is_tensor",
     "is_weak",
+    "kind_in_list",
     "kind_of",
     "on_the_cpu",
     "takes_tensors",

@@ -93,6 +93,14 @@ def is_narrow(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 2 and dtype.kind in "fV" and dtype.type.__name__ in NARROW_FLOATS
 
 
+def check_wide(name: str, given: object) -> None:
+    """Raise an error if a coefficient is a number or an array of 16 bits, of any library."""
+    dtype = getattr(given, "dtype", None)
+    narrow = is_narrow(dtype) if isinstance(dtype, np.dtype) else str(dtype).rpartition(".")[2] in NARROW_FLOATS
+    if narrow:
+        raise TypeError(f"{name} has dtype {dtype}, in which 0.99 is another number: pass float32 or float64")
+
+
 def widened(array: Array) -> Array:
     """Return 16-bit floats as float32, which can represent all of them; return any other array unchanged."""
     if not is_narrow(array.dtype):

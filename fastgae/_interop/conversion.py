@@ -18,6 +18,8 @@ def as_array(name: str, given: object) -> Array:
         raise TypeError(f"{name} must be an array, got None")
     if isinstance(given, OnDevice):
         return cast(Array, given)
+    if isinstance(given, GAEResult):
+        raise TypeError(f"{name} is a GAEResult, which holds two arrays: pass one, such as result.advantages")
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, and its mask would be lost: pass a plain array")
     if kind := kind_of(given):

@@ -40,6 +40,7 @@ LAYERS = [
     "_archive",
     "_pictures",
     "_misnamed",
+    "_project",
     "_call",
     "_typing",
     "_core",
@@ -246,7 +247,7 @@ def test_submodules_are_found_at_first_use(python):
             owner.qqq  # noqa: B018
     without = "import sys; sys.modules.update(pyarrow=None, ray=None); import fastgae; help(fastgae); fastgae.data"
     failed = python(without, check=False)
-    assert failed.stderr.rstrip().endswith("pip install 'fastgae-rl[data]'")
+    assert failed.stderr.rstrip().endswith("pip install '.[data]' in a clone of fastgae")
 
 
 @pytest.mark.parametrize("backend", ONE_TARGET)

@@ -95,10 +95,8 @@ def group_advantages(
     >>> fastgae.group_advantages(rewards, groups, baseline="leave_one_out", scale="none")
     array([ 1., -1., -1.,  1.])
     """
-    baseline, scale = ("none" if given is None else given for given in (baseline, scale))
-    for name, given, words in (("baseline", baseline, get_args(Baseline)), ("scale", scale, get_args(Scale))):
-        if not isinstance(given, str) or given not in words:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, got {shown(given)}")
+    subtracted = _one_of("baseline", baseline, get_args(Baseline))
+    divided = _one_of("scale", scale, get_args(Scale))
     kept_out, added = as_ddof(ddof), as_eps(eps)
     (numbers,) = of_one_dtype(rewards=rewards)
     frame = frame_of("rewards", numbers, 0, has_time=False)
@@ -113,9 +111,16 @@ def group_advantages(
         flat, group = flat[first], group[first]
     result: Any = np.zeros_like(numbers, order="C")
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        advantages = _relative(flat, group, baseline, scale, kept_out, added)
+        advantages = _relative(flat, group, subtracted, divided, kept_out, added)
         result.reshape(-1)[kept] = advantages[sample] if trajectory else advantages
     return result
+
+
+def _one_of(name: str, given: object, words: tuple[str, ...]) -> str:
+    word = "none" if given is None else given
+    if not isinstance(word, str) or word not in words:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, got {shown(given)}")
+    return word
 
 
 def _once(rewards: Array, group: Array, trajectory: Array) -> tuple[Array, Array]:

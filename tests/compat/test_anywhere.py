@@ -71,7 +71,7 @@ def elsewhere(torch, place):
 @pytest.mark.parametrize(
     ("place", "error", "what"),
     [
-        ("cuda:0", BackendUnavailableError, r"is an array on cuda:0, .* pip install 'fastgae-rl\[gpu\]'"),
+        ("cuda:0", BackendUnavailableError, r"is an array on cuda:0, .* pip install '\.\[gpu\]' in a clone"),
         (
             "mps:0",
             TypeError,

@@ -317,7 +317,7 @@ except Exception as error:
 def test_without_a_gpu_and_without_triton(python):
     error, message = json.loads(python(CALL, TRITON_INTERPRET="0"))
     assert error == "BackendUnavailableError"
-    for words in ("triton backend cannot run here", "torch finds no GPU", "TRITON_INTERPRET=1", "fastgae-rl[gpu]"):
+    for words in ("triton backend cannot run here", "torch finds no GPU", "TRITON_INTERPRET=1", "'.[gpu]' in a clone"):
         assert words in message
     error, message = json.loads(python(NO_TRITON + CALL, TRITON_INTERPRET="0"))
     assert error == "BackendUnavailableError"

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from fastgae._call import MISSING, RECURSIONS, ROLES, Call, Estimator, Role, names_of
 from fastgae._interop import FUNCTIONS, is_tensor, with_tensors
-from fastgae._misnamed import no_argument, shows_its_source, too_many
+from fastgae._misnamed import missing, no_argument, shows_its_source, too_many
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,6 +23,7 @@ def public(function: Function) -> Function:
     """Return a function of arrays that refuses unknown names, and computes arrays of other libraries."""
     parameters = inspect.signature(shows_its_source(function)).parameters
     first = next(iter(parameters))
+    required = [name for name, each in parameters.items() if each.default is each.empty]
     most = sum(each.kind is not each.KEYWORD_ONLY for each in parameters.values())
 
     @functools.wraps(function)
@@ -31,6 +32,8 @@ def public(function: Function) -> Function:
             raise too_many(called, len(positional))
         if not named.keys() <= parameters.keys():
             raise no_argument(called, named)
+        if absent := [name for name in required[len(positional) :] if name not in named]:
+            raise missing(called, absent)
         given = positional[0] if positional else named.get(first)
         if type(given) is ndarray or not is_tensor(given):
             return function(*positional, **named)

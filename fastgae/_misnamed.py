@@ -7,10 +7,17 @@ can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report a
 
 import functools
 import inspect
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from opcode import opmap
+from pathlib import Path
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+IMPORT_FROM = opmap["IMPORT_FROM"]
+LIBRARIES = ("numpy", "torch", "jax", "numba", "tensorflow")
 
 # Argument -> what other libraries call it. fastgae.compat has the functions of most of them.
 NAMES_ELSEWHERE = {
@@ -81,6 +88,8 @@ NO_DEFAULT = {
     "gamma": "pass the discount factor, which is 1.0 in most trainers of language models, and 0.99 in most others",
 }
 
+OF_DIAGNOSE = "pass the arguments of a call of gae, and not its result"
+
 # Arguments that a function has no counterpart of. gae_packed alone takes the boundaries of sequences.
 _LENGTHS = (
     "for padded arrays, pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with "
@@ -110,6 +119,20 @@ FUNCTIONS_ELSEWHERE = {
     "normalize": "whiten standardize normalise standardise masked_whiten",
     "valid_steps": "valid_mask masks",
     "vtrace": "v_trace compute_vtrace vtrace_advantage_estimate from_importance_weights",
+}
+
+# Module of fastgae.compat -> what others call the library.
+MODULES_ELSEWHERE = {
+    "stable_baselines3": "sb3 sb3_contrib stablebaselines3 baselines stable_baselines",
+    "gymnasium": "gym",
+    "rllib": "ray",
+    "cleanrl": "clean_rl",
+    "spinningup": "spinup",
+    "rsl_rl": "rslrl rsl isaaclab",
+    "rl_games": "rlgames",
+    "torchrl": "torch_rl",
+    "sample_factory": "samplefactory",
+    "pufferlib": "puffer",
 }
 
 # What stands for a setting elsewhere -> the setting here.
@@ -213,12 +236,32 @@ def choose_one(given: object, known: Iterable[str], names: Mapping[str, str]) ->
     return f"; do you mean {right}?" if right else ""
 
 
-def no_function(name: str, known: Iterable[str]) -> str:
-    """Return the message for a name that fastgae does not have."""
-    right = elsewhere(name, FUNCTIONS_ELSEWHERE) or closest(name, known)
-    advice = f": call fastgae.{right}" if right else ""
-    more = "; fastgae.compat has the functions of other libraries by their own names"
-    return f"module 'fastgae' has no attribute {name!r}{advice}{more if right in FUNCTIONS_ELSEWHERE else ''}"
+def no_name(module: str, name: str, known: Iterable[str]) -> Exception:
+    """Return the error for a name that ``fastgae`` or ``fastgae.compat`` does not have."""
+    right = elsewhere(name, MODULES_ELSEWHERE if module.endswith("compat") else FUNCTIONS_ELSEWHERE)
+    right = right or closest(name, known)
+    in_compat = _modules_with(name)
+    advice = []
+    if name in LIBRARIES:
+        advice.append("functions take and return arrays of NumPy, torch and JAX as they are")
+    elif right:
+        advice.append(f"{'use' if module.endswith('compat') else 'call'} {module}.{right}")
+    if in_compat:
+        advice.append(f"as in the library of that name, it is in {' and '.join(in_compat)}")
+    elif right in FUNCTIONS_ELSEWHERE:
+        advice.append("fastgae.compat has the functions of other libraries by their own names")
+    message = f"module {module!r} has no attribute {name!r}{': ' * bool(advice)}{'; '.join(advice)}"
+    # In `from fastgae import name`, Python would replace the message of an AttributeError by its own.
+    frame = sys._getframe(2)
+    in_import = frame.f_code.co_code[frame.f_lasti] == IMPORT_FROM
+    return ImportError(message, name=name) if in_import else AttributeError(message)
+
+
+def _modules_with(name: str) -> list[str]:
+    """Return the modules of ``fastgae.compat`` that define a function or a class."""
+    defined = re.compile(rf"^\s*(?:def|class) {re.escape(name)}\b|^    makers = .*\"{re.escape(name)}\"", re.MULTILINE)
+    sources = sorted((Path(__file__).parent / "compat").glob("[a-z]*.py"))
+    return [f"fastgae.compat.{each.stem}" for each in sources if defined.search(each.read_text(encoding="utf-8"))]
 
 
 def too_many(function: Callable[..., Any], count: int) -> TypeError:
@@ -234,6 +277,8 @@ def too_many(function: Callable[..., Any], count: int) -> TypeError:
 
 def missing(function: Callable[..., Any], names: list[str]) -> TypeError:
     """Return the error for arguments without a default that are not given."""
-    advice = [NO_DEFAULT[name] for name in names[:1] if name in NO_DEFAULT]
+    known = {} if function.__module__.startswith("fastgae.compat.") else NO_DEFAULT
+    known = dict.fromkeys(names, OF_DIAGNOSE) if function.__name__ == "diagnose" else known
+    advice = [known[name] for name in names[:1] if name in known]
     some = f"argument {names[0]!r}" if len(names) == 1 else f"arguments {', '.join(map(repr, names))}"
     return TypeError(": ".join([f"{function.__name__}() is missing the {some}", *advice]))

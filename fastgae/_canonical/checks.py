@@ -21,7 +21,7 @@ from fastgae._canonical.arguments import (
 from fastgae._canonical.existing import without_reset_rows
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import as_one_env
-from fastgae._interop import OnDevice, kind_of
+from fastgae._interop import OnDevice, as_array, kind_of
 from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
 
 NORMALIZE = ("global", "per_env")
@@ -98,7 +98,12 @@ def checked(estimator: Estimator, given: Call) -> Call:
     for field, name, fitted, also_none in reading.fitted:
         argument = read[field]
         if argument is not ABSENT and (also_none or argument is not None):
-            read[field] = fitted(frame, name, argument)
+            try:
+                read[field] = fitted(frame, name, argument)
+            except ValueError as error:
+                if name == "terminated" and call.values is not ABSENT and _holds_flags(given.values):
+                    raise ValueError(f"{error}; values holds flags: did you swap values and terminated?") from error
+                raise
     call = Call._make(read.values())
     if call.prev_done is not None and mode != NEXT_STEP:
         raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
@@ -115,6 +120,12 @@ def checked(estimator: Estimator, given: Call) -> Call:
         _check_ends(call)
     # The backend of a GPU finds the reset rows itself, because to find them here would mean to wait for the GPU.
     return without_reset_rows(call) if mode == NEXT_STEP and not isinstance(call.rewards, OnDevice) else call
+
+
+def _holds_flags(given: Any) -> bool:
+    """Return whether an argument holds bool, or only 0 and 1, and both of them."""
+    array = np.empty(0) if isinstance(given, OnDevice) else as_array("values", given)
+    return bool(array.dtype.kind == "b" or {*np.unique(array)} == {0, 1})
 
 
 def _is_longer(frame: Frame, values: Any) -> bool:
@@ -168,8 +179,8 @@ def _check_one_sequence(call: Call, longer: bool, mode: str | None) -> None:
         )
     if last is None and (longer or call.next_values is not None):
         raise ValueError(
-            f"{none}, and then V after the last step is last_values: pass it instead of next_values or a longer "
-            "values, or pass terminated, the flags of the steps that ended an episode; all False if none"
+            f"{none}, and then V after the last step is last_values: pass it instead of next_values or of the last row "
+            "of values, or pass terminated, the flags of the steps that ended an episode; all False if none"
         )
     if last is None:
         raise ValueError(

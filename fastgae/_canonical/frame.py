@@ -127,6 +127,11 @@ class Frame(NamedTuple):
         """Check flags, which may lack axes after time and envs. A vector is refused, because its axis is ambiguous."""
         if array.shape == self.shape:
             return
+        if array.ndim == 0:
+            raise ValueError(
+                f"{name} is one number, {shown(array.item())}; expected {self.like}, {self.shape}: pass numbers such "
+                "as gamma=... by name"
+            )
         fewest = max(self.axis + 1, 2)
         fits = fewest <= array.ndim <= len(self.shape) and array.shape[self.axis] == self.shape[self.axis]
         if not (fits and self._repeats(array.shape)):

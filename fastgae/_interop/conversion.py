@@ -1,6 +1,6 @@
 """Read any array as a NumPy array, and return results in the library of the arguments."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -37,6 +37,11 @@ def as_array(name: str, given: object) -> Array:
         raise same(f"{name} cannot be read as an array: {error}") from error
     if array.dtype.kind == "O":
         check_library(name, given)
+        if array.ndim == 0 and not isinstance(given, np.ndarray):
+            what = ": pass one of its arrays" if isinstance(given, Mapping) else ""
+            what = ": call it, and pass what it returns" if callable(given) else what
+            kind = type(given).__name__
+            raise TypeError(f"{name} is of type {kind}; expected an array of NumPy, torch or JAX, or a list{what}")
     return array
 
 

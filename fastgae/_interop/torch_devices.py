@@ -85,6 +85,8 @@ def _signature(
             parts.append(given.hex())  # because -0.0 equals 0.0, and 1.0 equals 1
         elif isinstance(given, SETTINGS):
             parts += type(given), given
+        elif isinstance(given, np.generic):
+            parts += given.dtype, given.tobytes()
         elif given is not outputs:
             known = False
         tensors.append(tensor)

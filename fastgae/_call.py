@@ -5,7 +5,7 @@ compiled module (by an enum in the order of ``Call``), and the tests. A test com
 record.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -73,7 +73,7 @@ class Call(NamedTuple):
     carry_over: Setting = False
     cu_seqlens: Boundaries = None
     n: Setting = None
-    recursion: Setting = "gae"  # or one that ``RECURSIONS`` lists
+    recursion: Setting = "gae"  # or another one of ``RECURSIONS`` in _equation.py
     ratios: PerStep = None
     rho_clip: Constant = None
     c_clip: Constant = None
@@ -91,10 +91,7 @@ MISSING = object()
 # ``values`` it is a mistake, and for ``terminated`` it is right only together with ``last_values``.
 ABSENT = object()
 
-# Name -> a function that takes a call with this recursion, as matrices of one layout. It returns a call of ``gae`` that
-# gives the same results, or None if it has filled ``out``. A backend that knows the recursion does not need it.
-RECURSIONS: dict[str, Callable[[Call], Call | None]] = {}
-
+NEXT_STEP = "next_step"  # the mode of ``autoreset`` in which some rows are no steps
 MOST_STEPS = 2**62  # more than an array can have; a larger n or ddof is as good as this one
 EPS = 1e-8  # normalisation adds this to a standard deviation
 

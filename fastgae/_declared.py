@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from numpy import ndarray
 
-from fastgae._call import MISSING, RECURSIONS, ROLES, Call, Estimator, Role, names_of
+from fastgae._call import MISSING, ROLES, Call, Estimator, Role, names_of
 from fastgae._interop import FUNCTIONS, is_tensor, with_tensors
 from fastgae._misnamed import missing, no_argument, shows_its_source, too_many
 
@@ -79,16 +79,3 @@ def estimator(*, result: str | None = None, words: Mapping[str, str] | None = No
         return function
 
     return decorated
-
-
-Reduction = TypeVar("Reduction", bound=Callable[[Call], Call | None])
-
-
-def recursion(name: str) -> Callable[[Reduction], Reduction]:
-    """Return the decorator of a function for ``RECURSIONS``."""
-
-    def registered(function: Reduction) -> Reduction:
-        RECURSIONS[name] = function
-        return function
-
-    return registered

@@ -6,8 +6,9 @@ from typing import Any
 from numpy import ndarray
 
 from fastgae import _dispatch, _memory, _threads
-from fastgae._call import ABSENT, MISSING, NEW, RECURSIONS, ROLES, Call, Estimator, GAEResult, Role
+from fastgae._call import MISSING, NEW, ROLES, Call, Estimator, GAEResult, Role
 from fastgae._canonical import as_switch, checked, in_one_layout, warn_of_reset_rows
+from fastgae._equation import given_only
 from fastgae._interop import OnDevice, as_array, check_no_tensors, is_tensor, with_tensors
 from fastgae._misnamed import missing, no_argument, too_many
 from fastgae._moments import center_and_scale
@@ -103,7 +104,7 @@ def _on_device(declaration: Estimator, given: tuple[Any, ...], num_threads: int 
     call = checked(declaration, Call(*given))
     if call.recursion not in module.RECURSIONS:
         raise TypeError(f"{name} is {given[0]!r}, and {call.recursion} computes on the CPU: pass {name}.cpu()")
-    return module.gae(Call._make(None if argument is ABSENT else argument for argument in call))
+    return module.gae(given_only(call))
 
 
 def without_short_cut(call: Call, chosen: _dispatch.Chosen) -> GAEResult[Any]:
@@ -117,10 +118,9 @@ def without_short_cut(call: Call, chosen: _dispatch.Chosen) -> GAEResult[Any]:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
         own = tuple(None if array is None else _memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own, normalize=None)
-    if matrices.recursion in module.RECURSIONS:
-        module.gae(matrices, *how)
-    elif (reduced := RECURSIONS[matrices.recursion](matrices)) is not None:
-        without_short_cut(reduced._replace(recursion="gae"), chosen)
+    if matrices.recursion not in module.RECURSIONS:
+        module = _dispatch.resolve("numpy", None).module  # which knows every recursion
+    module.gae(matrices, *how)
     if normalize is not None:
         moments = center_and_scale(matrices.out[0], matrices.mask, normalize, layout, module, *how)
         module.rescale(matrices.out[0], matrices.mask, *moments, *how)

@@ -34,6 +34,7 @@ LAYERS = [
     "_backends",
     "_exact_sums",
     "_canonical",
+    "_equation",
     "_interop",
     "_threads",
     "_memory",

@@ -9,8 +9,9 @@ import pytest
 
 import fastgae
 from fastgae._backends import CPU_TARGETS
-from fastgae._call import CONSTANTS, NEW, RECURSIONS, Call, GAEResult
+from fastgae._call import CONSTANTS, NEW, Call, GAEResult
 from fastgae._canonical import MOMENT_STEPS
+from fastgae._equation import RECURSIONS
 
 _core = pytest.importorskip("fastgae._core", exc_type=ImportError)
 
@@ -47,7 +48,7 @@ def test_a_module_of_other_sources_is_refused(monkeypatch):
 
 
 def test_the_records_are_the_same_on_both_sides():
-    assert set(_core.recursions) == {"gae", *RECURSIONS}
+    assert set(_core.recursions) == {*RECURSIONS}
     assert _core.moment_steps == MOMENT_STEPS
 
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae._call import ABSENT, NEW, ROLES, Array, Call, Estimator, Role
+from fastgae._call import ABSENT, NEW, NEXT_STEP, ROLES, Array, Call, Estimator, Role
 from fastgae._canonical.arguments import (
-    NEXT_STEP,
     as_clip,
     as_count,
     as_share,
@@ -18,9 +17,9 @@ from fastgae._canonical.arguments import (
     of_one_dtype,
     shown,
 )
-from fastgae._canonical.existing import without_reset_rows
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import as_one_env
+from fastgae._equation import without_reset_rows
 from fastgae._interop import OnDevice, as_array, kind_of
 from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
 
@@ -124,8 +123,9 @@ def checked(estimator: Estimator, given: Call) -> Call:
 
 def _holds_flags(given: Any) -> bool:
     """Return whether an argument holds bool, or only 0 and 1, and both of them."""
-    array = np.empty(0) if isinstance(given, OnDevice) else as_array("values", given)
-    return bool(array.dtype.kind == "b" or {*np.unique(array)} == {0, 1})
+    if isinstance(given, OnDevice) or (array := as_array("values", given)).dtype.kind not in "biuf":
+        return False
+    return array.dtype.kind == "b" or {*np.unique(array).tolist()} == {0, 1}
 
 
 def _is_longer(frame: Frame, values: Any) -> bool:

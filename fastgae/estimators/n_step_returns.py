@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Never, Unpack
 
-import numpy as np
-
-from fastgae._call import NEW, Call
-from fastgae._canonical import canonical_rollout
-from fastgae._declared import estimator, recursion
+from fastgae._call import NEW
+from fastgae._declared import estimator
 from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Misnamed, Numbers
 
@@ -74,17 +71,3 @@ def n_step_returns(
         time_axis, (None, NEW if out is None else out), None, None, None, False, False, None, n, "n_step_returns",
     )  # fmt: skip
     return run(n_step_returns, call, None, None, stop_gradients, unnamed, misnamed).returns
-
-
-@recursion("n_step_returns")
-def _fill(call: Call) -> None:
-    """Compute all returns together, one more step in each pass."""
-    rollout = canonical_rollout(call)
-    bootstrap = ~rollout.terminated
-    goes_on = bootstrap[:-1] if rollout.truncated is None else bootstrap[:-1] & ~rollout.truncated[:-1]
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        gamma_here = np.broadcast_to(rollout.gamma, bootstrap.shape)[:-1]
-        rollout.returns[...] = rollout.one_step_returns(rollout.all_next_values(), bootstrap)
-        for _ in range(min(call.n, len(rollout.rewards)) - 1):
-            longer = rollout.rewards[:-1] + gamma_here * rollout.returns[1:]
-            np.copyto(rollout.returns[:-1], longer, where=goes_on)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Never, Unpack
 
-import numpy as np
-
-from fastgae._call import MISSING, NEW, Call
-from fastgae._canonical import next_existing_values
-from fastgae._declared import estimator, recursion
+from fastgae._call import MISSING, NEW
+from fastgae._declared import estimator
 from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
 
@@ -85,12 +82,3 @@ def retrace(
         None, "retrace", ratios,
     )  # fmt: skip
     return run(retrace, call, backend, num_threads, stop_gradients, unnamed, misnamed).returns
-
-
-@recursion("retrace")
-def _as_gae(call: Call) -> Call:
-    """Return the call of ``gae`` whose lambda is c_{t+1}."""
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        traces = call.gae_lambda * np.minimum(call.ratios, 1.0, dtype=np.float64)
-        decay = next_existing_values(traces, np.zeros(()), call.mask, 0)
-    return call._replace(gae_lambda=decay, ratios=None)

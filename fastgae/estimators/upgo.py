@@ -5,11 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Never, Unpack
 
-import numpy as np
-
-from fastgae._call import Call, GAEResult
-from fastgae._canonical import canonical_rollout, next_existing_values
-from fastgae._declared import estimator, recursion
+from fastgae._call import GAEResult
+from fastgae._declared import estimator
 from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
@@ -80,23 +77,3 @@ def upgo(
         gamma, 1.0, time_axis, out, normalize, None, None, False, False, None, None, "upgo",
     )  # fmt: skip
     return run(upgo, call, backend, num_threads, True, unnamed, misnamed)
-
-
-@recursion("upgo")
-def _as_gae(call: Call) -> Call:
-    """Return the call of ``gae`` with steps cut where delta_{t+1} < 0, so that nothing after them is read."""
-    rollout = canonical_rollout(call)
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        next_values = rollout.all_next_values()
-        deltas = rollout.one_step_returns(next_values, ~rollout.terminated) - rollout.values
-    stops = next_existing_values(~(deltas >= 0.0), np.ones((), bool), rollout.mask, 0)
-    if rollout.truncated is not None:
-        stops |= rollout.truncated
-    return call._replace(
-        values=rollout.values,
-        terminated=rollout.terminated,
-        truncated=stops,
-        last_values=None,
-        next_values=next_values,
-        final_values=None,
-    )

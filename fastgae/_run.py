@@ -119,7 +119,7 @@ def without_short_cut(call: Call, chosen: _dispatch.Chosen) -> GAEResult[Any]:
         own = tuple(None if array is None else _memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own, normalize=None)
     if matrices.recursion not in module.RECURSIONS:
-        module = _dispatch.resolve("numpy", None).module  # which knows every recursion
+        module = _dispatch.choose("numpy", None).module  # which knows every recursion
     module.gae(matrices, *how)
     if normalize is not None:
         moments = center_and_scale(matrices.out[0], matrices.mask, normalize, layout, module, *how)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fastgae._call import Role, names_of
-from fastgae._interop.arrays import check_wide
-from fastgae._interop.conversion import given_back, taken
+from fastgae._interop.arrays import check_wide, given_back, taken
 from fastgae._interop.libraries import LIBRARIES, any_traced, kind_of, type_of
 
 Result = TypeVar("Result")
@@ -63,7 +62,7 @@ def _torch(arguments: dict[str, Any]) -> Callable[..., Any]:
         from fastgae._interop.torch_ops import traced
 
         return traced
-    from fastgae._interop.torch_eager import computed
+    from fastgae._interop.torch_devices import computed
 
     return computed
 

@@ -14,10 +14,9 @@ from jax.custom_derivatives import SymbolicZero
 from fastgae import _memory
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
-from fastgae._interop.arrays import OnDevice, is_narrow, widened
-from fastgae._interop.conversion import as_array, given_back, taken
-from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
+from fastgae._interop.arrays import OnDevice, given_back, is_narrow, taken, widened
 from fastgae._interop.jax import canonical, computes, from_numpy, numpys_dtypes, placed, settled, to_numpy
+from fastgae._interop.libraries import FUNCTIONS, as_array, dtype_of_results, gives_two
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)

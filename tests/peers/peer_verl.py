@@ -38,7 +38,7 @@ def comparisons(rng):
         size = f"{responses} × {tokens}, gamma={gamma}, lam={lam}"
         yield Comparison(f"compute_gae_advantage_return, returns, {size}", expected[1:], got[1:])
         yield Comparison(f"compute_gae_advantage_return, advantages, {size}", expected[:1], got[:1], tolerance=1e-6)
-        line = {"last_values": 0.0, "mask": mask, "gamma": gamma, "time_axis": 1}
+        line = {"terminated": None, "last_values": 0.0, "mask": mask, "gamma": gamma, "time_axis": 1}
         ours = fastgae.gae(rewards, values, **line, gae_lambda=lam).returns
         yield Comparison(f"fastgae.gae, returns in the mask, {size}", (expected[1][mask == 1],), (ours[mask == 1],))
         _, to_go = reinforce_plus_plus(rewards, mask, SimpleNamespace(gamma=gamma))

@@ -1,4 +1,4 @@
-"""PufferLib 3: the advantage kernel of its trainer, and a hook for it, as `pufferlib` or as `pufferlib-core`.
+"""PufferLib 3, in ``pufferlib`` or ``pufferlib-core``: the advantage kernel of its trainer, and a hook for it.
 
 Add one line before you create ``PuffeRL``::
 

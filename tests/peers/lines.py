@@ -408,9 +408,7 @@ ENVIRONMENTS = [
     Row("XuanCe", "1.4.4", "DummyOnPolicyBuffer.finish_path", ROUNDED + GAE, xuance, package="xuance"),
 ]
 
-RETURNS = (
-    "fastgae.discounted_returns(rewards, terminated=None, last_values=0.0, mask=mask, gamma=gamma, time_axis=1)"
-)
+RETURNS = "fastgae.discounted_returns(rewards, terminated=None, last_values=0.0, mask=mask, gamma=gamma, time_axis=1)"
 ANSWERS = "fastgae.gae(rewards, values, terminated=None, last_values=0.0, **settings)"
 TOKENS = [
     Row(

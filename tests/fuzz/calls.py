@@ -38,6 +38,9 @@ class Given:
     kind: str = "array"  # or "list", "readonly", "bfloat16": then the elements are such numbers, as float32
     at_end: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", np.asarray(self.plain))  # NumPy returns one element as a number
+
     def made(self, arena: Arena, time: int) -> Any:
         if self.kind == "list":
             return self.plain.tolist()

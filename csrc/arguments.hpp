@@ -36,6 +36,8 @@ enum Argument {
     kN,
     kRecursion,
     kRatios,
+    kParents,
+    kWeights,
     kFirstConstant,
     kArguments = kFirstConstant + kConstants
 };
@@ -43,7 +45,7 @@ constexpr const char* kArgumentNames[] = {
     "rewards",   "values",          "terminated",     "truncated",       "last_values", "next_values", "final_values",
     "autoreset", "prev_done",       "mask",           "gamma",           "gae_lambda",  "time_axis",   "out",
     "normalize", "last_advantages", "returns_lambda", "tail_normalized", "carry_over",  "cu_seqlens",  "n",
-    "recursion", "ratios",
+    "recursion", "ratios",          "parents",        "weights",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 

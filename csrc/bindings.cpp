@@ -20,6 +20,7 @@
 #include "python.hpp"
 #include "python_moments.hpp"
 #include "python_programs.hpp"
+#include "python_trees.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
@@ -219,5 +220,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
                py::arg("key"), py::arg("inputs"), py::arg("outputs"), py::arg("call"));
     module.def("xla_handler", xla_handler, "Return what XLA calls from compiled programs.", py::arg("minor"),
                py::arg("fallback"));
+    define_trees<float>(module);
+    define_trees<double>(module);
     if (PyModule_AddFunctions(module.ptr(), raw_functions) != 0) throw py::error_already_set();
 }

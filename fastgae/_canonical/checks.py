@@ -19,6 +19,7 @@ from fastgae._canonical.arguments import (
 )
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import checked_one_env
+from fastgae._canonical.tree import as_one_tree
 from fastgae._equation import without_reset_rows
 from fastgae._interop import OnDevice, as_array, kind_of
 from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
@@ -80,6 +81,8 @@ def checked(estimator: Estimator, given: Call) -> Call:
         given = given._replace(cu_seqlens=None)
     elif given.cu_seqlens is not None:
         given, packed = checked_one_env(given)
+    if "parents" in estimator.required:
+        given, packed = as_one_tree(given)
     reading, read = _reading(estimator), given._asdict()
     numbers = [
         (field, name)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from fastgae._diagnose.plot import Column
 
-SHOWN = 4
+SHOWN = 4  # places of a finding
+MOST_FINDINGS = 3  # in full, so that a report fits one screen
 
 
 class Places(NamedTuple):
@@ -21,8 +22,6 @@ class Places(NamedTuple):
     times: tuple[int, ...] = ()  # of all places in the env of the first one
 
     def __str__(self) -> str:
-        if not self.total:
-            return "the whole call"
         listed = ", ".join(_place(index) for index in self.first)
         more = self.total - len(self.first)
         return f"{listed}{f', and {more:,} more' if more else ''}"
@@ -53,13 +52,15 @@ class Finding(NamedTuple):
     detector: str = ""
 
     def __str__(self) -> str:
-        lines = (("where", str(self.where)), ("why", self.why), ("change", self.change))
-        return "\n".join(
-            [wrapped(f"{self.detector}: ", self.what, 2), *(wrapped(f"  {k:<8}", v, 10) for k, v in lines)]
-        )
+        lines = [wrapped(f"  {name:<8}", text, 10) for name, text in self._lines().items()]
+        return "\n".join([wrapped(f"{self.detector}: ", self.what, 2), *lines])
 
     def _repr_html_(self) -> str:
-        return _table(self.detector, {"what": self.what, "where": self.where, "why": self.why, "change": self.change})
+        return _table(f"{self.detector}: {self.what}", self._lines())
+
+    def _lines(self) -> dict[str, str]:
+        where = {"where": str(self.where)} if self.where.total else {}  # none: it is about the whole call
+        return {**where, "why": self.why, "change": self.change}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as a dict that JSON can keep."""
@@ -88,9 +89,6 @@ class Overview(NamedTuple):
         if self.tokens is None:
             return f"{self.steps:,} steps of {self.envs:,} environment{'s' * (self.envs != 1)}"
         return f"{self.tokens:,} tokens of {self.envs:,} sequence{'s' * (self.envs != 1)}"
-
-    def __str__(self) -> str:
-        return "\n".join(wrapped(f"  {name:<11}", text, 13) for name, text in self.lines().items())
 
     def lines(self) -> dict[str, str]:
         """Return the lines of the report: what each is about, and its text."""
@@ -152,10 +150,10 @@ class Diagnosis(Sequence[Finding]):
         return f"{len(self)} finding{'s' * (len(self) > 1)} in {size}"
 
     def __str__(self) -> str:
-        return "\n\n".join([f"{self._heading}\n\n{self.overview}", *map(str, self)])
+        return as_text(self._heading, self, self.overview.lines())
 
     def _repr_html_(self) -> str:
-        return _table(self._heading, self.overview.lines()) + "".join(finding._repr_html_() for finding in self)
+        return as_html(self._heading, self, self.overview.lines())
 
     def plot(self, finding: int = 0) -> "Figure":
         """Draw the env in which a finding begins, and mark the suspect steps. Needs matplotlib.
@@ -192,13 +190,28 @@ def _shown(number: float | None) -> str:
     return "undefined" if number is None else format(number, ".3g")
 
 
+def as_text(heading: str, findings: Sequence[Finding], about: dict[str, str]) -> str:
+    """Return a report of one screen: what was found, and then what it is about."""
+    more = [finding.detector for finding in findings[MOST_FINDINGS:]]
+    parts = [heading, *map(str, findings[:MOST_FINDINGS])]
+    parts += [wrapped("and also ", ", ".join(more), 2)] * bool(more)
+    wide = max(map(len, about), default=0) + 2
+    parts.append("\n".join(wrapped(f"  {name:<{wide}}", text, wide + 2) for name, text in about.items()))
+    return "\n\n".join(parts)
+
+
+def as_html(heading: str, findings: Sequence[Finding], about: dict[str, str]) -> str:
+    """Return the same report for a notebook, with all findings."""
+    return f"<p><b>{html.escape(heading)}</b></p>" + "".join(map(Finding._repr_html_, findings)) + _table("", about)
+
+
 def _table(heading: str, rows: dict[str, Any]) -> str:
     lines = "".join(
-        f'<tr><th style="text-align: left; vertical-align: top">{name}</th>'
+        f'<tr><th style="text-align: left; vertical-align: top">{html.escape(name)}</th>'
         f'<td style="text-align: left">{html.escape(str(text))}</td></tr>'
         for name, text in rows.items()
     )
-    return f"<p><b>{html.escape(heading)}</b></p><table>{lines}</table>"
+    return f"<p><b>{html.escape(heading)}</b></p>" * bool(heading) + f"<table>{lines}</table>"
 
 
 def _place(index: tuple[int, ...]) -> str:

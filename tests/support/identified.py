@@ -76,7 +76,7 @@ PEERS = {
     ),
     "openrlhf": Peer(
         trl.get_advantages_and_returns,
-        f"fastgae.gae((rewards * mask), (values * mask), last_values=0.0, {GIVEN}, time_axis=1)",
+        f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
         ["advantages", "returns"],
     ),
     "paper2code": Peer(
@@ -123,7 +123,7 @@ PEERS = {
         "fastgae.gae(rewards, values, terminated, truncated, next_values=np.concatenate([values[1:], "
         f"0 * values[0][np.newaxis]]), {GIVEN})",
         ["returns"],
-        "value_of_the_reset_observation",
+        "value_of_the_reset_observation last_values_missing",
     ),
     "rsl_rl": Peer(rsl_rl.compute_returns, DONE, ["returns", BESSEL]),
     "sample_factory": Peer(
@@ -155,12 +155,12 @@ PEERS = {
     ),
     "trl": Peer(
         trl.compute_advantages,
-        f"fastgae.gae((rewards * mask), (values * mask), last_values=0.0, {GIVEN}, time_axis=1)",
+        f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
         ["values", BESSEL, "returns"],
     ),
     "verl": Peer(
         verl.compute_gae_advantage_return,
-        f"fastgae.gae(rewards, values, last_values=0.0, mask=mask, {GIVEN}, time_axis=1)",
+        f"fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, {GIVEN}, time_axis=1)",
         [BESSEL, "returns"],
     ),
 }

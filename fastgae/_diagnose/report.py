@@ -20,6 +20,7 @@ class Places(NamedTuple):
     total: int = 0
     first: tuple[tuple[int, ...], ...] = ()
     times: tuple[int, ...] = ()  # of all places in the env of the first one
+    marks: tuple[tuple[int, int], ...] = ()  # of the first thousands: the step and the number of the env
 
     def __str__(self) -> str:
         listed = ", ".join(_place(index) for index in self.first)
@@ -74,6 +75,7 @@ class Overview(NamedTuple):
     steps: int
     envs: int
     tokens: int | None  # steps that exist, if each env is one sequence
+    flags: bool  # whether flags were given
     episodes: int  # that end in the rollout
     truncated: int  # of them, and not terminated
     lengths: tuple[int, int, int] | None  # of episodes or sequences: the shortest, the median and the longest
@@ -97,6 +99,7 @@ class Overview(NamedTuple):
             parts[0] += f", {self.truncated / self.episodes:.0%} of them truncated"
         if self.tokens is not None:
             name, unit, parts = "sequences", "tokens", [f"{self.envs:,}"]
+            parts += ["no flags given: each env counts as one sequence"] * (not self.flags)
         if self.lengths is not None:
             shortest, typical, longest = self.lengths
             parts.append(
@@ -119,8 +122,8 @@ class Diagnosis(Sequence[Finding]):
     Attributes
     ----------
     overview : Overview
-        The numbers with which the report begins: ``steps``, ``envs``, ``tokens`` (None if the envs have episodes),
-        ``episodes``, ``truncated``, ``lengths``, ``explained_variance``, ``mean_reward``, ``mean_value``,
+        The numbers with which the report ends: ``steps``, ``envs``, ``tokens`` (None if the envs have episodes),
+        ``flags``, ``episodes``, ``truncated``, ``lengths``, ``explained_variance``, ``mean_reward``, ``mean_value``,
         ``mean_td_error`` and ``std_td_error``.
     """
 
@@ -156,7 +159,7 @@ class Diagnosis(Sequence[Finding]):
         return as_html(self._heading, self, self.overview.lines())
 
     def plot(self, finding: int = 0) -> "Figure":
-        """Draw the env in which a finding begins, and mark the suspect steps. Needs matplotlib.
+        """Draw where a finding is, in the rollout and in the env in which it begins. Needs matplotlib.
 
         Parameters
         ----------
@@ -166,14 +169,14 @@ class Diagnosis(Sequence[Finding]):
         Returns
         -------
         matplotlib.figure.Figure
-            Rewards, values and TD errors, with the ends of episodes. Notebooks show it; ``savefig`` writes it to a
-            file. If nothing was found, it shows the first env, without marks.
+            The places in the rollout, and rewards, values and TD errors of one env, with the ends of its episodes.
+            Notebooks show it; ``savefig`` writes it to a file. If nothing was found, it shows the first env.
         """
         from fastgae._diagnose.plot import draw  # here, because it needs matplotlib
 
         if not self:
-            return draw(self._columns[0], "nothing found", ())
-        return draw(self._columns[finding], self[finding].detector, self[finding].where.times)
+            return draw(self._columns[0], "nothing found", Places())
+        return draw(self._columns[finding], self[finding].detector, self[finding].where)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the overview and the findings as a dict that JSON can keep."""

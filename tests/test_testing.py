@@ -209,6 +209,13 @@ def test_peers():
         assert found.error < 1e-6, name
 
 
+def test_a_coefficient_that_is_taken_must_be_used():
+    def loop(rewards, values, dones, next_value, gamma, gae_lambda):
+        return fastgae.gae(rewards, values, dones, last_values=next_value, gamma=0.99, gae_lambda=gae_lambda)
+
+    assert not identify(loop).known
+
+
 def test_coefficients_that_are_built_in_are_measured():
     def loop(rewards, values, dones, next_value):
         return fastgae.gae(rewards, values, dones, last_values=next_value, gamma=0.9, gae_lambda=0.5)

@@ -237,10 +237,7 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
     floor = max(median(steps.errors[~near]), 10.0 * steps.tolerance)
     for by in (-1, 1):
         usable = _usable(steps, by) & _inside(steps, base + 1) & _inside(steps, base + by)
-        here, there = (
-            steps.errors[shifted(usable, base)],
-            steps.errors[shifted(usable, base + by)],
-        )
+        here, there = (steps.errors[shifted(usable, base)], steps.errors[shifted(usable, base + by)])
         comparable = np.isfinite(here) & np.isfinite(there)
         count = number_of(comparable)
         larger = there[comparable] > 4.0 * np.maximum(here[comparable], floor)

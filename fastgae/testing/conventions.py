@@ -55,10 +55,7 @@ MISTAKES = {
         f"{OWN_ROW}; if row t says that observation t begins an episode, names={{...: 'starts'}} and next_done say so",
     ),
     "flags_apart": ("each episode ends at another step for its bootstrap than for its trace", OWN_ROW),
-    "flags_inverted": (
-        "every step but the last one of an episode is taken for its end",
-        "multiply by 1 - flag",
-    ),
+    "flags_inverted": ("every step but the last one of an episode is taken for its end", "multiply by 1 - flag"),
     "rewards_late": (
         "each action is judged by the reward of the action before it",
         "read the reward of row t at step t",
@@ -83,10 +80,7 @@ MISTAKES = {
     "truncation_dropped": ("truncated steps, and their rewards, teach nothing", FINAL),
     "truncation_ignored": (NEXT_EPISODE, CUT),
     "bootstrap_at_termination": ("a terminated state has no value", CUT),
-    "bootstrap_cut_early": (
-        "V of the last state of each episode is never used, and V of the next episode is",
-        OWN_ROW,
-    ),
+    "bootstrap_cut_early": ("V of the last state of each episode is never used, and V of the next episode is", OWN_ROW),
     "flags_ignored": (NEXT_EPISODE, CUT),
     "trace_not_cut": ("advantages of the next episode leak into this one", CUT),
     "flags_mixed_up": (
@@ -115,10 +109,7 @@ MISTAKES = {
     ),
     "raises": ("such rollouts occur, and stop the training", "let it take rollouts of any length, and any flags"),
     "inputs_written": ("the caller's arrays change", "write into new arrays"),
-    "not_deterministic": (
-        "nobody can repeat a run",
-        "look for random numbers, and for memory that is not initialised",
-    ),
+    "not_deterministic": ("nobody can repeat a run", "look for random numbers, and for memory that is not initialised"),
     "not_finite": ("they spread to the loss", "look for a division by 0"),
     "output_unknown": ("it is no function of the advantages here", "return advantages + values"),
     "outputs_equal": (
@@ -209,7 +200,12 @@ AXES: dict[str, tuple[Choice, ...]] = {
         Choice(
             "rows_late",
             "rewards and flags come one row late, with the next observation, and the last row gives nothing",
-            {"r": EARLY_REWARDS, **_moved(EARLY), "delta": "np.concatenate([{delta}[:-1], {delta}[:1] * 0])"},
+            {
+                "r": EARLY_REWARDS,
+                **_moved(EARLY),
+                "last": "0 * {v}[-1]",
+                "delta": "np.concatenate([{delta}[:-1], {delta}[:1] * 0])",
+            },
             "e",
         ),
     ),

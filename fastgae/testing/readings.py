@@ -5,7 +5,6 @@ import inspect
 import itertools
 import operator
 import sys
-import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -160,6 +159,11 @@ class Reading(NamedTuple):
         return {*self.roles.values()}
 
     @property
+    def takes(self) -> set[str]:
+        """Return which of gamma and gae_lambda the function takes."""
+        return {"gamma" if role == "discounts" else role for role in self.given} & {"gamma", "gae_lambda"}
+
+    @property
     def of_last(self) -> bool:
         """Return whether an argument has what follows the last row."""
         return bool(self.given & {"last_values", "next_values", *NEXT_FLAGS})
@@ -199,34 +203,18 @@ def inner_readings(roles: dict[str, str], library: str, layout: Layout, longer: 
 
 
 def libraries_of(function: Callable[..., Any]) -> list[str]:
-    """Return the libraries whose arrays a function may take: first those that its code names."""
-    used = [name for name in LIBRARIES if name in _roots(function, set())]
-    return [*used, "numpy", *(name for name in LIBRARIES if name in sys.modules and name not in used)]
-
-
-def _roots(function: Any, seen: set[int]) -> set[str]:
-    """Return the packages of what a function, and the functions that it calls, refer to."""
-    seen.add(id(function))
-    for wrapped in ("func", "__func__", "__wrapped__"):
-        if callable(inner := getattr(function, wrapped, None)):
-            return _roots(inner, seen)
-    if not isinstance(function, types.FunctionType):
-        function = type(function).__call__
-    if not isinstance(function, types.FunctionType):
-        return set()
-    code = function.__code__
-    inner_code = [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    names = {name for each in (code, *inner_code) for name in each.co_names}
-    used = [each for name, each in function.__globals__.items() if name in names]
-    used += [*function.__annotations__.values()]
-    used += [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
-    found = set()
-    for each in used:
-        package = each if isinstance(each, str) else getattr(each, "__module__", None) or getattr(each, "__name__", "")
-        found.add(str(package).partition(".")[0])
-        if isinstance(each, types.FunctionType) and id(each) not in seen and not found & {*LIBRARIES}:
-            found |= _roots(each, seen)
-    return found
+    """Return the libraries whose arrays a function may take: first those that it, and what it calls, refer to."""
+    used, waiting = set(), [function]
+    for each in waiting:  # which grows
+        each = inspect.unwrap(getattr(each, "func", each))
+        named = each if isinstance(each, str) else getattr(each, "__module__", None) or getattr(each, "__name__", "")
+        used.add(package := str(named).partition(".")[0])
+        if (inspect.isfunction(each) or inspect.ismethod(each)) and package not in ("numpy", "fastgae", *LIBRARIES):
+            found = inspect.getclosurevars(each)
+            names = (*found.globals.values(), *found.nonlocals.values(), *each.__annotations__.values())
+            waiting += [one for one in names if all(one is not other for other in waiting)]
+    loaded = [name for name in LIBRARIES if name in sys.modules]
+    return [*(name for name in loaded if name in used), "numpy", *(name for name in loaded if name not in used)]
 
 
 class Outputs(NamedTuple):

@@ -25,9 +25,9 @@ from fastgae.testing.conventions import (
     composed,
 )
 from fastgae.testing.readings import ROLES, Outputs
-from fastgae.testing.results import CLOSE, Output, Results, relative
+from fastgae.testing.results import CLOSE, Output, relative
 from fastgae.testing.rollouts import Probe, tiny_rollouts
-from fastgae.testing.search import Match, Subject, names_of
+from fastgae.testing.search import Match, Subject
 
 BOTH = " with both flags at the same ends"
 BESIDE = ODD.keys() - {"returns_of_normalised_advantages", "one_episode"}  # no rollout shows these
@@ -229,6 +229,7 @@ class _Report:
                     match, self.without(lambda each: each.name != "trace_not_cut")
                 )
                 yield _finding(choice.name, f"{ONE_EPISODE}: {choice.words}" if right else choice.words)
+        no_last = self.known and self.right["last"] == match.fields["last"] == NOTHING
         rollout = subject.rollout(match.reading)
         both = rollout._replace(truncated=rollout.truncated | rollout.terminated)
         can_tell = self.known and {"terminated", "truncated"} <= match.reading.given
@@ -239,7 +240,7 @@ class _Report:
         found = {
             "returns_of_normalised_advantages": [n for n, each in match.outputs.items() if each.base == TOO_EARLY],
             "one_episode": [""] * match.episodes,
-            "last_values_missing": [""] * (self.known and kind.ends > 0 and not kind.masked and self.no_last()),
+            "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
             "both_flags": [name for name, got, expected in beside if relative(got, expected) > CLOSE],
             "raises": [f"{error} ({'; '.join(rollouts)})" for error, rollouts in subject.raised.items()],
             "inputs_written": once.written,
@@ -251,21 +252,12 @@ class _Report:
         }
         yield from (_finding(name, ODD[name].format(", ".join(names))) for name, names in found.items() if names)
 
-    def no_last(self) -> bool:
-        """Return whether V after the last row would have an effect, and is 0 because no argument says what it is."""
-        fields, reading = self.match.fields, self.match.reading
-        names = names_of(self.subject.rollout(reading), reading, self.match.numbers)
-        ones = {**fields, "last": "np.ones_like({v}[0])"}
-        without = Output(next(iter(self.match.outputs.values())).base)
-        same = np.array_equal(Results(fields, names)(without), Results(ones, names)(without))
-        return self.right["last"] == fields["last"] == NOTHING and not same
-
     def tried(self) -> str:
         """Return what was tried, and what would help."""
         reading, ways = self.match.reading, [way for longer in (False, True) for way in self.subject.ways(longer)]
         unsure = [name for name, role in reading.roles.items() if len(ROLES.get(name, ())) > 1]
         help_ = [f"say what {name} is, with names={{{name!r}: ...}}" for name in unsure]
-        if len({"gamma", "gae_lambda"} & reading.given) < 2:
+        if len(reading.takes) < 2:
             help_.append("pass the gamma and gae_lambda that it has built in, identify(f, gamma=..., gae_lambda=...)")
         help_.append("let it return plain advantages, or split it, and identify its parts")
         return (

@@ -148,10 +148,7 @@ def ppo_for_beginners(rewards, values, dones, gamma, lam):
     return np.array(advantages)
 
 
-@says(
-    f"fastgae.gae(rewards, values, terminated, next_values=next_values, {GIVEN})",
-    ("advantages", "TD(0) targets"),
-)
+@says(f"fastgae.gae(rewards, values, terminated, next_values=next_values, {GIVEN})", ("advantages", "TD(0) targets"))
 def minimal_rl(r, v, v_next, done_mask, gamma, lmbda):
     td_target = r + gamma * v_next * done_mask
     advantages, advantage = [], 0.0

@@ -146,3 +146,13 @@ def in_place(rewards, values, dones, next_value, gamma, lam):
     rewards += gamma * torch.cat([values[1:], next_value[None]]) * (1 - dones) - values
     advantages = swept(rewards, 1 - dones, gamma * lam)
     return advantages, advantages + values
+
+
+@says(LONGER, "returns")
+def di_engine(bootstrap_values, rewards, gammas, lambda_, done):
+    following, returns = bootstrap_values[1:], torch.empty_like(rewards)
+    returns[-1] = rewards[-1] + (1 - done[-1]) * gammas * following[-1]
+    for t in reversed(range(len(rewards) - 1)):
+        mixed = lambda_ * returns[t + 1] + (1 - lambda_) * following[t]
+        returns[t] = rewards[t] + (1 - done[t]) * gammas * mixed
+    return returns

@@ -38,6 +38,7 @@ DEFAULTS: Fields = {
 
 LATE = "np.concatenate([{0}[:1] & False, {0}[:-1]])"
 EARLY = "np.concatenate([{0}[1:], {0}[:1] & False])"
+BEGINS = "right only if row t says that observation t begins an episode"
 LATE_REWARDS = "np.concatenate([{r}[:1] * 0, {r}[:-1]])"
 EARLY_REWARDS = "np.concatenate([{r}[1:], {r}[:1] * 0])"
 FINAL = "bootstrap truncated steps with V of their final observation"
@@ -52,7 +53,7 @@ MISTAKES = {
     "flags_late": ("each episode runs on for one step, into the first step of the next episode", OWN_ROW),
     "flags_early": (
         "each episode ends one step too early",
-        f"{OWN_ROW}; if row t says that observation t begins an episode, names={{...: 'starts'}} and next_done say so",
+        f"{OWN_ROW}; if row t is about observation t, names={{...: 'starts'}} and an argument next_done say so",
     ),
     "flags_apart": ("each episode ends at another step for its bootstrap than for its trace", OWN_ROW),
     "flags_inverted": ("every step but the last one of an episode is taken for its end", "multiply by 1 - flag"),
@@ -111,7 +112,10 @@ MISTAKES = {
     "inputs_written": ("the caller's arrays change", "write into new arrays"),
     "not_deterministic": ("nobody can repeat a run", "look for random numbers, and for memory that is not initialised"),
     "not_finite": ("they spread to the loss", "look for a division by 0"),
-    "output_unknown": ("it is no function of the advantages here", "return advantages + values"),
+    "output_unknown": (
+        "nothing was compared with it",
+        "return advantages + values if it is meant as returns, or leave it out, in a lambda, if it is something else",
+    ),
     "outputs_equal": (
         "if one of them is meant as returns, the critic learns advantages",
         "return advantages + values as returns",
@@ -172,8 +176,8 @@ AXES: dict[str, tuple[Choice, ...]] = {
             for word, row, words, flags in (
                 ("late", "- 1", "", LATE),
                 ("late", "- 1", ", and the last step its own", f"np.concatenate([{LATE}[:-1], {{0}}[-1:]])"),
-                ("early", "+ 1", ", and the last step none", EARLY),
-                ("early", "+ 1", ", and the last step its own", "np.concatenate([{0}[1:], {0}[-1:]])"),
+                ("early", "+ 1", f", and the last step none: {BEGINS}", EARLY),
+                ("early", "+ 1", f", and the last step its own: {BEGINS}", "np.concatenate([{0}[1:], {0}[-1:]])"),
             )
         ),
         *(

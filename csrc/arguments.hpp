@@ -21,17 +21,17 @@ enum Argument {
     kNextValues,
     kFinalValues,
     kAutoreset,
-    kLastAdvantages,
     kPrevDone,
     kMask,
     kGamma,
     kGaeLambda,
-    kReturnsLambda,
-    kNormalize,
-    kTailNormalized,
-    kCarryOver,
     kTimeAxis,
     kOut,
+    kNormalize,
+    kLastAdvantages,
+    kReturnsLambda,
+    kTailNormalized,
+    kCarryOver,
     kCuSeqlens,
     kN,
     kRecursion,
@@ -40,10 +40,10 @@ enum Argument {
     kArguments = kFirstConstant + kConstants
 };
 constexpr const char* kArgumentNames[] = {
-    "rewards",   "values",          "terminated", "truncated", "last_values", "next_values", "final_values",
-    "autoreset", "last_advantages", "prev_done",  "mask",      "gamma",       "gae_lambda",  "returns_lambda",
-    "normalize", "tail_normalized", "carry_over", "time_axis", "out",         "cu_seqlens",  "n",
-    "recursion", "ratios",
+    "rewards",         "values",         "terminated",      "truncated",  "last_values", "next_values", "final_values",
+    "autoreset",       "prev_done",      "mask",            "gamma",      "gae_lambda",  "time_axis",   "out",
+    "normalize",       "last_advantages", "returns_lambda", "tail_normalized", "carry_over", "cu_seqlens", "n",
+    "recursion",       "ratios",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 

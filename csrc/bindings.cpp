@@ -48,7 +48,7 @@ bool read_settings(const Arguments& given, Call& call) {
     PyObject *const autoreset = given[kAutoreset], *const normalize = given[kNormalize];
     PyObject *const tail_normalized = given[kTailNormalized], *const carry_over = given[kCarryOver];
     call.time_axis = integer_of(given[kTimeAxis]);
-    const double n = given[kN] == Py_None ? 1 : integer_of(given[kN]);
+    const double n = integer_of(given[kN]);
     call.n = n >= 1 ? static_cast<Index>(std::min(n, 1e15)) : 0;
     call.next_step = is_text(autoreset, "next_step");
     call.tail_normalized = tail_normalized == Py_True;
@@ -57,10 +57,11 @@ bool read_settings(const Arguments& given, Call& call) {
     if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
     const bool known_mode =
         autoreset == Py_None || call.next_step || is_text(autoreset, "same_step") || is_text(autoreset, "disabled");
-    return known_mode && call.n && read_recursion(given[kRecursion], call.recursion) &&
+    return known_mode && read_recursion(given[kRecursion], call.recursion) &&
+           (call.n || call.recursion != Recursion::n_step_returns) &&
            (normalize == Py_None || call.normalize != Normalize::nothing) &&
-           (tail_normalized == Py_False || tail_normalized == Py_True) &&
-           (carry_over == Py_False || carry_over == Py_True);
+           (given.count <= kTailNormalized || tail_normalized == Py_False || tail_normalized == Py_True) &&
+           (given.count <= kCarryOver || carry_over == Py_False || carry_over == Py_True);
 }
 
 // Read which two results to fill; false: declined.

@@ -424,8 +424,12 @@ private:
         if (call_.recursion == Recursion::retrace) return read_like_rewards(ratios, rollout_.ratios);
         for (Index i = 0; i < kConstants; ++i) {
             const Operand& constant = call_[Constant(i)];
-            if (ratios.given ? !constant.is_number() : constant.given) return false;
-            rollout_.constants[i] = static_cast<Real>(constant.number);
+            if (!ratios.given && constant.given) return false;
+            if (!ratios.given) continue;
+            const bool unclipped = !constant.given && i != kLeaky;
+            const double number = unclipped ? std::numeric_limits<double>::infinity() : constant.number;
+            if (!(i == kLeaky ? in_unit_interval(number) : number >= 0)) return false;
+            rollout_.constants[i] = static_cast<Real>(number);
         }
         return !ratios.given || read_numbers_like_rewards(ratios, &CanonicalRollout<Real>::ratios);
     }

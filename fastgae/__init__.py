@@ -11,7 +11,7 @@ from fastgae._backends import BackendUnavailableError
 from fastgae._call import GAEResult
 from fastgae._dispatch import BackendInfo, backends
 from fastgae._interop.stored_programs import tell_jax
-from fastgae._misnamed import no_function
+from fastgae._misnamed import no_name
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed
@@ -82,7 +82,7 @@ if not typing.TYPE_CHECKING:  # otherwise a type checker would accept every name
             except ModuleNotFoundError as error:  # help() asks for every name, and skips those with an AttributeError
                 raise AttributeError(str(error)) from error
         if name not in _AT_FIRST_USE:
-            raise AttributeError(no_function(name, __all__))
+            raise no_name(__name__, name, __all__)
         globals()[name] = getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
         return globals()[name]
 

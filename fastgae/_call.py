@@ -5,7 +5,7 @@ compiled module (by an enum in the order of ``Call``), and the tests. A test com
 record.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -60,20 +60,20 @@ class Call(NamedTuple):
     next_values: PerStep = None
     final_values: PerStep = None  # or one per True of truncated
     autoreset: Setting = None
-    last_advantages: Envs = None
     prev_done: EnvFlags = None
     mask: StepFlags = None
     gamma: Coefficient = 0.99
     gae_lambda: Coefficient = 0.95
-    returns_lambda: Coefficient = None
-    normalize: Setting = None
-    tail_normalized: Setting = False
-    carry_over: Setting = False
     time_axis: Setting = 0
     out: Setting = None  # (advantages, returns), of which each is an array, None, or NEW
+    normalize: Setting = None
+    last_advantages: Envs = None
+    returns_lambda: Coefficient = None
+    tail_normalized: Setting = False
+    carry_over: Setting = False
     cu_seqlens: Boundaries = None
     n: Setting = None
-    recursion: Setting = "gae"  # or one that ``RECURSIONS`` lists
+    recursion: Setting = "gae"  # or another one of ``RECURSIONS`` in _equation.py
     ratios: PerStep = None
     rho_clip: Constant = None
     c_clip: Constant = None
@@ -84,14 +84,14 @@ class Call(NamedTuple):
 # In ``Call.out``, this stands for an array to allocate.
 NEW = object()
 
+# This stands for an argument that must be given, and is not.
+MISSING = object()
+
 # This stands for ``values`` or ``terminated`` if an estimator does not have them. None comes from the caller: for
 # ``values`` it is a mistake, and for ``terminated`` it is right only together with ``last_values``.
 ABSENT = object()
 
-# Name -> a function that takes a call with this recursion, as matrices of one layout. It returns a call of ``gae`` that
-# gives the same results, or None if it has filled ``out``. A backend that knows the recursion does not need it.
-RECURSIONS: dict[str, Callable[[Call], Call | None]] = {}
-
+NEXT_STEP = "next_step"  # the mode of ``autoreset`` in which some rows are no steps
 MOST_STEPS = 2**62  # more than an array can have; a larger n or ddof is as good as this one
 EPS = 1e-8  # normalisation adds this to a standard deviation
 
@@ -126,8 +126,9 @@ def names_of(*roles: Role) -> tuple[str, ...]:
 class Estimator:
     """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
 
+    fields: dict[str, str]  # the function's name of an argument -> the field of ``Call`` that it goes into
     numbers: tuple[str, ...]  # the fields whose dtypes decide on the dtype of the results
-    required: tuple[str, ...]  # the fields that must be given
+    required: tuple[str, ...]  # the fields that must be given, and not as None
     words: dict[str, str]  # field -> what the function calls it, where the names differ
     result: str | None  # the field of GAEResult that it returns; None: both
 

@@ -14,6 +14,7 @@ from fastgae import _memory
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
 from fastgae._canonical import integer_of, shown
 from fastgae._misnamed import BACKENDS_ELSEWHERE, choose_one, elsewhere
+from fastgae._project import how_to_install
 from fastgae._typing import BackendName
 
 if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
@@ -226,8 +227,8 @@ def fallback() -> str | None:
         return None
     return (
         f"fastgae falls back to backend={slow!r}, which is many times slower, because {' and '.join(fast)} cannot run "
-        "here. `python -m fastgae info` says why and how to build cpp; `python -m pip install 'fastgae-rl[numba]'` "
-        f"needs no compiler. To choose {slow} without this warning, set FASTGAE_BACKEND={slow}"
+        f"here. `python -m fastgae info` says why and how to build cpp; {how_to_install('numba')} needs no compiler. "
+        f"To choose {slow} without this warning, set FASTGAE_BACKEND={slow}"
     )
 
 
@@ -244,8 +245,8 @@ def on_devices(name: str, array: Any, num_threads: int | None = None) -> DeviceB
     module = _import(array.backend)
     if isinstance(module, Exception):
         raise BackendUnavailableError(
-            f"{name} is {array!r}, but the {ON_DEVICES} backend cannot run here: {_cause(module)}; pip install "
-            f"'fastgae-rl[gpu]' on a machine with a GPU, or pass {name}.cpu() and no backend"
+            f"{name} is {array!r}, but the {ON_DEVICES} backend cannot run here: {_cause(module)}; run "
+            f"{how_to_install('gpu')}, on a machine with a GPU, or pass {name}.cpu() and no backend"
         ) from module
     found: DeviceBackend = module
     if not found.takes(array):

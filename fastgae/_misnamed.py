@@ -7,10 +7,17 @@ can say more. That costs a call 0.015 of 1.15 us (Zen 5). Type checkers report a
 
 import functools
 import inspect
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from opcode import opmap
+from pathlib import Path
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+IMPORT_FROM = opmap["IMPORT_FROM"]
+LIBRARIES = ("numpy", "torch", "jax", "numba", "tensorflow")
 
 # Argument -> what other libraries call it. fastgae.compat has the functions of most of them.
 NAMES_ELSEWHERE = {
@@ -79,6 +86,15 @@ NOTES = {
     "time_major": "1 for arrays of shape (N, T)",
 }
 
+# Arguments that have no default, because with a wrong one nobody would notice -> what to pass.
+NO_DEFAULT = {
+    "terminated": "pass the flags of the steps that ended an episode, as env.step returned them, or None if no step "
+    "ends one, as among the tokens of an answer",
+    "gamma": "pass the discount factor, which is 1.0 in most trainers of language models, and 0.99 in most others",
+}
+
+OF_DIAGNOSE = "pass the arguments of a call of gae, and not its result"
+
 # Arguments that a function has no counterpart of. gae_packed alone takes the boundaries of sequences.
 _LENGTHS = (
     "for padded arrays, pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with "
@@ -110,6 +126,20 @@ FUNCTIONS_ELSEWHERE = {
     "vtrace": "v_trace compute_vtrace vtrace_advantage_estimate from_importance_weights",
 }
 
+# Module of fastgae.compat -> what others call the library.
+MODULES_ELSEWHERE = {
+    "stable_baselines3": "sb3 sb3_contrib stablebaselines3 baselines stable_baselines",
+    "gymnasium": "gym",
+    "rllib": "ray",
+    "cleanrl": "clean_rl",
+    "spinningup": "spinup",
+    "rsl_rl": "rslrl rsl isaaclab",
+    "rl_games": "rlgames",
+    "torchrl": "torch_rl",
+    "sample_factory": "samplefactory",
+    "pufferlib": "puffer",
+}
+
 # What stands for a setting elsewhere -> the setting here.
 NORMALIZE_ELSEWHERE = {
     "'global'": "True batch all minibatch advantages mean_std",
@@ -133,14 +163,14 @@ class _Source(str):
 
 
 def shows_its_source(function: Function) -> Function:
-    """Hide ``misnamed`` in a signature, and let ``help`` show annotations as the source has them.
+    """Hide ``unnamed`` and ``misnamed`` in a signature, and let ``help`` show annotations as the source has them.
 
     ``ArrayLike`` alone is a type of 350 characters. The module of the function says ``from __future__ import
     annotations``; ``typing.get_type_hints`` has the types.
     """
     function.__annotations__ = {name: _Source(text) for name, text in function.__annotations__.items()}
     shown = inspect.signature(function)
-    known = [each for each in shown.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    known = [each for each in shown.parameters.values() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     function.__signature__ = shown.replace(parameters=known)  # type: ignore[attr-defined]
     return function
 
@@ -211,12 +241,32 @@ def choose_one(given: object, known: Iterable[str], names: Mapping[str, str]) ->
     return f"; do you mean {right}?" if right else ""
 
 
-def no_function(name: str, known: Iterable[str]) -> str:
-    """Return the message for a name that fastgae does not have."""
-    right = elsewhere(name, FUNCTIONS_ELSEWHERE) or closest(name, known)
-    advice = f": call fastgae.{right}" if right else ""
-    more = "; fastgae.compat has the functions of other libraries by their own names"
-    return f"module 'fastgae' has no attribute {name!r}{advice}{more if right in FUNCTIONS_ELSEWHERE else ''}"
+def no_name(module: str, name: str, known: Iterable[str]) -> Exception:
+    """Return the error for a name that ``fastgae`` or ``fastgae.compat`` does not have."""
+    right = elsewhere(name, MODULES_ELSEWHERE if module.endswith("compat") else FUNCTIONS_ELSEWHERE)
+    right = right or closest(name, known)
+    in_compat = _modules_with(name)
+    advice = []
+    if name in LIBRARIES:
+        advice.append("functions take and return arrays of NumPy, torch and JAX as they are")
+    elif right:
+        advice.append(f"{'use' if module.endswith('compat') else 'call'} {module}.{right}")
+    if in_compat:
+        advice.append(f"as in the library of that name, it is in {' and '.join(in_compat)}")
+    elif right in FUNCTIONS_ELSEWHERE:
+        advice.append("fastgae.compat has the functions of other libraries by their own names")
+    message = f"module {module!r} has no attribute {name!r}{': ' * bool(advice)}{'; '.join(advice)}"
+    # In `from fastgae import name`, Python would replace the message of an AttributeError by its own.
+    frame = sys._getframe(2)
+    in_import = frame.f_code.co_code[frame.f_lasti] == IMPORT_FROM
+    return ImportError(message, name=name) if in_import else AttributeError(message)
+
+
+def _modules_with(name: str) -> list[str]:
+    """Return the modules of ``fastgae.compat`` that define a function or a class."""
+    defined = re.compile(rf"^\s*(?:def|class) {re.escape(name)}\b|^    makers = .*\"{re.escape(name)}\"", re.MULTILINE)
+    sources = sorted((Path(__file__).parent / "compat").glob("[a-z]*.py"))
+    return [f"fastgae.compat.{each.stem}" for each in sources if defined.search(each.read_text(encoding="utf-8"))]
 
 
 def too_many(function: Callable[..., Any], count: int) -> TypeError:
@@ -228,3 +278,12 @@ def too_many(function: Callable[..., Any], count: int) -> TypeError:
         f"{function.__name__}() takes {len(first)} positional arguments ({', '.join(first)}), and {count} are given: "
         f"pass the others by name, which are {', '.join(named)}"
     )
+
+
+def missing(function: Callable[..., Any], names: list[str]) -> TypeError:
+    """Return the error for arguments without a default that are not given."""
+    known = {} if function.__module__.startswith("fastgae.compat.") else NO_DEFAULT
+    known = dict.fromkeys(names, OF_DIAGNOSE) if function.__name__ == "diagnose" else known
+    advice = [known[name] for name in names[:1] if name in known]
+    some = f"argument {names[0]!r}" if len(names) == 1 else f"arguments {', '.join(map(repr, names))}"
+    return TypeError(": ".join([f"{function.__name__}() is missing the {some}", *advice]))

@@ -1,15 +1,33 @@
 """Compute a call in the only way: short cut (may decline) -> checks -> matrices of one layout -> backend -> results."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from numpy import ndarray
+
 from fastgae import _dispatch, _memory, _threads
-from fastgae._call import ABSENT, RECURSIONS, Call, Estimator, GAEResult
-from fastgae._canonical import checked, in_one_layout, warn_of_reset_rows
+from fastgae._call import MISSING, NEW, ROLES, Call, Estimator, GAEResult, Role
+from fastgae._canonical import as_switch, checked, in_one_layout, warn_of_reset_rows
+from fastgae._equation import given_only
+from fastgae._interop import OnDevice, as_array, check_no_tensors, is_tensor, with_tensors
+from fastgae._misnamed import missing, no_argument, too_many
 from fastgae._moments import center_and_scale
 
 
-def run(estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_threads: int | None) -> GAEResult[Any]:
-    """Compute an unchecked call: a tuple in the order of ``Call``, whose last arguments may be missing."""
+def run(
+    function: Any,
+    given: tuple[Any, ...],
+    backend: str | None,
+    num_threads: int | None,
+    stop_gradients: bool,
+    unnamed: tuple[Any, ...],
+    misnamed: Mapping[str, Any],
+) -> GAEResult[Any]:
+    """Compute a call of an estimator: a tuple in the order of ``Call``, whose last arguments may be missing."""
+    if type(given[0]) is not ndarray or stop_gradients is not True or unnamed or misnamed:
+        results = _unusual(function, given, backend, num_threads, stop_gradients, unnamed, misnamed)
+        if results is not None:
+            return results
     try:
         chosen = _dispatch.resolve(backend, num_threads)
     except TypeError:  # asking `choose` first would cost a small call 0.1 of 1.4 us (Zen 5)
@@ -18,21 +36,75 @@ def run(estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_t
         result = chosen.short_cut(given, chosen.threads, chosen.target)
         if result is not None:
             return result
-    call = checked(estimator, Call(*given))
+    _check_given(function, given)
+    call = checked(function.declaration, Call(*given))
     warn_of_reset_rows(call)
     return without_short_cut(call, chosen)
 
 
-def run_on_device(
-    estimator: Estimator, given: tuple[Any, ...], backend: str | None, num_threads: int | None
-) -> GAEResult[Any]:
+def _unusual(
+    function: Any,
+    given: tuple[Any, ...],
+    backend: str | None,
+    num_threads: int | None,
+    stop_gradients: bool,
+    unnamed: tuple[Any, ...],
+    misnamed: Mapping[str, Any],
+) -> GAEResult[Any] | None:
+    """Raise the error of a wrong call, or return the results of arrays of another library. None: it is like others."""
+    if misnamed:
+        raise no_argument(function, misnamed)
+    if unnamed:
+        raise too_many(function, len(function.__defaults__) + len(unnamed))
+    declaration: Estimator = function.declaration
+    keeps_gradients = not as_switch("stop_gradients", stop_gradients)
+    if not (keeps_gradients or is_tensor(given[0]) or isinstance(given[0], OnDevice)):
+        return None
+    _check_given(function, given)
+    if isinstance(given[0], OnDevice):
+        return _on_device(declaration, given, num_threads)
+    arguments = _arguments(function, given, stop_gradients, num_threads, backend)
+    if not is_tensor(given[0]):
+        check_no_tensors(arguments)
+        return None
+    results = with_tensors(function, arguments)
+    return GAEResult(results, results) if declaration.result else results  # the estimator takes its own
+
+
+def _check_given(function: Any, given: tuple[Any, ...]) -> None:
+    """Check that each argument without a default is given."""
+    declaration: Estimator = function.declaration
+    call = Call(*given)
+    absent = [name for name, field in declaration.fields.items() if getattr(call, field) is MISSING]
+    if absent:
+        raise missing(function, absent)
+    for field in declaration.required:
+        if getattr(call, field) is None and ROLES[field] is not Role.SETTING:
+            as_array(declaration.word(field), None)  # raises the error
+
+
+def _arguments(
+    function: Any, given: tuple[Any, ...], stop_gradients: bool, num_threads: int | None, backend: str | None
+) -> dict[str, Any]:
+    """Return the arguments of a call by the names that the function has for them."""
+    declaration: Estimator = function.declaration
+    call = Call(*given)
+    arguments = {name: getattr(call, field) for name, field in declaration.fields.items()}
+    if declaration.result:
+        out = getattr(GAEResult(*call.out), declaration.result)
+        arguments["out"] = None if out is NEW else out
+    how = {"stop_gradients": stop_gradients, "num_threads": num_threads, "backend": backend}
+    return arguments | {name: each for name, each in how.items() if name in function.__kwdefaults__}
+
+
+def _on_device(declaration: Estimator, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
     """Compute an unchecked call whose arrays are on a GPU, or are computed by JAX."""
-    name = estimator.word("rewards")
+    name = declaration.word("rewards")
     module = _dispatch.on_devices(name, given[0], num_threads)
-    call = checked(estimator, Call(*given))
+    call = checked(declaration, Call(*given))
     if call.recursion not in module.RECURSIONS:
         raise TypeError(f"{name} is {given[0]!r}, and {call.recursion} computes on the CPU: pass {name}.cpu()")
-    return module.gae(Call._make(None if argument is ABSENT else argument for argument in call))
+    return module.gae(given_only(call))
 
 
 def without_short_cut(call: Call, chosen: _dispatch.Chosen) -> GAEResult[Any]:
@@ -46,10 +118,9 @@ def without_short_cut(call: Call, chosen: _dispatch.Chosen) -> GAEResult[Any]:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
         own = tuple(None if array is None else _memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own, normalize=None)
-    if matrices.recursion in module.RECURSIONS:
-        module.gae(matrices, *how)
-    elif (reduced := RECURSIONS[matrices.recursion](matrices)) is not None:
-        without_short_cut(reduced._replace(recursion="gae"), chosen)
+    if matrices.recursion not in module.RECURSIONS:
+        module = _dispatch.choose("numpy", None).module  # which knows every recursion
+    module.gae(matrices, *how)
     if normalize is not None:
         moments = center_and_scale(matrices.out[0], matrices.mask, normalize, layout, module, *how)
         module.rescale(matrices.out[0], matrices.mask, *moments, *how)

@@ -34,12 +34,14 @@ LAYERS = [
     "_backends",
     "_exact_sums",
     "_canonical",
+    "_equation",
     "_interop",
     "_threads",
     "_memory",
     "_archive",
     "_pictures",
     "_misnamed",
+    "_project",
     "_call",
     "_typing",
     "_core",
@@ -246,7 +248,7 @@ def test_submodules_are_found_at_first_use(python):
             owner.qqq  # noqa: B018
     without = "import sys; sys.modules.update(pyarrow=None, ray=None); import fastgae; help(fastgae); fastgae.data"
     failed = python(without, check=False)
-    assert failed.stderr.rstrip().endswith("pip install 'fastgae-rl[data]'")
+    assert failed.stderr.rstrip().endswith("pip install '.[data]' in a clone of fastgae")
 
 
 @pytest.mark.parametrize("backend", ONE_TARGET)

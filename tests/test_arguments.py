@@ -16,7 +16,7 @@ SHAPE = (4, 3)
 ONES = np.ones(SHAPE)
 ENDED = np.zeros(SHAPE, bool)
 ROLLOUT = {"rewards": ONES, "values": ONES, "terminated": ENDED, "last_values": ONES[0]}
-PACKED = {"rewards": ONES[:, 0], "values": ONES[:, 0], "cu_seqlens": np.array([0, 1, 4])}
+PACKED = {"rewards": ONES[:, 0], "values": ONES[:, 0], "cu_seqlens": np.array([0, 1, 4]), "gamma": 0.9}
 
 
 @pytest.fixture(params=ONE_TARGET)

@@ -14,7 +14,7 @@ import fastgae
 from support.backends import ONE_TARGET, no_short_cut
 from support.bad_arguments import CONFLICTS, VALUES, kind_of
 from support.cases import assert_same_bits
-from support.functions import FUNCTIONS, parameters, required
+from support.functions import FUNCTIONS, allows_none, parameters, required
 from support.good_calls import good_calls
 
 
@@ -93,7 +93,7 @@ def bad_values(function, arguments):
     """(argument, its value in words, good value -> bad one, the error or None where it is fine)."""
     for name, parameter in parameters(function).items():
         kind = kind_of(function, name)
-        absent = name not in arguments and parameter.default is None and kind in OPTIONAL_ARRAYS
+        absent = arguments.get(name) is None and allows_none(parameter) and kind in OPTIONAL_ARRAYS
         if absent or any(name in CONFLICTS.get(given, ()) for given in arguments):  # another call has it
             continue
         for value, (change, error) in VALUES[kind].items():

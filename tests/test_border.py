@@ -9,8 +9,9 @@ import pytest
 
 import fastgae
 from fastgae._backends import CPU_TARGETS
-from fastgae._call import CONSTANTS, NEW, RECURSIONS, Call, GAEResult
+from fastgae._call import CONSTANTS, NEW, Call, GAEResult
 from fastgae._canonical import MOMENT_STEPS
+from fastgae._equation import RECURSIONS
 
 _core = pytest.importorskip("fastgae._core", exc_type=ImportError)
 
@@ -47,7 +48,7 @@ def test_a_module_of_other_sources_is_refused(monkeypatch):
 
 
 def test_the_records_are_the_same_on_both_sides():
-    assert set(_core.recursions) == {"gae", *RECURSIONS}
+    assert set(_core.recursions) == {*RECURSIONS}
     assert _core.moment_steps == MOMENT_STEPS
 
 
@@ -105,7 +106,6 @@ BROKEN = {
     "ratios": (np.ones((STEPS, ENVS)),),  # without constants
     "rho_clip": (1.0,),  # without ratios
     "recursion": ("another", 3),
-    "n": (0, -1, 1.5),
     "out": (
         (None, None),
         (np.broadcast_to(1.0, (STEPS, ENVS)), None),
@@ -168,8 +168,18 @@ def test_a_call_may_be_shorter(length):
 def test_constants_and_ratios_come_together():
     assert short_cut(vtrace_call()) is not None
     for name in ("ratios", *CONSTANTS):
-        for odd in (None, "1", object(), float("nan"), np.ones(3)):
+        for odd in ("1", object(), float("nan"), np.ones(3), -1.0, *[None] * (name in ("ratios", "leaky"))):
             assert short_cut(vtrace_call(**{name: odd})) is None, (name, odd)
+        if name not in ("ratios", "leaky"):
+            assert short_cut(vtrace_call(**{name: None})) is not None, name
+    assert short_cut(vtrace_call(leaky=1.5)) is None
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, None, True, np.int64(2), 2**80])
+def test_a_number_of_steps_is_a_positive_integer_of_python(n):
+    given = call(recursion="n_step_returns", gae_lambda=0.0, out=(None, NEW))
+    assert short_cut(given._replace(n=2)) is not None
+    assert short_cut(given._replace(n=n)) is None
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

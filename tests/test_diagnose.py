@@ -549,11 +549,11 @@ def test_a_notebook_shows_the_report_and_a_picture_of_the_suspect_steps(tmp_path
 
 def test_a_notebook_shows_a_result_in_a_few_numbers():
     rewards = np.arange(6.0).reshape(3, 2)
-    result = fastgae.gae(rewards, rewards, last_values=0.0)
+    result = fastgae.gae(rewards, rewards, None, last_values=0.0)
     shown = result._repr_html_()
     assert all(f"<td>{each:.4g}</td>" in shown for each in (result.returns.mean(), result.advantages.max()))
-    assert "<td>(0, 2)</td>" in fastgae.gae(rewards[:0], rewards[:0], last_values=0.0)._repr_html_()
-    assert "None" in fastgae.gae(rewards, rewards, last_values=0.0, out=(np.empty((3, 2)), None))._repr_html_()
+    assert "<td>(0, 2)</td>" in fastgae.gae(rewards[:0], rewards[:0], None, last_values=0.0)._repr_html_()
+    assert "None" in fastgae.gae(rewards, rewards, None, last_values=0.0, out=(np.empty((3, 2)), None))._repr_html_()
 
 
 def test_envs_of_two_axes_are_named_by_both():

@@ -7,6 +7,7 @@ import pytest
 
 import fastgae
 from fastgae.cli.main import main
+from fastgae.compat import cleanrl
 from support.backends import ONE_TARGET
 from support.bad_arguments import InCupy, InNumba, InWarp
 
@@ -18,6 +19,7 @@ ROW = np.ones(ENVS, np.float32)
 FLAGS = np.zeros(SHAPE, bool)
 TRUNCATED = FLAGS.copy()
 TRUNCATED[1, 1] = TRUNCATED[3, 0] = True
+RESULT = fastgae.gae(ONES, LONGER, FLAGS)
 
 
 def good(**changes):
@@ -32,8 +34,12 @@ def get(name):
     return lambda: getattr(fastgae, name)
 
 
+def imported(module, name):
+    return lambda: exec(f"from {module} import {name}")
+
+
 def packed(boundaries, steps=9, **changes):
-    return lambda: fastgae.gae_packed(np.ones(steps), np.ones(steps), boundaries, **changes)
+    return lambda: fastgae.gae_packed(np.ones(steps), np.ones(steps), boundaries, **{"gamma": 1.0, **changes})
 
 
 def normalize(**changes):
@@ -67,7 +73,7 @@ NATURAL = [
     (call(device="cuda"), "results are on the device of the first argument"),
     (call(mask=np.array([4, 2, 3])), "if these are lengths, pass mask=np.arange(4)[:, None] < mask"),
     (
-        lambda: fastgae.gae(ONES.T, ONES.T, last_values=0.0, mask=np.array([4, 2, 3]), time_axis=1),
+        lambda: fastgae.gae(ONES.T, ONES.T, None, last_values=0.0, mask=np.array([4, 2, 3]), time_axis=1),
         "if these are lengths, pass mask=np.arange(4) < mask[:, None]",
     ),
     (packed(np.array([4, 2, 3])), "these are lengths: pass np.cumsum([0, *lengths])"),
@@ -104,7 +110,10 @@ NATURAL = [
     (lambda: fastgae.normalize(ONES, None, 0.0), "takes 2 positional arguments (advantages, mask), and 3 are given"),
     (call(lengths=ROW), "pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with"),
     (call(cu_seqlens=ROW), "call gae_packed, which takes sequences end to end"),
-    (lambda: fastgae.gae(ONES, ONES, last_values=None), "if each env is one sequence, pass last_values"),
+    (
+        lambda: fastgae.gae(ONES, ONES, None, last_values=None),
+        "if each env is one sequence, pass last_values",
+    ),
     (call(truncated=TRUNCATED), "pass final_values (V of the final observations), or next_values"),
     (call(terminated=None, truncated=TRUNCATED), "terminated is all False if no episode ended for good"),
     (call(truncated=TRUNCATED, final_values=ROW), "expected (2,), one per True of truncated"),
@@ -119,7 +128,7 @@ NATURAL = [
     (call(dones=FLAGS), "pass terminated, the flags that env.step returned"),
     (call(next_done=ROW), "np.concatenate([dones[1:], next_done[np.newaxis]])"),
     (call(out=ONES.copy()), "out must be a pair (advantages, returns)"),
-    (get("compute_gae"), "call fastgae.gae; fastgae.compat has the functions of other libraries"),
+    (get("compute_gae"), "call fastgae.gae; as in the library of that name, it is in fastgae.compat.brax and"),
     (get("GAE"), "call fastgae.gae; "),
     (get("lambda_returns"), "call fastgae.td_lambda; "),
     (get("compute_returns"), "call fastgae.discounted_returns; "),
@@ -139,8 +148,8 @@ NATURAL = [
         "one number, or rewards' shape with one step, (1, 3), or without time, (3,)",
     ),
     (call(terminated=None, values=LONGER, last_values=None), "pass terminated, the flags of the steps that ended"),
-    (call(terminated=None, last_values=None), "terminated and last_values are both missing: pass terminated"),
-    (call(terminated=None, autoreset="next_step"), "pass both, because the reset rows follow its flags"),
+    (call(terminated=None, last_values=None), "last_values is missing: pass terminated"),
+    (call(terminated=None, autoreset="next_step"), "pass terminated, because the reset rows follow its flags"),
     (call(terminated=FLAGS + 0.5), "terminated must hold 0 or 1, got 0.5 at index (0, 0)"),
     (call(truncated=FLAGS), "values[t + 1] may belong to another episode"),
     (call(truncated=FLAGS, final_values=ONES, last_values=None, next_values=ONES), "after a truncated step: keep one"),
@@ -161,6 +170,39 @@ NATURAL = [
         "numba, numpy, cpp:avx512, cpp:avx2, cpp:baseline, triton; do you mean 'cpp:avx2'?",
     ),
     (call(backend="numpy:avx2"), "do you mean 'numpy'?"),
+    (lambda: fastgae.gae(ONES, ONES), "terminated': pass the flags of the steps that ended an episode"),
+    (lambda: fastgae.gae(ONES, ONES), "or None if no step ends one, as among the tokens of an answer"),
+    (
+        lambda: fastgae.gae_packed(ROW, ROW, [0, 3]),
+        "gamma': pass the discount factor, which is 1.0 in most trainers of",
+    ),
+    (lambda: fastgae.gae(ONES, FLAGS != 0, ONES / 2, last_values=0.0), "did you swap values and terminated?"),
+    (lambda: fastgae.gae(ONES, np.eye(4, 3), ONES / 2, last_values=0.0), "did you swap values and terminated?"),
+    (lambda: fastgae.discounted_returns(ONES, 0.99), "terminated is one number, 0.99"),
+    (lambda: fastgae.discounted_returns(ONES, FLAGS, 0.99), "pass numbers such as gamma=... by name"),
+    (call(rewards={"rewards": ONES}), "rewards is of type dict; expected an array of NumPy, torch or JAX, or a list"),
+    (call(values=lambda states: states), "values is of type function; expected an array of NumPy, torch or JAX, or"),
+    (call(values=lambda states: states), "call it, and pass what it returns"),
+    (call(terminated={1.0}), "terminated is of type set; expected an array"),
+    (call(values=RESULT), "values is a GAEResult, which holds two arrays: pass one, such as result.advantages"),
+    (lambda: fastgae.normalize(RESULT), "advantages is a GAEResult, which holds two arrays: pass one, such as"),
+    (lambda: fastgae.moments(RESULT), "advantages is a GAEResult, which holds two arrays: pass one, such as"),
+    (lambda: fastgae.diagnose(RESULT), "'values': pass the arguments of a call of gae, and not its result"),
+    (lambda: fastgae.group_advantages(ONES, ROW), "groups has shape (3,); expected rewards' shape, (4, 3)"),
+    (lambda: cleanrl.compute_gae(ONES), "compute_gae() is missing the arguments 'values', 'dones', 'next_value'"),
+    (
+        lambda: fastgae.gae(ONES, LONGER, None, mask=FLAGS == 0),
+        "pass it instead of next_values or of the last row of values",
+    ),
+    (get("torch"), "functions take and return arrays of NumPy, torch and JAX as they are"),
+    (get("RolloutBuffer"), "as in the library of that name, it is in fastgae.compat.stable_baselines3"),
+    (
+        get("compute_gae_advantage_return"),
+        "call fastgae.gae; as in the library of that name, it is in fastgae.compat.verl",
+    ),
+    (imported("fastgae", "GAE"), "it is in fastgae.compat.labml and fastgae.compat.torchrl"),
+    (imported("fastgae", "compute_gae"), "call fastgae.gae; as in the library of that name, it is in"),
+    (imported("fastgae.compat", "sb3"), "use fastgae.compat.stable_baselines3"),
     ("comput episodes.parquet", "do you mean 'compute'?"),
     ("gae episodes.parquet", "do you mean 'compute'?"),
     ("compute episodes.parquet --lam 0.9", "do you mean '--gae-lambda'?"),
@@ -177,7 +219,7 @@ def test_the_message_of_a_natural_mistake_says_what_to_write(capsys):
             continue
         of_any_backend = isinstance(mistake, partial) and "backend" not in mistake.keywords
         for how in [{"backend": each} for each in ONE_TARGET] if of_any_backend else [{}]:
-            with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
+            with pytest.raises((TypeError, ValueError, AttributeError, ImportError)) as caught:
                 mistake(**how)
             assert advice in str(caught.value), advice
     assert "do you mean" not in command("zzz", capsys)

@@ -1,12 +1,14 @@
 """Every backend × CPU target × dtype × layout gives the bits of the reference, which is what the definition says."""
 
+import os
+import platform
 from itertools import product
 
 import numpy as np
 import pytest
 
 import fastgae
-from support.backends import WITH_KERNELS
+from support.backends import BACKENDS, WITH_KERNELS, no_short_cut
 from support.cases import FEW_SIZES, LARGE_SIZES, assert_same_bits, cases_of, make_case, numbers
 from support.exactness import Variant, unwritten, variants
 from support.layouts import named
@@ -28,14 +30,14 @@ def test_large(size, large):
 def test_backends_are_given_what_a_rollout_promises(dtype, layout, monkeypatch):
     """Views of one dtype, aligned, native, and with a unit stride along the same axis; also where no CPU would mind."""
     rollouts = []
-    made = fastgae._backends.numpy.canonical_rollout
-    monkeypatch.setattr(
-        fastgae._backends.numpy, "canonical_rollout", lambda call: rollouts.append(made(call)) or rollouts[-1]
-    )
+    numba = pytest.importorskip("fastgae._backends.numba")
+    made = numba.canonical_rollout
+    monkeypatch.setattr(numba, "canonical_rollout", lambda call: rollouts.append(made(call)) or rollouts[-1])
     for size in FEW_SIZES:
         for case in cases_of(layout.size(size), dtype):
             arguments, _ = layout.arguments(case)
-            fastgae.gae(**arguments, backend="numpy")
+            with no_short_cut("numba"):
+                fastgae.gae(**arguments, backend="numba")
     for rollout in rollouts:
         arrays = {name: a for name, a in rollout._asdict().items() if isinstance(a, np.ndarray)}
         assert {"rewards", "values", "next_values", "last_values", "terminated", "advantages", "returns"} <= set(arrays)
@@ -63,6 +65,24 @@ def test_denormal_and_huge_numbers(backend, dtype):
             case = case.mapped(lambda name, a, scale=scale: a * dtype.type(scale) if a.dtype != bool else a)
             advantages, _ = variant.check(case)
         assert np.isinf(advantages).any() if scale > 1 else 0 < np.abs(advantages[advantages != 0]).min() < tiny
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64") or os.name != "posix", reason="another fesetround")
+def test_every_backend_computes_in_the_modes_of_its_thread(python):
+    """docs/exactness.md promises it. Here the thread rounds upwards."""
+    python(
+        "import ctypes, sys, numpy as np, fastgae\n"
+        "rng = np.random.default_rng(0)\n"
+        "ctypes.CDLL(None).fesetround(0x800)\n"
+        "for shape in ((300, 3), (40, 200), (20000, 1)):\n"
+        "    rewards, values = rng.normal(size=(2, *shape)).astype(np.float32)\n"
+        "    call = {'terminated': rewards > 2, 'last_values': values[0], 'normalize': 'global'}\n"
+        "    results = [fastgae.gae(rewards, values, **call, backend=name) for name in sys.argv[1:]]\n"
+        "    for result in results:\n"
+        "        assert [a.tobytes() for a in result] == [a.tobytes() for a in results[0]]\n"
+        "assert np.float32(1) + np.float32(1e-30) > 1\n",
+        *BACKENDS,
+    )
 
 
 @pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.99, 0.95), (0.997, 0.93), (0.98, 0.97), (0.1, 0.3)])

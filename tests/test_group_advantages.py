@@ -51,9 +51,16 @@ def by_definition(rewards, groups, mask, baseline, scale, ddof, eps):
     return result
 
 
+# Labels that NumPy would join or refuse, though Python tells them apart.
+ALIKE = [1, "1", b"1", "1\0", "", "\0", ("a", 1), ("a", "1"), None, -1, 2**63, 2**64]
+
+
+@pytest.mark.parametrize("labels", ["integers", "objects"])
 @pytest.mark.parametrize("kind", KINDS_OF_REWARDS)
-def test_by_definition(kind, dtype):
+def test_by_definition(kind, dtype, labels):
     rewards, groups, mask = answers(kind, dtype, 40)
+    if labels == "objects":
+        groups = [ALIKE[each // 10**12] for each in groups]
     for settings in SETTINGS + BATCH:
         got = group_advantages(rewards, groups, mask=mask, eps=1e-4, **settings)
         expected = by_definition(rewards, groups, mask, eps=1e-4, **settings)
@@ -107,6 +114,20 @@ def test_labels_of_every_kind():
         same = group_advantages(rewards, array)
         assert_same_bits(same, group_advantages(rewards, labels) if isinstance(labels, np.ndarray) else expected)
     assert_same_bits(group_advantages(rewards.reshape(12, 5), groups.reshape(12, 5)), expected.reshape(12, 5))
+    rows = [tuple(ALIKE[each // 10**12] for each in row) for row in groups.reshape(12, 5)]
+    assert_same_bits(group_advantages(rewards.reshape(12, 5), rows), expected.reshape(12, 5))
+
+
+def test_none_is_no_baseline_and_no_scale():
+    rewards, groups = np.array([1.0, 2.0, 4.0]), ["a", "a", "b"]
+    assert_same_bits(group_advantages(rewards, groups, scale=None), np.array([-0.5, 0.5, 0.0]))
+    assert_same_bits(group_advantages(rewards, groups, baseline=None, scale=None), rewards)
+
+
+def test_labels_without_an_equality_of_their_own():
+    for labels in ([0.5, 0.5, 1.5], [np.float32(1), 1, 2], [[1], [1], [2]]):
+        with pytest.raises(TypeError, match="groups has a label"):
+            group_advantages(np.ones(3), labels)
 
 
 def test_nan_and_infinity_stay_in_their_group():

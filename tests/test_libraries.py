@@ -47,4 +47,4 @@ def test_a_row_in_the_table():
     with pytest.raises(TypeError, match="out cannot be filled with results from arrays of boxes"):
         fastgae.gae(**boxed, out=tuple(fastgae.gae(**arguments)))
     with pytest.raises(TypeError, match=r"rewards is a list of boxes arrays: pass one array, boxes.stack\(rewards\)"):
-        fastgae.gae([boxed["rewards"]], boxed["values"])
+        fastgae.gae([boxed["rewards"]], boxed["values"], None)

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import fastgae
-from fastgae import _dispatch
+from fastgae import _dispatch, _project
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -163,6 +164,20 @@ def test_citation_names_the_repository_and_no_version():
     assert "\nversion:" not in citation
 
 
+def test_what_installs_fastgae_is_said_once():
+    """Until there is a release, no page and no message says what fails. README alone speaks of the release to come."""
+    assert PROJECT["name"] == _project.DISTRIBUTION
+    extras = {_project.pip_install(extra) for extra in ("", *PROJECT["optional-dependencies"])}
+    sources = [path for path in (ROOT / "fastgae").rglob("*.py") if path.name != "_project.py"]
+    for path in [*sources, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        text = path.read_text(encoding="utf-8").replace(" -e ", " ")
+        assert _project.RELEASED or f"{_project.DISTRIBUTION}[" not in text, path
+        if path.suffix == ".py":
+            assert "pip install '" not in text, path
+        commands = re.findall(r"^(python -m pip install (?:'[^']*'|\.))", text, re.MULTILINE)
+        assert extras >= {*commands}, path
+
+
 def test_types_are_shipped():
     files = resources.files("fastgae")
     assert files.joinpath("py.typed").is_file()
@@ -183,6 +198,13 @@ def test_stub_is_the_module():
             names = re.findall(r"(\w+): ", inspect.getdoc(function).splitlines()[0])
         given = node.args
         assert names == [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)], name
+
+
+def test_the_folder_of_a_clone_does_not_hide_the_package(tmp_path):
+    """Users start Python in the folder above their clone, which has a folder of this name."""
+    (tmp_path / "fastgae").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    subprocess.run([sys.executable, "-c", "import fastgae; fastgae.gae"], cwd=tmp_path, env=environment, check=True)
 
 
 def test_a_missing_extension_says_why():

@@ -5,11 +5,12 @@ import inspect
 import pytest
 
 import fastgae
-from fastgae import _declared
-from fastgae._call import ROLES, Call, Role
-from support.functions import FUNCTIONS, parameters
+from fastgae._call import ROLES, Call, GAEResult, Role
+from support.functions import FUNCTIONS, parameters, required
+from support.good_calls import good_calls
 
 OF_GAE = dict(parameters("gae"))
+ESTIMATORS = [getattr(fastgae, name) for name in FUNCTIONS if hasattr(getattr(fastgae, name), "declaration")]
 
 
 def test_every_public_function_with_parameters_takes_arrays():
@@ -35,24 +36,46 @@ def test_every_role_is_of_a_parameter():
     assert set(ROLES) - {"recursion"} == {name for function in FUNCTIONS for name in parameters(function)}
 
 
-def test_gae_has_the_names_the_order_and_the_defaults_of_the_record():
+def test_gae_has_the_names_and_the_defaults_of_the_record():
     *names, stop_gradients, num_threads, backend = OF_GAE
     assert (stop_gradients, num_threads, backend) == ("stop_gradients", "num_threads", "backend")
-    assert tuple(names) == Call._fields[: len(names)]
-    given = {name: OF_GAE[name].default for name in names if OF_GAE[name].default is not inspect.Parameter.empty}
-    assert given == {name: Call._field_defaults[name] for name in names if name in Call._field_defaults}
+    assert {*names} == {*Call._fields[: len(names)]}
+    given = {name: OF_GAE[name].default for name in names if not required(OF_GAE[name])}
+    assert given == {name: Call._field_defaults[name] for name in given}
 
 
-def test_gae_puts_every_argument_in_its_place(monkeypatch):
+@pytest.mark.parametrize("function", ESTIMATORS)
+def test_an_estimator_hands_on_every_argument(function, monkeypatch):
+    """And the rest of the call has the defaults of the record, or what the estimator sets."""
     seen = []
-    monkeypatch.setattr(_declared, "run", lambda estimator, call, *how: seen.append((call, how)))
-    monkeypatch.setitem(_declared.FUNCTIONS, "gae", fastgae.gae)
-    gae = _declared.estimator()(fastgae.gae.__wrapped__)
-    given = {**{name: object() for name in OF_GAE}, "stop_gradients": False}
-    gae(**given)
-    ((call, how),) = seen
-    assert how == (given["backend"], given["num_threads"])
-    assert Call(*call)._asdict() == {
-        **Call(None, None, None)._asdict(),
-        **{name: given[name] for name in Call._fields if name in given},
-    }
+    monkeypatch.setitem(function.__globals__, "run", lambda *given: seen.append(given) or GAEResult("A", "R"))
+    given = {name: object() for name in parameters(function.__name__)}
+    result = function(**given, unknown=3)
+    ((called, call, backend, num_threads, stop_gradients, unnamed, misnamed),) = seen
+    declaration = called.declaration
+    assert called is function
+    assert (unnamed, misnamed) == ((), {"unknown": 3})
+    assert (backend, num_threads) == (given.get("backend"), given.get("num_threads"))
+    assert stop_gradients is given.get("stop_gradients", True)
+    assert result == ("A", "R") if declaration.result is None else result == declaration.result[0].upper()
+    call = Call(*call)
+    if declaration.result:
+        assert getattr(GAEResult(*call.out), declaration.result) is given.pop("out")
+    hows = {"stop_gradients", "num_threads", "backend"}
+    assert {*given} - hows == {*declaration.fields} - ({"out"} if declaration.result else set())
+    for name in {*given} - hows:
+        assert getattr(call, declaration.fields[name]) is given[name], name
+
+
+@pytest.mark.parametrize("function", ESTIMATORS)
+def test_a_missing_argument_is_named(function, backend):
+    good = next(arguments for name, _, arguments in good_calls() if name == function.__name__)
+    for name, parameter in parameters(function.__name__).items():
+        if required(parameter):
+            without = {**{each: given for each, given in good.items() if each != name}, **how(function, backend)}
+            with pytest.raises(TypeError, match=rf"{function.__name__}\(\) is missing the argument '{name}'"):
+                function(**without)
+
+
+def how(function, backend):
+    return {"backend": backend} if "backend" in parameters(function.__name__) else {}

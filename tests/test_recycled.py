@@ -70,7 +70,9 @@ CALLS = {
     "td_lambda": lambda r, v, d, **how: fastgae.td_lambda(r, v, d, **how),
     "discounted_returns": lambda r, v, d, **how: fastgae.discounted_returns(r, d, last_values=v[0], **how),
     "reverse_scan": lambda r, v, d, **how: fastgae.reverse_scan(r, 0.5, **how),
-    "gae_packed": lambda r, v, d, **how: fastgae.gae_packed(r.ravel(), v[:-1].ravel(), [0, 5, r.size], **how),
+    "gae_packed": lambda r, v, d, **how: fastgae.gae_packed(
+        r.ravel(), v[:-1].ravel(), [0, 5, r.size], gamma=0.9, **how
+    ),
     "vtrace": lambda r, v, d, **how: fastgae.vtrace(r, v, d, ratios=v[:-1], **how),
     "normalize alone": lambda r, v, d, **how: fastgae.normalize(r, **how),
 }
@@ -135,9 +137,10 @@ def test_flags_of_packed_sequences_begin_empty(last_values):
     for length in (100, 75, 1000):
         starts = np.arange(0, total + 1, length)
         last = np.arange(total // length, dtype=np.float32) * last_values
-        got = fastgae.gae_packed(rewards, values, starts, last_values=last if last_values else None, backend="cpp")
+        after = last if last_values else None
+        got = fastgae.gae_packed(rewards, values, starts, last_values=after, gamma=1.0, backend="cpp")
         matrices = (array.reshape(-1, length) for array in (rewards, values))
-        expected = fastgae.gae(*matrices, last_values=last, gamma=1.0, time_axis=1, backend="numpy")
+        expected = fastgae.gae(*matrices, None, last_values=last, gamma=1.0, time_axis=1, backend="numpy")
         assert all(np.array_equal(array, right.ravel()) for array, right in zip(got, expected, strict=True))
 
 

@@ -46,14 +46,14 @@ def calls(dtype):
     yield fastgae.gae, {**rollout, **last, **finals, **mask}
     yield fastgae.gae, {**{name: array.T for name, array in rollout.items()}, **last, "time_axis": 1}
     yield fastgae.td_lambda, {**rollout, **last}
-    sequences = {name: rollout[name] for name in ("rewards", "values")}
-    env_major = {**{name: array.T for name, array in sequences.items()}, "time_axis": 1}
+    sequences = {"rewards": case.rewards, "values": case.values, "terminated": None}
+    env_major = {"rewards": case.rewards.T, "values": case.values.T, "terminated": None, "time_axis": 1}
     yield fastgae.gae, {**sequences, **last}
     yield fastgae.gae, {**sequences, "last_values": 0.25, "last_advantages": -1}
     yield fastgae.gae, {**env_major, "last_values": 0.0, "mask": mask["mask"].T}
     yield fastgae.gae, {**env_major, "last_values": 0.25, "last_advantages": 0.5}
     yield fastgae.n_step_returns, {**sequences, "last_values": 0.25, "n": 3}
-    yield fastgae.discounted_returns, {"rewards": case.rewards, "last_values": 0.25, **mask}
+    yield fastgae.discounted_returns, {"rewards": case.rewards, "terminated": None, "last_values": 0.25, **mask}
     yield fastgae.vtrace, {**rollout, **last, "ratios": np.abs(case.values)}
     yield fastgae.upgo, {**rollout, **last}
     yield fastgae.upgo, {**rollout, **following, **mask}
@@ -68,7 +68,7 @@ def calls(dtype):
     yield fastgae.reverse_scan, {"x": case.rewards, "decay": 0.5}
     yield fastgae.reverse_scan, {"x": flat["rewards"], "decay": 1, "initial": -2.5}
     for boundaries in ([0, 5, 5, 17], [0, 17, 17, 17], [0, 1, 2, 17]):
-        packed = {**flat, "cu_seqlens": np.array(boundaries), "gae_lambda": np.array([[0.5], [1], [0]])}
+        packed = {**flat, "cu_seqlens": np.array(boundaries), "gamma": 0.9, "gae_lambda": np.array([[0.5], [1], [0]])}
         yield fastgae.gae_packed, packed
         yield fastgae.gae_packed, {**packed, "last_values": case.last_values[:3], "mask": mask["mask"][:, 1]}
         yield fastgae.gae_packed, {**packed, "last_values": 0.25}
@@ -109,9 +109,9 @@ def test_a_number_of_numpy_promotes_the_results_and_pythons_does_not(backend, pl
         given = {"last_values": 0.0, place: number}
         assert fastgae.gae(zeros, zeros, zeros, **given, backend=backend).returns.dtype == expected
         envs = np.zeros((3, 2), np.float32)
-        assert fastgae.gae(envs, envs, **given, backend=backend).returns.dtype == expected
+        assert fastgae.gae(envs, envs, None, **given, backend=backend).returns.dtype == expected
         if place == "last_values":
-            packed = fastgae.gae_packed(zeros, zeros, [0, 1, 3], last_values=number, backend=backend)
+            packed = fastgae.gae_packed(zeros, zeros, [0, 1, 3], last_values=number, gamma=0.9, backend=backend)
             assert packed.returns.dtype == expected
 
 

@@ -50,18 +50,20 @@ def assert_equal(got, expected, layout=PLAIN, what=""):
 @pytest.mark.parametrize("function", [fastgae.gae, fastgae.td_lambda, fastgae.upgo, fastgae.diagnose])
 def test_without_last_values_terminated_is_needed(function):
     rewards = np.ones((4, 3))
-    with pytest.raises(ValueError, match=r"terminated and last_values are both missing: .* 0 if it ended"):
-        function(rewards, rewards)
+    with pytest.raises(ValueError, match=r"terminated=None says .* and last_values is missing: .* 0 if it ended"):
+        function(rewards, rewards, None)
     for given in ({"values": np.ones((5, 3))}, {"values": rewards, "next_values": rewards}):
-        with pytest.raises(ValueError, match=r"terminated is missing: pass terminated, .* all False"):
-            function(rewards, **given)
+        with pytest.raises(ValueError, match=r"terminated=None says .*: pass it instead of next_values .* all False"):
+            function(rewards, **given, terminated=None)
 
 
 def test_discounted_returns_need_one_of_them():
-    with pytest.raises(ValueError, match="terminated and last_values are both missing"):
-        fastgae.discounted_returns(np.ones((4, 3)))
-    with pytest.raises(ValueError, match="truncated is given without terminated"):
-        fastgae.discounted_returns(np.ones(4), truncated=np.ones(4, bool), final_values=np.ones(4), last_values=0.0)
+    with pytest.raises(ValueError, match=r"terminated=None says .* and last_values is missing"):
+        fastgae.discounted_returns(np.ones((4, 3)), None)
+    with pytest.raises(ValueError, match=r"terminated=None says .* but truncated is given"):
+        fastgae.discounted_returns(
+            np.ones(4), None, truncated=np.ones(4, bool), final_values=np.ones(4), last_values=0.0
+        )
 
 
 def answers(mask, seed=0, steps=64, envs=32):

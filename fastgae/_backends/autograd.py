@@ -1,19 +1,19 @@
 """The derivatives of a call with torch tensors, on any device: its equations in operations that torch differentiates.
 
 All but the scan is elementwise. ``Scan`` is ``reverse_scan``, whose derivatives are scans too, so any order of
-derivatives works. Only the derivatives of these results are used; the results themselves come from a kernel. Numbers
-behind a closed gate, or at a step that does not exist, are replaced before anything is multiplied by them, because 0
-times NaN is NaN. Arrays have time as their first axis in here.
+derivatives works. Only the derivatives of these results are used; the results themselves come from a kernel.
 """
 
+import functools
+import operator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 
+from fastgae import _equation
 from fastgae._call import EPS, Call, GAEResult
-from fastgae._canonical import NEXT_STEP
 from fastgae._interop import FUNCTIONS, OnDevice
 
 RECURSIONS = ("gae", "n_step_returns", "retrace")
@@ -75,164 +75,85 @@ def scan(x: Tensor, decay: Tensor) -> Tensor:
 
 def gae(call: Call) -> GAEResult:
     """Compute a checked call."""
-    reader = _Reader(call)
-    steps, flags, envs, coefficient = reader.steps, reader.flags, reader.envs, reader.coefficient
-    rewards, values, following = steps(call.rewards), steps(call.values), steps(call.next_values)
-    terminated, truncated, exists = flags(call.terminated), flags(call.truncated), flags(call.mask)
-    everywhere = torch.ones_like(rewards, dtype=torch.bool)
-    ends = _either(terminated, truncated)
-    last = envs(call.last_values)
-    if values is not None and len(values) > len(rewards):
-        values, last = values[:-1], values[-1]
-    if values is not None and following is None:
-        following = _next_existing(values, last, exists)
-    if call.autoreset == NEXT_STEP:
-        exists = _without_resets(ends, flags(call.prev_done, per_env=True), exists)
-    if call.final_values is not None:
-        following = torch.where(truncated, steps(call.final_values), 0.0 if following is None else following)
-    lives = everywhere if exists is None else exists
-    open_to_values = lives if terminated is None else lives & ~terminated
-    goes_on = lives if ends is None else lives & ~ends
-
-    def live(array: Any, gate: Any = lives, otherwise: float = 0.0) -> Any:
-        return torch.where(gate, array, otherwise)
-
-    gamma = coefficient(call.gamma)
-    one_step = live(rewards)
-    if following is not None:
-        one_step = one_step + live(gamma, open_to_values) * live(following, open_to_values)
-    if call.recursion == "n_step_returns":
-        return GAEResult(None, reader.back(_n_step_returns(live(rewards), one_step, goes_on, gamma, call.n)))
-    deltas = one_step if values is None else one_step - live(values)
-    gae_lambda = coefficient(call.gae_lambda)
-    if call.recursion == "retrace":
-        traces = live(gae_lambda) * _weights(live(steps(call.ratios)), 1.0, 0.0)
-        gae_lambda = _next_existing(traces, traces.new_zeros(()), exists)
-
-    def scanned(terms: Tensor, decay: Any, initial: Any = None) -> Tensor:
-        """Scan with gates. A step that does not exist passes on what it gets."""
-        decay = torch.where(goes_on, decay, 0.0) + torch.where(lives, 0.0, 1.0)
-        if initial is not None:
-            after = torch.where((goes_on | ~lives)[-1:], initial, 0.0)
-            terms = torch.cat([terms[:-1], terms[-1:] + decay[-1:] * after])
-        return scan(terms, decay)
-
-    discounted = gamma * gae_lambda
-    if call.tail_normalized:
-        left = scanned(live(torch.ones_like(deltas)), coefficient(call.gae_lambda))
-        left = live(left, otherwise=1.0)
-        advantages = scanned(left * deltas, discounted) / left
-    elif call.ratios is not None and call.recursion == "gae":
-        ratios = live(steps(call.ratios))
-        weights = [_weights(ratios, clip, call.leaky) for clip in (call.rho_clip, call.c_clip, call.advantage_clip)]
-        advantages = scanned(weights[0] * deltas, weights[1] * discounted)
-    else:
-        advantages = scanned(deltas, discounted, envs(call.last_advantages))
-    traced = advantages
-    if call.returns_lambda is not None:
-        traced = scanned(deltas, gamma * coefficient(call.returns_lambda))
-    returns = None if values is None else traced + (values if call.carry_over else live(values))
-    if call.ratios is not None and call.recursion == "gae":
-        advantages = weights[2] * (deltas + live(discounted, goes_on) * live(later(advantages), goes_on))
-    if exists is not None and not call.carry_over:
-        advantages = live(advantages)
-        returns = None if returns is None else torch.where(exists, returns, values)
-    if call.normalize is not None:
-        advantages = _normalized(advantages, lives, call.normalize)
-    results: Any = (None if each is None else reader.back(each) for each in (advantages, returns))
-    return GAEResult(*results)
+    return _equation.gae(Tensors(call.rewards, call.time_axis), call)
 
 
-class _Reader:
-    """The arguments of a checked call as tensors of one dtype, with time as the first axis."""
+class Tensors(_equation.Library):
+    """Tensors of torch. Both factors behind a closed gate become 0 before they are multiplied."""
 
-    def __init__(self, call: Call):
-        self.dtype, self.axis, self.like = getattr(torch, call.rewards.dtype.name), call.time_axis, call.rewards.array
+    xp = torch
+    differentiates = True
 
-    def back(self, result: Tensor) -> Tensor:
-        return result.movedim(0, self.axis)
+    def __init__(self, rewards: Any, axis: int):
+        self.dtype, self.axis, self.device = getattr(torch, rewards.dtype.name), axis, rewards.array.device
 
-    def steps(self, given: Any) -> Any:
-        return None if given is None else given.array.to(self.dtype).movedim(self.axis, 0)
+    def array(self, given: Any, dtype: Any = None) -> Tensor:
+        tensor = torch.as_tensor(given.array if isinstance(given, OnDevice) else given, device=self.device)
+        return tensor if dtype is None else tensor != 0 if dtype is bool else tensor.to(dtype)
 
-    def flags(self, given: Any, per_env: bool = False) -> Any:
-        if given is None:
-            return None
-        flags = given.array != 0
-        return flags if per_env else flags.movedim(self.axis, 0)
+    def rounded(self, *factors: Any) -> Tensor:
+        # Only derivatives of these products are used, so float64 would bring nothing.
+        return functools.reduce(
+            operator.mul, (torch.as_tensor(each, dtype=self.dtype, device=self.device) for each in factors)
+        )
 
-    def envs(self, given: Any) -> Any:
-        if given is None:
-            return None
-        shape = [length for axis, length in enumerate(self.like.shape) if axis != self.axis]
-        return self.tensor(given).expand(shape)
+    def wide(self, given: Any) -> Tensor:
+        return self.rounded(given)
 
-    def coefficient(self, given: Any) -> Any:
-        """Return one number, or a tensor that broadcasts to all steps."""
-        tensor = self.tensor(given)
-        return tensor.movedim(self.axis, 0) if tensor.ndim else tensor
+    def times(self, gate: Any, one: Any, other: Any) -> Tensor:
+        return _gated(gate, one) * _gated(gate, other)
 
-    def tensor(self, given: Any) -> Tensor:
-        array = given.array if isinstance(given, OnDevice) else given
-        return torch.as_tensor(array, dtype=self.dtype, device=self.like.device)
+    def plus(self, gate: Any, term: Tensor, one: Any, other: Any) -> Tensor:
+        return term + self.times(gate, one, other)
+
+    def minus(self, one: Tensor, other: Tensor) -> Tensor:
+        return one - other
+
+    def overwritten(self, array: Tensor, gate: Tensor, numbers: Any) -> Tensor:
+        return torch.where(gate, numbers, array)
+
+    def clipped(self, ratios: Tensor, clip: float) -> Tensor:
+        """Return min(ratio, clip), whose gradient at the clip is that of the ratio."""
+        return torch.where(ratios > clip, clip, ratios)
+
+    def scan(self, terms: Tensor, decay: Any, gate: Any, exists: Any, last: Tensor) -> Tensor:
+        decay = _gated(gate, decay)
+        if exists is not None:
+            terms, decay = torch.where(exists, terms, 0.0), torch.where(exists, decay, 1.0)
+        decay = decay.expand(terms.shape)
+        return scan(torch.cat([terms[:-1], self.plus(decay[-1:] != 0, terms[-1:], decay[-1:], last)]), decay)
+
+    def next_existing(self, rows: Tensor, last: Tensor, exists: Any) -> Tensor:
+        rows = torch.cat([rows, last.expand(rows.shape[1:]).unsqueeze(0)])
+        if exists is None or not exists.numel():
+            return rows[1:]
+        place = torch.arange(len(exists), device=self.device).reshape(-1, *(1,) * (exists.ndim - 1))
+        place = torch.where(exists, place, len(exists))
+        place = torch.cat([place[1:], torch.full_like(place[:1], len(exists))])
+        return rows.take_along_dim(place.flip(0).cummin(0).values.flip(0), 0)
+
+    def n_steps(self, rewards: Tensor, returns: Tensor, goes_on: Any, gamma: Tensor, n: int) -> Tensor:
+        gamma, goes_on = (torch.as_tensor(each).expand(rewards.shape)[:-1] for each in (gamma, goes_on))
+        for _ in range(min(n, len(rewards)) - 1):
+            longer = self.plus(goes_on, rewards[:-1], gamma, returns[1:])
+            returns = torch.cat([torch.where(goes_on, longer, returns[:-1]), returns[-1:]])
+        return returns
+
+    def normalized(self, advantages: Tensor, exists: Any, by: str) -> Tensor:
+        lives = torch.ones_like(advantages, dtype=torch.bool) if exists is None else exists
+        axes = tuple(range(advantages.ndim)) if by == "global" else (0,)
+        count = lives.sum(axes, keepdim=True).clamp(min=1)
+        total = torch.where(lives, advantages, 0.0).sum(axes, keepdim=True)
+        centered = torch.where(lives, advantages - total / count, 0.0)
+        variance = (centered**2).sum(axes, keepdim=True) / count
+        varies = variance > 0  # the root has no derivative at 0
+        return centered / (torch.where(varies, variance, 1.0).sqrt() * varies + EPS)
+
+
+def _gated(gate: Any, given: Any) -> Any:
+    return given if gate is True else torch.where(gate, given, 0.0)
 
 
 def later(rows: Tensor) -> Tensor:
     """Return the rows one step later, and zeros as the last row."""
     return torch.cat([rows[1:], torch.zeros_like(rows[:1])])
-
-
-def _either(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else one | other
-
-
-def _numbers(rows: Tensor) -> Tensor:
-    """Return the number of each row, in the shape of the rows."""
-    numbers = torch.arange(len(rows), device=rows.device)
-    return numbers.reshape(-1, *(1,) * (rows.ndim - 1)).expand(rows.shape)
-
-
-def _next_existing(rows: Tensor, last: Any, exists: Any) -> Tensor:
-    """Return for every step the row of the next step that exists, or ``last`` if there is none."""
-    rows = torch.cat([rows, last.expand(rows.shape[1:]).unsqueeze(0)])
-    if exists is None or not exists.numel():
-        return rows[1:]
-    place = torch.where(exists, _numbers(exists), len(exists))
-    place = torch.cat([place[1:], torch.full_like(place[:1], len(exists))])
-    return rows.take_along_dim(place.flip(0).cummin(0).values.flip(0), 0)
-
-
-def _without_resets(ends: Tensor, before: Any, exists: Any) -> Tensor:
-    """Return where a step exists: it is in the mask, and the step before it in the mask ended no episode."""
-    before = torch.zeros_like(ends[:1]) if before is None else before.expand(ends.shape[1:]).unsqueeze(0)
-    ends = torch.cat([before, ends])
-    if exists is None or not exists.numel():
-        return ~ends[:-1]
-    place = torch.where(exists, _numbers(exists) + 1, 0)
-    place = torch.cat([torch.zeros_like(place[:1]), place[:-1]])
-    return exists & ~ends.take_along_dim(place.cummax(0).values, 0)
-
-
-def _weights(ratios: Tensor, clip: Any, leaky: Any) -> Tensor:
-    """Return (1 - leaky) min(ratio, clip) + leaky ratio. The gradient of min() at the clip is that of the ratio."""
-    clipped = torch.where(ratios > clip, clip, ratios)
-    return clipped if leaky == 0 else (1 - leaky) * clipped + leaky * ratios
-
-
-def _n_step_returns(rewards: Tensor, returns: Tensor, goes_on: Tensor, gamma: Tensor, n: int) -> Tensor:
-    """Compute all returns together, one more step in each pass."""
-    gamma, goes_on = gamma.expand(rewards.shape)[:-1], goes_on[:-1]
-    for _ in range(min(n, len(rewards)) - 1):
-        longer = rewards[:-1] + gamma * torch.where(goes_on, returns[1:], 0.0)
-        returns = torch.cat([torch.where(goes_on, longer, returns[:-1]), returns[-1:]])
-    return returns
-
-
-def _normalized(advantages: Tensor, lives: Tensor, by: str) -> Tensor:
-    """Return advantages with mean 0 and standard deviation 1, over all steps that exist or over those of each env."""
-    axes = tuple(range(advantages.ndim)) if by == "global" else (0,)
-    count = lives.sum(axes, keepdim=True).clamp(min=1)
-    centered = torch.where(lives, advantages - torch.where(lives, advantages, 0.0).sum(axes, keepdim=True) / count, 0.0)
-    variance = (centered**2).sum(axes, keepdim=True) / count
-    varies = variance > 0  # the root has no derivative at 0
-    return centered / (torch.where(varies, variance, 1.0).sqrt() * varies + EPS)

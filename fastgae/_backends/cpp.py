@@ -4,13 +4,12 @@ from importlib import resources
 
 from fastgae._backends import CPU_TARGETS
 from fastgae._call import ABSENT, EPS, NEW, Call, GAEResult
+from fastgae._project import how_to_install
 from fastgae._threads import usable_cpus
 
 # pip keeps a wheel that it built without a compiler, and would install it again.
-BUILD_IT = (
-    "to build it, run where a C++17 compiler is: python -m pip install --force-reinstall --no-deps --no-cache-dir "
-    "fastgae-rl (in a clone: . in place of the name)"
-)
+REBUILDING = "--force-reinstall --no-deps --no-cache-dir"
+BUILD_IT = f"to build it, run where a C++17 compiler is: {how_to_install(options=REBUILDING)}"
 
 try:
     import fastgae._core as _core

@@ -9,6 +9,7 @@ Arrays have time as their first axis in here.
 """
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -18,13 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fastgae import _equation
 from fastgae._call import EPS, Call, GAEResult
-from fastgae._canonical import MOMENT_STEPS, NEXT_STEP
+from fastgae._canonical import MOMENT_STEPS
 from fastgae._interop import OnDevice
 from fastgae._interop.jax import canonical, numpys_dtypes
 
 FLAG = np.dtype(bool)
-RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
+RECURSIONS = _equation.RECURSIONS
 UNROLLED = 16  # steps in one iteration of a loop, because each iteration costs a GPU or a TPU some microseconds
 
 
@@ -40,55 +42,93 @@ def gae(call: Call) -> GAEResult[Any]:
     """Compute a checked call. ``out`` is never given, because JAX arrays never change."""
     if call.cu_seqlens is not None:
         call = _one_env(call)
-    axis, dtype = call.time_axis, canonical(call.rewards.dtype)
-    reward = _steps(dtype, axis, call.rewards)
-    shape = reward.shape[1:]
-    terminated, truncated, exists = (_steps(FLAG, axis, each) for each in (call.terminated, call.truncated, call.mask))
-    ends = _either(terminated, truncated)
-    values, following = _values(call, reward, truncated, exists)
-    if call.autoreset == NEXT_STEP:
-        exists = _without_resets(ends, _envs(FLAG, shape, call.prev_done), exists)
-    here = _open(exists, None)
-    bootstrap = _open(exists, terminated)
-    if values is None and following is not None:  # of rewards alone, only final values are known
-        bootstrap &= truncated
-    gamma, gae_lambda = _coefficient(axis, call.gamma), _coefficient(axis, call.gae_lambda)
-    one_step = reward if following is None else _plus(bootstrap, jnp.asarray(gamma, dtype), following, reward)
-    if call.recursion == "n_step_returns":
-        returns = _n_step_returns(reward, one_step, _open(None, ends), jnp.asarray(gamma, dtype), call.n)
-        return GAEResult(None, jnp.moveaxis(returns, 0, axis))
-    deltas = one_step if values is None else one_step - values
-    if call.recursion == "upgo":
-        ends = _either(ends, _next_existing(~(deltas >= 0), jnp.ones(shape, bool), exists))
-    trace = _open(exists, ends)
-    if call.recursion == "retrace":
-        gae_lambda = _traces_of_next(_steps(dtype, axis, call.ratios), gae_lambda, trace, exists)
-        call = call._replace(ratios=None)
-    decay, zero = _rounded_product(dtype, gamma, gae_lambda), jnp.zeros(shape, dtype)
-    scan = functools.partial(_scan, trace=trace, exists=exists)
-    if call.tail_normalized:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
-        left = scan(jnp.ones_like(deltas), jnp.asarray(gae_lambda, dtype), zero)
-        advantages = scan(_times(here, left, deltas), decay, zero) / left
-    elif call.ratios is not None:  # A = rho delta + gamma lambda c A_next
-        weights = functools.partial(_weights, _steps(dtype, axis, call.ratios), leaky=call.leaky)
-        weighted = _times(here, weights(call.rho_clip), deltas)
-        advantages = scan(weighted, _times(trace, weights(call.c_clip), decay), zero)
-    else:
-        last = _envs(dtype, shape, call.last_advantages)
-        advantages = scan(deltas, decay, zero if last is None else last)
-    traced = advantages
-    if call.returns_lambda is not None:
-        traced = scan(deltas, _rounded_product(dtype, gamma, _coefficient(axis, call.returns_lambda)), zero)
-    returns = None if values is None else traced + values
-    if call.ratios is not None:
-        after = jnp.concatenate([advantages[1:], zero[np.newaxis]])[: len(reward)]
-        advantages = _times(here, weights(call.advantage_clip), _plus(trace, decay, after, deltas))
-    if exists is not None and not call.carry_over:
-        advantages = jnp.where(exists, advantages, 0)
-        returns = returns if values is None else jnp.where(exists, returns, values)
-    if call.normalize is not None:
-        advantages = _normalized(advantages, exists, call.normalize, None, 0, EPS, axis)
-    return GAEResult(*(None if each is None else jnp.moveaxis(each, 0, axis) for each in (advantages, returns)))
+    return _equation.gae(Arrays(call.rewards, call.time_axis), call)
+
+
+class Arrays(_equation.Library):
+    """Arrays of JAX, with the bits of NumPy on a CPU, and with derivatives."""
+
+    xp = jnp
+    differentiates = True
+
+    def __init__(self, rewards: Any, axis: int):
+        self.dtype, self.axis = canonical(rewards.dtype), axis
+
+    def array(self, given: Any, dtype: Any = None) -> Any:
+        array = jnp.broadcast_to(given.array if isinstance(given, OnDevice) else given, given.shape)
+        return array if dtype is None else array != 0 if dtype is bool else array.astype(canonical(dtype))
+
+    def wide(self, given: Any) -> Any:
+        return jnp.asarray(given, canonical(np.float64))
+
+    def rounded(self, *factors: Any) -> Any:
+        if all(isinstance(each, float) for each in factors):
+            return jnp.asarray(math.prod(factors), self.dtype)
+        if all(isinstance(each, jax.Array) and each.dtype == self.dtype for each in factors):
+            return math.prod(factors)  # a product of two float32 needs no float64 to be rounded once
+        return super().rounded(*factors)
+
+    def times(self, gate: Any, one: Any, other: Any) -> Any:
+        return _times(gate, one, other)
+
+    def plus(self, gate: Any, term: Any, one: Any, other: Any) -> Any:
+        return _plus(gate, one, other, term)
+
+    def minus(self, one: Any, other: Any) -> Any:
+        return one - other
+
+    def overwritten(self, array: Any, gate: Any, numbers: Any) -> Any:
+        return jnp.where(gate, numbers, array)
+
+    def clipped(self, ratios: Any, clip: float) -> Any:
+        limit = self.rounded(float(clip))
+        return jnp.where(ratios > limit, limit, ratios)
+
+    def scan(self, terms: Any, decay: Any, gate: Any, exists: Any, last: Any) -> Any:
+        decay = jnp.broadcast_to(decay, terms.shape)
+        if exists is not None:  # -0.0 + 1 y is y, bit for bit
+            terms, decay, gate = jnp.where(exists, terms, -0.0), jnp.where(exists, decay, 1), gate | ~exists
+
+        def step(following: Any, row: Any) -> tuple[Any, Any]:
+            term, factor, is_open = row
+            result = _plus(is_open, factor, following, term)
+            return result, result
+
+        return _loop(step, last, (terms, decay, jnp.broadcast_to(gate, terms.shape)))
+
+    def next_existing(self, rows: Any, last: Any, exists: Any) -> Any:
+        last = jnp.broadcast_to(last, rows.shape[1:])
+        if exists is None:
+            return jnp.concatenate([rows[1:], last[np.newaxis]])[: len(rows)]
+
+        def step(passed: Any, row: Any) -> tuple[Any, Any]:
+            number, here = row
+            return jnp.where(here, number, passed), passed
+
+        return _loop(step, last, (rows, exists))
+
+    def n_steps(self, rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int) -> Any:
+        gamma, goes_on = (jnp.broadcast_to(each, rewards.shape)[:-1] for each in (gamma, goes_on))
+
+        def longer(returns: Any, _: None) -> tuple[Any, None]:
+            more = _plus(goes_on, gamma, returns[1:], rewards[:-1])
+            return jnp.concatenate([jnp.where(goes_on, more, returns[:-1]), returns[-1:]]), None
+
+        returns = _varying(returns, rewards, gamma, goes_on)
+        return lax.scan(longer, returns, None, length=max(min(n, len(rewards)) - 1, 0))[0]
+
+    def normalized(self, advantages: Any, exists: Any, by: str) -> Any:
+        return _normalized(advantages, exists, by, None, 0, EPS)
+
+    def dense(self, call: Call) -> Any:
+        """Return final values of all steps. Sparse ones have one number per True of truncated, in C order."""
+        if call.final_values.shape == call.rewards.shape:
+            return self.steps(call.final_values)
+        place = jnp.cumsum(self.array(call.truncated, bool).reshape(-1), dtype=np.int32) - 1
+        # Where numbers are missing, because the program cannot count flags while it is compiled, there is NaN.
+        numbers = jnp.append(self.array(call.final_values, self.dtype), np.nan)
+        dense = numbers[jnp.clip(place, 0, len(numbers) - 1)].reshape(call.rewards.shape)
+        return jnp.moveaxis(dense, self.axis, 0)
 
 
 def normalized(
@@ -102,92 +142,21 @@ def normalized(
     out: Any,
 ) -> jax.Array:
     """Return checked advantages, shifted and scaled by their own or by given moments; 0 outside of the mask."""
-    matrix = _steps(advantages.dtype, time_axis, advantages)
-    exists = _steps(FLAG, time_axis, mask)
+    lib = Arrays(advantages, time_axis)
+    matrix, exists = lib.steps(advantages), lib.steps(mask, bool)
     if exists is not None:
         matrix = jnp.where(exists, matrix, 0)
-    moments = None if given is None else tuple(_envs(np.dtype(np.float64), matrix.shape[1:], each) for each in given)
-    return jnp.moveaxis(_normalized(matrix, exists, by, moments, ddof, eps, time_axis), 0, time_axis)
+    moments = None if given is None else tuple(lib.envs(each, matrix, np.dtype(np.float64)) for each in given)
+    return lib.back(_normalized(matrix, exists, by, moments, ddof, eps))
 
 
 def steps_without_resets(
     terminated: OnDevice, truncated: OnDevice | None, prev_done: OnDevice | None, time_axis: int
 ) -> jax.Array:
     """Return where a step exists: the step before it ended no episode."""
-    ends = _either(*(_steps(FLAG, time_axis, each) for each in (terminated, truncated)))
-    before = None if prev_done is None else _envs(FLAG, ends.shape[1:], prev_done)
-    return jnp.moveaxis(_without_resets(ends, before, None), 0, time_axis)
-
-
-# Arguments
-
-
-def _array(dtype: np.dtype[Any], given: Any) -> Any:
-    array = jnp.broadcast_to(given.array if isinstance(given, OnDevice) else given, given.shape)
-    return array != 0 if dtype is FLAG else array.astype(canonical(dtype))
-
-
-def _steps(dtype: np.dtype[Any], axis: int, given: Any) -> Any:
-    """Return an array of all steps with time as the first axis."""
-    return None if given is None else jnp.moveaxis(_array(dtype, given), axis, 0)
-
-
-def _envs(dtype: np.dtype[Any], shape: tuple[int, ...], given: Any) -> Any:
-    """Return one number or flag per env."""
-    return None if given is None else jnp.broadcast_to(_array(dtype, given), shape)
-
-
-def _coefficient(axis: int, given: Any) -> Any:
-    """Return a coefficient that is not rounded yet: a float, or an array that broadcasts."""
-    if not isinstance(given, OnDevice):
-        return given
-    return jnp.moveaxis(given.array, axis, 0) if given.ndim else jnp.asarray(given.array)
-
-
-def _rounded_product(dtype: np.dtype[Any], gamma: Any, decay: Any) -> Any:
-    """Return the product in float64, rounded once. A product of two float32 needs no float64 for that."""
-    if isinstance(gamma, float) and (isinstance(decay, float) or gamma == 1.0):
-        return jnp.asarray(gamma * decay, dtype)
-    if all(isinstance(each, jax.Array) and each.dtype == dtype for each in (gamma, decay)):
-        return gamma * decay
-    double = canonical(np.float64)
-    return (jnp.asarray(gamma, double) * jnp.asarray(decay, double)).astype(dtype)
-
-
-def _traces_of_next(ratios: Any, gae_lambda: Any, trace: Any, exists: Any) -> Any:
-    """Return lambda min(ratio, 1) of the next step that exists, in float64; 0 if there is none."""
-    zero = jnp.zeros(ratios.shape[1:], ratios.dtype)
-    ratios = _next_existing(ratios, zero, exists)
-    if not isinstance(gae_lambda, float):
-        gae_lambda = _next_existing(jnp.broadcast_to(gae_lambda, ratios.shape), gae_lambda.dtype.type(0), exists)
-    return _times(trace, jnp.asarray(gae_lambda, canonical(np.float64)), jnp.where(ratios > 1, 1, ratios))
-
-
-def _values(call: Call, rewards: Any, truncated: Any, exists: Any) -> tuple[Any, Any]:
-    """Return V and V' of all steps; None where the call has none."""
-    axis, dtype = call.time_axis, rewards.dtype
-    values, following = _steps(dtype, axis, call.values), _steps(dtype, axis, call.next_values)
-    if values is not None and following is None:
-        longer = len(values) > len(rewards)
-        last = values[-1] if longer else _envs(dtype, rewards.shape[1:], call.last_values)
-        values = values[: len(rewards)]
-        following = _next_existing(values, last, exists)
-    if call.final_values is None:
-        return values, following
-    final = _dense(call, dtype)
-    return values, final if following is None else jnp.where(truncated, final, following)
-
-
-def _dense(call: Call, dtype: np.dtype[Any]) -> Any:
-    """Return final values in the shape of rewards. Sparse ones have one number per True of truncated, in C order."""
-    if call.final_values.shape == call.rewards.shape:
-        return _steps(dtype, call.time_axis, call.final_values)
-    truncated = _array(FLAG, call.truncated)
-    place = jnp.cumsum(truncated.reshape(-1), dtype=np.int32) - 1
-    # Where numbers are missing, because the program cannot count flags while it is compiled, there is NaN.
-    numbers = jnp.append(_array(dtype, call.final_values), np.nan)
-    dense = numbers[jnp.clip(place, 0, len(numbers) - 1)].reshape(call.rewards.shape)
-    return jnp.moveaxis(dense, call.time_axis, 0)
+    lib = Arrays(terminated, time_axis)
+    ends = _equation.either(lib.steps(terminated, bool), lib.steps(truncated, bool))
+    return lib.back(_equation.without_resets(lib, ends, lib.envs(prev_done, ends, bool), None))
 
 
 def _one_env(call: Call) -> Call:
@@ -195,10 +164,9 @@ def _one_env(call: Call) -> Call:
     total, starts = call.rewards.shape[0], call.cu_seqlens.array
     sequence = jnp.searchsorted(starts, jnp.arange(total, dtype=starts.dtype), side="right") - 1
     place = jnp.arange(total + 1, dtype=starts.dtype)
-    exists = None if call.mask is None else _array(FLAG, call.mask)
-    last_steps = _next_existing(place[:-1], place[-1], exists) >= starts[sequence + 1]
-    inside = None if call.terminated is None else _array(FLAG, call.terminated)
-    last = call.last_values
+    lib = Arrays(call.rewards, 0)
+    exists, inside, last = lib.steps(call.mask, bool), lib.steps(call.terminated, bool), call.last_values
+    last_steps = lib.next_existing(place[:-1], place[-1], exists) >= starts[sequence + 1]
 
     def held(array: Any, dtype: np.dtype[Any]) -> OnDevice:
         return OnDevice(array, array.shape, dtype)
@@ -209,58 +177,20 @@ def _one_env(call: Call) -> Call:
         return held(given.array[sequence, 0], given.dtype)
 
     if last is None:
-        ends = {"terminated": held(_either(inside, last_steps), FLAG)}
+        ends = {"terminated": held(_equation.either(inside, last_steps), FLAG)}
     else:
-        final = _envs(call.rewards.dtype, (len(starts) - 1,), last)[sequence]
+        final = jnp.broadcast_to(lib.array(last, lib.dtype), (len(starts) - 1,))[sequence]
         ends = {"truncated": held(last_steps, FLAG), "final_values": held(final, call.rewards.dtype)}
     zero = held(np.zeros((), call.rewards.dtype), call.rewards.dtype)
     coefficients = {name: per_step(getattr(call, name)) for name in ("gamma", "gae_lambda", "returns_lambda")}
     return call._replace(cu_seqlens=None, last_values=zero, **ends, **coefficients)
 
 
-# Flags
-
-
-def _either(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else one | other
-
-
-def _open(exists: Any, closed: Any) -> Any:
-    """Return where a gate is open: the step exists, and is not among the closed ones."""
-    return (True if exists is None else exists) & (True if closed is None else ~closed)
-
-
-def _next_existing(rows: Any, last: Any, exists: Any) -> Any:
-    """Return for every step the row of the next step that exists, or ``last`` if there is none."""
-    last = jnp.broadcast_to(last, rows.shape[1:])
-    if exists is None:
-        return jnp.concatenate([rows[1:], last[np.newaxis]])[: len(rows)]
-    return _carried(rows, last, exists, reverse=True)
-
-
-def _without_resets(ends: Any, before: Any, exists: Any) -> Any:
-    """Return where a step exists: it is in the mask, and the step before it in the mask ended no episode."""
-    before = jnp.zeros(ends.shape[1:], bool) if before is None else before
-    if exists is None:
-        return ~jnp.concatenate([before[np.newaxis], ends])[:-1]
-    return exists & ~_carried(ends, before, exists, reverse=False)
-
-
-def _carried(rows: Any, beyond: Any, exists: Any, reverse: bool) -> Any:
-    """Return for every step the row of the last step that a loop has passed and that exists."""
-
-    def step(passed: Any, row: Any) -> tuple[Any, Any]:
-        number, here = row
-        return jnp.where(here, number, passed), passed
-
-    return _loop(step, beyond, (rows, exists), reverse)
-
-
-def _loop(step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, rows: tuple[Any, ...], reverse: bool) -> Any:
-    """Return the rows that a loop over time makes."""
+def _loop(step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, rows: tuple[Any, ...]) -> Any:
+    """Return the rows that a loop over time makes, from the last step to the first."""
 
     def loop(unroll: int) -> Callable[[Any, Any], Any]:
-        return lambda carry, rows: lax.scan(step, carry, rows, reverse=reverse, unroll=unroll)[1]
+        return lambda carry, rows: lax.scan(step, carry, rows, reverse=True, unroll=unroll)[1]
 
     return lax.platform_dependent(_varying(carry, *rows), rows, cpu=loop(1), default=loop(UNROLLED))
 
@@ -305,53 +235,18 @@ def _plus(gate: Any, one: Any, other: Any, terms: Any) -> Any:
     return jnp.where(gate, terms + jnp.where(numbers, one * other, terms + other), terms)
 
 
-def _scan(terms: Any, decay: Any, initial: Any, trace: Any, exists: Any) -> Any:
-    """Compute y_t = x_t + decay_t y_{t+1}, the second term only where the gate is open; a skipped step keeps y."""
-    decay = jnp.broadcast_to(decay, terms.shape)
-    if exists is not None:
-        terms, decay, trace = jnp.where(exists, terms, -0.0), jnp.where(exists, decay, 1), trace | ~exists
-    rows = terms, decay, jnp.broadcast_to(trace, terms.shape)
-
-    def step(following: Any, row: Any) -> tuple[Any, Any]:
-        term, factor, gate = row
-        result = _plus(gate, factor, following, term)
-        return result, result
-
-    return _loop(step, initial, rows, reverse=True)
-
-
-def _weights(ratios: Any, clip: Any, leaky: Any) -> Any:
-    """Return (1 - leaky) min(ratio, clip) + leaky ratio; in min(), NaN stays NaN and a zero keeps its sign."""
-    clip, leaky = jnp.asarray(clip, ratios.dtype), np.asarray(leaky, ratios.dtype)
-    clipped = jnp.where(ratios > clip, clip, ratios)
-    return clipped if leaky == 0 else _times(True, 1 - leaky, clipped) + _times(True, leaky, ratios)
-
-
-def _n_step_returns(rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int) -> Any:
-    """Compute all returns together, one more step in each pass."""
-    gamma = jnp.broadcast_to(gamma, rewards.shape)[:-1]
-    goes_on = jnp.broadcast_to(goes_on, rewards.shape)[:-1]
-
-    def longer(returns: Any, _: None) -> tuple[Any, None]:
-        more = _plus(goes_on, gamma, returns[1:], rewards[:-1])
-        return jnp.concatenate([jnp.where(goes_on, more, returns[:-1]), returns[-1:]]), None
-
-    returns = _varying(returns, rewards, gamma, goes_on)
-    return lax.scan(longer, returns, None, length=max(min(n, len(rewards)) - 1, 0))[0]
-
-
 # Moments, in the order of additions that fastgae/_moments.py has
 
 
-def _normalized(matrix: Any, exists: Any, by: str, moments: Any, ddof: int, eps: float, axis: int) -> Any:
+def _normalized(matrix: Any, exists: Any, by: str, moments: Any, ddof: int, eps: float) -> Any:
     """Compute (x - mean) / (std + eps) for the steps that exist, in float64, and round it once."""
     if not matrix.size:
         return matrix
     wide = matrix.astype(canonical(np.float64))
     if moments is None:
         mean = _mean(_block_sums(wide, exists), exists, wide, by, 0)
-        centered = wide - mean
-        variance = _mean(_block_sums(_times(_open(exists, None), centered, centered), exists), exists, wide, by, ddof)
+        centered, here = wide - mean, _equation.is_open(exists, None)
+        variance = _mean(_block_sums(_times(here, centered, centered), exists), exists, wide, by, ddof)
         still = variance == 0  # the root has no derivative at 0
         moments = mean, jnp.where(still, 0, jnp.sqrt(jnp.where(still, 1, variance)))
     mean, std = moments

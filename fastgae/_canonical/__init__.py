@@ -4,9 +4,10 @@ A call as the caller made it is checked argument by argument (arguments), agains
 as a whole (checks). Then its arrays become matrices of one layout, and a CanonicalRollout (memory, contract).
 """
 
+from fastgae._call import NEXT_STEP
 from fastgae._canonical.arguments import (
-    NEXT_STEP,
     as_boundaries,
+    as_labels,
     as_number,
     as_switch,
     end_to_end,
@@ -17,7 +18,6 @@ from fastgae._canonical.arguments import (
 )
 from fastgae._canonical.checks import NORMALIZE, checked, warn_of_reset_rows
 from fastgae._canonical.contract import MOMENT_STEPS, CanonicalRollout, Scalar, canonical_rollout
-from fastgae._canonical.existing import next_existing_values, steps_without_resets
 from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
 from fastgae._canonical.memory import Layout, in_one_layout, in_place
 
@@ -31,6 +31,7 @@ __all__ = [
     "Scalar",
     "as_boundaries",
     "as_flags",
+    "as_labels",
     "as_number",
     "as_switch",
     "as_unit_interval",
@@ -41,10 +42,8 @@ __all__ = [
     "in_one_layout",
     "in_place",
     "integer_of",
-    "next_existing_values",
     "numbered",
     "of_one_dtype",
     "shown",
-    "steps_without_resets",
     "warn_of_reset_rows",
 ]

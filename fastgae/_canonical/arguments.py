@@ -1,18 +1,18 @@
 """Read one argument without looking at the others, or raise an error that names it."""
 
 import enum
+import math
 import operator
 from typing import Any
 
 import numpy as np
 
-from fastgae._call import Array, working_dtype
-from fastgae._interop import OnDevice, as_array, as_numbers, is_weak
+from fastgae._call import MOST_STEPS, NEXT_STEP, Array, working_dtype
+from fastgae._interop import OnDevice, as_array, as_numbers, is_tensor, is_weak, kind_in_list
 from fastgae._misnamed import AUTORESET_ELSEWHERE, choose_one
 
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 LONGEST_SHOWN = 200  # characters of an argument in a message
-NEXT_STEP = "next_step"
 AUTORESET = (NEXT_STEP, "same_step", "disabled")
 
 
@@ -82,14 +82,32 @@ def as_boundaries(name: str, given: object) -> Array:
     return array.astype(np.int64, copy=False)  # a uint64 too large for int64 becomes negative, which no caller accepts
 
 
+def as_labels(name: str, given: Any, shape: tuple[int, ...]) -> Array:
+    """Return labels in this shape. A list is not converted by NumPy, which would make equal text of 1 and "1"."""
+    if len(shape) == 1 and type(given) in (list, tuple) and kind_in_list(given) is None:
+        labels = np.fromiter(given, object, len(given))
+    elif type(given) in (list, tuple) and len(given) == shape[0]:
+        labels = np.empty(shape, object)
+        for row, labels_of_row in zip(labels, given, strict=True):
+            row[...] = as_labels(name, labels_of_row, shape[1:])
+    else:
+        labels = as_array(name, given)
+    check_shape(name, labels, shape, "rewards' shape")
+    return labels
+
+
 def numbered(name: str, labels: Array) -> Array:
-    """Return a small integer for each label, the same for equal labels."""
-    if not labels.size:  # an empty list has dtype float64
+    """Return a small integer for each label, the same for labels that are equal in Python."""
+    if not labels.size:
         return np.zeros(0, np.int64)
     if labels.dtype.kind in "USO":
         numbers: dict[Any, int] = {}
+        objects = labels.tolist()
+        for label in {type(label): label for label in objects}.values():
+            if isinstance(label, float | np.floating) or is_tensor(label):  # tensors are equal to themselves only
+                raise TypeError(f"{name} has a label of type {type(label).__name__}: pass integers or strings")
         try:
-            return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()], np.int64)
+            return np.array([numbers.setdefault(label, len(numbers)) for label in objects], np.int64)
         except Exception as error:  # an object's own __hash__ may raise anything
             raise TypeError(f"{name} has a label that cannot be hashed: pass integers or strings") from error
     if labels.dtype.kind not in "biu":
@@ -108,6 +126,30 @@ def integer_of(given: Any) -> int | None:
         return operator.index(given)
     except Exception:  # an object's own __index__ may raise anything
         return None
+
+
+def as_count(name: str, given: Any) -> int:
+    """Return a number of steps."""
+    count = integer_of(given)
+    if count is None or count < 1:
+        raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
+    return min(count, MOST_STEPS)
+
+
+def as_clip(name: str, given: Any) -> float:
+    """Return the number at which ratios are clipped: infinity for None."""
+    expected = "a number >= 0, or None"
+    clip = math.inf if given is None else as_number(name, given, expected)
+    if not clip >= 0.0:
+        raise ValueError(f"{name} must be {expected}, got {clip!r}")
+    return clip
+
+
+def as_share(name: str, given: Any) -> float:
+    share = as_number(name, given, "a number in [0, 1]")
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{name} must be a number in [0, 1], got {share!r}")
+    return share
 
 
 def shown(given: object) -> str:

@@ -7,12 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae._call import ABSENT, NEW, ROLES, Array, Call, Estimator, Role
-from fastgae._canonical.arguments import NEXT_STEP, as_switch, autoreset_mode, of_one_dtype, shown
-from fastgae._canonical.existing import without_reset_rows
+from fastgae._call import ABSENT, NEW, NEXT_STEP, ROLES, Array, Call, Estimator, Role
+from fastgae._canonical.arguments import (
+    as_clip,
+    as_count,
+    as_share,
+    as_switch,
+    autoreset_mode,
+    of_one_dtype,
+    shown,
+)
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import as_one_env
-from fastgae._interop import OnDevice, kind_of
+from fastgae._equation import without_reset_rows
+from fastgae._interop import OnDevice, as_array, kind_of
 from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
 
 NORMALIZE = ("global", "per_env")
@@ -25,6 +33,18 @@ FITTED = {
     Role.ENV_FLAGS: Frame.env_flags,
     Role.COEFFICIENT: Frame.coefficient,
     Role.FACTORS: Frame.factors,
+}
+
+
+# How a setting is read that is a number or a switch.
+SETTINGS: dict[str, Callable[[str, Any], Any]] = {
+    "tail_normalized": as_switch,
+    "carry_over": as_switch,
+    "n": as_count,
+    "rho_clip": as_clip,
+    "c_clip": as_clip,
+    "advantage_clip": as_clip,
+    "leaky": as_share,
 }
 
 
@@ -77,13 +97,19 @@ def checked(estimator: Estimator, given: Call) -> Call:
     for field, name, fitted, also_none in reading.fitted:
         argument = read[field]
         if argument is not ABSENT and (also_none or argument is not None):
-            read[field] = fitted(frame, name, argument)
+            try:
+                read[field] = fitted(frame, name, argument)
+            except ValueError as error:
+                if name == "terminated" and call.values is not ABSENT and _holds_flags(given.values):
+                    raise ValueError(f"{error}; values holds flags: did you swap values and terminated?") from error
+                raise
     call = Call._make(read.values())
     if call.prev_done is not None and mode != NEXT_STEP:
         raise ValueError('prev_done tells where row 0 is a reset row, and only autoreset="next_step" has reset rows')
     _check_final_values(call, mode)
-    read["tail_normalized"] = as_switch("tail_normalized", call.tail_normalized)
-    read["carry_over"] = as_switch("carry_over", call.carry_over)
+    for field, setting in SETTINGS.items():
+        if field in estimator.fields:
+            read[field] = setting(field, read[field])
     read["time_axis"], read["out"] = frame.axis, _checked_out(estimator, frame, call)
     read.update(packed)
     call = Call._make(read.values())
@@ -93,6 +119,13 @@ def checked(estimator: Estimator, given: Call) -> Call:
         _check_ends(call)
     # The backend of a GPU finds the reset rows itself, because to find them here would mean to wait for the GPU.
     return without_reset_rows(call) if mode == NEXT_STEP and not isinstance(call.rewards, OnDevice) else call
+
+
+def _holds_flags(given: Any) -> bool:
+    """Return whether an argument holds bool, or only 0 and 1, and both of them."""
+    if isinstance(given, OnDevice) or (array := as_array("values", given)).dtype.kind not in "biuf":
+        return False
+    return array.dtype.kind == "b" or {*np.unique(array).tolist()} == {0, 1}
 
 
 def _is_longer(frame: Frame, values: Any) -> bool:
@@ -133,25 +166,26 @@ def warn_of_reset_rows(call: Call) -> None:
 
 
 def _check_one_sequence(call: Call, longer: bool, mode: str | None) -> None:
-    """Check a call without ``terminated``: every env is one sequence, and ``last_values`` holds the value after it."""
+    """Check a call where ``terminated`` is None: every env is one sequence, with the value after it in last_values."""
     last = call.last_advantages if call.values is ABSENT else call.last_values
+    none = "terminated=None says that no step ends an episode"
     if call.truncated is not None:
         raise ValueError(
-            "truncated is given without terminated: pass both; terminated is all False if no episode ended for good"
+            f"{none}, but truncated is given: pass both; terminated is all False if no episode ended for good"
         )
     if mode == NEXT_STEP:
         raise ValueError(
-            'autoreset="next_step" is given without terminated: pass both, because the reset rows follow its flags'
+            f'{none}, but autoreset="next_step" is given: pass terminated, because the reset rows follow its flags'
         )
     if last is None and (longer or call.next_values is not None):
         raise ValueError(
-            "terminated is missing: pass terminated, the flags of the steps that ended an episode; all False if none"
+            f"{none}, and then V after the last step is last_values: pass it instead of next_values or of the last row "
+            "of values, or pass terminated, the flags of the steps that ended an episode; all False if none"
         )
     if last is None:
         raise ValueError(
-            "terminated and last_values are both missing: pass terminated, the flags of the steps that ended an "
-            "episode; or, if each env is one sequence, pass last_values, V of the state after its last step: 0 if it "
-            "ended for good"
+            f"{none}, and last_values is missing: pass terminated, the flags of the steps that ended an episode; or, "
+            "if each env is one sequence, pass last_values, V of the state after its last step: 0 if it ended for good"
         )
 
 

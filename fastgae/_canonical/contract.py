@@ -41,22 +41,6 @@ class CanonicalRollout(NamedTuple):
     ratios: Any = None  # V-trace: importance ratios
     constants: tuple[Scalar, ...] | None = None  # V-trace: the constants that ``CONSTANTS`` in fastgae/_call.py lists
 
-    def all_next_values(self) -> Array:
-        """Return V' of every step in one array."""
-        next_values = np.concatenate([self.next_values, self.last_values[np.newaxis]])[: len(self.rewards)]
-        if self.mask is not None and self.mask_passes_values:
-            for t in reversed(range(len(next_values) - 1)):
-                np.copyto(next_values[t], next_values[t + 1], where=~self.mask[t + 1])
-        if self.final_values is not None:
-            np.copyto(next_values, self.final_values, where=self.truncated)
-        return next_values
-
-    def one_step_returns(self, next_values: Array, bootstrap: Array) -> Array:
-        """Return r + gamma V' where the bootstrap gate is open, and r elsewhere; V' of every step is given."""
-        returns = self.rewards.copy()
-        np.add(returns, self.gamma * next_values, out=returns, where=bootstrap)
-        return returns
-
     @property
     def is_plain(self) -> bool:
         """Return whether the rollout has no options, and its coefficients are numbers."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastgae._call import NEW, Array
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
-from fastgae._interop import OnDevice, as_array, as_numbers, broadcast_to, is_narrow, widened
+from fastgae._interop import OnDevice, as_array, as_numbers, broadcast_to, check_wide, widened
 from fastgae._typing import Output
 
 
@@ -20,6 +20,7 @@ class Frame(NamedTuple):
     axis: int
     without_time: tuple[int, ...]
     on_device: bool = False  # on a GPU; then one number stays one number
+    has_time: bool = True  # the function has an argument time_axis, which advice may name
 
     @property
     def one_longer(self) -> tuple[int, ...]:
@@ -109,7 +110,7 @@ class Frame(NamedTuple):
         shapes = ((*self.shape[:axis], *self.shape[axis + 1 :]) for axis in range(len(self.shape)))
         others = (self._replace(axis=axis, without_time=without_time) for axis, without_time in enumerate(shapes))
         fitting = (each for each in others if shape in (each.without_time, each.one_step, each.one_longer))
-        found = [str(each.axis) for each in fitting if each.axis != self.axis]
+        found = [str(each.axis) for each in fitting if each.axis != self.axis and self.has_time]
         return f"; it fits time_axis={' or '.join(found)}" if found else ""
 
     def _not_per_env(self, name: str, array: Array, or_else: str = "") -> ValueError:
@@ -126,6 +127,11 @@ class Frame(NamedTuple):
         """Check flags, which may lack axes after time and envs. A vector is refused, because its axis is ambiguous."""
         if array.shape == self.shape:
             return
+        if array.ndim == 0:
+            raise ValueError(
+                f"{name} is one number, {shown(array.item())}; expected {self.like}, {self.shape}: pass numbers such "
+                "as gamma=... by name"
+            )
         fewest = max(self.axis + 1, 2)
         fits = fewest <= array.ndim <= len(self.shape) and array.shape[self.axis] == self.shape[self.axis]
         if not (fits and self._repeats(array.shape)):
@@ -181,7 +187,7 @@ class Frame(NamedTuple):
             raise ValueError(f"{name} is an overlapping or broadcast view: several of its elements share memory")
 
 
-def frame_of(name: str, array: Array, time_axis: int) -> Frame:
+def frame_of(name: str, array: Array, time_axis: int, has_time: bool = True) -> Frame:
     if array.ndim == 0:
         raise ValueError(f"{name} is a scalar; expected an array with a time axis")
     axis = integer_of(time_axis)
@@ -192,7 +198,7 @@ def frame_of(name: str, array: Array, time_axis: int) -> Frame:
         raise ValueError(f"time_axis={shown(axis)} is out of range for {name} with {dimensions}")
     axis %= array.ndim
     without_time = array.shape[:axis] + array.shape[axis + 1 :]
-    return Frame(name, array.shape, axis, without_time, isinstance(array, OnDevice))
+    return Frame(name, array.shape, axis, without_time, isinstance(array, OnDevice), has_time)
 
 
 def as_flags(name: str, given: object, check: Callable[[str, Array], None] | None = None) -> Array:
@@ -217,12 +223,10 @@ def as_flags(name: str, given: object, check: Callable[[str, Array], None] | Non
 def as_unit_interval(name: str, given: Any, check: Callable[[str, Array], None]) -> Any:
     """Return a float, or a float64 array that passes ``check``; all numbers must be in [0, 1]."""
     if type(given) is not float:
+        check_wide(name, given)
         if getattr(given, "ndim", 0) or isinstance(given, list | tuple | OnDevice):
             array = as_array(name, given)
-            if is_narrow(array.dtype):
-                raise TypeError(
-                    f"{name} has dtype {array.dtype}, in which 0.99 is another number: pass float32 or float64"
-                )
+            check_wide(name, array)  # a list may hold numbers of 16 bits
             return _unit_intervals(name, as_numbers(name, array).astype(np.float64), check)
         given = as_number(name, given, "a number in [0, 1], or an array of them", "biuf", TypeError)
     if not 0.0 <= given <= 1.0:

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae import _memory
-from fastgae._call import ABSENT, NEW, ROLES, Array, Call, GAEResult, Role
-from fastgae._canonical.arguments import NEXT_STEP
-from fastgae._canonical.existing import with_next_values
+from fastgae._call import ABSENT, NEW, NEXT_STEP, ROLES, Array, Call, GAEResult, Role
+from fastgae._equation import with_next_values
 
 
 def in_one_layout(call: Call) -> tuple[Call, "Layout", GAEResult[Any]]:

@@ -1,10 +1,10 @@
 """Arrays of libraries other than NumPy: torch tensors and JAX arrays.
 
 * ``arrays.py`` has arrays on a GPU and 16-bit floats.
-* ``libraries.py`` is the table of the libraries, and ``conversion.py`` reads any array as a NumPy array.
+* ``libraries.py`` is the table of the libraries, reads any array as a NumPy array, and lists the public functions.
 * ``torch.py`` and ``jax.py`` convert the arrays of one library.
-* ``functions.py`` lists the public functions, and ``calls.py`` passes a call to the function that makes it, in:
-* ``torch_eager.py`` and, for tensors on a GPU, which stay there, ``torch_devices.py``
+* ``calls.py`` passes a call to the function that makes it, in:
+* ``torch_devices.py``: calls with tensors that hold numbers; those on a GPU stay there
 * ``torch_ops.py``: the operations that stand for the functions in code that torch compiles
 * ``torch_gradients.py``: calls whose results keep their gradients
 * ``jax_calls.py``, also for code that JAX traces: ``jax_xla.py`` lets XLA call the compiled module, in which
@@ -14,11 +14,23 @@ Nothing here imports torch or JAX before the caller does: if the caller passes a
 already imported.
 """
 
-from fastgae._interop.arrays import OnDevice, Planned, broadcast_to, is_narrow, widened
+from fastgae._interop.arrays import OnDevice, Planned, broadcast_to, check_wide, is_narrow, widened
 from fastgae._interop.calls import check_no_tensors, with_tensors
-from fastgae._interop.conversion import as_array, as_floats, as_numbers, as_numpy, converter, is_weak, on_the_cpu
-from fastgae._interop.functions import FUNCTIONS, takes_tensors
-from fastgae._interop.libraries import any_traced, is_tensor, kind_of
+from fastgae._interop.libraries import (
+    FUNCTIONS,
+    any_traced,
+    as_array,
+    as_floats,
+    as_numbers,
+    as_numpy,
+    converter,
+    is_tensor,
+    is_weak,
+    kind_in_list,
+    kind_of,
+    on_the_cpu,
+    takes_tensors,
+)
 
 __all__ = [
     "FUNCTIONS",
@@ -31,10 +43,12 @@ __all__ = [
     "as_numpy",
     "broadcast_to",
     "check_no_tensors",
+    "check_wide",
     "converter",
     "is_narrow",
     "is_tensor",
     "is_weak",
+    "kind_in_list",
     "kind_of",
     "on_the_cpu",
     "takes_tensors",

@@ -1,10 +1,11 @@
 """Arrays whose numbers the CPU does not read, on a GPU or in a program that JAX compiles, and 16-bit floats."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from fastgae._call import NUMBERS, Array
+from fastgae._call import NUMBERS, Array, GAEResult
 
 NARROW_FLOATS = ("bfloat16", "float16")
 
@@ -93,6 +94,14 @@ def is_narrow(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 2 and dtype.kind in "fV" and dtype.type.__name__ in NARROW_FLOATS
 
 
+def check_wide(name: str, given: object) -> None:
+    """Raise an error if a coefficient is a number or an array of 16 bits, of any library."""
+    dtype = getattr(given, "dtype", None)
+    narrow = is_narrow(dtype) if isinstance(dtype, np.dtype) else str(dtype).rpartition(".")[2] in NARROW_FLOATS
+    if narrow:
+        raise TypeError(f"{name} has dtype {dtype}, in which 0.99 is another number: pass float32 or float64")
+
+
 def widened(array: Array) -> Array:
     """Return 16-bit floats as float32, which can represent all of them; return any other array unchanged."""
     if not is_narrow(array.dtype):
@@ -106,3 +115,19 @@ def widened(array: Array) -> Array:
 def of_call(name: str, array: Array) -> Array:
     """Return an argument of a call. Backends read 16-bit numbers as they are; any other 16-bit array is widened."""
     return array if name in NUMBERS else widened(array)
+
+
+def taken(arguments: dict[str, Any], array_type: type, to_numpy: Callable[[str, Any], Array]) -> dict[str, Any]:
+    """Return the arguments of a call in which the arrays of one type are NumPy arrays."""
+    return {
+        # Most arguments are None, and isinstance takes long to find out.
+        name: given if given is None or not isinstance(given, array_type) else of_call(name, to_numpy(name, given))
+        for name, given in arguments.items()
+    }
+
+
+def given_back(result: Any, from_numpy: Callable[[Array], Any]) -> Any:
+    """Return what a function has returned, with each of its arrays converted."""
+    if isinstance(result, GAEResult):
+        return GAEResult(*map(from_numpy, result))
+    return from_numpy(result) if isinstance(result, np.ndarray) else result

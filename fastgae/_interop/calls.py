@@ -3,16 +3,22 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fastgae._interop.conversion import given_back, taken
+from fastgae._call import Role, names_of
+from fastgae._interop.arrays import check_wide, given_back, taken
 from fastgae._interop.libraries import LIBRARIES, any_traced, kind_of, type_of
 
 Result = TypeVar("Result")
+
+COEFFICIENTS = names_of(Role.COEFFICIENT)
 
 
 def with_tensors(function: Callable[..., Result], arguments: dict[str, Any]) -> Result:
     """Call a function with arrays of other libraries and return its results in the library of its first argument."""
     kind = kind_of(next(iter(arguments.values())))
     assert kind is not None
+    for name in COEFFICIENTS:
+        if (given := arguments.get(name)) is not None and type(given) is not float:
+            check_wide(name, given)  # here, because what follows would widen it
     if not arguments.get("stop_gradients", True) and arguments.get("out") is not None:
         raise ValueError("out cannot carry gradients: leave it out, or leave stop_gradients True")
     result: Result = (
@@ -56,7 +62,7 @@ def _torch(arguments: dict[str, Any]) -> Callable[..., Any]:
         from fastgae._interop.torch_ops import traced
 
         return traced
-    from fastgae._interop.torch_eager import computed
+    from fastgae._interop.torch_devices import computed
 
     return computed
 

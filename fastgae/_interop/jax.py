@@ -51,6 +51,8 @@ def to_numpy(name: str, array: jax.Array) -> Array:
         raise TypeError(
             f"{name} is traced by JAX, and the first argument is not a JAX array: convert that with jax.numpy.asarray"
         )
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+        raise TypeError(f"{name} has dtype {array.dtype}, a key of jax.random; expected an array of numbers")
     if elsewhere := [device for device in array.devices() if device.platform != "cpu"]:
         raise TypeError(f"{name} is on {elsewhere[0]}, and fastgae computes on the CPU: pass jax.device_get({name})")
     return np.asarray(array)

@@ -14,10 +14,9 @@ from jax.custom_derivatives import SymbolicZero
 from fastgae import _memory
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
-from fastgae._interop.arrays import OnDevice, is_narrow, widened
-from fastgae._interop.conversion import as_array, given_back, taken
-from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
+from fastgae._interop.arrays import OnDevice, given_back, is_narrow, taken, widened
 from fastgae._interop.jax import canonical, computes, from_numpy, numpys_dtypes, placed, settled, to_numpy
+from fastgae._interop.libraries import FUNCTIONS, as_array, dtype_of_results, gives_two
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
@@ -110,16 +109,15 @@ def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dic
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _program(function: Callable[..., Any], settings: tuple[Any, ...], wide: bool, arrays: dict[str, Any]) -> Any:
     """Return the results of a function of arrays whose numbers are not known yet."""
-    held = {name: OnDevice(array, array.shape, _dtype_of(name, array), "xla") for name, array in arrays.items()}
+    held = {name: OnDevice(array, array.shape, _dtype_of(array), "xla") for name, array in arrays.items()}
     results = function(**held, **{name: given for name, _, _, given in settings})
     narrow = {} if wide else {np.dtype(np.float64): np.float32}
     return jax.tree.map(lambda result: result.astype(narrow.get(result.dtype, result.dtype)), results)
 
 
-def _dtype_of(name: str, array: Any) -> np.dtype[Any]:
-    """Return the dtype of an array: float32 for 16-bit floats, because they are read as float32, unless refused."""
-    is_float = is_narrow(array.dtype) and ROLES.get(name) is not Role.COEFFICIENT
-    return np.dtype(np.float32) if is_float else array.dtype
+def _dtype_of(array: Any) -> np.dtype[Any]:
+    """Return the dtype of an array: float32 for 16-bit floats, because they are read as float32."""
+    return np.dtype(np.float32) if is_narrow(array.dtype) else array.dtype
 
 
 def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

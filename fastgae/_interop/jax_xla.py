@@ -22,8 +22,8 @@ import numpy as np
 from fastgae._call import Array, GAEResult
 from fastgae._interop.arrays import of_call
 from fastgae._interop.batches import BROADCAST, Batch, may_join
-from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two, takes_out
 from fastgae._interop.jax import numpys_dtypes
+from fastgae._interop.libraries import FUNCTIONS, dtype_of_results, gives_two, takes_out
 
 TARGET = "fastgae"
 INTEGERS = (np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)

@@ -1,6 +1,6 @@
-"""Make calls with torch tensors on a GPU, which stay there.
+"""Make calls with torch tensors that hold numbers. On a GPU, they stay there.
 
-The first call checks its arguments, and its function plans what to do on the GPU. Calls that are alike run the same
+There, the first call checks its arguments, and its function plans what to do. Calls that are alike run the same
 plan: with tensors of the same shapes, strides and dtypes, and equal settings.
 """
 
@@ -12,14 +12,16 @@ import numpy as np
 import torch
 
 from fastgae._call import GAEResult
-from fastgae._interop.arrays import OnDevice, Planned
-from fastgae._interop.functions import FUNCTIONS
+from fastgae._interop.arrays import OnDevice, Planned, given_back, taken
+from fastgae._interop.libraries import FUNCTIONS
 from fastgae._interop.torch import (
     NARROW_DTYPES,
     bytes_to_the_end,
     check_fillable,
+    from_numpy,
     in_memory,
     numpy_dtype,
+    on_device,
     plain,
     tell_autograd,
     to_numpy,
@@ -85,6 +87,8 @@ def _signature(
             parts.append(given.hex())  # because -0.0 equals 0.0, and 1.0 equals 1
         elif isinstance(given, SETTINGS):
             parts += type(given), given
+        elif isinstance(given, np.generic):
+            parts += given.dtype, given.tobytes()
         elif given is not outputs:
             known = False
         tensors.append(tensor)
@@ -183,3 +187,21 @@ def floats(name: str, tensor: Any) -> Any:
     if tensor.is_complex():
         raise TypeError(f"{name} has dtype {tensor.dtype}; expected float32, float64, 16-bit floats or integers")
     return tensor.float() if tensor.dtype in NARROW_DTYPES else tensor.double()
+
+
+def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function with tensors that hold numbers."""
+    if on_device(next(iter(arguments.values()))) or arguments.get("backend") == "triton":
+        return call(function, arguments)
+    arrays, out = taken(arguments, torch.Tensor, to_numpy), arguments.get("out")
+    if out is None:
+        return given_back(function(**arrays), from_numpy)
+    arrays["out"] = tuple(map(_array_to_fill, out)) if isinstance(out, tuple | list) else _array_to_fill(out)
+    pair = isinstance(function(**arrays), GAEResult)
+    tell_autograd(out if pair else [out])
+    return GAEResult(*out) if pair else out
+
+
+def _array_to_fill(out: Any) -> Any:
+    """Return the array that shares its memory with a tensor of ``out``."""
+    return to_numpy("out", check_fillable(out)) if isinstance(out, torch.Tensor) else out

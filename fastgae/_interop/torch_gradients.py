@@ -8,9 +8,9 @@ from torch import Tensor
 
 from fastgae._call import GAEResult
 from fastgae._interop.arrays import OnDevice
-from fastgae._interop.conversion import as_array
+from fastgae._interop.libraries import as_array
 from fastgae._interop.torch import numpy_dtype, transforms
-from fastgae._interop.torch_eager import computed
+from fastgae._interop.torch_devices import computed
 from fastgae._interop.torch_ops import NO_TENSORS, traced
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from fastgae._call import GAEResult, Role, names_of
-from fastgae._interop.functions import FUNCTIONS, dtype_of_results, gives_two
+from fastgae._interop.libraries import FUNCTIONS, dtype_of_results, gives_two
 from fastgae._interop.torch import NARROW_DTYPES
-from fastgae._interop.torch_eager import computed
+from fastgae._interop.torch_devices import computed
 
 NO_OPERANDS = ("out", "stop_gradients")  # arguments that an operation does not have
 # Arguments that are never tensors. Every other argument is a tensor, None, or a number in place of a tensor.

@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from fastgae._project import how_to_install
+
 SHELLS = ("bash", "zsh", "tcsh")
 
 # What a shell completes in place of an argument that is a file: shtab reads it from the attribute `complete`.
@@ -18,7 +20,7 @@ class PrintCompletion(argparse.Action):
         try:
             import shtab
         except ImportError as error:
-            parser.error(f"argument {option}: {error}: pip install 'fastgae-rl[completion]'")
+            parser.error(f"argument {option}: {error}: run {how_to_install('completion')}")
         _complete_files(parser)
         print(shtab.complete(parser, values))
         parser.exit()

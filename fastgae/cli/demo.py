@@ -13,6 +13,7 @@ import numpy as np
 
 import fastgae
 from fastgae import _dispatch, _threads
+from fastgae._project import how_to_install
 from fastgae.cli import info
 from fastgae.cli.options import CommandError, non_negative, plot_file, positive, unit_interval
 
@@ -130,7 +131,7 @@ def _require(*packages: str) -> None:
         try:
             importlib.import_module(package)
         except ImportError as error:
-            raise CommandError(f"{package} cannot be imported ({error}): pip install 'fastgae-rl[demo]'") from error
+            raise CommandError(f"{package} cannot be imported ({error}): run {how_to_install('demo')}") from error
 
 
 def _progress() -> "Progress":

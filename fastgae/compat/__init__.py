@@ -20,6 +20,8 @@ libraries multiply it by 0: NaN and infinity there have no effect, and a zero ma
 import importlib
 import typing
 
+from fastgae._misnamed import no_name
+
 if typing.TYPE_CHECKING:
     from fastgae.compat import brax as brax
     from fastgae.compat import cleanrl as cleanrl
@@ -67,7 +69,7 @@ if not typing.TYPE_CHECKING:  # otherwise a type checker would accept every name
 
     def __getattr__(name: str) -> typing.Any:
         if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise no_name(__name__, name, __all__)
         return importlib.import_module(f"{__name__}.{name}")
 
 

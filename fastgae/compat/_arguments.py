@@ -7,8 +7,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from fastgae._call import Array
 from fastgae._canonical import as_flags, as_number, as_switch, as_unit_interval, integer_of, shown
-from fastgae._interop import as_array, as_floats, as_numbers, as_numpy, on_the_cpu
-from fastgae._misnamed import no_argument
+from fastgae._interop import as_array, as_floats, as_numbers, as_numpy, check_wide, on_the_cpu
+from fastgae._misnamed import missing, no_argument
 from fastgae._typing import ArrayT
 from fastgae._typing import Numbers as NumbersElsewhere
 
@@ -18,6 +18,7 @@ Axes = tuple[int | str, ...]
 
 def _coefficients(name: str, given: object) -> Any:
     """Return a float, or an array of numbers in [0, 1], whose shape has been checked."""
+    check_wide(name, given)
     return as_unit_interval(name, as_numpy(name, given), lambda name, array: None)
 
 
@@ -109,7 +110,7 @@ class Body:
         self.signature = inspect.signature(compute)
         parameters = self.signature.parameters.values()
         self.positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
-        self.required = {each.name for each in parameters if each.default is each.empty}
+        self.required = [each.name for each in parameters if each.default is each.empty]
         self.optional, self.numbers = set(), []
         self.readers: dict[str, Reader] = {}
         self.shapes = {self.like: axes, **shapes} if like else shapes
@@ -132,7 +133,9 @@ class Body:
         given = {**dict(zip(self.positional, positional, strict=False)), **named}
         if not given.keys() <= self.readers.keys():
             raise no_argument(self.compute, named)
-        if len(given) < len(positional) + len(named) or not self.required <= given.keys():
+        if absent := [name for name in self.required if name not in given]:
+            raise missing(self.compute, absent)
+        if len(given) < len(positional) + len(named):
             self.signature.bind(*positional, **named)  # raises Python's error
         sizes: dict[str, Any] = {"1": 1}
         fitting: dict[str, tuple[int, ...]] = {"": ()}

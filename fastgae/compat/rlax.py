@@ -51,6 +51,7 @@ def truncated_generalized_advantage_estimation(
     advantages, _ = gae(
         r_t,
         values[:-1],
+        terminated=None,
         last_values=values[-1],
         gamma=discount_t,
         gae_lambda=lambda_,

@@ -160,4 +160,6 @@ def grpo_advantages(
 
 
 def _response(values: Any, rewards: Any, gamma: float, gae_lambda: float) -> GAEResult[Any]:
-    return gae(rewards, values, last_values=0.0, gamma=float(gamma), gae_lambda=float(gae_lambda), time_axis=1)
+    return gae(
+        rewards, values, terminated=None, last_values=0.0, gamma=float(gamma), gae_lambda=float(gae_lambda), time_axis=1
+    )

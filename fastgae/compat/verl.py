@@ -196,6 +196,7 @@ def _not_whitened(
     return gae(
         token_level_rewards,
         values,
+        terminated=None,
         last_values=0.0,
         mask=response_mask != 0,
         gamma=float(gamma),

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from fastgae._project import how_to_install
+
 # The libraries that the extras in pyproject.toml install.
 EXTRAS = {
     "data": ("duckdb", "pyarrow", "rich"),
@@ -15,12 +17,12 @@ EXTRAS = {
 
 def brought_by(extra: str, what: str) -> AbstractContextManager[None]:
     """If an import inside fails, say how to install the missing library, which ``what`` needs."""
-    return _installed(EXTRAS[extra], what, f"'fastgae-rl[{extra}]'")
+    return _installed(EXTRAS[extra], what, how_to_install(extra))
 
 
 def installed(library: str, what: str) -> AbstractContextManager[None]:
     """Do the same for a library that is in no extra, because whoever has such data has the library."""
-    return _installed([library], what, library)
+    return _installed([library], what, f"pip install {library}")
 
 
 @contextmanager
@@ -30,5 +32,5 @@ def _installed(libraries: Collection[str], what: str, brings: str) -> Iterator[N
     except ModuleNotFoundError as error:
         if error.name not in libraries:  # the library is installed, but something that it needs is not
             raise
-        message = f"{what} needs {error.name}, which is not installed: pip install {brings}"
+        message = f"{what} needs {error.name}, which is not installed: run {brings}"
         raise ModuleNotFoundError(message, name=error.name) from error

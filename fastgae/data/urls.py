@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from fastgae._project import how_to_install
 from fastgae.data.extras import brought_by
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters or more, so not a drive of Windows
@@ -38,7 +39,7 @@ def located(name: Any) -> Path:
         path.fs.invalidate_cache()  # imports the library of this protocol, and forgets what an earlier run saw
     except ImportError as error:
         raise ModuleNotFoundError(
-            f"{without_secrets(text)} needs a library that is not installed: pip install 'fastgae-rl[remote]' ({error})"
+            f"{without_secrets(text)} needs a library that is not installed: run {how_to_install('remote')} ({error})"
         ) from error
     return path  # type: ignore[no-any-return]
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Never, Unpack
 
-from fastgae._call import ABSENT
+from fastgae._call import ABSENT, NEW
 from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
 
 
-@estimator(result="advantages", words={"last_advantages": "last_values"}, fixed={"values": ABSENT, "gae_lambda": 1.0})
+@estimator(result="advantages", words={"last_advantages": "last_values"})
 def discounted_returns(
     rewards: ArrayT | Numbers,
-    terminated: ArrayLike | None = None,
+    terminated: ArrayLike | None,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     last_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
     mask: ArrayLike | None = None,
@@ -66,3 +67,8 @@ def discounted_returns(
     >>> fastgae.discounted_returns(np.ones(3, np.float32), np.array([0, 0, 1]), gamma=0.5)
     array([1.75, 1.5 , 1.  ], dtype=float32)
     """
+    call = (
+        rewards, ABSENT, terminated, truncated, None, None, final_values, None, None, mask, gamma, 1.0, time_axis,
+        (NEW if out is None else out, None), None, last_values,
+    )  # fmt: skip
+    return run(discounted_returns, call, backend, num_threads, stop_gradients, unnamed, misnamed).advantages

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Unpack
+from typing import Never, Unpack
 
 from fastgae._call import GAEResult
 from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
@@ -14,9 +15,9 @@ from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed,
 def gae(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
-    terminated: ArrayLike | None = None,
+    terminated: ArrayLike | None,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
@@ -60,7 +61,7 @@ def gae(
         NumPy does; integers become float64. float16 and bfloat16 count as float32.
     values : array like ``rewards``, or one longer along time
         V(s_t). The extra row is V of the state after the last step.
-    terminated : array like ``rewards``, optional; bool, or numbers that are 0 or 1
+    terminated : array like ``rewards``, or None; bool, or numbers that are 0 or 1
         The step ended the episode for good: the flag of step t as ``env.step`` returns it with the reward of step t.
         None: no step ends an episode, so each env is one sequence, such as the tokens of an answer. Then pass
         ``last_values``, the values after the sequences: 0 where a sequence ended for good.
@@ -155,3 +156,8 @@ def gae(
            [1.5 , 1.  ],
            [1.  , 1.  ]], dtype=float32)
     """
+    call = (
+        rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
+        gamma, gae_lambda, time_axis, out, normalize, last_advantages, returns_lambda, tail_normalized, carry_over,
+    )  # fmt: skip
+    return run(gae, call, backend, num_threads, stop_gradients, unnamed, misnamed)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Never, Unpack
 
-from fastgae._call import GAEResult
+from fastgae._call import MISSING, GAEResult
 from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Normalize, Numbers, Output
 
 
@@ -15,10 +16,10 @@ def gae_packed(
     values: ArrayLike,
     cu_seqlens: ArrayLike,
     terminated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     last_values: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    gamma: float | ArrayLike = 1.0,
+    gamma: float | ArrayLike,
     gae_lambda: float | ArrayLike = 0.95,
     returns_lambda: float | ArrayLike | None = None,
     normalize: Normalize | None = None,
@@ -48,8 +49,9 @@ def gae_packed(
     mask : array of shape (total,), optional
         As in ``gae``: False where the step does not exist.
     gamma, gae_lambda, returns_lambda : float in [0, 1], or arrays of shape (sequences, 1) or (total,)
-        As in ``gae``. An array has one number per sequence, as for a batch of padded sequences with time along axis 1,
-        or one per step.
+        As in ``gae``, but ``gamma`` has no default: it is 1.0 in most trainers of language models, and 0.99 in most
+        others. An array has one number per sequence, as for a batch of padded sequences with time along axis 1, or one
+        per step.
     normalize : str, optional
         "global", as in ``gae``: over all steps that exist.
     out, num_threads, backend
@@ -72,3 +74,8 @@ def gae_packed(
     >>> fastgae.gae_packed(rewards, values, np.array([0, 2, 5]), gamma=0.5, gae_lambda=1.0).returns
     array([1.5 , 1.  , 1.75, 1.5 , 1.  ], dtype=float32)
     """
+    call = (
+        rewards, values, terminated, None, last_values, None, None, None, None, mask, gamma, gae_lambda, 0, out,
+        normalize, None, returns_lambda, False, False, MISSING if cu_seqlens is None else cu_seqlens,
+    )  # fmt: skip
+    return run(gae_packed, call, backend, num_threads, True, unnamed, misnamed)

@@ -7,10 +7,9 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import frame_of, numbered, of_one_dtype, shown
+from fastgae._canonical import as_labels, frame_of, numbered, of_one_dtype, shown
 from fastgae._declared import public
 from fastgae._exact_sums import means_by_group
-from fastgae._interop import as_array
 from fastgae._typing import ArrayLike, ArrayT, Baseline, Numbers, Scale
 from fastgae.estimators.normalize import as_ddof, as_eps
 
@@ -21,8 +20,8 @@ def group_advantages(
     groups: ArrayLike,
     *,
     trajectories: ArrayLike | None = None,
-    baseline: Baseline = "mean",
-    scale: Scale = "std",
+    baseline: Baseline | None = "mean",
+    scale: Scale | None = "std",
     ddof: int = 1,
     eps: float = 1e-6,
     mask: ArrayLike | None = None,
@@ -57,13 +56,14 @@ def group_advantages(
     rewards : array of any shape, one reward per answer
         Libraries and dtypes as in ``gae``. The arrays are on the CPU.
     groups : array like ``rewards``, or a list; integers, strings, or any objects that can be hashed
-        Answers with equal labels are one group. The labels may be in any order and of any size.
+        Answers with equal labels are one group, as Python compares them: 1 and "1" are two labels. The labels may be in
+        any order and of any size, and a list may hold tuples, such as (prompt, state).
     trajectories : like ``groups``, optional
         Samples of a group with equal labels are one trajectory, such as the turns of a dialogue that became one sample
         each. Each trajectory then counts once. All its samples must have its whole reward, and get its advantage.
-    baseline : "mean", "leave_one_out" or "none"
+    baseline : "mean", "leave_one_out" or "none"; None is "none"
         What is subtracted from the rewards.
-    scale : "std", "batch" or "none"
+    scale : "std", "batch" or "none"; None is "none"
         What the advantages are divided by.
     ddof : int >= 0
         1 gives the sample's standard deviation, as ``torch.std`` does, and 0 the population's.
@@ -95,14 +95,13 @@ def group_advantages(
     >>> fastgae.group_advantages(rewards, groups, baseline="leave_one_out", scale="none")
     array([ 1., -1., -1.,  1.])
     """
-    for name, given, words in (("baseline", baseline, get_args(Baseline)), ("scale", scale, get_args(Scale))):
-        if not isinstance(given, str) or given not in words:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, got {shown(given)}")
+    subtracted = _one_of("baseline", baseline, get_args(Baseline))
+    divided = _one_of("scale", scale, get_args(Scale))
     kept_out, added = as_ddof(ddof), as_eps(eps)
     (numbers,) = of_one_dtype(rewards=rewards)
-    frame = frame_of("rewards", numbers, 0)
+    frame = frame_of("rewards", numbers, 0, has_time=False)
     given_labels = {"groups": groups} if trajectories is None else {"groups": groups, "trajectories": trajectories}
-    labels = {name: frame.steps(name, as_array(name, given)) for name, given in given_labels.items()}
+    labels = {name: as_labels(name, given, frame.shape) for name, given in given_labels.items()}
     exists = frame.flags_or_none("mask", mask)
     kept = slice(None) if exists is None else exists.ravel()
     flat = numbers.ravel()[kept].astype(np.float64)
@@ -112,9 +111,16 @@ def group_advantages(
         flat, group = flat[first], group[first]
     result: Any = np.zeros_like(numbers, order="C")
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        advantages = _relative(flat, group, baseline, scale, kept_out, added)
+        advantages = _relative(flat, group, subtracted, divided, kept_out, added)
         result.reshape(-1)[kept] = advantages[sample] if trajectory else advantages
     return result
+
+
+def _one_of(name: str, given: object, words: tuple[str, ...]) -> str:
+    word = "none" if given is None else given
+    if not isinstance(word, str) or word not in words:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, got {shown(given)}")
+    return word
 
 
 def _once(rewards: Array, group: Array, trajectory: Array) -> tuple[Array, Array]:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Never, Unpack
 
-import numpy as np
-
-from fastgae._call import MOST_STEPS, Call
-from fastgae._canonical import canonical_rollout, integer_of, shown
-from fastgae._declared import estimator, recursion
+from fastgae._call import NEW
+from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Misnamed, Numbers
 
 
-def _as_count(name: str, given: Any) -> int:
-    n = given if type(given) is int else integer_of(given)
-    if n is None or n < 1:
-        raise ValueError(f"{name} must be a positive integer, got {shown(given)}")
-    return min(n, MOST_STEPS)
-
-
-@estimator(result="returns", fixed={"recursion": "n_step_returns", "gae_lambda": 0.0}, reads={"n": _as_count})
+@estimator(result="returns")
 def n_step_returns(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
-    terminated: ArrayLike | None = None,
+    terminated: ArrayLike | None,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     n: int,
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
@@ -75,17 +66,8 @@ def n_step_returns(
     >>> fastgae.n_step_returns(rewards, values, np.array([0, 0, 1, 0]), n=2, gamma=0.5)
     array([1.75, 1.5 , 1.  , 1.5 ], dtype=float32)
     """
-
-
-@recursion("n_step_returns")
-def _fill(call: Call) -> None:
-    """Compute all returns together, one more step in each pass."""
-    rollout = canonical_rollout(call)
-    bootstrap = ~rollout.terminated
-    goes_on = bootstrap[:-1] if rollout.truncated is None else bootstrap[:-1] & ~rollout.truncated[:-1]
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        gamma_here = np.broadcast_to(rollout.gamma, bootstrap.shape)[:-1]
-        rollout.returns[...] = rollout.one_step_returns(rollout.all_next_values(), bootstrap)
-        for _ in range(min(call.n, len(rollout.rewards)) - 1):
-            longer = rollout.rewards[:-1] + gamma_here * rollout.returns[1:]
-            np.copyto(rollout.returns[:-1], longer, where=goes_on)
+    call = (
+        rewards, values, terminated, truncated, last_values, next_values, final_values, None, None, None, gamma, 0.0,
+        time_axis, (None, NEW if out is None else out), None, None, None, False, False, None, n, "n_step_returns",
+    )  # fmt: skip
+    return run(n_step_returns, call, None, None, stop_gradients, unnamed, misnamed).returns

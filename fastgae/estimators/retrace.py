@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Never, Unpack
 
-import numpy as np
-
-from fastgae._call import Call
-from fastgae._canonical import next_existing_values
-from fastgae._declared import estimator, recursion
+from fastgae._call import MISSING, NEW
+from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
 
 
-@estimator(result="returns", words={"gae_lambda": "lambda_"}, fixed={"recursion": "retrace"})
+@estimator(result="returns", words={"gae_lambda": "lambda_"})
 def retrace(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
     terminated: ArrayLike,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     next_values: ArrayLike,
     ratios: ArrayLike,
     mask: ArrayLike | None = None,
@@ -78,12 +76,9 @@ def retrace(
     >>> fastgae.retrace(rewards, values, np.array([0, 0, 1]), next_values=values, ratios=ratios, gamma=0.5)
     array([1.375, 1.5  , 1.   ], dtype=float32)
     """
-
-
-@recursion("retrace")
-def _as_gae(call: Call) -> Call:
-    """Return the call of ``gae`` whose lambda is c_{t+1}."""
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        traces = call.gae_lambda * np.minimum(call.ratios, 1.0, dtype=np.float64)
-        decay = next_existing_values(traces, np.zeros(()), call.mask, 0)
-    return call._replace(gae_lambda=decay, ratios=None)
+    call = (
+        rewards, values, terminated, truncated, None, MISSING if next_values is None else next_values, None, None, None,
+        mask, gamma, lambda_, time_axis, (None, NEW if out is None else out), None, None, None, False, False, None,
+        None, "retrace", ratios,
+    )  # fmt: skip
+    return run(retrace, call, backend, num_threads, stop_gradients, unnamed, misnamed).returns

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from fastgae._call import ABSENT
+from typing import Never
+
+from fastgae._call import ABSENT, NEW
 from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 
 
-@estimator(
-    result="advantages",
-    words={"rewards": "x", "gae_lambda": "decay", "last_advantages": "initial"},
-    fixed={"values": ABSENT, "terminated": ABSENT, "gamma": 1.0},
-)
+@estimator(result="advantages", words={"rewards": "x", "gae_lambda": "decay", "last_advantages": "initial"})
 def reverse_scan(
     x: ArrayT | Numbers,
     decay: ArrayLike,
-    *,
+    *unnamed: Never,
     initial: ArrayLike | None = None,
     time_axis: int = 0,
     out: ArrayT | None = None,
     stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
+    **misnamed: Never,
 ) -> ArrayT:
     r"""Compute a linear recursion along time, from the last step to the first.
 
@@ -63,3 +63,8 @@ def reverse_scan(
     >>> fastgae.reverse_scan(np.ones(4, np.float32), 0.5)
     array([1.875, 1.75 , 1.5  , 1.   ], dtype=float32)
     """
+    call = (
+        x, ABSENT, ABSENT, None, None, None, None, None, None, None, 1.0, decay, time_axis,
+        (NEW if out is None else out, None), None, initial,
+    )  # fmt: skip
+    return run(reverse_scan, call, backend, num_threads, stop_gradients, unnamed, misnamed).advantages

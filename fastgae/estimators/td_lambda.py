@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Unpack
+from typing import Never, Unpack
 
+from fastgae._call import NEW
 from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Numbers
 
 
@@ -13,9 +15,9 @@ from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed,
 def td_lambda(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
-    terminated: ArrayLike | None = None,
+    terminated: ArrayLike | None,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
@@ -81,3 +83,8 @@ def td_lambda(
     >>> fastgae.reverse_scan(terms, np.where(done, 0, gamma * lambda_), initial=next_values[-1])
     array([4.25, 5.  , 1.  , 5.  ])
     """
+    call = (
+        rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
+        gamma, lambda_, time_axis, (None, NEW if out is None else out),
+    )  # fmt: skip
+    return run(td_lambda, call, backend, num_threads, stop_gradients, unnamed, misnamed).returns

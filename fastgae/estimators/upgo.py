@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Unpack
+from typing import Never, Unpack
 
-import numpy as np
-
-from fastgae._call import Call, GAEResult
-from fastgae._canonical import canonical_rollout, next_existing_values
-from fastgae._declared import estimator, recursion
+from fastgae._call import GAEResult
+from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
-@estimator(fixed={"recursion": "upgo", "gae_lambda": 1.0})
+@estimator()
 def upgo(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
-    terminated: ArrayLike | None = None,
+    terminated: ArrayLike | None,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
@@ -74,23 +72,8 @@ def upgo(
     >>> fastgae.upgo(rewards, values, np.array([0, 0, 0, 1]), last_values=0.0, gamma=1.0).returns
     array([2.5, 1.5, 0. , 1. ], dtype=float32)
     """
-
-
-@recursion("upgo")
-def _as_gae(call: Call) -> Call:
-    """Return the call of ``gae`` with steps cut where delta_{t+1} < 0, so that nothing after them is read."""
-    rollout = canonical_rollout(call)
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        next_values = rollout.all_next_values()
-        deltas = rollout.one_step_returns(next_values, ~rollout.terminated) - rollout.values
-    stops = next_existing_values(~(deltas >= 0.0), np.ones((), bool), rollout.mask, 0)
-    if rollout.truncated is not None:
-        stops |= rollout.truncated
-    return call._replace(
-        values=rollout.values,
-        terminated=rollout.terminated,
-        truncated=stops,
-        last_values=None,
-        next_values=next_values,
-        final_values=None,
-    )
+    call = (
+        rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
+        gamma, 1.0, time_axis, out, normalize, None, None, False, False, None, None, "upgo",
+    )  # fmt: skip
+    return run(upgo, call, backend, num_threads, True, unnamed, misnamed)

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from enum import Enum
-from typing import Any, Unpack
+from typing import Never, Unpack
 
 from fastgae._call import GAEResult
-from fastgae._canonical import as_number
 from fastgae._declared import estimator
+from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 
-def _as_clip(name: str, given: Any) -> float:
-    """Return the number at which ratios are clipped: infinity for None."""
-    if type(given) is float and given >= 0.0:
-        return given
-    if given is None:
-        return math.inf
-    expected = "a number >= 0, or None"
-    clip = as_number(name, given, expected)
-    if not clip >= 0.0:
-        raise ValueError(f"{name} must be {expected}, got {clip!r}")
-    return clip
-
-
-def _as_share(name: str, given: Any) -> float:
-    if type(given) is float and 0.0 <= given <= 1.0:
-        return given
-    share = as_number(name, given, "a number in [0, 1]")
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"{name} must be a number in [0, 1], got {share!r}")
-    return share
-
-
-@estimator(
-    words={"gae_lambda": "lambda_"},
-    reads={"rho_clip": _as_clip, "c_clip": _as_clip, "advantage_clip": _as_clip, "leaky": _as_share},
-)
+@estimator(words={"gae_lambda": "lambda_"})
 def vtrace(
     rewards: ArrayT | Numbers,
     values: ArrayLike,
-    terminated: ArrayLike | None = None,
+    terminated: ArrayLike | None,
     truncated: ArrayLike | None = None,
-    *,
+    *unnamed: Never,
     ratios: ArrayLike,
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
@@ -116,3 +90,9 @@ def vtrace(
     >>> fastgae.vtrace(rewards, values, np.array([0, 0, 1]), ratios=ratios, gamma=0.5).returns
     array([0.875, 1.5  , 1.   ], dtype=float32)
     """
+    call = (
+        rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
+        gamma, lambda_, time_axis, out, normalize, None, None, False, False, None, None, "gae", ratios, rho_clip,
+        c_clip, advantage_clip, leaky,
+    )  # fmt: skip
+    return run(vtrace, call, backend, num_threads, stop_gradients, unnamed, misnamed)

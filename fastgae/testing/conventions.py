@@ -453,6 +453,6 @@ def _arguments(fields: Fields, terminated: str, truncated: str) -> str:
     elif fields["e"] != "no_flags" and (values, last) == ("values[:-1]", "values[-1]"):
         values, bootstrap = "values", final.removeprefix(", ")
     if fields["e"] == "no_flags":
-        flags = "terminated=None"
+        flags = "terminated=None" if bootstrap.startswith("last") else "np.zeros_like(rewards, bool)"
     taken = [flags, bootstrap] if fields["estimator"] == "discounted_returns" else [values, flags, bootstrap]
     return ", ".join(filter(None, taken))

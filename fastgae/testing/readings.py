@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._interop.conversion import on_the_cpu
-from fastgae._interop.libraries import LIBRARIES
+from fastgae._interop.libraries import LIBRARIES, on_the_cpu
 from fastgae._misnamed import GOING_ON, NAMES_ELSEWHERE
 from fastgae.testing.rollouts import FLAGS, Kind, Probe
 

@@ -111,5 +111,5 @@ def test_completion_without_shtab(monkeypatch, capsys):
         main(["--print-completion", "zsh"])
     assert ended.value.code == 2
     message = capsys.readouterr().err
-    assert "pip install 'fastgae-rl[completion]'" in message
+    assert "pip install '.[completion]'" in message
     assert message.count("\n") == 1

@@ -150,9 +150,7 @@ def test_plot_without_matplotlib(recorded, python):
     done = python(code, "compute", str(source), "--plot", "a.png", check=False)
     assert done.returncode == 2
     assert list(source.parent.iterdir()) == [source]
-    assert (
-        done.stderr.count("drawing a.png needs matplotlib, which is not installed: pip install 'fastgae-rl[plot]'") == 1
-    )
+    assert done.stderr.count("needs matplotlib, which is not installed: run python -m pip install '.[plot]'") == 1
     assert done.stderr.count("\n") == 1
 
 
@@ -230,7 +228,7 @@ def test_without_the_extra(python):
     )
     done = python(code, check=False)
     assert done.returncode == 2
-    assert done.stderr.count("pip install 'fastgae-rl[data]'") == 1
+    assert done.stderr.count("pip install '.[data]'") == 1
     assert done.stderr.count("\n") == 1
 
 

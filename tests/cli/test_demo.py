@@ -135,7 +135,7 @@ def test_missing_extra_says_how_to_install_it(package, options, monkeypatch, cap
     code, message = failure(["demo", *options], capsys)
     assert code == 1
     assert package in message
-    assert "pip install 'fastgae-rl[demo]'" in message
+    assert "pip install '.[demo]'" in message
 
 
 @pytest.mark.parametrize("setting", ["FASTGAE_NUM_THREADS", "FASTGAE_BACKEND"])

@@ -119,7 +119,7 @@ def test_options_are_those_of_gae(saved, capsys):
     [
         ({"values": None}, "has no values; it holds rewards, terminated, last_values"),
         ({"rewards": None, "values": None}, "has no rewards and no values"),
-        ({"terminated": None, "last_values": None}, "terminated and last_values are both missing"),
+        ({"terminated": None, "last_values": None}, "last_values is missing"),
         ({"terminated": None, "dones": np.zeros(4)}, "holds dones and no terminated: save the array that gae takes as"),
         ({"values": None, "v_s": np.zeros(4)}, "holds v_s and no values"),
         ({"last_values": None}, "the value after the last step is missing"),

@@ -71,7 +71,7 @@ def elsewhere(torch, place):
 @pytest.mark.parametrize(
     ("place", "error", "what"),
     [
-        ("cuda:0", BackendUnavailableError, r"is an array on cuda:0, .* pip install 'fastgae-rl\[gpu\]'"),
+        ("cuda:0", BackendUnavailableError, r"is an array on cuda:0, .* pip install '\.\[gpu\]' in a clone"),
         (
             "mps:0",
             TypeError,
@@ -109,7 +109,7 @@ def test_arguments_that_do_not_fit_the_signature():
         function(*given, rewards=given[0])
     with pytest.raises(TypeError, match="unexpected keyword argument 'lam'"):
         function(*given, lam=0.8)
-    with pytest.raises(TypeError, match="missing a required argument: 'next_done'"):
+    with pytest.raises(TypeError, match="is missing the argument 'next_done'"):
         function(*given[:-1])
 
 

@@ -1,11 +1,13 @@
 """Libraries that not every user has: loaded where they are needed, and their extra is named where they are missing."""
 
+import re
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from fastgae._project import how_to_install
 from fastgae.data import compute
 from fastgae.data.extras import EXTRAS, brought_by
 
@@ -29,7 +31,7 @@ def test_an_import_reads_no_files(python):
 @pytest.mark.parametrize("library", EXTRAS["data"])
 def test_the_extra_of_the_package(python, library):
     done = python(f"{MISSING}import fastgae.data", library, check=False)
-    message = f"fastgae.data needs {library}, which is not installed: pip install 'fastgae-rl[data]'"
+    message = f"fastgae.data needs {library}, which is not installed: run {how_to_install('data')}"
     assert done.stderr.strip().endswith(f"ModuleNotFoundError: {message}")
 
 
@@ -37,7 +39,7 @@ def test_the_extra_of_hdf5(tmp_path, monkeypatch):
     (tmp_path / "a.hdf5").touch()
     monkeypatch.delitem(sys.modules, "fastgae.data.hdf5", raising=False)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    message = r"^reading .*a\.hdf5 needs h5py, which is not installed: pip install 'fastgae-rl\[hdf5\]'$"
+    message = rf"^reading .*a\.hdf5 needs h5py, which is not installed: run {re.escape(how_to_install('hdf5'))}$"
     with pytest.raises(ModuleNotFoundError, match=message):
         compute(tmp_path / "a.hdf5")
 

@@ -223,7 +223,9 @@ def test_tables_that_keep_deleted_rows(tmp_path, few, kind, monkeypatch):
         for name in [name for name in sys.modules if name.partition(".")[0] == library]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setattr(sys, "meta_path", [Missing(library), *sys.meta_path])
-        message = rf"table, whose files also hold .* needs {library}, which is not installed: pip install {library}$"
+        message = (
+            rf"table, whose files also hold .* needs {library}, which is not installed: run pip install {library}$"
+        )
         with pytest.raises(ModuleNotFoundError, match=message):
             fastgae.data.compute(folder, tmp_path / "out.parquet", progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

@@ -23,7 +23,8 @@ class Seen:
     """An argument as NumPy sees it."""
 
     def __init__(self, given: Any):
-        self.narrow = isinstance(given, Given) and (given.kind == "bfloat16" or given.plain.dtype == np.float16)
+        dtype = getattr(given.plain if isinstance(given, Given) else given, "dtype", None)
+        self.narrow = dtype == np.float16 or (isinstance(given, Given) and given.kind == "bfloat16")
         self.array = np.asarray(given.plain if isinstance(given, Given) else given)
         if isinstance(given, Given) and given.kind == "list":
             self.array = np.asarray(given.plain.tolist())
@@ -112,7 +113,7 @@ class _Faults:
                 self.add(ValueError, name)
             if name in ("normalize", "by") and not (isinstance(value, str) and value in ("global", "per_env")):
                 self.add(ValueError, name)
-            if name in ("baseline", "scale") and not (isinstance(value, str) and value in WORDS[name]):
+            if name in WORDS and not (value is None or (isinstance(value, str) and value in WORDS[name])):
                 self.add(ValueError, name)
             if name in ("tail_normalized", "carry_over", "stop_gradients") and not isinstance(value, bool):
                 self.add(TypeError, name)
@@ -195,13 +196,13 @@ class _Faults:
             if seen is None or (not seen.is_numeric and not isinstance(value, int)):
                 self.add(TypeError, name)
                 continue
+            if seen.narrow:
+                self.add(TypeError, name)
             if seen.ndim == 0:
                 one = number(value, bools=True)
                 if one is None or not 0.0 <= one <= 1.0:
                     self.add(ValueError, name)
                 continue
-            if seen.narrow:
-                self.add(TypeError, name)
             of_sequences = ((1,), self.shape, (len(self.lengths), 1)) if self.call.is_packed else ()
             if not (seen.shape in of_sequences if self.call.is_packed else self.repeats(seen.shape)):
                 self.add(ValueError, name)

@@ -360,8 +360,8 @@ SETTINGS: dict[str, Callable[[Draws, Frame], Any]] = {
     "n": lambda draws, frame: 1 + draws.below(9),
     "ddof": lambda draws, frame: draws.below(3),
     "by": lambda draws, frame: draws.pick(("global", "per_env")),
-    "baseline": lambda draws, frame: draws.pick(("mean", "leave_one_out", "none")),
-    "scale": lambda draws, frame: draws.pick(("std", "batch", "none")),
+    "baseline": lambda draws, frame: draws.pick(("mean", "leave_one_out", "none", None)),
+    "scale": lambda draws, frame: draws.pick(("std", "batch", "none", None)),
     "eps": lambda draws, frame: draws.pick((1e-8, 0.0, 1, 1e-3)),
 }
 # How to draw an argument that depends on no other argument.

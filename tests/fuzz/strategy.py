@@ -53,7 +53,7 @@ def _of(given: Given, plain: np.ndarray) -> Given:
 def another_value(draws: Draws, call: Call, frame: Frame) -> str:
     alone = [name for name, each in call.arguments.items() if not isinstance(each, Given)]
     name = draws.pick(alone) if alone and draws.chance(50) else _one_of(draws, call, arrays=False)
-    value = draws.pick((None, 2.0, -1.0, math.nan, 7, 0.5, True, "next", 1j, 1 << 70, {}))
+    value = draws.pick((None, 2.0, -1.0, math.nan, 7, 0.5, np.float16(0.5), True, "next", 1j, 1 << 70, {}))
     _put(call, name, value)
     return f"{name} is {value!r}"
 

@@ -3,6 +3,7 @@
 import inspect
 import json
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -101,6 +102,13 @@ def test_mistakes(changed, error, match):
     refused(error, match, **{name: moved(given) for name, given in changed.items()})
 
 
+def test_more_steps_than_32_bits_count():
+    """The numbers of such a rollout take no memory here, and it is only planned."""
+    rewards = torch.zeros(1, dtype=torch.int8, device=DEVICE).expand(2**31)
+    with pytest.raises(ValueError, match="has 2,147,483,648 steps, and a GPU computes at most 2,147,482,624"):
+        torch_devices._checked(fastgae.reverse_scan, {"x": rewards, "decay": 0.5}, ())
+
+
 def test_outputs_may_not_share_memory():
     memory = torch.zeros(18, 6, device=DEVICE)
     refused(ValueError, "share memory", out=(memory[1:], memory[:-1]))
@@ -169,6 +177,9 @@ class Kernel:
         self.run = lambda *given: self.started.append(given)
 
 
+LAUNCHED = [torch.ones(7, dtype=torch.bool)]
+
+
 @pytest.fixture
 def launched(monkeypatch):
     """Return a function that launches a kernel as on a GPU."""
@@ -181,7 +192,8 @@ def launched(monkeypatch):
         views = (made.scratch(4, torch.float32), 5), (plan.Memory(0, 1, torch.uint8),)
         made.launch(kernel, 3, views, ("constant",), warps=2)
         for _ in range(runs):
-            made.run([torch.ones(7, dtype=torch.bool)])
+            made.run(LAUNCHED)
+        return made
 
     return launch
 
@@ -208,6 +220,24 @@ def test_a_kernel_cannot_be_loaded_while_a_graph_is_captured(launched, monkeypat
         launched(Kernel(loaded=False))
 
 
+def test_a_thread_never_starts_a_kernel_that_another_one_is_loading(launched):
+    """The plan is shared, and its second run begins while the first one still asks for what a start needs."""
+
+    class Loading(Kernel):
+        @property
+        def packed_metadata(self):
+            if len(self.compiled) == 1:
+                other = threading.Thread(target=made.run, args=(LAUNCHED,))
+                other.start()
+                other.join()
+            return "metadata"
+
+    kernel = Loading()
+    made = launched(kernel, runs=0)
+    made.run(LAUNCHED)
+    assert [given[:6] for given in kernel.started] == 2 * [(3, 1, 1, "stream", "function", "metadata")]
+
+
 def test_calls_that_are_alike_have_one_plan(monkeypatch):
     made = []
     gae = backend.gae
@@ -228,6 +258,9 @@ def test_calls_that_are_alike_have_one_plan(monkeypatch):
         {"gamma": 1.0},
         {"gamma": 0.0},
         {"gamma": -0.0},
+        {"gamma": np.float64(0.97)},
+        {"gamma": np.float64(0.98)},
+        {"gamma": np.float32(0.98)},
         {"rewards": given["rewards"].double()},
         {"values": transposed(given["values"])},
         {"rewards": memory[1:31].view(5, 6)},  # at an address that 16 bytes do not divide
@@ -317,11 +350,18 @@ except Exception as error:
 def test_without_a_gpu_and_without_triton(python):
     error, message = json.loads(python(CALL, TRITON_INTERPRET="0"))
     assert error == "BackendUnavailableError"
-    for words in ("triton backend cannot run here", "torch finds no GPU", "TRITON_INTERPRET=1", "fastgae-rl[gpu]"):
+    for words in ("triton backend cannot run here", "torch finds no GPU", "TRITON_INTERPRET=1", "'.[gpu]' in a clone"):
         assert words in message
     error, message = json.loads(python(NO_TRITON + CALL, TRITON_INTERPRET="0"))
     assert error == "BackendUnavailableError"
     assert "no triton" in message
+
+
+def test_an_old_triton_is_refused_by_its_version(python):
+    old = "import triton; triton.__version__ = '3.3.1'; del triton.knobs; "
+    error, message = json.loads(python(old + CALL, TRITON_INTERPRET="1"))
+    assert error == "BackendUnavailableError"
+    assert "triton 3.3.1 is too old: this backend needs Triton 3.4 or newer" in message
 
 
 def test_nothing_is_imported_for_tensors_on_the_cpu(python):

@@ -195,7 +195,7 @@ def test_wrong_boundaries_touch_nothing_else():
     rewards = torch.ones(12, device=DEVICE)
     for boundaries in ([-5, 4, 99], [9, 3, 12], [2**40, -(2**40), 5]):
         cu_seqlens = torch.tensor(boundaries, device=DEVICE)
-        fastgae.gae_packed(rewards, rewards, cu_seqlens, out=(guarded[1], None), backend="triton")
+        fastgae.gae_packed(rewards, rewards, cu_seqlens, gamma=1.0, out=(guarded[1], None), backend="triton")
         assert (guarded[::2] == 7).all()
 
 

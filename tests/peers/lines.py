@@ -330,7 +330,7 @@ ENVIRONMENTS = [
         "garage",
         "2021.3.0",
         "compute_advantages",
-        "fastgae.gae(rewards, values, last_values=0.0, **settings, time_axis=1).advantages",
+        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, **settings, time_axis=1).advantages",
         garage,
         package="garage",
         tolerance=2e-6,
@@ -348,7 +348,7 @@ ENVIRONMENTS = [
         "ml-agents",
         "1.1.0",
         "get_gae",
-        "fastgae.gae(rewards, values, last_values=last_values, **settings)",
+        "fastgae.gae(rewards, values, terminated=None, last_values=last_values, **settings)",
         lambda of: sweep(of, of.last_values),
     ),
     Row(
@@ -389,7 +389,7 @@ ENVIRONMENTS = [
     Row("XuanCe", "1.4.4", "DummyOnPolicyBuffer.finish_path", ROUNDED + GAE, xuance, package="xuance"),
 ]
 
-ANSWERS = "fastgae.gae(rewards, values, last_values=0.0, **settings)"
+ANSWERS = "fastgae.gae(rewards, values, terminated=None, last_values=0.0, **settings)"
 TOKENS = [
     Row(
         "AgileRL, tokens",
@@ -404,7 +404,7 @@ TOKENS = [
         "AgileRL, turns",
         "2.58.0",
         "_compute_gae_returns",
-        "fastgae.gae(turn_rewards, turn_values, last_values=0.0, mask=has_turn, **settings)",
+        "fastgae.gae(turn_rewards, turn_values, terminated=None, last_values=0.0, mask=has_turn, **settings)",
         agile_rl_turns,
         package="agilerl",
         tolerance=2e-6,
@@ -416,14 +416,14 @@ TOKENS = [
         "PPOActor.compute_advantages",
         "end = values[:, -1] * no_eos\n"
         "rewards, values, mask = rewards[:, :-1], values[:, :-1], mask[:, :-1]\n"
-        "fastgae.gae(rewards, values, last_values=end, mask=mask, carry_over=True, **settings)",
+        "fastgae.gae(rewards, values, terminated=None, last_values=end, mask=mask, carry_over=True, **settings)",
         areal,
     ),
     Row(
         "NeMo-RL",
         "at 7ea279a",
         "GeneralizedAdvantageEstimator",
-        "fastgae.gae(rewards, values, last_values=0.0, mask=mask, carry_over=True, **settings)",
+        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
         lambda of: answers(of, mask=of.mask),
     ),
     Row(
@@ -431,14 +431,14 @@ TOKENS = [
         "at 7ea279a",
         "GeneralizedAdvantageEstimator",
         "settings = {**settings, 'gamma': 1.0, 'gae_lambda': lam[:, np.newaxis], 'returns_lambda': 1.0}\n"
-        "fastgae.gae(rewards, values, last_values=0.0, mask=mask, carry_over=True, **settings)",
+        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
         vapo,
     ),
     Row(
         "OpenRLHF",
         "0.11.2",
         "get_advantages_and_returns",
-        "fastgae.gae(rewards * mask, values * mask, last_values=0.0, **settings)",
+        "fastgae.gae(rewards * mask, values * mask, terminated=None, last_values=0.0, **settings)",
         open_rlhf,
         package="openrlhf",
     ),
@@ -447,7 +447,7 @@ TOKENS = [
         "at 5eb79b8",
         "compute_bi_level_gae_advantage_return",
         "high = {**settings, 'gamma': high_level_gamma}\n"
-        "turns = fastgae.gae(rewards, values, last_values=0.0, mask=reward_mask, **high)\n"
+        "turns = fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=reward_mask, **high)\n"
         "rewards = np.where(reward_mask, turns.returns, rewards)\n"
         "fastgae.gae(rewards, values, reward_mask, last_values=0.0, mask=mask, **settings)",
         ragen,

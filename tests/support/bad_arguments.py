@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from fastgae import GAEResult
 from fastgae._call import NUMBERS as NAMES_OF_NUMBERS
 from fastgae._call import ROLES, Role
 
@@ -104,6 +105,7 @@ NO_ARRAYS = {
     "an object that fails its own way": (always(RaisesItsOwn()), UNREADABLE),
     "of CuPy": (always(InCupy()), UNREADABLE),
     "of Warp": (always(InWarp()), UNREADABLE),
+    "of two results": (lambda good: GAEResult(good, good), UNREADABLE),
     "masked": (lambda good: np.ma.masked_array(good), UNREADABLE),
     "a masked element": (always(np.ma.masked), UNREADABLE),
     "objects": (lambda good: good.astype(object), UNREADABLE),
@@ -146,11 +148,14 @@ FLAGS = {
     "floats": (lambda good: good.astype(np.float16), None),
     "a list": (lambda good: good.tolist(), None),
 }
-# An object that is no array is one label, and there must be as many labels as rewards.
+CHOICES = {
+    name: (always(given), WRONG)
+    for name, given in {"unknown": "never", "bytes": b"global", "3": 3, "a list": [], "fails": Raises()}.items()
+}
+# A text is one label, and there must be as many labels as rewards.
 LABELS = {
-    **{name: (change, WRONG if error is UNREADABLE else error) for name, (change, error) in NO_ARRAYS.items()},
-    **{name: NO_ARRAYS[name] for name in NO_ARRAYS if any(word in name for word in ("that fails", "masked", "of "))},
-    **{name: NO_ARRAYS[name] for name in ("complex", "dates", "durations", "fields")},
+    **NO_ARRAYS,
+    **{name: (NO_ARRAYS[name][0], WRONG) for name in ("text", "bytes")},
     **SHAPES,
     "floats": (lambda good: good.astype(float), UNREADABLE),
     "lists": (lambda good: np.array([[None, []]] * good.size, object)[:, 1].reshape(good.shape), UNREADABLE),
@@ -198,7 +203,10 @@ COEFFICIENTS = {
     "True": (always(True), None),
     "1": (always(1), None),
     "a fraction": (always(Fraction(1, 2)), None),
-    "a number of NumPy": (always(np.float16(0.5)), None),
+    "a number of 16 bits": (always(np.float16(0.5)), UNREADABLE),
+    "an array of 16 bits without axes": (always(np.array(0.5, np.float16)), UNREADABLE),
+    "a list of 16 bits": (always([np.float16(0.5)]), UNREADABLE),
+    "a number of NumPy": (always(np.float32(0.5)), None),
     "an array without axes": (always(np.array(0.5)), None),
 }
 AMOUNTS = {
@@ -357,10 +365,8 @@ VALUES = {
         "empty": (always(""), WRONG),
         "None": (always(None), None),
     },
-    "choice": {
-        name: (always(given), WRONG)
-        for name, given in {"unknown": "never", "bytes": b"global", "3": 3, "a list": [], "fails": Raises()}.items()
-    },
+    "choice or None": {"None": (always(None), None), **CHOICES},
+    "choice": CHOICES,
     "pair": {
         **OUT,
         "an array": (lambda good: np.stack(good), UNREADABLE),
@@ -395,7 +401,8 @@ KINDS = {
     Role.BOUNDARIES: "boundaries",
 }
 SETTINGS = {
-    **dict.fromkeys(("autoreset", "normalize", "by", "baseline", "scale"), "choice"),
+    **dict.fromkeys(("autoreset", "normalize", "by"), "choice"),
+    **dict.fromkeys(("baseline", "scale"), "choice or None"),
     **dict.fromkeys(("tail_normalized", "carry_over", "stop_gradients"), "switch"),
     "ddof": "degrees",
     "time_axis": "axis",
@@ -422,4 +429,4 @@ def kind_of(function, name):
         return "only numbers"
     if name == next(iter(takes)):
         return f"first {kind}"
-    return f"required {kind}" if required(takes[name]) else kind
+    return f"required {kind}" if required(takes[name]) and not allows_none(takes[name]) else kind

@@ -5,7 +5,7 @@ import numpy as np
 from fastgae._call import ROLES, Role
 
 from .cases import make_case
-from .functions import FUNCTIONS, gives_two, parameters, required
+from .functions import FUNCTIONS, allows_none, gives_two, parameters, required
 
 # The arguments that each kind of call leaves out; a function may have fewer kinds than there are.
 LEFT_OUT = {
@@ -36,10 +36,13 @@ def good_calls(size=(4, 3), dtype=np.float64):
         seen = []
         takes = parameters(function)
         for kind, left_out in LEFT_OUT.items():
-            if any(name in takes and required(takes[name]) for name in left_out):
+            must = {name for name in left_out if name in takes and required(takes[name])}
+            if not all(allows_none(takes[name]) for name in must):
                 continue
             arguments = {
-                name: given for name, given in everything(function, size, dtype).items() if name not in left_out
+                name: None if name in must else given
+                for name, given in everything(function, size, dtype).items()
+                if name in must or name not in left_out
             }
             unknown = "truncated" in arguments and "final_values" in takes
             if arguments.keys() in seen or (unknown and not arguments.keys() & {*AFTER_TRUNCATED}):

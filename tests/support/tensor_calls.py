@@ -58,11 +58,12 @@ def siblings(dtype):
     yield "normalize-given", fastgae.normalize, {"advantages": case.rewards, "mask": mask, **by_env}
     yield "normalize-sample", fastgae.normalize, {"advantages": case.rewards, "by": "per_env", "ddof": 1}
     yield "valid_steps", fastgae.valid_steps, {"terminated": case.terminated, "truncated": case.truncated}
-    sequences = {**env, "cu_seqlens": BOUNDARIES, "gae_lambda": np.array([[0.9], [0.5], [0.7]], dtype)}
+    sequences = {**env, "cu_seqlens": BOUNDARIES, "gamma": 1.0, "gae_lambda": np.array([[0.9], [0.5], [0.7]], dtype)}
     yield "gae_packed", fastgae.gae_packed, {**sequences, "last_values": case.last_values[:3]}
     tokens = {name: rollout[name].T for name in ("rewards", "values")}
-    yield "gae-tokens", fastgae.gae, {**tokens, "last_values": 0.25, "mask": mask.T, "time_axis": 1}
-    yield "discounted_returns-tokens", fastgae.discounted_returns, {"rewards": case.rewards, "last_values": 0.0}
+    no_ends = {"terminated": None, "last_values": 0.25}
+    yield "gae-tokens", fastgae.gae, {**tokens, **no_ends, "mask": mask.T, "time_axis": 1}
+    yield "discounted_returns-tokens", fastgae.discounted_returns, {"rewards": case.rewards, **no_ends}
     yield "gae_packed-number", fastgae.gae_packed, {**sequences, "last_values": 0.25}
     yield "gae-number", fastgae.gae, {**env, "last_values": 0.25, "autoreset": "next_step", "prev_done": True}
     yield "gae-env_major", fastgae.gae, {**{name: given.T for name, given in three(case).items()}, "time_axis": -1}

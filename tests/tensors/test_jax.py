@@ -83,7 +83,7 @@ def test_memory_is_shared(monkeypatch):
 def test_memory_is_recycled():
     pytest.importorskip("fastgae._core")
     rewards = jax.numpy.ones((256, 512))
-    call = functools.partial(fastgae.gae, rewards, rewards, last_values=0.0)
+    call = functools.partial(fastgae.gae, rewards, rewards, None, last_values=0.0)
     for _ in range(2):  # the first call in a process begins to keep memory
         jax.block_until_ready(call())
     before = _memory.recycled()["hits"]
@@ -104,9 +104,10 @@ def test_float64_where_it_is_enabled():
 def test_values_after_sequences_count_for_the_dtype():
     rewards, last = np.arange(5, dtype=np.float32), np.array([1.1, 2.2])
     given = {"rewards": rewards, "values": rewards, "cu_seqlens": np.array([0, 2, 5]), "last_values": last}
+    call = functools.partial(fastgae.gae_packed, gamma=1.0)
     with jax.enable_x64(True):
-        results = jax.jit(fastgae.gae_packed)(**jax_arrays(given))
-    for result, expected in zip(results, fastgae.gae_packed(**given), strict=True):
+        results = jax.jit(call)(**jax_arrays(given))
+    for result, expected in zip(results, call(**given), strict=True):
         assert_same_bits(result, expected)
 
 

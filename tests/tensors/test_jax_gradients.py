@@ -37,7 +37,7 @@ NUMBERS = {
 # name: (function, the numbers that it takes, its other arguments)
 CALLS = {
     "gae": (fastgae.gae, "rewards values last_values gamma gae_lambda", {"terminated": CASE.terminated}),
-    "gae without gates": (fastgae.gae, "rewards values last_values last_advantages gamma", {}),
+    "gae without gates": (fastgae.gae, "rewards values last_values last_advantages gamma", {"terminated": None}),
     "gae masked": (
         fastgae.gae,
         "rewards values last_values final_values last_advantages gamma gae_lambda",
@@ -220,7 +220,7 @@ def test_what_has_no_gradients():
         with pytest.raises(TypeError, match=r"values is an array of jax, and rewards is not.*convert rewards"):
             function(rewards, jnp.asarray(values), CASE.terminated, last_values=0.0, stop_gradients=False)
         with pytest.raises(ValueError, match="out cannot carry gradients"):
-            function(jnp.asarray(rewards), values, last_values=0.0, stop_gradients=False, out=(rewards, values))
+            function(jnp.asarray(rewards), values, None, last_values=0.0, stop_gradients=False, out=(rewards, values))
 
 
 SIZES = {"q_tm1": (5, 3), "q_t": (5, 3), "pi_t": (5, 3), "values": 6}

@@ -18,13 +18,13 @@ jax.config.update("jax_cpu_collectives_implementation", "gloo")
 jax.distributed.initialize(sys.argv[2], 2, rank)
 assert jax.device_count() == 2 and jax.local_device_count() == 1
 rewards = np.random.default_rng(0).normal(size=(500, 64)).astype(np.float32)
-expected = fastgae.gae(rewards, rewards, last_values=0.0)
+expected = fastgae.gae(rewards, rewards, None, last_values=0.0)
 mine = slice(32 * rank, 32 * rank + 32)
 mesh = jax.make_mesh((2,), ("envs",))
 shared = jax.make_array_from_process_local_data(NamedSharding(mesh, P(None, "envs")), rewards[:, mine])
 
 def call(rewards):
-    advantages, returns = fastgae.gae(rewards, rewards, last_values=0.0)
+    advantages, returns = fastgae.gae(rewards, rewards, None, last_values=0.0)
     return advantages, jax.lax.pmax(returns.max(), "envs")
 
 program = jax.jit(jax.shard_map(call, mesh=mesh, in_specs=P(None, "envs"), out_specs=(P(None, "envs"), P())))
@@ -39,12 +39,12 @@ import os, warnings
 import jax, jax.numpy as jnp, numpy as np, fastgae
 
 rewards = np.random.default_rng(0).normal(size=(500, 64)).astype(np.float32)
-program = jax.jit(lambda rewards: fastgae.gae(rewards, rewards, last_values=0.0).advantages)
+program = jax.jit(lambda rewards: fastgae.gae(rewards, rewards, None, last_values=0.0).advantages)
 before = np.asarray(program(jnp.asarray(rewards)))
 warnings.simplefilter("ignore")  # JAX warns of every fork
 child = os.fork()
 if child == 0:
-    same = np.array_equal(fastgae.gae(rewards, rewards, last_values=0.0, num_threads=2).advantages, before)
+    same = np.array_equal(fastgae.gae(rewards, rewards, None, last_values=0.0, num_threads=2).advantages, before)
     os._exit(0 if same else 1)
 assert os.waitpid(child, 0)[1] == 0
 np.testing.assert_array_equal(program(jnp.asarray(rewards)), before)

@@ -150,7 +150,7 @@ def test_settings_may_be_numbers_of_numpy():
     rewards, values, settings = (
         CASE.rewards.T,
         CASE.values.T,
-        {"time_axis": np.int64(1), "last_values": np.float64(0.5)},
+        {"terminated": None, "time_axis": np.int64(1), "last_values": np.float64(0.5)},
     )
     for function, numbers in (
         (fastgae.gae, {"carry_over": np.bool_(False), "num_threads": np.int32(2), "gamma": np.float32(0.9)}),
@@ -202,7 +202,7 @@ if sys.argv[1] == "one CPU":
 import numpy as np, jax, jax.numpy as jnp, fastgae
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 rewards = np.random.default_rng(0).normal(size=(2000, 512)).astype(np.float32)
-call = lambda rewards: fastgae.gae(rewards, rewards, last_values=0.0).advantages
+call = lambda rewards: fastgae.gae(rewards, rewards, None, last_values=0.0).advantages
 expected = call(rewards)
 for _ in range(2):
     donated = jax.jit(call, donate_argnums=0)(jnp.asarray(rewards) + 0)

@@ -14,7 +14,7 @@ flags = jnp.zeros((3, 2), jnp.bool_)
 advantages, returns = fastgae.gae(rewards, values, flags, last_values=last_values)
 assert_type(advantages, jax.Array)
 assert_type(returns, jax.Array)
-assert_type(fastgae.td_lambda(rewards, values, last_values=0.0), jax.Array)
+assert_type(fastgae.td_lambda(rewards, values, None, last_values=0.0), jax.Array)
 assert_type(fastgae.normalize(advantages), jax.Array)
 assert_type(fastgae.valid_steps(flags), jax.Array)
 

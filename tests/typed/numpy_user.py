@@ -49,16 +49,18 @@ flags = no_flags(3, 2)
 advantages, returns = fastgae.gae(rewards, values, flags, last_values=last_values)
 assert_type(advantages, Singles)
 assert_type(returns, Singles)
-assert_type(fastgae.gae(rewards=doubles(3, 2), values=values, last_values=0.0), fastgae.GAEResult[Doubles])
-assert_type(fastgae.gae(of_any_dtype(3, 2), values, last_values=0.0), fastgae.GAEResult[NDArray[Any]])
+assert_type(
+    fastgae.gae(rewards=doubles(3, 2), values=values, terminated=None, last_values=0.0), fastgae.GAEResult[Doubles]
+)
+assert_type(fastgae.gae(of_any_dtype(3, 2), values, None, last_values=0.0), fastgae.GAEResult[NDArray[Any]])
 
 # Other first arguments give arrays of NumPy.
-assert_type(fastgae.gae([1.0, 1.0], [0.5, 0.5], last_values=0.0).advantages, NDArray[Any])
-assert_type(fastgae.gae(integers(3, 2), values, last_values=0.0).advantages, NDArray[Any])
-assert_type(fastgae.gae(Column(), [0.5, 0.5, 0.5], last_values=0.0).advantages, NDArray[Any])
+assert_type(fastgae.gae([1.0, 1.0], [0.5, 0.5], None, last_values=0.0).advantages, NDArray[Any])
+assert_type(fastgae.gae(integers(3, 2), values, None, last_values=0.0).advantages, NDArray[Any])
+assert_type(fastgae.gae(Column(), [0.5, 0.5, 0.5], None, last_values=0.0).advantages, NDArray[Any])
 
 # Every function.
-assert_type(fastgae.gae_packed(singles(5), singles(5), [0, 2, 5]), fastgae.GAEResult[Singles])
+assert_type(fastgae.gae_packed(singles(5), singles(5), [0, 2, 5], gamma=1.0), fastgae.GAEResult[Singles])
 assert_type(
     fastgae.vtrace(rewards, values, flags, ratios=singles(3, 2), last_values=last_values), fastgae.GAEResult[Singles]
 )

@@ -14,6 +14,7 @@ from fastgae._call import NEW, WORKING_DTYPES
 from fastgae._interop import OnDevice, Planned
 from fastgae._interop.torch_devices import ALIGNMENT, overlap
 
+MOST_STEPS = 2**31 - 2**10  # kernels count steps in 32 bits, and read whole turns
 TORCH_DTYPES = {dtype: getattr(torch, dtype.name) for dtype in WORKING_DTYPES}
 
 
@@ -33,6 +34,11 @@ class Matrices(NamedTuple):
         tensor = rewards.array
         shape, strides = rewards.shape, tensor.stride()
         steps, envs = shape[time_axis], math.prod(shape[:time_axis] + shape[time_axis + 1 :])
+        if steps > MOST_STEPS:
+            raise ValueError(
+                f"time_axis={time_axis} has {steps:,} steps, and a GPU computes at most {MOST_STEPS:,} together: split "
+                "the tensors over time, or pass them on the CPU"
+            )
         others = strides[:time_axis] + strides[time_axis + 1 :]
         env_major = steps > 1 and strides[time_axis] == 1 and (envs == 1 or 1 not in others)
         dtype = TORCH_DTYPES.get(rewards.dtype, torch.float64)

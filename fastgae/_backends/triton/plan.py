@@ -11,6 +11,12 @@ import torch
 import triton
 from triton.runtime import driver
 
+from fastgae._backends import BackendUnavailableError
+
+if not hasattr(triton, "knobs"):
+    raise BackendUnavailableError(
+        f"triton {triton.__version__} is too old: this backend needs Triton 3.4 or newer, and so torch 2.8 or newer"
+    )
 INTERPRETED: bool = triton.knobs.runtime.interpret
 
 
@@ -94,11 +100,10 @@ class Launch:
             for place, each in enumerate(arguments)
             if isinstance(each, tuple) and any(map(_is_view, each))
         ]
-        self.start: Any = None
-        self.loaded: tuple[Any, ...] = ()
+        self.loaded: tuple[Any, ...] = ()  # what starts the kernel, and its first arguments
 
     def __call__(self, memories: Sequence[Any], addresses: Sequence[int], stream: Any) -> None:
-        if self.start is None:
+        if not self.loaded:
             arguments = *_typed(self.arguments, memories), *self.constants
             if INTERPRETED:
                 self.kernel[self.grid](*arguments, **self.options)
@@ -110,15 +115,17 @@ class Launch:
                     "then: make the same call once before the capture, with tensors of the same shapes and dtypes"
                 )
             binary._init_handles()
-            self.start = binary.run  # binary[grid] would also collect what hooks of profilers get, which takes longer
-            self.loaded = binary.function, binary.packed_metadata, None, None, None
+            # binary[grid] would also collect what hooks of profilers get, which takes longer. One assignment, because
+            # another thread may run this step now.
+            self.loaded = binary.run, (binary.function, binary.packed_metadata, None, None, None)
         # Addresses in place of tensors, so that Triton need not ask for them, nor ask CUDA whether they are its own.
         given = [*self.arguments, *self.constants]
         for place, slot, first, rest in self.views:
             given[place] = (addresses[slot] + first, *rest)
         for place, group in self.groups:
             given[place] = tuple([(addresses[view[0]] + view[1], *view[2]) if view else () for view in group])
-        self.start(*self.grid, stream, *self.loaded, *given)
+        start, first = self.loaded
+        start(*self.grid, stream, *first, *given)
 
 
 def _is_view(argument: Any) -> bool:

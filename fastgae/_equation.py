@@ -1,0 +1,245 @@
+"""The estimators as one array program, for every array library that has the operations of ``Library``.
+
+Arrays have time as their first axis. A gate is an array of flags, or True where it is always open. It chooses between
+two numbers, and never multiplies by 0, because 0 times NaN is NaN. Every operation is rounded on its own.
+"""
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from fastgae._call import ABSENT, NEXT_STEP, Array, Call, GAEResult
+
+RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
+
+
+class Library:
+    """What an array library does in its own way. These are NumPy's ways, and ``xp`` is the module of the library.
+
+    ``minus`` and ``overwritten`` may change their first argument, which nothing else reads afterwards.
+    """
+
+    xp: Any = np
+    differentiates = False  # numbers of steps that do not exist must not take part, because a gradient would find them
+
+    def __init__(self, rewards: Any, axis: int):
+        self.dtype, self.axis = rewards.dtype, axis
+
+    def array(self, given: Any, dtype: Any = None) -> Any:
+        """Return numbers in a dtype, or flags for bool; None: as they are."""
+        return given if dtype is None else given.astype(dtype, copy=False)
+
+    def wide(self, given: Any) -> Any:
+        """Return a number or an array in float64."""
+        return self.xp.asarray(given, dtype=self.xp.float64)
+
+    def rounded(self, *factors: Any) -> Any:
+        """Return the product in float64, rounded once to the working dtype. A factor of 1 changes no number."""
+        factors = tuple(each for each in factors if not (type(each) is float and each == 1.0))
+        return self.xp.asarray(functools.reduce(operator.mul, map(self.wide, factors or (1.0,))), dtype=self.dtype)
+
+    def times(self, gate: Any, one: Any, other: Any) -> Any:
+        """Return one * other. The product is read only where the gate is open."""
+        return one * other
+
+    def plus(self, gate: Any, term: Any, one: Any, other: Any) -> Any:
+        """Return term + one * other, each rounded on its own; term where the gate is closed."""
+        total = term.copy()
+        self.xp.add(total, one * other, out=total, where=gate)
+        return total
+
+    def minus(self, one: Any, other: Any) -> Any:
+        return self.xp.subtract(one, other, out=one)
+
+    def overwritten(self, array: Any, gate: Any, numbers: Any) -> Any:
+        """Return the array, with numbers in place of its own where the gate is open."""
+        self.xp.copyto(array, numbers, where=gate)
+        return array
+
+    def clipped(self, ratios: Any, clip: float) -> Any:
+        """Return min(ratio, clip), where NaN stays NaN and a zero keeps its sign."""
+        limit = self.rounded(clip)
+        return self.xp.minimum(ratios, limit) if clip > 0 else self.xp.where(ratios > limit, limit, ratios)
+
+    def scan(self, terms: Any, decay: Any, gate: Any, exists: Any, last: Any) -> Any:
+        """Return y_t = plus(gate_t, x_t, decay_t, y_{t+1}). A step that does not exist keeps y_{t+1}."""
+        xp, y = self.xp, terms.copy()
+        decay, gate = (xp.broadcast_to(each, y.shape) for each in (decay, gate))
+        for t in reversed(range(len(y))):
+            xp.add(y[t], decay[t] * last, out=y[t], where=gate[t])
+            if exists is not None:
+                xp.copyto(y[t], last, where=~exists[t])
+            last = y[t]
+        return y
+
+    def next_existing(self, rows: Any, last: Any, exists: Any) -> Any:
+        """Return for every step the row of the next step that exists, or ``last`` if there is none."""
+        following = self.xp.empty_like(rows)
+        following[:-1], following[-1:] = rows[1:], last
+        if exists is not None:
+            for t in reversed(range(len(rows) - 1)):
+                self.xp.copyto(following[t, ...], following[t + 1], where=~exists[t + 1])  # a view, also of one number
+        return following
+
+    def n_steps(self, rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int) -> Any:
+        """Return G^(n) from G^(1): G^(k)_t = r_t + gamma G^(k-1)_{t+1} where the gate is open, and else G^(1)_t."""
+        gamma, goes_on = (self.xp.broadcast_to(each, rewards.shape)[:-1] for each in (gamma, goes_on))
+        for _ in range(min(n, len(rewards)) - 1):
+            self.xp.copyto(returns[:-1], rewards[:-1] + gamma * returns[1:], where=goes_on)
+        return returns
+
+    def normalized(self, advantages: Any, exists: Any, by: str) -> Any:
+        """Return advantages with mean 0 and standard deviation 1. ``_moments`` normalizes those of NumPy."""
+        raise NotImplementedError
+
+    def steps(self, given: Any, dtype: Any = None) -> Any:
+        """Return numbers, or flags, of all steps; None for None."""
+        return None if given is None else self.xp.moveaxis(self.array(given, dtype or self.dtype), self.axis, 0)
+
+    def envs(self, given: Any, like: Any, dtype: Any = None) -> Any:
+        """Return one number, or one flag, for each env; None for None."""
+        return None if given is None else self.xp.broadcast_to(self.array(given, dtype or self.dtype), like.shape[1:])
+
+    def dense(self, call: Call) -> Any:
+        """Return final values of all steps."""
+        return self.steps(call.final_values)
+
+    def coefficient(self, given: Any) -> Any:
+        """Return a number, or an array that broadcasts to all steps. It is not rounded yet."""
+        if not getattr(given, "ndim", 0):
+            return self.array(given) if hasattr(given, "ndim") else given
+        return self.xp.moveaxis(self.array(given), self.axis, 0)
+
+    def back(self, result: Any) -> Any:
+        """Return a result with time as the axis that it has in the caller's arrays; None for None."""
+        return None if result is None else self.xp.moveaxis(result, 0, self.axis)
+
+
+def gae(lib: Library, call: Call) -> GAEResult[Any]:
+    """delta = (r + gamma V') - V;  A = delta + gamma lambda A_next;  R = A + V; a closed gate leaves its term out."""
+    xp, rewards = lib.xp, lib.steps(call.rewards)
+    terminated, truncated, exists = (lib.steps(each, bool) for each in (call.terminated, call.truncated, call.mask))
+    ends, zero = either(terminated, truncated), zeros(lib, rewards)
+    values, following = values_of(lib, call, rewards, truncated, exists)
+    if call.autoreset == NEXT_STEP:
+        exists = without_resets(lib, ends, lib.envs(call.prev_done, rewards, bool), exists)
+    live = exists if lib.differentiates else None
+    here, bootstrap = is_open(live, None), is_open(live, terminated)
+    if values is None and following is not None:  # of rewards alone, only final values are known
+        bootstrap = bootstrap & truncated
+    gamma, gae_lambda = lib.coefficient(call.gamma), lib.coefficient(call.gae_lambda)
+    one_step = rewards if following is None else lib.plus(bootstrap, rewards, lib.rounded(gamma), following)
+    if call.recursion == "n_step_returns":
+        returns = lib.n_steps(rewards, one_step, is_open(None, ends), lib.rounded(gamma), call.n)
+        return GAEResult(None, lib.back(returns))
+    deltas = one_step if values is None else lib.minus(one_step, values)
+    if call.recursion == "upgo":  # a step is cut if the next delta is below 0 or NaN, or if there is none
+        ends = either(ends, lib.next_existing(~(deltas >= 0), zero == 0, exists))
+    trace, ratios = is_open(live, ends), lib.steps(call.ratios)
+    if call.recursion == "retrace":  # lambda min(ratio, 1) of the next step that exists
+        ratios, weighted = None, lib.next_existing(lib.clipped(ratios, 1.0), zero, exists)
+        if getattr(gae_lambda, "ndim", 0):
+            gae_lambda = xp.broadcast_to(gae_lambda, rewards.shape)
+            gae_lambda = lib.next_existing(gae_lambda, zeros(lib, gae_lambda), exists)
+        gae_lambda = lib.times(trace, lib.wide(gae_lambda), lib.wide(weighted))
+    decay, scan = lib.rounded(gamma, gae_lambda), functools.partial(lib.scan, gate=trace, exists=exists)
+    if call.tail_normalized:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
+        left = scan(xp.ones_like(deltas), lib.rounded(gae_lambda), last=zero)
+        left = left if exists is None else lib.overwritten(left, ~exists, 1)
+        advantages = scan(lib.times(here, left, deltas), decay, last=zero) / left
+    elif ratios is not None:  # A = rho delta + gamma lambda c A_next
+        weight = functools.partial(weights, lib, ratios, leaky=call.leaky)
+        weighted = lib.times(here, weight(call.rho_clip), deltas)
+        advantages = scan(weighted, lib.times(trace, weight(call.c_clip), decay), last=zero)
+    else:
+        last = lib.envs(call.last_advantages, rewards)
+        advantages = scan(deltas, decay, last=zero if last is None else last)
+    traced = advantages
+    if call.returns_lambda is not None:
+        traced = scan(deltas, lib.rounded(gamma, lib.coefficient(call.returns_lambda)), last=zero)
+    returns = None if values is None else traced + values
+    if ratios is not None:
+        after = xp.concatenate([advantages[1:], zero[None]])[: len(rewards)]
+        advantages = lib.times(here, weight(call.advantage_clip), lib.plus(trace, deltas, decay, after))
+    if exists is not None and not call.carry_over:
+        advantages = lib.overwritten(advantages, ~exists, 0)
+        returns = None if returns is None else lib.overwritten(returns, ~exists, values)
+    if call.normalize is not None:
+        advantages = lib.normalized(advantages, exists, call.normalize)
+    return GAEResult(lib.back(advantages), lib.back(returns))
+
+
+def values_of(lib: Library, call: Call, rewards: Any, truncated: Any, exists: Any) -> tuple[Any, Any]:
+    """Return V and V' of all steps; None where the call has none."""
+    values, following = lib.steps(call.values), lib.steps(call.next_values)
+    if values is not None:
+        last = values[-1] if len(values) > len(rewards) else lib.envs(call.last_values, rewards)
+        values = values[: len(rewards)]
+        following = lib.next_existing(values, last, exists) if following is None else following
+    if call.final_values is not None:
+        final = lib.dense(call)
+        following = final if following is None else lib.overwritten(following, truncated, final)
+    return values, following
+
+
+def without_resets(lib: Library, ends: Any, before: Any, exists: Any) -> Any:
+    """Return where a step exists: it is in the mask, and the step before it in the mask ended no episode."""
+    flip, first = lib.xp.flip, zeros(lib, ends) if before is None else before
+    after_end = lib.next_existing(flip(ends, (0,)), first, None if exists is None else flip(exists, (0,)))
+    return is_open(exists, flip(after_end, (0,)))
+
+
+def zeros(lib: Library, rows: Any) -> Any:
+    """Return a row of zeros, also where there are no rows."""
+    return lib.xp.zeros_like(rows[:1].sum(0), dtype=rows.dtype)
+
+
+def weights(lib: Library, ratios: Any, clip: float, leaky: float) -> Any:
+    """Return (1 - leaky) min(ratio, clip) + leaky ratio."""
+    most, leaked = lib.clipped(ratios, clip), lib.rounded(leaky)
+    return most if leaky == 0 else lib.times(True, 1 - leaked, most) + lib.times(True, leaked, ratios)
+
+
+def either(one: Any, other: Any) -> Any:
+    """Return where one of two flags is set. None stands for flags that are all 0."""
+    return other if one is None else one if other is None else one | other
+
+
+def is_open(exists: Any, closed: Any) -> Any:
+    """Return where a gate is open: the step exists, and is not among the closed ones."""
+    if closed is None:
+        return True if exists is None else exists
+    return ~closed if exists is None else exists & ~closed
+
+
+# What a call with autoreset="next_step" is without it, for backends that know only a mask
+
+
+def without_reset_rows(call: Call) -> Call:
+    """Return the call with a mask that leaves out the rows in which ``autoreset="next_step"`` resets an env."""
+    lib = Library(call.rewards, call.time_axis)
+    mask = lib.steps(call.mask, bool)
+    if mask is not None and call.next_values is None:
+        call = _with_next_values(lib, call, mask)
+    done = lib.steps(either(call.terminated, call.truncated), bool)
+    return call._replace(mask=lib.back(without_resets(lib, done, call.prev_done, mask)))
+
+
+def with_next_values(call: Call) -> Call:
+    """Return a call from ``without_reset_rows`` as one without autoreset: V' of every step is in ``next_values``."""
+    if call.next_values is None:
+        call = _with_next_values(Library(call.rewards, call.time_axis), call, None)
+    values = call.values[(slice(None),) * call.time_axis + (slice(call.rewards.shape[call.time_axis]),)]
+    return call._replace(values=values, last_values=None, autoreset=None, prev_done=None)
+
+
+def _with_next_values(lib: Library, call: Call, mask: Array | None) -> Call:
+    _, following = values_of(lib, call, lib.steps(call.rewards), None, mask)
+    return call._replace(next_values=lib.back(following))
+
+
+def given_only(call: Call) -> Call:
+    """Return the call with None for arguments that its estimator does not have."""
+    return Call._make(None if argument is ABSENT else argument for argument in call)

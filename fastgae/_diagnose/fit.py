@@ -30,30 +30,23 @@ class Fit(NamedTuple):
     rewards: Array
     expected: Array
     # Makes the same with one value at all states, the mean of V. Few fits need it, and it takes one more pass.
-    expected_by_one: Callable[[], Array]
+    by_one: Callable[[], Array]
 
-    def error(self, scale: float = 1.0) -> float:
-        """Return the mean squared error of the values, in variances of the rewards divided by ``scale``."""
-        return _error(self.rewards / scale, self.expected)
-
-    def scale(self) -> float:
-        """Return the factor by which rewards are larger than expected, by least squares."""
-        return _ratio(self.rewards, self.expected)
+    def error(self) -> float:
+        """Return the mean squared error of the values, in variances of the rewards."""
+        return _error(self.rewards, self.expected)
 
     def informative(self) -> bool:
         """Return whether the values explain more, at their best scale, than one value at all states."""
-        by_one = self.expected_by_one()
-        error = _error(self.rewards / _ratio(self.rewards, by_one), by_one)
-        return self.error(self.scale()) < min(0.7, 0.8 * error)
-
-    def mean_and_slope(self) -> tuple[float, float]:
-        """Return the scale from the means alone, and from the variation around the means alone."""
-        rewards, expected = self.rewards - self.rewards.mean(), self.expected - self.expected.mean()
-        return float(self.rewards.mean() / self.expected.mean()), _ratio(rewards, expected)
+        expected = (self.expected, self.by_one())
+        own, by_one = (_error(self.rewards / _ratio(self.rewards, each), each) for each in expected)
+        return own < min(0.7, 0.8 * by_one)
 
     def agrees(self) -> bool:
-        """Return whether rewards are about as large as expected, by both scales."""
-        return all(1 / 1.5 < number < 1.5 for number in self.mean_and_slope())
+        """Return whether rewards are about as large as expected, by their means and by the variation around these."""
+        rewards, expected = self.rewards - self.rewards.mean(), self.expected - self.expected.mean()
+        scales = float(self.rewards.mean() / self.expected.mean()), _ratio(rewards, expected)
+        return all(1 / 1.5 < scale < 1.5 for scale in scales)
 
 
 def _ratio(rewards: Array, expected: Array) -> float:
@@ -112,60 +105,38 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
         return
     if not (too_large or steps.sequences):
         return
-    given = fit(steps)
-    candidates = [found for found in (_by_gamma(steps, gamma, given), _by_scale(given)) if found is not None]
-    if candidates:
-        yield min(candidates)[1]
+    if found := _other_gamma(steps, gamma):
+        yield found
     elif too_large:
         yield Finding(
             f"values are larger than these rewards can add up to: |V| is {values.mean():.3g} on average, and at most "
             f"{rewards.max():.3g} in each step adds up to {most:.3g} with a gamma of {gamma:g}",
             Places(),
-            "the values were trained with another gamma, or on rewards that were not scaled or clipped",
-            "pass the gamma and the rewards with which the values were trained",
+            "either the rewards or V count for next to nothing in the advantages",
+            "pass the gamma and the rewards with which the values were trained, scaled and clipped as they were then",
         )
 
 
-def _by_gamma(steps: Steps, gamma: float, given: Fit) -> tuple[float, Finding] | None:
-    # Values that do not foresee what is far ahead have only begun to learn, and look as if they discounted it more.
-    fits = {other: fit(steps, gamma=other) for other in GAMMAS if other > gamma}
-    if not fits:
+def _other_gamma(steps: Steps, gamma: float) -> Finding | None:
+    """Return the finding if the values fit the rewards far better with a larger gamma.
+
+    Values that do not foresee what is far ahead have only begun to learn, and look as if they discounted it more.
+    """
+    given, fits = fit(steps), {other: fit(steps, gamma=other) for other in GAMMAS if other > gamma}
+    if given.agrees() or not fits:
         return None
     other = min(fits, key=lambda each: fits[each].error())
     found, error = fits[other], fits[other].error()
     longer = (1.0 - gamma + 1e-3) / (1.0 - other + 1e-3)
-    if not (
-        longer > 2.5
-        and not given.agrees()
-        and found.agrees()
-        and found.informative()
-        and error < 0.5
-        and given.error() > 3.0 * error
-    ):
+    if not (longer > 2.5 and found.agrees() and found.informative() and error < 0.5 and given.error() > 3.0 * error):
         return None
-    return error, Finding(
+    return Finding(
         f"looks like values of another gamma than {gamma:g}: with {other:g} they miss the discounted rewards by "
         f"{math.sqrt(error):.2g} standard deviations, and with {gamma:g} by {math.sqrt(given.error()):.2g}",
         Places(),
         "the values do not fit the rewards under this discount, so the sign of an advantage shows that misfit and not "
         "whether the action was good",
         "pass the gamma with which the values were trained",
-    )
-
-
-def _by_scale(given: Fit) -> tuple[float, Finding] | None:
-    scale, by = given.scale(), given.mean_and_slope()
-    agree = min(by) > 0.0 and max(by) < 1.8 * min(by)
-    error = given.error(scale)
-    if not (agree and max(by) < 1 / 3 and given.informative() and error < 0.5):
-        return None
-    return error, Finding(
-        f"looks like rewards of another scale: their mean and their variation are about {scale:.3g} times what the "
-        f"values expect; with the rewards divided by that, the values miss them by {math.sqrt(error):.2g} standard "
-        "deviations",
-        Places(),
-        "either the rewards or V count for next to nothing in the advantages",
-        "pass the rewards on which the values were trained, scaled or clipped as they were then",
     )
 
 

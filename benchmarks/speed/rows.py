@@ -7,6 +7,7 @@ from typing import Any
 from .rollouts import GIVEN, make_rollout
 
 BOTH, ADVANTAGES, FRESH = "both outputs", "advantages only", "fresh outputs"
+PACKED: dict[str, Any] = {"function": "gae_packed", "bootstrap": "cu_seqlens", "options": {"gamma": 1.0}}
 # How each case differs from the plain one, which has one flag, last_values, and scalars for gamma and lambda.
 OPTIONS: dict[str, dict[str, Any]] = {
     "next_values": {"bootstrap": "next_values"},
@@ -15,7 +16,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gamma per step": {"extras": ("gamma",)},
     "V-trace": {"extras": ("ratios",), "function": "vtrace"},
     "normalize": {"options": {"normalize": "global"}},
-    "packed": {"function": "gae_packed", "bootstrap": "cu_seqlens"},
+    "packed": PACKED,
 }
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -26,7 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
     "reverse_scan": {"function": "reverse_scan", "bootstrap": "decay"},
     "upgo": {"function": "upgo"},
     "retrace": {"function": "retrace", "bootstrap": "next_values", "extras": ("ratios",)},
-    "packed, mask": {"function": "gae_packed", "bootstrap": "cu_seqlens", "extras": ("mask",)},
+    "packed, mask": {**PACKED, "extras": ("mask",)},
     **{given: {"given": given} for given in GIVEN},
 }
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 Function = Callable[..., Any]
@@ -21,10 +21,16 @@ class Library(NamedTuple):
     package: str  # its name in pip
     oldest: str
     newest: str
+    also: str = ""  # another package with the same modules and versions
 
     def release(self) -> tuple[int, ...]:
         """Return the numbers of the installed version; RuntimeError if the hook was not tested with it."""
-        installed = version(self.package)
+        try:
+            installed = version(self.package)
+        except PackageNotFoundError:
+            if not self.also:
+                raise
+            installed = version(self.also)
         if not numbers(self.oldest) <= numbers(installed) <= numbers(self.newest):
             raise self._refusal(f"{installed} is installed")
         return numbers(installed)

@@ -1,4 +1,4 @@
-"""PufferLib 3: the advantage kernel of its trainer, and a hook for it.
+"""PufferLib 3, in ``pufferlib`` or ``pufferlib-core``: the advantage kernel of its trainer, and a hook for it.
 
 Add one line before you create ``PuffeRL``::
 
@@ -15,7 +15,7 @@ from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers
 from fastgae.compat._hooks import Library
 from fastgae.estimators.reverse_scan import reverse_scan
 
-LIBRARY = Library("pufferlib", "3.0.0", "3.0.0")
+LIBRARY = Library("pufferlib", "3.0.0", "3.0.23", also="pufferlib-core")
 
 
 @refuses_misnamed

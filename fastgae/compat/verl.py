@@ -130,6 +130,8 @@ def compute_rloo_outcome_advantage(
 
         A = r - mean of the other responses of the group     r, if there are no others
 
+    verl's ``rloo_vectorized`` gives 0 if there are no others, as ``fastgae.group_advantages`` does.
+
     Arguments, results and errors are those of ``compute_grpo_outcome_advantage``.
     """
     return _at_tokens(_by_group(token_level_rewards, index, baseline="leave_one_out", scale="none"), response_mask)

@@ -40,10 +40,11 @@ def test_one_step_of_rsl_rl_has_no_std():
 
 def test_tianshou_in_a_larger_buffer():
     """The batch lies backwards in it, and two episodes are unfinished."""
-    s = steps((20, 1))
+    s = steps((40, 1))
     s = s._make(array[:, 0] for array in s)
-    indices, unfinished = np.arange(20)[::-1] + 2, [7, 19]
-    terminated = np.zeros(22, bool)
+    assert s.terminated.any()
+    indices, unfinished = np.arange(40)[::-1] + 2, [7, 39]
+    terminated = np.zeros(42, bool)
     terminated[indices] = s.terminated
     batch = type("Batch", (), {"rew": s.rewards.astype(float), "terminated": s.terminated, "truncated": s.truncated})
     buffer = type("Buffer", (), {"terminated": terminated, "unfinished_index": lambda: indices[unfinished]})
@@ -56,7 +57,7 @@ def test_tianshou_in_a_larger_buffer():
     got = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values)
     expected = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, np.roll(following, 1))
     assert_same_bits(got[1], expected[1])
-    zeros = np.zeros(20)
+    zeros = np.zeros(40)
     returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, gamma=0.9, gae_lambda=1.0)
     assert_same_bits(returns, tianshou._gae(zeros, zeros, batch.rew, ends, 0.9, 1.0))
     assert_same_bits(advantages, returns)

@@ -5,6 +5,7 @@ import pickle
 import pkgutil
 import re
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -56,8 +57,13 @@ def taking(parameters):
 def installed(monkeypatch):
     """Say which version of a library is installed: by default the newest that its hook knows."""
 
-    def say(compat, version=None):
-        monkeypatch.setattr(_hooks, "version", {compat.LIBRARY.package: version or compat.LIBRARY.newest}.__getitem__)
+    def say(compat, version=None, package=None):
+        def version_of(name):
+            if name != (package or compat.LIBRARY.package):
+                raise PackageNotFoundError(name)
+            return version or compat.LIBRARY.newest
+
+        monkeypatch.setattr(_hooks, "version", version_of)
 
     return say
 
@@ -201,6 +207,22 @@ def test_what_a_version_may_lack(library, installed):
         assert base.discount_values is not theirs
         assert not hasattr(base, "discount_values_masks")
     assert base.discount_values is theirs
+
+
+@pytest.mark.parametrize("hook", ["pufferlib"], indirect=True)
+def test_another_package_with_the_same_modules(hook, installed):
+    compat, places = hook
+    installed(compat, package="pufferlib-core")
+    with compat.install():
+        assert all(in_place(places))
+
+
+def test_a_library_that_is_not_installed(hook, installed):
+    compat, places = hook
+    installed(compat, package="another one")
+    with pytest.raises(PackageNotFoundError):
+        compat.install()
+    assert not any(in_place(places))
 
 
 def test_a_function_that_torch_compiled(library, installed):

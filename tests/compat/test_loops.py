@@ -3,6 +3,7 @@
 import inspect
 import sys
 from copy import deepcopy
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -147,6 +148,15 @@ def sample_factory(rewards, dones, values, valids, γ, λ):
     return scan(terms, (γ * λ * valid[:-1] + 1 - valid[:-1]) * going_on).T
 
 
+def skrl_gae(
+    *, rewards, terminated, truncated, values, last_values, discount_factor=0.99, lambda_coefficient=0.95,
+    time_limit_bootstrap=False,
+):  # fmt: skip
+    gate = ~(terminated | truncated if time_limit_bootstrap else terminated)
+    advantages = gae(rewards, values, later(values, last_values), discount_factor, lambda_coefficient, gate, gate)
+    return advantages + values, normalized(advantages, ddof=1)
+
+
 def torchrl_td_lambda(gamma, lmbda, next_state_value, reward, done, terminated=None, time_dim=-2):
     ended = done if terminated is None else terminated
     rewards, following, cut = (np.moveaxis(each, time_dim, 0) for each in (reward, next_state_value * ~ended, done))
@@ -188,6 +198,10 @@ LOOPS = {
     "rllib": rllib,
     "rsl_rl": rsl_rl,
     "sample_factory": sample_factory,
+    "skrl": skrl_gae,
+    "tianshou": lambda v_s, v_s_, rew, end_flag, gamma, gae_lambda: gae(
+        *(each.astype(np.float64) for each in (rew, v_s, v_s_)), gamma, gae_lambda, trace=~end_flag
+    ),
     "torchrl td_lambda": torchrl_td_lambda,
     "torchrl td_lambda advantage": lambda state_value, **given: torchrl_td_lambda(**given) - state_value,
     "torchrl reward2go": lambda reward, done, gamma: np.moveaxis(
@@ -210,7 +224,9 @@ def forms(function, given):
             yield {name: each[: len(each) - STEPS + few] if np.ndim(each) else each for name, each in given.items()}
     if "sample_mask" in parameters:
         yield {**given, "sample_mask": np.arange(len(given["r_t"])) % 3 > 0, "clip_rho_threshold": 1.5}
-    if "terminated" in parameters:
+    if "time_limit_bootstrap" in parameters:
+        yield {**given, "time_limit_bootstrap": True}
+    elif "terminated" in parameters:
         yield {**given, "terminated": given["done"] & (given["reward"] > 0)}
     if "advantage_norm" in parameters:
         yield {**given, "advantage_norm": "none", "gamma": 0.9, "lam": 0.8}
@@ -266,14 +282,15 @@ def rloo(score, group):
 
 def test_groups_of_responses():
     tokens, mask = RESPONSES["token_level_rewards"], RESPONSES["response_mask"]
-    scores, index = tokens.sum(axis=1), np.array(["a", "a", "b", "a"])
-    for function, of_group, settings in (
+    scores = tokens.sum(axis=1)
+    functions = (
         (verl.compute_grpo_outcome_advantage, grpo, {}),
         (verl.compute_grpo_outcome_advantage, grpo, {"epsilon": 0.5}),
         (verl.compute_grpo_outcome_advantage, grpo, {"norm_adv_by_std_in_grpo": False}),
         (verl.compute_rloo_outcome_advantage, rloo, {}),
         (verl.compute_reinforce_plus_plus_baseline_outcome_advantage, grpo, {"norm_adv_by_std_in_grpo": False}),
-    ):
+    )
+    for index, (function, of_group, settings) in product((np.array([*"aaba"]), np.array([*"abcb"])), functions):
         whiten = "plus_plus" in function.__name__
         each = [of_group(score, scores[index == name], **settings) for score, name in zip(scores, index, strict=True)]
         expected = np.reshape(each, (-1, 1)) * mask

@@ -22,6 +22,7 @@ class Comparison(NamedTuple):
     theirs: tuple[Any, ...]
     ours: tuple[Any, ...]
     tolerance: float = 0.0  # 0: the same bits; else relative to the largest number of theirs
+    by: str = ""  # our function; "": its name is that of theirs
 
     def largest_difference(self) -> float:
         pairs = zip(self.theirs, self.ours, strict=True)

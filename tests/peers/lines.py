@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from .installed import function
+from .peer_verl import theirs as of_verl
 
 COEFFICIENTS = [(0.99, 0.95), (0.9, 0.8), (1.0, 0.9)]
 
@@ -82,6 +83,7 @@ def tokens(rng: np.random.Generator, gamma: float, gae_lambda: float) -> Names:
         turn_rewards=(rewards[:, :, np.newaxis] * turn).sum(axis=1) / lengths,
         turn_values=(values[:, :, np.newaxis] * turn).sum(axis=1) / lengths,
         lam=1 - 1 / np.maximum(0.5 * mask.sum(axis=1, dtype=np.float32), 1),
+        prompts=np.repeat(["b", "c", "a"], [4, 4, 1]),
         gamma=gamma,
         gae_lambda=gae_lambda,
         high_level_gamma=0.9,
@@ -232,10 +234,17 @@ def areal(of):
     return answers(rows, of.values[:, -1] * of.no_eos, of.mask[:, :-1])
 
 
-def open_rlhf(of):
-    path = "openrlhf/trainer/ppo_utils/experience_maker.py"
-    compute = function("openrlhf", path, "get_advantages_and_returns", torch=torch)
-    return compute(None, *tensors(of.values, of.rewards, of.mask), of.gamma, of.gae_lambda)
+def open_rlhf(name, *arrays):
+    return function("openrlhf", "openrlhf/trainer/ppo_utils/experience_maker.py", name, torch=torch)(None, *arrays)
+
+
+def open_rlhf_gae(of):
+    arrays = tensors(of.values, of.rewards, of.mask)
+    return open_rlhf("get_advantages_and_returns", *arrays, of.gamma, of.gae_lambda)
+
+
+def open_rlhf_returns(of):
+    return (open_rlhf("get_cumulative_returns", *tensors(of.rewards, of.mask), of.gamma),)
 
 
 def ragen(of):
@@ -267,6 +276,16 @@ def slime_chunks(of, size=16):
         advantages[:, start:end] = local + carried * powers[end - start : 0 : -1]
         carried = advantages[:, start : start + 1]
     return advantages, advantages + of.values
+
+
+def verl_reinforce(of):
+    """Return the advantages and the returns."""
+    arrays = tensors(of.rewards, of.mask.astype(np.int64))
+    return of_verl("compute_reinforce_plus_plus_outcome_advantage")(*arrays, Names(gamma=of.gamma))
+
+
+def verl_rloo(of):
+    return of_verl("compute_rloo_vectorized_outcome_advantage")(*tensors(of.rewards, of.mask), of.prompts)[:1]
 
 
 def vapo(of):
@@ -389,6 +408,7 @@ ENVIRONMENTS = [
     Row("XuanCe", "1.4.4", "DummyOnPolicyBuffer.finish_path", ROUNDED + GAE, xuance, package="xuance"),
 ]
 
+RETURNS = "fastgae.discounted_returns(rewards, terminated=None, last_values=0.0, mask=mask, gamma=gamma, time_axis=1)"
 ANSWERS = "fastgae.gae(rewards, values, terminated=None, last_values=0.0, **settings)"
 TOKENS = [
     Row(
@@ -439,7 +459,15 @@ TOKENS = [
         "0.11.2",
         "get_advantages_and_returns",
         "fastgae.gae(rewards * mask, values * mask, terminated=None, last_values=0.0, **settings)",
-        open_rlhf,
+        open_rlhf_gae,
+        package="openrlhf",
+    ),
+    Row(
+        "OpenRLHF",
+        "0.11.2",
+        "get_cumulative_returns",
+        "fastgae.discounted_returns(rewards * mask, terminated=None, last_values=0.0, gamma=gamma, time_axis=1)",
+        open_rlhf_returns,
         package="openrlhf",
     ),
     Row(
@@ -462,6 +490,37 @@ TOKENS = [
         )
     ),
     Row("slime", "at 624b824", "chunked_gae", ANSWERS, slime_chunks, tolerance=2e-6, note="products of matrices"),
+    Row(
+        "verl, REINFORCE++",
+        "0.9.1",
+        "compute_reinforce_plus_plus_outcome_advantage, returns",
+        RETURNS,
+        lambda of: verl_reinforce(of)[1:],
+        package="verl",
+        where="mask",
+    ),
+    Row(
+        "verl, REINFORCE++",
+        "0.9.1",
+        "compute_reinforce_plus_plus_outcome_advantage, advantages",
+        f"returns = {RETURNS}\nfastgae.normalize(returns, mask, ddof=1)",
+        lambda of: verl_reinforce(of)[:1],
+        package="verl",
+        tolerance=1e-6,
+        note="the moments",
+        where="mask",
+    ),
+    Row(
+        "verl, RLOO",
+        "0.9.1",
+        "compute_rloo_vectorized_outcome_advantage",
+        "how = {'baseline': 'leave_one_out', 'scale': 'none'}\n"
+        "fastgae.group_advantages(rewards.sum(axis=1), prompts, **how)[:, np.newaxis] * mask",
+        verl_rloo,
+        package="verl",
+        tolerance=1e-6,
+        note="the sums",
+    ),
 ]
 PACKAGES = sorted({f"{row.package}=={row.version}" for row in ENVIRONMENTS + TOKENS if row.package})
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from .compare import LIBRARIES
 
 KNOWN = {name: importlib.import_module(f"fastgae.compat.{name}").LIBRARY for name in LIBRARIES}
-OLDEST = {name: known for name, known in KNOWN.items() if known.oldest != known.newest}
+# PufferLib 3.0.0 builds only where CUDA's headers are.
+OLDEST = {name: known for name, known in KNOWN.items() if known.oldest != known.newest and not known.also}
 
 if __name__ == "__main__":
     for library, known in OLDEST.items():

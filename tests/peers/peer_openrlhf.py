@@ -12,6 +12,7 @@ from .installed import function
 
 PACKAGE = "openrlhf==0.11.2"
 VERSION = partial(version, "openrlhf")
+COMPAT = "trl"
 FILE = "openrlhf/trainer/ppo_utils/experience_maker.py"
 
 

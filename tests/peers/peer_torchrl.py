@@ -34,7 +34,7 @@ def comparisons(rng):
     for name, positional, named, tolerance in calls:
         our_name = name.replace("vec_td", "td")
         results = [getattr(*where)(*positional, **named) for where in ((theirs, name), (ours, our_name))]
-        yield compared(name, *results, tolerance)
+        yield compared(name, *results, tolerance, our_name)
 
     # What torchrl's own tests vary: coefficients that are tensors, several axes of batch and of features, the dtype.
     for dtype, shape, time_dim in [
@@ -65,6 +65,6 @@ def flags_of(rng, shape):
     return ends, ends & ~limit
 
 
-def compared(name, expected, computed, tolerance):
+def compared(name, expected, computed, tolerance, by=""):
     pairs = [result if isinstance(result, tuple) else (result,) for result in (expected, computed)]
-    return Comparison(name, *(tuple(tensor.numpy() for tensor in pair) for pair in pairs), tolerance)
+    return Comparison(name, *(tuple(tensor.numpy() for tensor in pair) for pair in pairs), tolerance, by)

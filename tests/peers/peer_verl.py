@@ -1,4 +1,4 @@
-"""verl's ``compute_gae_advantage_return``, REINFORCE++ and groups beside fastgae.compat.verl and discounted_returns."""
+"""verl's ``compute_gae_advantage_return`` and groups beside fastgae.compat.verl's."""
 
 from collections import defaultdict
 from functools import partial
@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-import fastgae
 from fastgae.compat import verl
 
 from .compare import Comparison
@@ -29,7 +28,6 @@ def theirs(name):
 
 def comparisons(rng):
     compute_gae_advantage_return = theirs("compute_gae_advantage_return")
-    reinforce_plus_plus = theirs("compute_reinforce_plus_plus_outcome_advantage")
     for (responses, tokens), gamma, lam in [((64, 1024), 1.0, 0.95), ((8, 100), 0.99, 0.9), ((3, 5), 1.0, 1.0)]:
         rewards, values = (torch.from_numpy(rng.normal(size=(responses, tokens))).float() for _ in range(2))
         mask = torch.from_numpy(rng.random((responses, tokens)) < 0.8).long()
@@ -38,16 +36,6 @@ def comparisons(rng):
         size = f"{responses} × {tokens}, gamma={gamma}, lam={lam}"
         yield Comparison(f"compute_gae_advantage_return, returns, {size}", expected[1:], got[1:])
         yield Comparison(f"compute_gae_advantage_return, advantages, {size}", expected[:1], got[:1], tolerance=1e-6)
-        line = {"last_values": 0.0, "mask": mask, "gamma": gamma, "time_axis": 1}
-        ours = fastgae.gae(rewards, values, **line, gae_lambda=lam).returns
-        yield Comparison(f"fastgae.gae, returns in the mask, {size}", (expected[1][mask == 1],), (ours[mask == 1],))
-        _, to_go = reinforce_plus_plus(rewards, mask, SimpleNamespace(gamma=gamma))
-        ours = fastgae.discounted_returns(rewards, **line)
-        yield Comparison(
-            f"compute_reinforce_plus_plus_outcome_advantage, returns, {responses} × {tokens}, gamma={gamma}",
-            (to_go[mask == 1],),
-            (ours[mask == 1],),
-        )
     tokens, mask = (
         torch.from_numpy(rng.normal(size=(64, 50))).float(),
         torch.from_numpy(rng.random((64, 50)) < 0.8).long(),

@@ -43,12 +43,18 @@ def of_hook(hook: Hook) -> tuple[str, ...]:
 
 
 def of_peer(peer: ModuleType, compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
-    """Return a row for each function of a peer, with its claims."""
-    claims: dict[str, set[float]] = {}
+    """Return a row for each function of a peer, with our function and its claims."""
+    module = getattr(peer, "COMPAT", peer.__name__.rpartition("peer_")[2])
+    claims: dict[tuple[str, str], set[float]] = {}
     for each in compared:
-        claims.setdefault(each.name.partition(",")[0], set()).add(each.tolerance)
+        theirs = each.name.partition(",")[0]
+        ours = f"{module}.{each.by or theirs.rpartition('.')[2]}"
+        claims.setdefault((theirs, ours), set()).add(each.tolerance)
     package = f"{peer.PACKAGE.partition('==')[0]} {peer.VERSION()}"
-    return [(package, f"`{function}`", "; ".join(map(numbers, sorted(found)))) for function, found in claims.items()]
+    return [
+        (package, f"`{theirs}`", f"`{ours}`", "; ".join(map(numbers, sorted(found))))
+        for (theirs, ours), found in claims.items()
+    ]
 
 
 def load(name: str) -> ModuleType:
@@ -72,7 +78,7 @@ TABLES = {
     "hooks": lambda: table("library | the line | its numbers | versions", map(of_hook, HOOKS)),
     "environments": lambda: table(LIBRARY, map(of_library, ENVIRONMENTS)),
     "tokens": lambda: table(LIBRARY, map(of_library, TOKENS)),
-    "functions": lambda: table("package | function | its numbers", functions()),
+    "functions": lambda: table("package | function | in `fastgae.compat` | its numbers", functions()),
 }
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ from .lines import HOOKS
 def test_hook(library, monkeypatch):
     compat = importlib.import_module(f"fastgae.compat.{library}")
     computed = []
-    gae = compat.gae
-    monkeypatch.setattr(compat, "gae", lambda *given, **named: computed.append(1) or gae(*given, **named))
+    name = "gae" if hasattr(compat, "gae") else "reverse_scan"
+    estimator = getattr(compat, name)
+    monkeypatch.setattr(compat, name, lambda *given, **named: computed.append(1) or estimator(*given, **named))
     # What a library warns of is not ours to mend.
     with warnings.catch_warnings(action="ignore"):
         try:

@@ -2,9 +2,12 @@
 
 import warnings
 from importlib.metadata import PackageNotFoundError
+from operator import attrgetter
 
 import numpy as np
 import pytest
+
+from fastgae import compat
 
 from .table import PAGE, PEERS, load, of_peer, table
 
@@ -25,5 +28,6 @@ def test_peer(name):
         for theirs, ours in zip(comparison.theirs, comparison.ours, strict=True):
             assert np.shape(theirs) == np.shape(ours), comparison.name
         assert comparison.holds(), f"{comparison.name}: differs by {comparison.largest_difference()}"
-    rows = table("", of_peer(peer, compared)).split("\n", 2)[2]
-    assert rows in PAGE.read_text(encoding="utf-8"), "run python -m peers.table"
+    rows = of_peer(peer, compared)
+    assert all(callable(attrgetter(ours.strip("`"))(compat)) for _, _, ours, _ in rows)
+    assert table("", rows).split("\n", 2)[2] in PAGE.read_text(encoding="utf-8"), "run python -m peers.table"

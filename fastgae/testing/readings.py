@@ -101,7 +101,8 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
-        raise TypeError(f"cannot tell the arguments of {function!r}: pass a lambda that calls it") from error
+        name = getattr(function, "__name__", type(function).__name__)
+        raise TypeError(f"cannot tell the arguments of {name}: pass a lambda that calls it") from error
 
 
 def _fitted(roles: dict[str, str]) -> dict[str, str] | None:

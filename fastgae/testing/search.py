@@ -58,29 +58,34 @@ class Subject:
         self.tried = 0
         self.errors: dict[str, list[Exception]] = {}  # of each library, because a function may raise anything
         self.ran = False
-        self._ways = {longer: self._run(longer) for longer in (False, True)}
+        self.libraries = libraries_of(function)
+        self._runs = {(name, longer): self._run(name, longer) for name in self.libraries for longer in (False, True)}
 
     def ways(self, longer: bool) -> Iterator[Way]:
-        """Yield the readings that the function takes. None is tried before it is needed, and none twice."""
-        self._ways[longer], again = itertools.tee(self._ways[longer])
+        """Yield the readings that the function takes, with arrays of the first library of which it takes any."""
+        for library in self.libraries:
+            if any(True for either in (longer, not longer) for _ in self._ways(library, either)):
+                yield from self._ways(library, longer)
+                return
+
+    def _ways(self, library: str, longer: bool) -> Iterator[Way]:
+        """Yield the readings with arrays of a library. None is tried before it is needed, and none twice."""
+        self._runs[library, longer], again = itertools.tee(self._runs[library, longer])
         return again
 
-    def _run(self, longer: bool) -> Iterator[Way]:
+    def _run(self, library: str, longer: bool) -> Iterator[Way]:
         seen, settled = set(), False
-        for library in libraries_of(self.function):
-            for layout, roles in itertools.product(LAYOUTS, self.assignments):
-                if settled and roles is self.assignments[0]:
-                    return
-                for reading, outputs in self._taken(inner_readings(roles, library, layout, longer)):
-                    arrays = ((name, array.tobytes()) for name, array in outputs.arrays.items())
-                    same = (*arrays, *sorted(reading.given), reading.longer_values, reading.longer_flags)
-                    if outputs.arrays and same not in seen:
-                        seen.add(same)
-                        pulse = self._pulse(reading, "rewards")
-                        settled |= _runs_along_time(pulse)
-                        yield Way(reading, outputs, self._measured(reading, pulse))
-            if seen:
+        for layout, roles in itertools.product(LAYOUTS, self.assignments):
+            if settled and roles is self.assignments[0]:
                 return
+            for reading, outputs in self._taken(inner_readings(roles, library, layout, longer)):
+                arrays = ((name, array.tobytes()) for name, array in outputs.arrays.items())
+                same = (*arrays, *sorted(reading.given), reading.longer_values, reading.longer_flags)
+                if outputs.arrays and same not in seen:
+                    seen.add(same)
+                    pulse = self._pulse(reading, "rewards")
+                    settled |= _runs_along_time(pulse)
+                    yield Way(reading, outputs, self._measured(reading, pulse))
 
     def _taken(self, readings: Iterator[Reading]) -> Iterator[tuple[Reading, Outputs]]:
         """Yield the first of these readings that the function takes, and those before it that lose a row."""

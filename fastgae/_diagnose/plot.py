@@ -34,7 +34,7 @@ def draw(column: Column, title: str, where: "Places") -> "Figure":
     whole, *panels = figure.subplots(4)
     for panel in panels[1:]:
         panel.sharex(panels[0])
-    whole.plot(*np.array(where.marks, int).reshape(-1, 2).T, "|", color=VERMILION, markersize=6)
+    whole.plot(*np.array(where.marks, int).reshape(-1, 2).T, "|", color=VERMILION, markersize=6, rasterized=True)
     whole.set(ylabel="env", xlim=(-0.5, max(1, column.shape[0]) - 0.5), ylim=(max(1, column.shape[1]) - 0.5, -0.5))
     style(whole)
     ends = ((column.terminated, "-", INK), (column.truncated & ~column.terminated, "--", PURPLE))
@@ -43,7 +43,7 @@ def draw(column: Column, title: str, where: "Places") -> "Figure":
         for flags, line, end_color in ends:
             places = {"ymin": 0, "ymax": 1, "transform": panel.get_xaxis_transform()}
             panel.vlines(shown[flags[shown]] + 0.5, linestyles=line, colors=end_color, linewidth=0.8, **places)
-        panel.plot(suspect, numbers[suspect], "o", color=VERMILION, markersize=5, zorder=4)
+        panel.plot(suspect, numbers[suspect], "o", color=VERMILION, markersize=5, zorder=4, rasterized=True)
         panel.set_ylabel(name)
         style(panel)
         panel.margins(x=0.01)

@@ -149,9 +149,29 @@ def test_values_that_are_too_small_may_have_only_begun_to_learn(env_id, share):
         assert detectors(record(env_id, "same_step", 8, 512, 0).arguments(learning)) == []
 
 
-# Where the state rarely changes, or rewards are all the same, these leave no trace.
+@pytest.mark.parametrize("env_id", planted.ENVS)
+def test_values_of_an_untrained_critic_may_have_any_size(env_id):
+    for scale in (1.0, 0.01, 0.001):
+        call = record(env_id, "same_step", 8, 256, 0).arguments(random_value(env_id))
+        assert detectors({**call, "rewards": call["rewards"] * np.float32(scale)}) == []
+
+
+def test_what_happens_by_chance_is_no_finding():
+    """Many steps leave the state as it is, as in Taxi, and no episode ends: often, half of the envs move at once."""
+    for seed, share in itertools.product(range(60), (0.15, 0.65)):
+        rng = np.random.default_rng(seed)
+        values = np.where((rng.random((129, 8)) < share).cumsum(0) % 2, -9.9, -10.1)
+        if share > 0.5:
+            values[-1] = values[-2]
+        call = {"rewards": np.full((128, 8), -0.1), "values": values[:-1], "last_values": values[-1]}
+        assert detectors({**call, "terminated": np.zeros((128, 8))}) == [], f"{seed}, {share}"
+
+
+# Where the state rarely changes, rewards are all the same, or values do not foresee them, these leave no trace.
 UNSEEN = {
     ("whitened", "CartPoleCut-v1"),
+    ("other_gamma", "TaxiParts-v1"),
+    ("rescaled", "CartPoleCut-v1"),
     ("own_bootstrap", "TaxiParts-v1"),
     ("unflagged", "TaxiParts-v1"),
     ("values_of_other_envs", "TaxiParts-v1"),

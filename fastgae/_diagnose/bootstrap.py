@@ -29,7 +29,7 @@ def last_row(steps: Steps) -> Iterator[Finding]:
         )
     elif (last == steps.values[-1][going_on]).all() and np.ptp(values):
         unchanged = (steps.next_row == steps.values)[np.isfinite(steps.next_row)]
-        if by_chance(unchanged, count) < 1e-3:
+        if by_chance(unchanged, count) < 1e-6:
             yield Finding(
                 f"V after the last row equals values[-1] in all {count:,} environments whose episode goes on, and "
                 f"values[t + 1] equals values[t] at {number_of(unchanged):,} of {unchanged.size:,} steps",

@@ -36,11 +36,13 @@ class Fit(NamedTuple):
         """Return the mean squared error of the values, in variances of the rewards."""
         return _error(self.rewards, self.expected)
 
+    def scaled_error(self) -> float:
+        """Return the same for the values at their best scale."""
+        return _error(self.rewards / _ratio(self.rewards, self.expected), self.expected)
+
     def informative(self) -> bool:
         """Return whether the values explain more, at their best scale, than one value at all states."""
-        expected = (self.expected, self.by_one())
-        own, by_one = (_error(self.rewards / _ratio(self.rewards, each), each) for each in expected)
-        return own < min(0.7, 0.8 * by_one)
+        return self.scaled_error() < min(0.7, 0.8 * self._replace(expected=self.by_one()).scaled_error())
 
     def agrees(self) -> bool:
         """Return whether rewards are about as large as expected, by their means and by the variation around these."""
@@ -87,13 +89,15 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
     gamma = float(steps.given.gamma)
     real, errors = steps.rewards[steps.exists], steps.td_errors[steps.exists]
     rewards, values = np.abs(real), np.abs(steps.values[steps.exists])
-    # Values that are too small may have only begun to learn. Nothing teaches them to be larger than rewards can add up.
+    # Values that are too small may have only begun to learn. Nothing teaches them to be larger than rewards can add up,
+    # but they may overshoot, and before they foresee anything, they may have any size.
     most = rewards.max() / (1.0 - gamma) if gamma < 1.0 else np.inf
-    too_large = np.mean(values > 1.2 * most) > 0.5 and np.mean(rewards > 0.0) > 0.5
+    large = np.mean(values > 1.5 * most) > 0.5 and np.mean(rewards > 0.0) > 0.5
+    explained = (steps.explained_variance or 0.0) > 0.5
     bias = float(errors.mean() / errors.std()) if errors.std() > 0.0 else 0.0
-    surprising = abs(bias) > 0.1 and (steps.explained_variance or 0.0) > 0.5
+    surprising = abs(bias) > 0.1 and explained
     whitened = abs(real.mean()) < 1e-4 and abs(real.std() - 1.0) < 1e-4
-    if whitened and (too_large or surprising):
+    if whitened and (large or surprising):
         yield Finding(
             "rewards have mean 0 and standard deviation 1, as if whitened, and values do not expect that, unless they "
             f"have only begun to learn: the mean TD error is {bias:.2g} standard deviations",
@@ -103,14 +107,15 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
             "rewards_whitened",
         )
         return
-    if not (too_large or steps.sequences):
+    if not (large or steps.sequences):
         return
     if found := _other_gamma(steps, gamma):
         yield found
-    elif too_large:
+    elif large and ((explained and fit(steps).scaled_error() < 0.5) or fit(steps).informative()):
         yield Finding(
-            f"values are larger than these rewards can add up to: |V| is {values.mean():.3g} on average, and at most "
-            f"{rewards.max():.3g} in each step adds up to {most:.3g} with a gamma of {gamma:g}",
+            "values are larger than these rewards can add up to, unless they have only begun to learn: |V| is "
+            f"{values.mean():.3g} on average, and at most {rewards.max():.3g} in each step adds up to {most:.3g} with a "
+            f"gamma of {gamma:g}",
             Places(),
             "either the rewards or V count for next to nothing in the advantages",
             "pass the gamma and the rewards with which the values were trained, scaled and clipped as they were then",

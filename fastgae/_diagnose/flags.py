@@ -353,8 +353,10 @@ def _jumps(steps: Steps) -> Array:
     of_rows = np.median(np.nan_to_num(errors[:-1]), 1)
     at_once = of_rows > 6.0 * max(median(of_rows), 10.0 * steps.tolerance)
     apart = np.diff(np.flatnonzero(at_once))
-    clear = len(apart) and apart.min() >= 16 and of_rows[~at_once].max() < 0.4 * of_rows[at_once].min()
-    if steps.shape[1] >= 4 and clear:
+    smallest = of_rows[at_once].min(initial=np.inf)
+    clear = len(apart) and apart.min() >= 16 and of_rows[~at_once].max() < 0.4 * smallest
+    # Where errors as large are common, some rows have many of them by chance.
+    if steps.shape[1] >= 4 and clear and np.mean(errors[:-1][~at_once] > 0.5 * smallest) < 0.1:
         return np.append(at_once, False)[:, np.newaxis] & (errors > 2.0 * usual) & moved
     for factor in (8.0, 16.0, 32.0, 64.0):
         large = (errors > factor * usual) & moved

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae.testing import assert_gae, identify
+from fastgae.testing import ROLES, assert_gae, identify
 from fastgae.testing.conventions import MISTAKES
 from loops import environments
 from support.identified import PEERS
@@ -150,9 +150,13 @@ def test_the_tolerance():
 
 def test_the_smallest_rollout():
     """It has one number that is not 0, so the results are the weights of this number."""
-    found = identify(written({TRACE: "advantage"}))
-    assert ": rewards = [0, 0], " in found.smallest["rollout"]
-    assert "terminated = [1, 0], truncated = [0, 0], last_values = 1, " in found.smallest["rollout"]
+    loop = written({TRACE: "advantage"})
+    found = identify(loop)
+    shown = found.smallest["rollout"].partition(": ")[2]
+    assert "terminated = [[1], [0]], truncated = [[0], [0]], last_values = [1], " in shown
+    given = {name: np.float32(number) for name, number in eval(f"dict({shown})").items()}
+    flags = {name: given[name] > 0 for name in ("terminated", "truncated")}
+    np.testing.assert_allclose(loop(**{**given, **flags})[0], [[0.931095], [0.99]], rtol=1e-6)
     assert found.smallest["it gives"] == "advantages [0.931095, 0.99]"
     assert found.smallest["fastgae"].startswith("advantages [0, 0.99], by fastgae.gae(rewards, values, ")
 
@@ -168,7 +172,7 @@ def test_a_function_that_gets_no_final_values():
     assert [finding.detector for finding in found.findings] == ["value_of_the_same_state"]
     assert found.outputs == {"advantages": "advantages", "returns": "returns"}
     assert found.call.endswith("final_values=values, gamma=gamma, gae_lambda=gae_lambda)")
-    assert "final_values = [1], for which loop has no argument" in found.smallest["rollout"]
+    assert "final_values = [[1]], for which loop has no argument" in found.smallest["rollout"]
 
 
 def test_the_page_shows_the_reports(capsys):
@@ -194,7 +198,7 @@ def test_an_unknown_convention_is_said_to_be_unknown():
     assert text.startswith("squashed: its convention is unknown, and no findings unknown I do not know. ")
     assert "with up to two mistakes" in text
     assert "What would help: say what masks is, with names={'masks': ...}; pass the gamma and gae_lambda that" in text
-    assert "the smallest in which squashed and fastgae differ: rewards = [0], values = [0], masks = [1], " in text
+    assert "the smallest in which squashed and fastgae differ: rewards = [[0]], values = [[0]], masks = [[1]], " in text
     with pytest.raises(AssertionError, match="unknown"):
         assert_gae(squashed)
 
@@ -286,6 +290,17 @@ def test_forms_of_functions():
     assert found.outputs == {"targets": "returns", "weights": "advantages divided by their std"}
 
 
+def test_names_that_no_loop_of_the_corpus_has():
+    for name, role in (
+        ("vpreds", "values"),
+        ("next_vals", "next_values"),
+        ("mb_next_values", "next_values"),
+        ("response_masks", "mask"),
+        ("gae_tau", "gae_lambda"),
+    ):
+        assert role in ROLES[name], name
+
+
 def test_functions_that_keep_their_memory():
     """A list of results, memory that is used again, and optional arguments that exclude each other."""
     memory = np.empty((2, 7, 3), np.float32)
@@ -306,19 +321,30 @@ def test_functions_that_keep_their_memory():
     assert [finding.detector for finding in identify(noisy).findings] == ["not_deterministic"]
 
 
+class OfUnknownArguments:
+    """It can be called, and is shown in many lines."""
+
+    __call__ = __signature__ = max
+
+    def __repr__(self):
+        return "\n" * 65
+
+
 def test_functions_that_cannot_be_identified():
     for function, error in (
         (lambda rewards, values, foo: rewards, r"the argument foo is: say so with names=\{'foo': ...\}"),
         (lambda rewards, values, foo: rewards, r"or fill it in: identify\(functools.partial\(f, foo=...\)\)"),
         (lambda *given: given, r"in a lambda that names them: identify\(lambda rewards, values, dones: f\(...\)\)"),
         (lambda values: values, "no argument of the function is rewards"),
-        (np.zeros(3), "identify takes a function, and got ndarray: .* look at arrays with fastgae.diagnose"),
+        (np.zeros((500, 50)), "identify takes a function, and got ndarray: .* look at arrays with fastgae.diagnose"),
+        (OfUnknownArguments(), "cannot tell the arguments of OfUnknownArguments: pass a lambda that calls it"),
         (lambda rewards, values: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda rewards, values: None, "returned no floats of the shape of rewards"),
         (lambda rewards, values: rewards.sum(), "returned no floats of the shape of rewards"),
     ):
-        with pytest.raises(TypeError, match=error):
+        with pytest.raises(TypeError, match=error) as raised:
             identify(function)
+        assert "\n" not in str(raised.value)
     for names, error in (({"x": "values"}, "names has 'x'"), ({"values": "qqq"}, "expected one of discounts, done, ")):
         with pytest.raises(ValueError, match=error):
             identify(lambda rewards, values: rewards, names=names)

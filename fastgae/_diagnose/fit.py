@@ -114,8 +114,8 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
     elif large and ((explained and fit(steps).scaled_error() < 0.5) or fit(steps).informative()):
         yield Finding(
             "values are larger than these rewards can add up to, unless they have only begun to learn: |V| is "
-            f"{values.mean():.3g} on average, and at most {rewards.max():.3g} in each step adds up to {most:.3g} with a "
-            f"gamma of {gamma:g}",
+            f"{values.mean():.3g} on average, and at most {rewards.max():.3g} in each step adds up to {most:.3g} with "
+            f"a gamma of {gamma:g}",
             Places(),
             "either the rewards or V count for next to nothing in the advantages",
             "pass the gamma and the rewards with which the values were trained, scaled and clipped as they were then",

@@ -24,7 +24,7 @@ from fastgae.testing.conventions import (
     call_of,
     composed,
 )
-from fastgae.testing.readings import ROLES, Outputs
+from fastgae.testing.readings import ROLES, Outputs, converted
 from fastgae.testing.results import CLOSE, Output, relative
 from fastgae.testing.rollouts import Probe, tiny_rollouts
 from fastgae.testing.search import Match, Subject
@@ -285,11 +285,12 @@ class _Report:
                 if different(shorter := shown._replace(**{field: array})):
                     shown = shorter
         output, got, expected = different(shown) or ("", shown.rewards, shown.rewards)
-        passed = shown.arguments(reading.longer_values, reading.longer_flags)
-        lines = [f"{argument} = {_listed(passed[role])}" for argument, role in reading.roles.items()]
+        given = shown.arguments(reading.longer_values, reading.longer_flags)
+        passed = {role: _listed(converted(role, given[role], reading)) for role in (*reading.given, "final_values")}
+        lines = [f"{argument} = {passed[role]}" for argument, role in reading.roles.items()]
         call, words = self.call(self.right), meant[output].words(self.each_env)
         if "final_values" in call and "final_values" not in reading.given:
-            lines.append(f"final_values = {_listed(passed['final_values'])}, for which {name} has no argument")
+            lines.append(f"final_values = {passed['final_values']}, for which {name} has no argument")
         return {
             "rollout": f"the smallest in which {name} and fastgae differ: {', '.join(lines)}",
             "it gives": f"{words} {_listed(got)}",
@@ -303,6 +304,6 @@ def _finding(name: str, what: str) -> Finding:
 
 def _listed(given: Any) -> str:
     """Return numbers as people write them."""
-    numbers = [float(f"{number:.6g}") for number in np.ravel(given)]
-    listed = ", ".join(f"{number:g}" for number in numbers)
-    return f"[{listed}]" if np.size(given) != 1 or np.ndim(given) > 1 else listed
+    if np.ndim(given):
+        return f"[{', '.join(map(_listed, given))}]"
+    return f"{float(given):.6g}"

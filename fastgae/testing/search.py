@@ -306,10 +306,8 @@ def _shown(error: Exception) -> str:
 def names_of(rollout: Probe, reading: Reading, numbers: tuple[float, float]) -> dict[str, Any]:
     """Return the names that the expressions of conventions use."""
     names = rollout.arguments(reading.longer_values)
-    taken = reading.given | ({"gamma"} if "discounts" in reading.given else set())
-    measured = {
-        name: number for name, number in zip(("gamma", "gae_lambda"), numbers, strict=True) if name not in taken
-    }
+    both = zip(("gamma", "gae_lambda"), numbers, strict=True)
+    measured = {name: number for name, number in both if name not in reading.takes}
     return {**names, **measured, "no_flags": rollout.terminated & False, "np": np, "fastgae": FASTGAE}
 
 

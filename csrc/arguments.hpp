@@ -36,14 +36,16 @@ enum Argument {
     kN,
     kRecursion,
     kRatios,
+    kParents,
+    kWeights,
     kFirstConstant,
     kArguments = kFirstConstant + kConstants
 };
 constexpr const char* kArgumentNames[] = {
-    "rewards",         "values",         "terminated",      "truncated",  "last_values", "next_values", "final_values",
-    "autoreset",       "prev_done",      "mask",            "gamma",      "gae_lambda",  "time_axis",   "out",
-    "normalize",       "last_advantages", "returns_lambda", "tail_normalized", "carry_over", "cu_seqlens", "n",
-    "recursion",       "ratios",
+    "rewards",   "values",          "terminated",     "truncated",       "last_values", "next_values", "final_values",
+    "autoreset", "prev_done",       "mask",           "gamma",           "gae_lambda",  "time_axis",   "out",
+    "normalize", "last_advantages", "returns_lambda", "tail_normalized", "carry_over",  "cu_seqlens",  "n",
+    "recursion", "ratios",          "parents",        "weights",
 };
 static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
 
@@ -53,8 +55,7 @@ constexpr bool is_setting(Argument place) {
            place == kTimeAxis || place == kOut || place == kN || place == kRecursion;
 }
 
-// The recursions that the compiled module computes, by the names in fastgae._call.RECURSIONS.
-enum class Recursion { gae, n_step_returns, retrace, upgo };
+// The names of the recursions in fastgae._equation.RECURSIONS.
 constexpr const char* kRecursionNames[] = {"gae", "n_step_returns", "retrace", "upgo"};
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -117,7 +118,6 @@ struct Call {
     Recursion recursion = Recursion::gae;
     bool checked = false;  // it comes from in_one_layout of Python's _canonical, which has checked it
     Normalize normalize = Normalize::nothing;
-    const Index* truncated_steps = nullptr;  // where the truncated steps are, ascending, if the caller knows it
 
     const Operand& operator[](Argument argument) const { return operands[argument]; }
     const Operand& operator[](Constant constant) const { return operands[kFirstConstant + constant]; }

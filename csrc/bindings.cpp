@@ -17,20 +17,14 @@
 #include "fill.hpp"
 #include "kernels.hpp"
 #include "new_arrays.hpp"
-#include "packed.hpp"
 #include "python.hpp"
 #include "python_moments.hpp"
 #include "python_programs.hpp"
+#include "python_trees.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
 namespace {
-
-using Floats = py::array_t<float, py::array::c_style>;
-void streaming_add(const Floats& a, const Floats& b, Floats& out) {
-    if (a.size() != out.size() || b.size() != out.size()) throw std::invalid_argument("a, b and out differ in size");
-    registered.targets.front().second->f32.streaming_add(a.data(), b.data(), out.mutable_data(), out.size());
-}
 
 // Read the name of a recursion; false: declined.
 bool read_recursion(PyObject* name, Recursion& recursion) {
@@ -50,13 +44,14 @@ bool read_settings(const Arguments& given, Call& call) {
     call.time_axis = integer_of(given[kTimeAxis]);
     const double n = integer_of(given[kN]);
     call.n = n >= 1 ? static_cast<Index>(std::min(n, 1e15)) : 0;
-    call.next_step = is_text(autoreset, "next_step");
+    const bool no_mode = autoreset == Py_None;
+    call.next_step = !no_mode && is_mode(autoreset, "next_step");
     call.tail_normalized = tail_normalized == Py_True;
     call.carry_over = carry_over == Py_True;
     if (is_text(normalize, "global")) call.normalize = Normalize::all;
     if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
     const bool known_mode =
-        autoreset == Py_None || call.next_step || is_text(autoreset, "same_step") || is_text(autoreset, "disabled");
+        no_mode || call.next_step || is_mode(autoreset, "same_step") || is_mode(autoreset, "disabled");
     return known_mode && read_recursion(given[kRecursion], call.recursion) &&
            (call.n || call.recursion != Recursion::n_step_returns) &&
            (normalize == Py_None || call.normalize != Normalize::nothing) &&
@@ -99,12 +94,16 @@ py::object computed(const Call& call, PyObject* const (&out)[2], Index num_threa
                          : py::reinterpret_borrow<py::object>(out[i]);
     const Operand advantages = operand_of(results[0].ptr(), call.checked);
     const Operand returns = operand_of(results[1].ptr(), call.checked);
-    bool filled;
-    {
+    const auto fill_results = [&] {
+        return fill(call, reader, advantages, returns, {target, num_threads, recycled_memory, registered.eps});
+    };
+    const auto fill_without_gil = [&] {
         const WithoutGil released;
-        filled = fill(call, reader, advantages, returns, {target, num_threads, *recycling.memory, registered.eps});
-    }
-    if (!filled) return py::none();
+        return fill_results();
+    };
+    // To drop the GIL and take it again costs a small call as much as a quarter of the recursion.
+    const bool is_small = call[kRewards].elements() <= kSmallSteps;
+    if (!(is_small ? fill_results() : fill_without_gil())) return py::none();
     // GAEResult(advantages, returns), as tuple.__new__ would make it.
     PyObject* const pair = registered.result_type->tp_alloc(registered.result_type, 2);
     if (!pair) throw py::error_already_set();
@@ -124,16 +123,17 @@ py::object gae_of_call(PyObject* arguments, PyObject* num_threads, PyObject* tar
     Call call;
     call.checked = checked;
     PyObject* out[2];
+    Lists lists;
     if (!read_settings(given, call) || !read_out(given[kOut], out)) return py::none();
     for (Index i = 0; i < given.count; ++i)
         if (PyObject* const object = PyTuple_GET_ITEM(arguments, i); object != Py_None && !is_setting(Argument(i))) {
-            call.operands[i] = operand_of(object, checked);
+            const bool is_list = PyList_CheckExact(object) || PyTuple_CheckExact(object);
+            call.operands[i] = is_list ? lists.operand_of(object) : operand_of(object, checked);
             read_number(call.operands[i]);
         }
     const bool recorded = recordings && recording && !checked;
-    if (recorded) recording->call = call;  // before it is unpacked
-    std::optional<Packed> packed;
-    if (call[kCuSeqlens].given && !packed.emplace(call, *recycling.memory).unpack()) return py::none();
+    if (recorded) recording->call = call;
+    if (call[kCuSeqlens].given && !call[kCuSeqlens].absent) return py::none();
     const Type type = working_type(call);
     if (type == Type::other) return py::none();
     py::object result = (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);
@@ -216,11 +216,11 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
         "exact_sums", exact_sums_of,
         "Return int64 digits, (exponents, digits), of the exact sums, and the counts of numbers, NaN and infinities.",
         py::arg("matrix"), py::arg("mask"));
-    module.def("streaming_add", streaming_add, "Set out = a + b by streaming stores, for benchmarks.",
-               py::arg("a").noconvert(), py::arg("b").noconvert(), py::arg("out").noconvert());
     module.def("record_call", record_call, "Make a call of the short cut, and keep it for compiled programs.",
                py::arg("key"), py::arg("inputs"), py::arg("outputs"), py::arg("call"));
     module.def("xla_handler", xla_handler, "Return what XLA calls from compiled programs.", py::arg("minor"),
                py::arg("fallback"));
+    define_trees<float>(module);
+    define_trees<double>(module);
     if (PyModule_AddFunctions(module.ptr(), raw_functions) != 0) throw py::error_already_set();
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "arguments.hpp"
@@ -17,7 +18,6 @@
 #include "flags.hpp"
 #include "kernels.hpp"
 #include "narrow.hpp"
-#include "reductions.hpp"
 #include "tuning.hpp"
 
 namespace fastgae {
@@ -34,9 +34,7 @@ public:
         if (!(read_rewards() && read_values() && read_flags() && read_mask() && read_coefficients() &&
               read_last_advantages() && read_ratios()))
             return false;
-        // The recursion of upgo needs the deltas of all inputs before the kernels run, which widen 16-bit inputs.
-        if (call_.recursion == Recursion::upgo && narrow_) return false;
-        if (rollout_.sparse_finals && call_.recursion != Recursion::gae) make_finals_dense();
+        rollout_.recursion = call_.recursion;
         return true;
     }
 
@@ -65,22 +63,65 @@ public:
             rollout_.returns_gamma_lambdas = multiply(returns_gamma_lambdas_, gamma, returns_lambda);
         if (call_.tail_normalized) rollout_.tail_lambdas = multiply(tail_lambdas_, gae_lambda, one_);
         if (call_.recursion == Recursion::retrace) {
-            wide_gammas_ = multiply(wide_gamma_, gamma, one_);
-            wide_lambdas_ = multiply(wide_lambda_, gae_lambda, one_);
+            rollout_.wide_gammas = multiply(wide_gamma_, gamma, one_);
+            rollout_.wide_lambdas = multiply(wide_lambda_, gae_lambda, one_);
         }
         return true;
     }
 
-    CanonicalRollout<Real>& rollout() { return rollout_; }
-
-    // Turn the recursion of the call into that of gae, where it is another one.
-    void reduce() {
-        if (call_.recursion == Recursion::retrace) reduce_retrace(rollout_, wide_gammas_, wide_lambdas_, reduced_);
-        if (call_.recursion == Recursion::upgo) reduce_upgo(rollout_, reduced_);
+    // Write sparse final values to a matrix, each to its place; other numbers of it are never read. false: declined,
+    // because there are fewer or more of them than truncated steps, or a flag is neither 0 nor 1.
+    bool make_finals_dense(RecycledMemory& memory) {
+        if (!sparse_finals_) return true;
+        const bool env_major = rollout_.env_major;
+        const Index rows = env_major ? rollout_.envs : rollout_.steps,
+                    width = env_major ? rollout_.steps : rollout_.envs;
+        const Index count = sparse_finals_->shape[0];
+        if (count > rows * width) return false;
+        const bool in_place = sparse_finals_->type == kReal && sparse_finals_->strides[0] == sizeof(Real);
+        const Real* const from =
+            in_place ? reinterpret_cast<const Real*>(sparse_finals_->data)
+                     : copies_.template of<Real>(*sparse_finals_, {1, 0, count, sparse_finals_->strides[0]});
+        if (!from) return false;
+        finals_.emplace(memory, rows * width * sizeof(Real));
+        auto* const to = static_cast<Real*>(finals_->data());
+        rollout_.final_values = {to, env_major ? 1 : width, env_major ? width : 1};
+        // Another thread may change the flags meanwhile, so each number of finals is checked.
+        const auto for_each_truncated = [&](const auto& visit) {
+            bool right = true;
+            for (Index row = 0; row < rows; ++row)
+                right &= for_each_true(rollout_.truncated.at(env_major ? 0 : row, env_major ? row : 0), width,
+                                       [&](Index column) { visit(row * width + column, column); });
+            return right;
+        };
+        Index found = 0;
+        if (rows == 1 || width == 1 || env_major == (time_axis_ == 1)) {
+            const bool right = for_each_truncated([&](Index place, Index) {
+                if (found < count) to[place] = from[found];
+                ++found;
+            });
+            return right && found == count;
+        }
+        // They come column by column: find where the next one of each column is.
+        std::vector<Index> next(width + 1);
+        const bool right = for_each_truncated([&](Index, Index column) { ++next[column + 1], ++found; });
+        std::partial_sum(next.begin(), next.end(), next.begin());
+        for_each_truncated([&](Index place, Index column) {
+            if (next[column] < count) to[place] = from[next[column]++];
+        });
+        return right && found == count;
     }
 
-    // The 16-bit inputs. Until they are widened, their views in the rollout point at memory that does not hold Reals.
-    const NarrowInputs& narrow() const { return narrow_; }
+    const CanonicalRollout<Real>& rollout() const { return rollout_; }
+
+    // Widen the inputs of 16 bits. Until then, their views in the rollout point at memory that does not hold Reals.
+    void widen(const Target& target, Index threads, RecycledMemory& memory) {
+        if constexpr (kReal == Type::f32) {
+            if (!narrow_) return;
+            narrow_.widen(target, threads, memory, rollout_);
+            find_following_values();
+        }
+    }
 
     // Return whether rewards are repeated along an axis.
     bool is_broadcast() const {
@@ -166,7 +207,7 @@ private:
         if constexpr (kReal == Type::f32)
             if (is_narrow(array.stored) && !array.swapped && fit_layout<2>(array, rows, rollout_.*field)) {
                 const View<const Real>& view = rollout_.*field;
-                narrow_.add({field, array.stored, array.data, view.step, view.env, rows});
+                narrow_.add(field, array, view, rows);
                 return true;
             }
         return read_steps(array, rows, rollout_.*field);
@@ -186,7 +227,7 @@ private:
         const Index envs = rollout_.envs;
         row = {reinterpret_cast<const Element*>(array.data), 0, 1};
         if (ordered && array.type == type_of<Element>) return true;
-        if (envs > kConvertedSteps || !(ordered || array.rank == 1)) return false;
+        if (envs > kSmallSteps || !(ordered || array.rank == 1)) return false;
         row.data = copies_.template of<Element>(array, {1, 0, envs, ordered ? array.size : array.strides[0]});
         return row.data != nullptr;
     }
@@ -203,7 +244,7 @@ private:
     // Return whether the lambdas are the decays of reverse_scan, which has no gates. Its arrays may hold any numbers.
     bool has_decays() const { return call_[kTerminated].absent; }
 
-    bool is_small() const { return rollout_.steps * rollout_.envs <= kConvertedSteps; }
+    bool is_small() const { return rollout_.steps * rollout_.envs <= kSmallSteps; }
 
     bool read_rewards() {
         const Index rank = rewards_.rank;
@@ -234,13 +275,18 @@ private:
         if (!same_shape(values, longer) ||
             !read_numbers_of_steps(values, steps + longer, &CanonicalRollout<Real>::values))
             return false;
-        rollout_.next_values = {rollout_.values.at(1, 0), rollout_.values.step, rollout_.values.env};
         if (next_values.given && !read_numbers_like_rewards(next_values, &CanonicalRollout<Real>::next_values))
             return false;
-        narrow_.set_following(!next_values.given, !last_values.given);
-        if (last_values.given) return read_numbers(last_values, last_value_, rollout_.last_values);
-        rollout_.last_values = {rollout_.next_values.at(steps - 1, 0), 0, rollout_.next_values.env};
-        return true;
+        find_following_values();
+        return !last_values.given || read_numbers(last_values, last_value_, rollout_.last_values);
+    }
+
+    // Find V' in the values, and V' of the last step after the others, where neither is an array of its own.
+    void find_following_values() {
+        if (call_[kValues].absent) return;  // make_values made all three
+        const View<const Real>&values = rollout_.values, &next = rollout_.next_values;
+        if (!call_[kNextValues].given) rollout_.next_values = {values.at(1, 0), values.step, values.env};
+        if (!call_[kLastValues].given) rollout_.last_values = {next.at(rollout_.steps - 1, 0), 0, next.env};
     }
 
     // Make the values of a recursion without values: r + gamma (-0) - 0 is r, bit for bit.
@@ -278,78 +324,8 @@ private:
         if (!final_values.given) return true;
         if (same_shape(final_values))
             return read_numbers_like_rewards(final_values, &CanonicalRollout<Real>::final_values);
-        return read_sparse_finals(final_values);
-    }
-
-    // Read one final value per truncated step. Declined: there are fewer or more of them, or a flag is neither 0 nor 1,
-    // because a program can write other bytes to a bool array.
-    bool read_sparse_finals(const Operand& given) {
-        if (!given.data || given.rank != 1) return false;
-        const Index count = given.shape[0];
-        if (count > rollout_.steps * rollout_.envs || !find_truncated(count)) return false;
-        const Real* const from = copies_.template of<Real>(given, {1, 0, count, given.strides[0]});
-        if (!from) return false;
-        finals_.resize(count);
-        if (rollout_.steps == 1 || rollout_.envs == 1 || rollout_.env_major == (time_axis_ == 1)) {
-            for (Index i = 0; i < count; ++i) finals_[i] = from[i];
-        } else {
-            // They come column by column: find where the next one of each column is.
-            std::vector<Index> next((rollout_.env_major ? rollout_.steps : rollout_.envs) + 1);
-            for (const Index column : columns_) ++next[column + 1];
-            std::partial_sum(next.begin(), next.end(), next.begin());
-            for (Index i = 0; i < count; ++i) finals_[i] = from[next[columns_[i]]++];
-        }
-        rollout_.sparse_finals = {starts_.data(), columns_.data(), finals_.data()};
-        return true;
-    }
-
-    // Write the sparse final values to a matrix, because only the recursion of gae reads sparse ones.
-    void make_finals_dense() {
-        const Index rows = rollout_.env_major ? rollout_.envs : rollout_.steps;
-        const Index width = rollout_.env_major ? rollout_.steps : rollout_.envs;
-        dense_finals_.resize(rows * width);
-        for (Index row = 0; row < rows; ++row)
-            rollout_.sparse_finals.scatter(row, 0, width, dense_finals_.data() + row * width);
-        rollout_.final_values = {dense_finals_.data(), rollout_.env_major ? 1 : width, rollout_.env_major ? width : 1};
-        rollout_.sparse_finals = {};
-    }
-
-    // Find the truncated steps in the order of memory.
-    bool find_truncated(Index count) {
-        if (call_.truncated_steps) {
-            starts_ = {0, count};
-            columns_.assign(call_.truncated_steps, call_.truncated_steps + count);
-            return true;
-        }
-        const bool env_major = rollout_.env_major;
-        const Index rows = env_major ? rollout_.envs : rollout_.steps;
-        const Index width = env_major ? rollout_.steps : rollout_.envs;
-        starts_.reserve(rows + 1);
-        columns_.reserve(count);
-        starts_.push_back(0);
-        std::uint64_t seen = 0;
-        for (Index row = 0; row < rows; ++row) {
-            const std::uint8_t* const flags = rollout_.truncated.at(env_major ? 0 : row, env_major ? row : 0);
-            const auto find = [&](Index first, Index last) {
-                for (Index i = first; i < last; ++i)
-                    if (flags[i]) columns_.push_back(i);
-            };
-            Index i = 0;
-            for (; i + 32 <= width; i += 32) {  // truncation is rare: most groups are all 0
-                std::uint64_t group[4];
-                std::memcpy(group, flags + i, sizeof group);
-                const std::uint64_t any = group[0] | group[1] | group[2] | group[3];
-                if (!any) continue;
-                seen |= any;
-                for (Index k = 0; k < 4; ++k)
-                    if (group[k]) find(i + 8 * k, i + 8 * k + 8);
-            }
-            find(i, width);
-            for (; i < width; ++i) seen |= flags[i];
-            starts_.push_back(columns_.size());
-            if (starts_.back() > count) return false;
-        }
-        return starts_.back() == count && !(seen & ~kOnes);
+        sparse_finals_ = &final_values;
+        return final_values.data && final_values.rank == 1;
     }
 
     bool read_mask() {
@@ -461,14 +437,12 @@ private:
     std::vector<Real> last_value_, last_advantage_;  // one number that stands for all envs
     std::vector<Real> zeros_, negative_zeros_;       // the values of a recursion without values
     std::vector<std::uint8_t> never_;                // flags that are all 0: terminated is left out
-    std::vector<Index> starts_, columns_;            // of the sparse final values
-    std::vector<Real> finals_, dense_finals_;
+    const Operand* sparse_finals_ = nullptr;         // one final value per truncated step
+    std::optional<RecycledBlock> finals_;
     std::vector<std::uint8_t> exists_;  // the mask without reset rows
     Operand one_;
     Product<Real> gammas_, gamma_lambdas_, returns_gamma_lambdas_, tail_lambdas_;
     Product<double> wide_gamma_, wide_lambda_;  // of retrace, before any rounding
-    View<const double> wide_gammas_, wide_lambdas_;
-    Reduced<Real> reduced_;
 };
 
 }  // namespace fastgae

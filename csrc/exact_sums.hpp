@@ -73,7 +73,7 @@ public:
     ExactSums() : bins_(Format::tables * 2 * exponents * Format::digits) {}
 
     // Add the steps that exist.
-    void add(const MaskedMatrix<const Real>& of) {
+    void add(const MaskedMatrix<Real>& of) {
         Index rows = of.env_major ? of.envs : of.steps, length = of.env_major ? of.steps : of.envs;
         const Index stride = of.env_major ? of.matrix.env : of.matrix.step;
         const Index mask_stride = of.env_major ? of.mask.env : of.mask.step;

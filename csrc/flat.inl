@@ -35,8 +35,7 @@ struct FlatRuns {
     Real gamma;
     Index shift;  // streaming: the element of a block at which a line of the returns begins
     alignas(64) Real lines[lanes][2 * FlatBlock<Real>::steps];  // returns of a block, and of the one after it
-    const Real* finals[lanes];  // sparse: the end of those that belong to elements not yet computed
-    Index flags_begin;          // the element of each run at which the copied flags begin
+    Index flags_begin;  // the element of each run at which the copied flags begin
     std::uint8_t terminated[lanes][copied], truncated[lanes][copied];
 };
 
@@ -73,23 +72,11 @@ FASTGAE_INLINE bool any_flag(const std::uint8_t* flags) {
     return any != 0;
 }
 
-// Write the final values of the truncated steps of a vector to their places, from the last to the first.
-template <class V>
-void scatter_finals(typename V::Bits continues, const typename V::Real*& end, typename V::Real* to) {
-    for (int k = V::width - 1; k >= 0; --k)
-        if (!(continues >> k & 1)) to[k] = *--end;
-}
-
-// Return the deltas of a vector, whose final values lie at `dense`, or if that is null before `sparse_end`. Truncation
-// is rare, so most vectors of a rollout with final values take the few instructions of one without truncation.
+// Return the deltas of a vector. Truncation is rare, so most vectors of a rollout with final values take the few
+// instructions of one without truncation.
 template <class V, class In>
-FASTGAE_INLINE Deltas<V> flat_deltas(Pointers<typename V::Real> at, typename V::Type gamma,
-                                     const typename V::Real* dense, const typename V::Real*& sparse_end) {
-    if constexpr (!In::final_values) return deltas<V, In>(at, 0, gamma);
-    if (!any_flag<V::width>(at.truncated)) return deltas<V, Inputs<false, false>>(at, 0, gamma);
-    typename V::Real finals[V::width];
-    if (!dense) scatter_finals<V>(V::bits(V::zero_flags(at.truncated)), sparse_end, finals);
-    at.final_values = dense ? dense : finals;
+FASTGAE_INLINE Deltas<V> flat_deltas(const Pointers<typename V::Real>& at, typename V::Type gamma) {
+    if (In::final_values && !any_flag<V::width>(at.truncated)) return deltas<V, Inputs<false, false>>(at, 0, gamma);
     return deltas<V, In>(at, 0, gamma);
 }
 
@@ -111,14 +98,15 @@ void fill_flat(FlatRuns<Real>& runs, Index bottom, Index s, FlatBlock<Real>& blo
             typename V::Type x[V::width];
             unrolled<V::width>([&](auto i) FASTGAE_INLINE_LAMBDA {
                 constexpr Index copied = i * FlatRuns<Real>::copied;
-                const Pointers<Real> at = {runs.at.rewards + k, runs.at.values + k, runs.at.next_values + k, nullptr,
-                                           terminated + copied, truncated + copied};
+                const Pointers<Real> at = {
+                    runs.at.rewards + k,     runs.at.values + k,
+                    runs.at.next_values + k, In::final_values ? runs.at.final_values + k : nullptr,
+                    terminated + copied,     truncated + copied};
                 if constexpr (prefetches && part == 0) {
                     prefetch_below(at.rewards, kFlatPrefetchBytes);
                     prefetch_below(at.values, kFlatPrefetchBytes);
                 }
-                const Deltas<V> d = flat_deltas<V, In>(
-                    at, gamma, runs.at.final_values ? runs.at.final_values + k : nullptr, runs.finals[first_lane + i]);
+                const Deltas<V> d = flat_deltas<V, In>(at, gamma);
                 x[i] = d.delta;
                 gates[i] = V::bits(d.trace_open);
                 k += runs.stride;
@@ -252,13 +240,6 @@ void flat(const CanonicalRollout<Real>& rollout, Index env, Index first, Index s
         return both && runs.shift ? &write_flat<Out, true, both, Real> : &write_flat<Out, true, false, Real>;
     });
     runs.flags_begin = top;
-    if (rollout.sparse_finals)
-        for (Index lane = 0; lane < Block::lanes; ++lane) {
-            const Index k = first + lane * stride + top;
-            runs.finals[lane] = rollout.env_major ? rollout.sparse_finals.find(env, k)
-                                                  : rollout.sparse_finals.find(k / distance, k % distance);
-        }
-
     Block blocks[2];
     Block *block = &blocks[0], *before = &blocks[1];
     std::copy_n(carry, distance * Block::lanes, block->following());

@@ -27,85 +27,46 @@ struct View {
     Element* at(Index t, Index n) const { return data + t * step + n * env; }
 };
 
-// Final values, one for each truncated step, in the order in which the rollout lies in memory. A row is one step of a
-// time-major rollout, or one env of an env-major rollout. Row i owns the elements starts[i] ... starts[i + 1] - 1.
-template <class Real>
-struct SparseFinals {
-    const Index* starts = nullptr;   // one more than there are rows
-    const Index* columns = nullptr;  // the place within the row, ascending
-    const Real* values = nullptr;
-    explicit operator bool() const { return starts != nullptr; }
-
-    // Write each final value of the columns [first, last) of a row to to[column - first].
-    void scatter(Index row, Index first, Index last, Real* to) const {
-        const Index* const end = columns + starts[row + 1];
-        for (const Index* at = columns + (find(row, first) - values); at < end && *at < last; ++at)
-            to[*at - first] = values[at - columns];
-    }
-
-    // Return where the final values of a row begin that belong to `column` and the columns after it.
-    const Real* find(Index row, Index column) const {
-        return values + (std::lower_bound(columns + starts[row], columns + starts[row + 1], column) - columns);
-    }
-};
-
-// Runs of memory that are prefetched while a kernel computes, because the next kernel will read them.
-struct Ahead {
-    struct Run {
-        const char *at, *end;
-    };
-    Run *run = nullptr, *last = nullptr;
-    Index bytes = 0;  // to prefetch for each step that is computed
-};
-
 // Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
 enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
 inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip", "leaky"};
+
+// The recursions that kernels compute.
+enum class Recursion { gae, n_step_returns, retrace, upgo };
 
 // A rollout with its options and its results. Coefficients are views: the view of one number for all steps has two
 // strides of 0. Along the axis where other views have stride 1, a coefficient has stride 1 or 0.
 template <class Real>
 struct CanonicalRollout {
+    Recursion recursion = Recursion::gae;
     Index steps = 0, envs = 0;
     bool env_major = false;  // true: every step stride is 1; false: every env stride is 1
     View<const Real> rewards, values;
     View<const Real> next_values;                    // V' of the steps 0 ... T - 2
     View<const Real> last_values;                    // V' of step T - 1: one row
     View<const Real> final_values;                   // optional: V' of truncated steps
-    SparseFinals<Real> sparse_finals;                // optional: the same, in place of final_values
     View<const std::uint8_t> terminated, truncated;  // truncated is optional
     View<const Real> gammas, gamma_lambdas;
-    View<const Real> returns_gamma_lambdas;    // optional: the decay of a second recursion, which computes the returns
-    View<const Real> tail_lambdas;             // optional: lambda of the tail-normalized estimator
-    View<const Real> ratios;                   // optional: importance ratios; given, the estimator is V-trace
-    Real constants[kConstants]{};              // one number for each Constant
-    View<const Real> last_advantages;          // optional: A_T, one row
-    View<const std::uint8_t> mask;             // optional: true where the step exists
-    bool mask_passes_values = false;           // true: V' of a step is V of the next step that exists
-    const std::uint8_t* mask_after = nullptr;  // of the row after the last one, if these are rows of a longer rollout
-    bool carry_over = false;                   // true: a step that does not exist gets A of the next one that does
-    View<Real> advantages, returns;            // the results; one of the two may be missing
-    Ahead* ahead = nullptr;                    // optional: what kernels prefetch besides their own inputs
+    View<const Real> returns_gamma_lambdas;  // optional: the decay of a second recursion, which computes the returns
+    View<const Real> tail_lambdas;           // optional: lambda of the tail-normalized estimator
+    View<const Real> ratios;                 // optional: importance ratios, of V-trace and Retrace
+    View<const double> wide_gammas, wide_lambdas;  // of Retrace, which rounds later
+    Real constants[kConstants]{};                  // one number for each Constant
+    View<const Real> last_advantages;              // optional: A_T, one row
+    View<const std::uint8_t> mask;                 // optional: true where the step exists
+    bool mask_passes_values = false;               // true: V' of a step is V of the next step that exists
+    bool carry_over = false;                       // true: a step that does not exist gets A of the next one that does
+    View<Real> advantages, returns;                // the results; one of the two may be missing
 
-    // Return the steps [bottom, top) of a time-major rollout as a rollout of their own.
-    CanonicalRollout rows(Index bottom, Index top) const {
-        CanonicalRollout part = *this;
-        part.steps = top - bottom;
-        const auto begin = [&](auto&... views) { ((views.data = views ? views.at(bottom, 0) : nullptr), ...); };
-        begin(part.rewards, part.values, part.next_values, part.final_values, part.terminated, part.truncated,
-              part.gammas, part.gamma_lambdas, part.returns_gamma_lambdas, part.tail_lambdas, part.ratios, part.mask,
-              part.advantages, part.returns);
-        if (sparse_finals) part.sparse_finals.starts += bottom;
-        if (top < steps) part.last_values = {next_values.at(top - 1, 0), 0, next_values.env};
-        if (top < steps && mask_passes_values) part.mask_after = mask.at(top, 0);
-        return part;
-    }
+    bool is_vtrace() const { return ratios && recursion == Recursion::gae; }
 
     // Return whether gamma and gamma lambda are one number each.
     bool has_numbers() const { return !(gammas.step || gammas.env || gamma_lambdas.step || gamma_lambdas.env); }
 
-    // Return whether no option changes the step.
-    bool is_plain() const { return has_numbers() && !(mask || ratios || returns_gamma_lambdas || tail_lambdas); }
+    // Return whether an option changes the step. last_advantages does not.
+    bool has_options() const {
+        return recursion != Recursion::gae || !has_numbers() || mask || ratios || returns_gamma_lambdas || tail_lambdas;
+    }
 };
 
 // Return how many elements lie between a step and the next one, in a rollout whose rows are contiguous.
@@ -120,25 +81,29 @@ enum State {
     kNextValue,     // V of the next step that exists
     kStepsLeft,     // D of the tail-normalized estimator
     kReturnsTrace,  // A of the second recursion
+    kRises,         // 1 if upgo's delta of the next step that exists is at least 0, else 0
     kStates
 };
 
 // Return how many states a recursion carries: without options A alone.
 template <class Real>
 Index states_of(const CanonicalRollout<Real>& rollout) {
-    return rollout.is_plain() ? 1 : kStates;
+    return rollout.has_options() ? kStates : 1;
 }
+
+// The rows of scratch memory with which a time-major sweep computes options.
+constexpr Index kScratchRows = 5;
 
 // Moments are sums of blocks of this many steps. Rounding depends on the number, so all backends use the same one.
 constexpr Index kMomentSteps = 128;
 
-// A matrix whose steps may be masked, to normalize. The kernels that sum it read center unless it is null; the kernel
-// that rescales it reads both center and scale.
-template <class Element>
+// A matrix whose steps may be masked, to add up or to rescale. The kernels that sum it read center unless it is null,
+// and do not write to it; the kernel that rescales it reads both center and scale.
+template <class Real>
 struct MaskedMatrix {
     Index steps = 0, envs = 0;
     bool env_major = false;
-    View<Element> matrix;
+    View<Real> matrix;
     View<const std::uint8_t> mask;   // optional: true where the step exists
     const double* center = nullptr;  // one number per env
     const double* scale = nullptr;   // one number per env
@@ -175,9 +140,9 @@ struct Kernels {
     // How many numbers of scratch memory each thread needs for `lanes`, without options and with them.
     Index lanes_scratch, options_scratch;
     // Time-major: compute all steps of the envs [first, last). A row of `states` has room for a cache line more than
-    // there are envs. `finals` has room for one number per env, if the final values are sparse or there are options.
+    // there are envs, and so has each of the rows of `scratch`, kScratchRows if there are options.
     // Where a row has fewer than two vectors, the states after the call are undefined.
-    void (*rows)(const CanonicalRollout<Real>&, Index first, Index last, Real* states, Index stride, Real* finals,
+    void (*rows)(const CanonicalRollout<Real>&, Index first, Index last, Real* states, Index stride, Real* scratch,
                  Store);
     // Env-major: compute the steps [bottom, top) of `count` lanes. Both limits are multiples of kBlockSteps. `states`
     // and `scratch` are aligned to 64 bytes, and a row of `states` has room for a multiple of `width` numbers.
@@ -191,18 +156,18 @@ struct Kernels {
     Index flat_lanes;
     void (*flat)(const CanonicalRollout<Real>&, Index env, Index first, Index stride, Index bottom, Index top,
                  Real* carry, Store);
+    // Fill the returns of the envs [first, last) with those of n steps, at most as many as the rollout has.
+    void (*n_step_returns)(const CanonicalRollout<Real>&, Index n, Index first, Index last);
     // Write the sum of every kMomentSteps steps of an env to `sums`, a (blocks, N) matrix; and x = (x - center) scale.
     // Both take the envs [first, last) of a time-major matrix, or the blocks [first, last) of an env-major one.
-    void (*block_sums)(const MaskedMatrix<const Real>&, Index first, Index last, double* sums);
+    void (*block_sums)(const MaskedMatrix<Real>&, Index first, Index last, double* sums);
     void (*rescale)(const MaskedMatrix<Real>&, Index first, Index last);
     // Make streamed results visible to all threads. Each thread calls this after its last kernel.
     void (*finish)(Store);
-    // Set to = a + b, with streaming stores where the target has them. Only benchmarks use it.
-    void (*streaming_add)(const Real* a, const Real* b, Real* to, Index count);
 };
 
-// Widen `count` floats of 16 bits to float32, and prefetch what lies `ahead` bytes after them.
-using Widen = void (*)(const void* from, Index count, Index ahead, float* to);
+// Widen `count` floats of 16 bits to float32.
+using Widen = void (*)(const void* from, Index count, float* to);
 
 struct Target {
     const char* name;

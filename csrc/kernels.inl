@@ -1,12 +1,12 @@
 // All kernels of one CPU target. The files are included once per target, in the order in which they use each other.
 
 #include "memory.inl"
-#include "limit.inl"
 #include "recursion.inl"
 #include "step.inl"
 #include "rows.inl"
 #include "lanes.inl"
 #include "flat.inl"
+#include "n_step_returns.inl"
 #include "moments.inl"
 #include "narrow.inl"
 
@@ -25,8 +25,8 @@ constexpr Kernels<Real> kernels = {
     lanes<Real>,
     FlatBlock<Real>::lanes,  // flat_lanes
     flat<Real>,
+    n_step_returns<Real>,
     block_sums<Real>,
     rescale<Real>,
     finish<Real>,
-    streaming_add<Real>,
 };

@@ -38,7 +38,7 @@ struct Tile {
     static constexpr Index array = lanes * pitch, bits = most_steps / V::width * lanes;
     static constexpr Index arrays = kCoefficients + kRatio - kGammaLambda;
     static_assert(sizeof(Bits) == sizeof(Real), "scratch memory is counted in Reals");
-    static constexpr Index scratch(Index arrays) { return 2 * bits + most_steps + arrays * array; }
+    static constexpr Index scratch(Index arrays) { return 2 * bits + arrays * array; }
 
     const CanonicalRollout<Real>& rollout;
     const Index first_preceded = first_preceded_env(rollout);
@@ -47,12 +47,12 @@ struct Tile {
     Index first[lanes];     // the first element of each lane that is a step of the rollout: `steps` if none is
     Bits* gates;            // (blocks, lanes): bit j is the trace gate of step j of a block of V::width steps
     Bits* skipped;          // the same with a mask: bit j is set if step j does not exist
-    Real* finals;           // the sparse final values of one lane
+    double traces[lanes];   // c of Retrace, of the first step after the tile that exists
     Real* numbers;
 
     Tile(const CanonicalRollout<Real>& rollout, Real* scratch)
-        : rollout(rollout), gates(reinterpret_cast<Bits*>(scratch)), skipped(gates + bits), finals(scratch + 2 * bits),
-          numbers(finals + most_steps) {}
+        : rollout(rollout), gates(reinterpret_cast<Bits*>(scratch)), skipped(gates + bits),
+          numbers(scratch + 2 * bits) {}
 
     Real* row(Index i, Index which = kAdvantages) const { return numbers + which * array + i * pitch + before; }
     static Index array_of(Factor which) { return which == kRatio ? kReturns : kCoefficients + which - kGammaLambda; }
@@ -87,8 +87,7 @@ FASTGAE_INLINE Pointers<Real> pointers_in_lane(const Tile<Real>& tile, Index i, 
                          in_env(rollout.terminated, t, env),
                          nullptr};
     if constexpr (In::truncated) at.truncated = in_env(rollout.truncated, t, env);
-    if constexpr (In::final_values)
-        at.final_values = rollout.sparse_finals ? tile.finals : in_env(rollout.final_values, t, env);
+    if constexpr (In::final_values) at.final_values = in_env(rollout.final_values, t, env);
     return at;
 }
 
@@ -147,8 +146,6 @@ void fill_tile(const Tile<Real>& tile, bool passed) {
         }
         if (k == tile.steps) continue;
         const Index env = tile.env(i), t = tile.first_step(i);
-        if constexpr (In::final_values)
-            if (rollout.sparse_finals) rollout.sparse_finals.scatter(env, t, t + tile.steps, tile.finals);
         const Pointers<Real> at = pointers_in_lane<In>(tile, i, passed);
         const auto gamma = [&] {
             if constexpr (gamma_varies)
@@ -236,15 +233,64 @@ void pass_values(const Tile<Real>& tile, Real* carries) {
     }
 }
 
-// Copy a factor that varies along time.
+// Return c of Retrace of the first step from t on that exists; 0 if there is none.
 template <class Real>
-void fill_factor(const Tile<Real>& tile, Factor which) {
-    for (Index i = 0; i < tile.count; ++i) {
-        const Index first = tile.first[i], t = tile.first_step(i) + first;
-        if (first == tile.steps) continue;
-        const Real* const from = factor_of(tile.rollout, which).at(t, tile.env(i));
-        std::copy_n(from, tile.steps - first, tile.row(i, Tile<Real>::array_of(which)) + first);
+double next_trace(const CanonicalRollout<Real>& rollout, Index t, Index env) {
+    while (rollout.mask && t < rollout.steps && !*rollout.mask.at(t, env)) ++t;
+    if (t >= rollout.steps) return 0;
+    return trace_of<Single<double>>(*rollout.wide_lambdas.at(t, env), rollout.ratios.at(t, env));
+}
+
+// Write the decays gamma c_next of Retrace for lane i.
+template <class Real>
+void fill_decays(Tile<Real>& tile, Index i, Real* decays) {
+    const CanonicalRollout<Real>& rollout = tile.rollout;
+    const Index t = tile.first_step(i), env = tile.env(i), first = tile.first[i], steps = tile.steps;
+    const Real* const ratios = in_env(rollout.ratios, t, env);
+    const std::uint8_t* const mask = rollout.mask ? in_env(rollout.mask, t, env) : nullptr;
+    const auto number = [t, env](auto v, const View<const double>& of, Index k) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        const double* const at = of.at(t + k, env);
+        return of.step ? V::load(at) : V::all(*at);
+    };
+    double traces[Tile<Real>::most_steps + 1];
+    for_each_vector<double>(first, steps, [&](auto v, Index k) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        V::store(traces + k, trace_of<V>(number(v, rollout.wide_lambdas, k), ratios + k));
+    });
+    traces[steps] = tile.traces[i];
+    for (Index k = steps - 1, next = steps; mask && k >= first; --k) {
+        next += (k - next) & -Index(mask[k] != 0);  // without a branch, which no CPU could predict
+        traces[k] = traces[next];
     }
+    for_each_vector<double>(first, steps, [&](auto v, Index k) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        V::store(decays + k, number(v, rollout.wide_gammas, k) * V::load(traces + k + 1));
+    });
+    tile.traces[i] = traces[first];
+}
+
+// Write a factor that varies along time. Where there is no step, it is 0: what lay in the memory before may be
+// subnormal numbers, with which the chain takes several times as long.
+template <class Real>
+void fill_factor(Tile<Real>& tile, Factor which) {
+    for (Index i = 0; i < Tile<Real>::lanes; ++i) {
+        const Index first = tile.first[i];
+        Real* const to = tile.row(i, Tile<Real>::array_of(which));
+        std::fill_n(to, first, Real(0));
+        if (first == tile.steps) continue;
+        if (which == kGammaLambda && tile.rollout.recursion == Recursion::retrace)
+            fill_decays(tile, i, to);
+        else
+            std::copy_n(factor_of(tile.rollout, which).at(tile.first_step(i) + first, tile.env(i)), tile.steps - first,
+                        to + first);
+    }
+}
+
+// Return whether a factor varies along time.
+template <class Real>
+bool along_time(const CanonicalRollout<Real>& rollout, Factor which) {
+    return factor_of(rollout, which).step || (which == kGammaLambda && rollout.recursion == Recursion::retrace);
 }
 
 // Transpose the block of `width` lanes and steps that begins at `numbers`, in place.
@@ -267,9 +313,10 @@ struct LaneFactors {
     void point(const Tile<Real>& tile, Index lane) {
         for (int which = kGammaLambda; which < kFactors; ++which) {
             const View<const Real>& factor = factor_of(tile.rollout, Factor(which));
-            pitch[which] = factor.step ? tile.pitch : 0;
-            rows[which] = factor.step ? tile.row(lane, tile.array_of(Factor(which))) : constant[which];
-            for (Index i = 0; i < V::width && factor && !factor.step; ++i)
+            const bool varies = along_time(tile.rollout, Factor(which));
+            pitch[which] = varies ? tile.pitch : 0;
+            rows[which] = varies ? tile.row(lane, tile.array_of(Factor(which))) : constant[which];
+            for (Index i = 0; i < V::width && factor && !varies; ++i)
                 constant[which][i] = lane + i < tile.count ? *factor.at(0, tile.env(lane + i)) : Real(0);
         }
     }
@@ -475,6 +522,8 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
     LaneFactors<V> factors[chains];
     for (int c = 0; Known::arrays && c < chains; ++c) factors[c].point(tile, c * V::width);
 
+    for (Index i = 0; options.retrace && i < tile.count; ++i)
+        tile.traces[i] = next_trace(rollout, tile.lane[i].origin + top, tile.env(i));
     for (Index end = top, s; end > bottom; end = s) {
         s = first_step(end);
         tile.go(s, end);
@@ -482,14 +531,13 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
         if (passes_values) pass_values(tile, states.of(kNextValue));
         fill(tile, passes_values);
         for (int which = kGammaLambda; !Known::plain && which < kFactors; ++which)
-            if (factor_of(rollout, Factor(which)).step) fill_factor(tile, Factor(which));
+            if (along_time(rollout, Factor(which))) fill_factor(tile, Factor(which));
         const bool ends = s == bottom;  // so the next tile belongs to the lanes that follow
         const Index next_end = ends ? top : s, next = first_step(next_end), next_count = ends ? following : tile.count;
         TilePrefetch<Real> fetch(rollout, ends ? tile.lane + tile.count : tile.lane, prefetches ? next_count : 0, next,
                                  next_end - next);
         for (Index k = tile.steps - V::width; k >= 0; k -= V::width) {
             fetch(T::lanes * V::width / kLine<Real>);
-            prefetch_ahead(rollout.ahead, T::lanes * V::width);
             const auto link = [&](auto c) FASTGAE_INLINE_LAMBDA {
                 carries[c] = chain(options, numbers, factors[c], k, row + c * V::width * T::pitch + k,
                                    gates + k * chains + c * V::width, carries[c]);

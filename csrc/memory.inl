@@ -17,21 +17,6 @@ FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
     prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
 }
 
-// Prefetch the next lines of the memory ahead to L2, because they would fill more than L1. `steps` steps are computed
-// meanwhile. This is not inlined into the loops that call it, because most of them have nothing ahead.
-FASTGAE_NO_INLINE void prefetch_lines(Ahead& ahead, Index steps) {
-    for (Index lines = steps * ahead.bytes / 64 + 1; lines > 0 && ahead.run < ahead.last; --lines) {
-#if defined(__GNUC__)
-        __builtin_prefetch(ahead.run->at, 0, 2);
-#endif
-        if ((ahead.run->at += 64) >= ahead.run->end) ++ahead.run;
-    }
-}
-
-FASTGAE_INLINE void prefetch_ahead(Ahead* ahead, Index steps) {
-    if (ahead) prefetch_lines(*ahead, steps);
-}
-
 // Call body(V(), i) for the elements [first, last), from the last to the first. V is the type of the vector that begins
 // at element i: the target's vector, or Single where fewer elements are left.
 template <class Real, class Body>
@@ -92,12 +77,4 @@ FASTGAE_INLINE void stream_down(Real* to, const Real* a, const Real* values, Ind
     if (begin >= end) return;
     stream<add_values>(to, a, values, begin, end);
     end = begin;
-}
-
-// Stream the wanted results: the advantages a, and the returns a + values.
-template <class Real>
-FASTGAE_INLINE void stream_results(Real* advantages, Real* returns, const Real* a, const Real* values, Index first,
-                                   Index last) {
-    if (advantages) stream<false>(advantages, a, values, first, last);
-    if (returns) stream<true>(returns, a, values, first, last);
 }

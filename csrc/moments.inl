@@ -16,7 +16,7 @@ FASTGAE_INLINE typename V::Type moment_term(const Element* x, const std::uint8_t
 // Add `rows` rows, from row t on, to the sums of the envs [first, last). A sum stays in a register while it takes the
 // numbers of all these rows, one after the other.
 template <int rows, bool masked, bool centered, class Real>
-FASTGAE_INLINE void add_to_sums(const MaskedMatrix<const Real>& of, Index t, Index first, Index last, double* sums) {
+FASTGAE_INLINE void add_to_sums(const MaskedMatrix<Real>& of, Index t, Index first, Index last, double* sums) {
     for_each_vector<double>(first, last, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
         using V = decltype(v);
         typename V::Type center{};
@@ -31,7 +31,7 @@ FASTGAE_INLINE void add_to_sums(const MaskedMatrix<const Real>& of, Index t, Ind
 }
 
 template <bool masked, bool centered, class Real>
-void sum_rows(const MaskedMatrix<const Real>& of, Index first, Index last, double* sums) {
+void sum_rows(const MaskedMatrix<Real>& of, Index first, Index last, double* sums) {
     for (Index bottom = 0; bottom < of.steps; bottom += kMomentSteps, sums += of.envs) {
         std::fill(sums + first, sums + last, 0.0);
         const Index top = std::min(of.steps, bottom + kMomentSteps);
@@ -47,8 +47,8 @@ void sum_rows(const MaskedMatrix<const Real>& of, Index first, Index last, doubl
 struct BlockPlace {
     Index t, env, steps;
 };
-template <class Element>
-BlockPlace block_place(const MaskedMatrix<Element>& of, Index i) {
+template <class Real>
+BlockPlace block_place(const MaskedMatrix<Real>& of, Index i) {
     const Index whole = of.steps / kMomentSteps;
     if (i < whole * of.envs) return {i % whole * kMomentSteps, i / whole, kMomentSteps};
     return {whole * kMomentSteps, i - whole * of.envs, of.steps - whole * kMomentSteps};
@@ -57,7 +57,7 @@ BlockPlace block_place(const MaskedMatrix<Element>& of, Index i) {
 // Sum groups * V::width blocks side by side, from `block` on. Terms are transposed in registers, so that one vector
 // adds to the sums of V::width blocks, and several groups hide the latency of the additions.
 template <class V, int groups, bool masked, bool centered, class Real>
-FASTGAE_INLINE void sum_blocks(const MaskedMatrix<const Real>& of, Index block, double* sums) {
+FASTGAE_INLINE void sum_blocks(const MaskedMatrix<Real>& of, Index block, double* sums) {
     constexpr int count = groups * V::width;
     BlockPlace at[count];
     const Real* x[count];
@@ -101,7 +101,7 @@ void with_constant(bool condition, const Work& work) {
 }
 
 template <class Real>
-void block_sums(const MaskedMatrix<const Real>& of, Index first, Index last, double* sums) {
+void block_sums(const MaskedMatrix<Real>& of, Index first, Index last, double* sums) {
     with_constant(bool(of.mask), [&](auto masked) {
         with_constant(of.center != nullptr, [&](auto centered) {
             if (!of.env_major) return sum_rows<masked.value, centered.value>(of, first, last, sums);

@@ -56,19 +56,16 @@ public:
         mean(target, num_threads, nullptr, center_);
         mean(target, num_threads, center_.data(), scale_);
         for (double& number : scale_) number = 1.0 / (std::sqrt(number) + eps);
-        rescale(target, moments<Real>(center_.data(), scale_.data()), num_threads);
+        rescale(target, moments(center_.data(), scale_.data()), num_threads);
     }
 
 private:
-    template <class Element>
-    MaskedMatrix<Element> moments(const double* center, const double* scale) const {
-        const View<Real>& x = rollout_.advantages;
-        const View<Element> matrix = {x.data, x.step, x.env};
-        return {rollout_.steps, rollout_.envs, rollout_.env_major, matrix, rollout_.mask, center, scale};
+    MaskedMatrix<Real> moments(const double* center, const double* scale) const {
+        return {rollout_.steps, rollout_.envs, rollout_.env_major, rollout_.advantages, rollout_.mask, center, scale};
     }
 
     void mean(const Target& target, Index num_threads, const double* center, std::vector<double>& means) {
-        block_sums(target, moments<const Real>(center, nullptr), num_threads, sums_.data());
+        block_sums(target, moments(center, nullptr), num_threads, sums_.data());
         add_rows(sums_.data(), blocks_, rollout_.envs);
         if (!per_env_) add_rows(sums_.data(), rollout_.envs, 1);
         for (Index n = 0; n < rollout_.envs; ++n) means[n] = sums_[per_env_ ? n : 0] / counts_[n];

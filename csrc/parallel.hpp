@@ -39,54 +39,24 @@ const Kernels<Real>& kernels_of_rows(const Target& target, const Suits& suits) {
     return kernels(target, Real());
 }
 
-// The memory of the threads of a time-major sweep. All sweeps of a thread use the same states, so that they stay in a
-// cache. Streaming may write whole cache lines of the results from there, so they get the results' offset within a
-// line.
-template <class Real>
-class SweepMemory {
-public:
-    SweepMemory(const CanonicalRollout<Real>& rollout, Index columns, Index threads, Store store)
-        : rollout_(rollout), shift_(store == Store::streamed ? (kLine - to_line(first_result(rollout))) % kLine : 0),
-          stride_(columns + kLine), rows_(states_of(rollout)),
-          scratch_(shift_ + stride_ * (rows_ + (rollout.is_plain() ? bool(rollout.sparse_finals) : 3)), threads) {}
-
-    // Set the states of the envs [first, last) to what follows the last step.
-    void begin(Index thread, Index first, Index last) const {
-        Real* const begun = states(thread);
-        for (Index state = 0; state < rows_; ++state) std::fill_n(begun + state * stride_, last - first, Real(0));
-        for (Index n = first; n < last && begins_with_advantages(rollout_); ++n)
-            begun[kTrace * stride_ + n - first] = *rollout_.last_advantages.at(0, n);
-    }
-
-    void run(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index thread, Index first, Index last,
-             Store store) const {
-        Real* const states_of_thread = states(thread);
-        kernel.rows(rollout, first, last, states_of_thread, stride_, states_of_thread + rows_ * stride_, store);
-    }
-
-private:
-    static constexpr Index kLine = 64 / sizeof(Real);
-    static const Real* first_result(const CanonicalRollout<Real>& rollout) {
-        return rollout.advantages ? rollout.advantages.data : rollout.returns.data;
-    }
-    Real* states(Index thread) const { return scratch_.of(thread) + shift_; }
-
-    const CanonicalRollout<Real>& rollout_;
-    Index shift_, stride_, rows_;
-    Scratch<Real> scratch_;
-};
-
+// Compute a time-major rollout. All sweeps of a thread use the same states, so that they stay in a cache. Streaming may
+// write whole cache lines of the results from there, so they get the results' offset within a line.
 template <class Real>
 void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, Index num_threads,
                     Store store) {
+    constexpr Index line = 64 / sizeof(Real);
     const Spans spans(rollout.envs, 64, num_threads);
-    const Index columns = std::min(spans.length, sweep_columns<Real>());
-    const SweepMemory<Real> memory(rollout, columns, spans.number, store);
+    const Index columns = std::min(spans.length, sweep_columns<Real>()), stride = columns + line;
+    const Index state_rows = states_of(rollout), rows = state_rows + (rollout.has_options() ? kScratchRows : 0);
+    const Real* const result = rollout.advantages ? rollout.advantages.data : rollout.returns.data;
+    const Index shift = store == Store::streamed ? (line - to_line(result)) % line : 0;
+    const Scratch<Real> memory(shift + stride * rows, spans.number);
     spread(spans, [&](Index thread, Index first, Index last) {
-        for (Index n = first; n < last; n += columns) {
-            const Index end = std::min(n + columns, last);
-            memory.begin(thread, n, end);
-            memory.run(kernel, rollout, thread, n, end, store);
+        Real *const states = memory.of(thread) + shift, *const scratch = states + state_rows * stride;
+        for (Index end; first < last; first = end) {
+            end = std::min(first + columns, last);
+            begin_states(rollout, first, end - first, states, stride);
+            kernel.rows(rollout, first, end, states, stride, scratch, store);
         }
         kernel.finish(store);
     });
@@ -127,7 +97,7 @@ private:
 // Return how many numbers of scratch memory a thread needs for lanes of the rollout.
 template <class Real>
 Index lanes_scratch(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout) {
-    return rollout.is_plain() ? kernel.lanes_scratch : kernel.options_scratch;
+    return rollout.has_options() ? kernel.options_scratch : kernel.lanes_scratch;
 }
 
 // Compute an env-major rollout. Pieces are counted from the end of an env. A piece is computed again as a whole if the
@@ -163,7 +133,7 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
             if (cut.warm_up) run(cut.steps, cut.steps + cut.warm_up, Store::nothing);
             for (Index i = 0; i < number && (cut.warm_up || rollout.last_advantages); ++i)
                 if (lanes[i].origin + cut.steps == rollout.steps)
-                    begin_states(rollout, lanes[i].env, states + i, kBatchLanes);
+                    begin_states(rollout, lanes[i].env, 1, states + i, kBatchLanes);
             if (cut.pieces > 1) ends.keep(false, first, number, states, kBatchLanes);
             run(0, cut.steps, store);
             if (cut.pieces > 1) ends.keep(true, first, number, states, kBatchLanes);
@@ -248,16 +218,19 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
                const StoreFrom& store_from) {
     const Kernels<Real>& kernel = kernels(target, Real());
     const Index threads = useful_threads(num_threads, rollout.steps, rollout.envs);
-    const bool plain = rollout.is_plain();
+    const bool plain = !rollout.has_options();
     const Cut flat = plain ? flat_cut(kernel, rollout, threads) : Cut{};
     Cut lanes = {};
     if (rollout.env_major) lanes = best_cut(kernel, rollout, threads);
-    if (flat_pays(kernel, rollout, flat, lanes, threads))
+    const auto is_row = [&](Index vector) { return vector == rollout.envs; };
+    const bool vector_rows =
+        is_row(kernels_of_rows<Real>(target, is_row).vector) && store_of(rollout, kVectorRowsBytes) == Store::cached;
+    if (flat_pays(kernel, rollout, flat, lanes, vector_rows, threads))
         return gae_flat(kernel, rollout, flat, threads, store_from(kFlatStreamBytes));
     if (rollout.env_major) return gae_env_major(kernel, rollout, lanes, threads, store_from(stream_bytes));
     // In dense memory, vectors reach into the next row, and only rows of exactly one vector are faster with it. Other
     // rows that are shorter than a vector are computed one number at a time.
-    const bool reaching = plain && is_dense(rollout) && !rollout.sparse_finals;
+    const bool reaching = plain && is_dense(rollout);
     const Store store = store_from(stream_bytes);
     // The carry and the values of the row after do not stay in L1, so that the row waits for L2 and for memory.
     const bool waits = store == Store::streamed && 2 * rollout.envs * Index(sizeof(Real)) > cache_sizes.l1d;
@@ -280,9 +253,23 @@ Index gae(const Target& target, const CanonicalRollout<Real>& rollout, Index num
     return gae_with(target, rollout, num_threads, [&](Index least) { return store_of(rollout, least); });
 }
 
+// Fill the returns with those of n steps. As many columns are computed at a time as keep n of their rows in a cache.
+template <class Real>
+void n_step_returns(const Target& target, const CanonicalRollout<Real>& rollout, Index n, Index num_threads) {
+    n = std::min(n, rollout.steps);
+    const Index columns = rounded_up(sweep_columns<Real>() / n, 64);
+    const Spans spans(rollout.envs, 64, useful_threads(num_threads, rollout.steps, rollout.envs));
+    spread(spans, [&](Index, Index first, Index last) {
+        for (Index end; first < last; first = end) {
+            end = std::min(first + columns, last);
+            kernels(target, Real()).n_step_returns(rollout, n, first, end);
+        }
+    });
+}
+
 // Call work(first, last) on spans of envs, or of blocks if the matrix is env-major.
-template <class Element, class Work>
-void spread_moments(const MaskedMatrix<Element>& moments, Index num_threads, const Work& work) {
+template <class Real, class Work>
+void spread_moments(const MaskedMatrix<Real>& moments, Index num_threads, const Work& work) {
     const Index threads = useful_threads(num_threads, moments.steps, moments.envs);
     const Index blocks = (moments.steps + kMomentSteps - 1) / kMomentSteps;
     const Spans spans(moments.env_major ? moments.envs * blocks : moments.envs, 64, threads);
@@ -290,7 +277,7 @@ void spread_moments(const MaskedMatrix<Element>& moments, Index num_threads, con
 }
 
 template <class Real>
-void block_sums(const Target& target, const MaskedMatrix<const Real>& moments, Index num_threads, double* sums) {
+void block_sums(const Target& target, const MaskedMatrix<Real>& moments, Index num_threads, double* sums) {
     const auto run = kernels(target, Real()).block_sums;
     spread_moments(moments, num_threads, [&](Index first, Index last) { run(moments, first, last, sums); });
 }

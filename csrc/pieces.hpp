@@ -49,7 +49,7 @@ Index warm_up_steps(const CanonicalRollout<Real>& rollout) {
     const auto of = [&](const View<const Real>& decays, Real clip) {
         return decays ? warm_up_steps(std::min(Real(1), clip * largest(decays, rollout.steps, rollout.envs))) : 0;
     };
-    const Index first = of(rollout.gamma_lambdas, rollout.ratios ? rollout.constants[kCClip] : 1);
+    const Index first = of(rollout.gamma_lambdas, rollout.is_vtrace() ? rollout.constants[kCClip] : 1);
     // G is computed from D, so it begins to forget only when D has forgotten.
     return std::max(first + of(rollout.tail_lambdas, 1), of(rollout.returns_gamma_lambdas, 1));
 }
@@ -102,9 +102,10 @@ Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
     constexpr Index line = 64 / sizeof(Real);
     const Index distance = flat_distance(rollout), arrays = rollout.env_major ? rollout.envs : 1;
     if (distance > kFlatDistance || (!rollout.env_major && !is_dense(rollout))) return {};
-    const Index warm_up = rounded_up(warm_up_steps(rollout) * distance, line);
     const Index length = ((rollout.steps - 1) * distance - (line - 1)) / line * line;
     const Index pieces = kernel.flat_lanes * ((num_threads + arrays - 1) / arrays);
+    if (length < pieces * line) return {};
+    const Index warm_up = rounded_up(warm_up_steps(rollout) * distance, line);
     Index lines = (length - warm_up) / pieces / line;
     if (lines % 4 == 0) --lines;  // runs that begin some 4 KiB apart would share too few sets of a cache
     if (lines < 1) return {};
@@ -113,17 +114,18 @@ Cut flat_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
 
 // Return whether the flat kernel computes a rollout faster than the other kernels. Measured on Zen 5, a line of
 // elements takes about 2 ns for each vector in it and 2 ns more, with AVX-512 and AVX2 alike. The kernel of lanes takes
-// 1.2 times as long for a line, and the kernel of narrow rows takes 3.2 ns for each vector of a row.
+// 1.2 times as long for a line, and the kernel of short rows takes 3.2 ns for each vector of a row. A row of exactly
+// one vector takes 2.2 ns, if the rollout stays in a cache: see kVectorRowsBytes.
 template <class Real>
 bool flat_pays(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout, const Cut& cut, const Cut& lanes_cut,
-               Index num_threads) {
+               bool vector_rows, Index num_threads) {
     if (!cut.pieces) return false;
     const Index arrays = rollout.env_major ? rollout.envs : 1, jobs = arrays * cut.pieces / kernel.flat_lanes;
     const Index elements = rounded_up(jobs, num_threads) / num_threads * kernel.flat_lanes * (cut.steps + cut.warm_up);
     if (rollout.env_major) return 5 * elements <= 6 * lanes_cost(kernel, rollout, lanes_cut, num_threads);
     constexpr Index line = 64 / sizeof(Real);
-    const Index row = rounded_up(rollout.envs, kernel.vector) / kernel.vector;
-    return tuned(0, 1) || 5 * elements * (line / kernel.vector + 1) <= 8 * line * rollout.steps * row;
+    const Index row = vector_rows ? 22 : 32 * (rounded_up(rollout.envs, kernel.vector) / kernel.vector);
+    return tuned(0, 1) || 20 * elements * (line / kernel.vector + 1) <= row * rollout.steps * line;
 }
 
 // Compute the elements [bottom, top) of a flat array one after the other. `following` holds an advantage for each env:
@@ -145,8 +147,6 @@ Index in_sequence(const CanonicalRollout<Real>& rollout, Index env, Index bottom
         if (!ends) {
             Real next = t + 1 < rollout.steps ? *rollout.next_values.at(t, n) : *rollout.last_values.at(0, n);
             if (cuts && rollout.final_values) next = *rollout.final_values.at(t, n);
-            if (cuts && rollout.sparse_finals)
-                next = rollout.env_major ? *rollout.sparse_finals.find(n, t) : *rollout.sparse_finals.find(t, n);
             delta = delta + gamma * next;
         }
         delta = delta - value;
@@ -184,17 +184,14 @@ Index settle(const CanonicalRollout<Real>& rollout, Index env, const Cut& cut, I
     return redone;
 }
 
-// Return whether A_T is given. The tail-normalized estimator has none.
+// Write the states with which the recursions of `count` envs begin, from env `first` on. The numbers of one state lie
+// side by side, `stride` away from the next state's.
 template <class Real>
-bool begins_with_advantages(const CanonicalRollout<Real>& rollout) {
-    return rollout.last_advantages && !rollout.tail_lambdas;
-}
-
-// Write the states with which the recursion of an env begins. The numbers of one state are `stride` apart.
-template <class Real>
-void begin_states(const CanonicalRollout<Real>& rollout, Index env, Real* states, Index stride) {
-    for (Index state = 0; state < states_of(rollout); ++state) states[state * stride] = 0;
-    if (begins_with_advantages(rollout)) states[kTrace * stride] = *rollout.last_advantages.at(0, env);
+void begin_states(const CanonicalRollout<Real>& rollout, Index first, Index count, Real* states, Index stride) {
+    for (Index state = 0; state < states_of(rollout); ++state) std::fill_n(states + state * stride, count, Real(0));
+    // The tail-normalized estimator has no A_T.
+    for (Index i = 0; i < count && rollout.last_advantages && !rollout.tail_lambdas; ++i)
+        states[kTrace * stride + i] = *rollout.last_advantages.at(0, first + i);
 }
 
 }  // namespace fastgae

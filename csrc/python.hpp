@@ -1,12 +1,15 @@
 // What the border reads from Python: the GIL, registered objects, CPU targets, and arrays as operands.
 #pragma once
 
+#include <pybind11/critical_section.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <iterator>
+#include <list>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -50,7 +53,8 @@ private:
 // Nothing here is ever destroyed, because a thread may still run when the process exits.
 struct Registered {
     PyObject *f32, *f64;  // NumPy's dtypes of results
-    PyTypeObject* array_type;
+    PyTypeObject *array_type, *enum_type;
+    std::vector<std::pair<PyTypeObject*, Stored>> scalars;     // NumPy's types of one number, but for floats of 16 bits
     std::vector<std::pair<PyObject*, const Target*>> targets;  // that can run here, after their interned names
     PyTypeObject* result_type;                                 // this and the rest come from connect()
     PyObject *new_output, *absent, *usable_cpus;
@@ -63,6 +67,10 @@ inline void register_types() {
     registered.f32 = py::dtype::of<float>().release().ptr();
     registered.f64 = py::dtype::of<double>().release().ptr();
     registered.array_type = py::detail::npy_api::get().PyArray_Type_;
+    const auto type = [](py::object object) { return reinterpret_cast<PyTypeObject*>(object.release().ptr()); };
+    registered.enum_type = type(py::module_::import("enum").attr("Enum"));
+    for (std::size_t number = 1; number < std::size(kStored); ++number)  // from the integers on
+        registered.scalars.emplace_back(type(py::dtype(static_cast<int>(number)).attr("type")), kStored[number]);
     for (const Target* const* target = targets; *target; ++target)
         if ((*target)->supported())
             registered.targets.emplace_back(PyUnicode_InternFromString((*target)->name), *target);
@@ -138,12 +146,36 @@ inline Operand array_operand(PyObject* object) {
     return result;
 }
 
-// Return NaN, which nothing accepts, for anything but a Python int.
+// Return how NumPy stores a number that is one of its scalars; other: it is none.
+inline Stored scalar_of(PyObject* object) {
+    if (object == Py_None) return Stored::other;  // as most settings are, so that they are not compared with every type
+    for (const auto& [type, stored] : registered.scalars)
+        if (Py_TYPE(object) == type) return stored;
+    return Stored::other;
+}
+
+// Return NaN, which nothing accepts, for anything but an integer of Python or NumPy.
 inline double integer_of(PyObject* object) {
-    if (!PyLong_CheckExact(object)) return kNaN;
+    py::object integer;
+    if (!PyLong_CheckExact(object)) {
+        const Stored stored = scalar_of(object);
+        if (stored < Stored::i8 || stored > Stored::u64) return kNaN;
+        integer = py::reinterpret_steal<py::object>(PyNumber_Index(object));
+        object = integer.ptr();
+    }
     int overflow;  // not an exception: making one may start the garbage collector, which runs Python code
     const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
     return overflow ? kNaN : static_cast<double>(number);
+}
+
+// Return whether an object is a text, or the member of an enumeration with this name, in upper or lower case.
+inline bool is_mode(PyObject* object, const char* name) {
+    py::object text = py::reinterpret_borrow<py::object>(object);
+    if (PyType_IsSubtype(Py_TYPE(object), registered.enum_type)) text = text.attr("name");
+    if (!PyUnicode_CheckExact(text.ptr()) || !PyUnicode_IS_ASCII(text.ptr())) return false;
+    const auto* const given = reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(text.ptr()));
+    const auto same = [](char a, char b) { return a == b || (b >= 'A' && b <= 'Z' && a == b - 'A' + 'a'); };
+    return std::equal(name, name + std::strlen(name), given, given + PyUnicode_GET_LENGTH(text.ptr()), same);
 }
 
 // Read an argument. Arrays of other types than NumPy's own are declined, because they may not hold numbers, unless
@@ -155,10 +187,60 @@ inline Operand operand_of(PyObject* object, bool checked = false) {
     if (object == Py_None) return result;
     result.given = true;
     result.absent = object == registered.absent;
-    result.weak = PyFloat_CheckExact(object) || PyLong_CheckExact(object);
-    result.number = PyFloat_Check(object) ? PyFloat_AS_DOUBLE(object) : integer_of(object);
+    const bool is_pythons = PyFloat_CheckExact(object) || PyLong_CheckExact(object);
+    if (!is_pythons) result.stored = scalar_of(object);  // it takes part in promotion
+    result.weak = is_pythons || result.stored != Stored::other;
+    if (PyFloat_Check(object))
+        result.number = PyFloat_AS_DOUBLE(object);
+    else if (result.stored == Stored::f32)
+        result.number = py::reinterpret_steal<py::float_>(PyNumber_Float(object));
+    else
+        result.number = integer_of(object);
     return result;
 }
+
+// Arrays made of Python's lists of its own numbers.
+class Lists {
+public:
+    // Return a list or tuple of floats and integers as an array of float64, and one of bools as flags.
+    Operand operand_of(PyObject* list) {
+        Operand result;
+        result.given = true;
+        const py::scoped_critical_section locked(list);  // without a GIL, other threads may change the list
+        const Index count = PySequence_Fast_GET_SIZE(list);
+        Index bools = 0;
+        Array& array = arrays_.emplace_back();
+        array.numbers.resize(count);
+        for (Index i = 0; i < count; ++i) {
+            PyObject* const item = PySequence_Fast_GET_ITEM(list, i);
+            bools += PyBool_Check(item);
+            array.flags.push_back(item == Py_True);
+            array.numbers[i] = PyFloat_CheckExact(item) ? PyFloat_AS_DOUBLE(item) : integer_of(item);
+            if (!(PyFloat_CheckExact(item) || PyLong_CheckExact(item) || PyBool_Check(item))) return result;
+            if (PyLong_CheckExact(item) && !(array.numbers[i] == array.numbers[i])) return result;
+        }
+        if (count == 0 || (bools && bools < count)) return result;
+        result.stored = bools ? Stored::boolean : Stored::f64;
+        result.type = type_of_stored(result.stored);
+        result.size = bytes_of(result.stored);
+        result.rank = 1;
+        result.data =
+            bools ? reinterpret_cast<char*>(array.flags.data()) : reinterpret_cast<char*>(array.numbers.data());
+        array.shape = count;
+        array.stride = result.size;
+        result.shape = &array.shape;
+        result.strides = &array.stride;
+        return result;
+    }
+
+private:
+    struct Array {
+        std::vector<double> numbers;
+        std::vector<std::uint8_t> flags;
+        Index shape, stride;
+    };
+    std::list<Array> arrays_;
+};
 
 // The arguments of a call. Arguments that a shorter tuple leaves out are None.
 struct Arguments {

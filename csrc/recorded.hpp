@@ -15,7 +15,6 @@
 #include "arguments.hpp"
 #include "call_reader.hpp"
 #include "fill.hpp"
-#include "packed.hpp"
 #include "threads.hpp"
 #include "xla.hpp"
 
@@ -144,8 +143,6 @@ inline bool compute(const Frame& frame, const Recorded& recorded, RecycledMemory
             if (const Index place = recorded.outputs[i]; place >= 0)
                 results[i] = batch.result(*frame.results.items[place], number, strides[recorded.inputs.size() + i]);
         const Index threads = worth_threads(call[kRewards].elements()) ? recorded.large_threads : recorded.threads;
-        std::optional<Packed> packed;
-        if (call[kCuSeqlens].given && !packed.emplace(call, memory).unpack()) return false;
         const Type type = working_type(call);
         if (type == Type::other ||
             !(type == Type::f32 ? compute_one<float> : compute_one<double>)(call, results[0], results[1],

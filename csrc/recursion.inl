@@ -27,7 +27,7 @@ struct Outputs {
 template <class Real, class Run>
 auto with_inputs(const CanonicalRollout<Real>& rollout, const Run& run) {
     if (!rollout.truncated) return run(Inputs<false, false>{});
-    if (!rollout.final_values && !rollout.sparse_finals) return run(Inputs<true, false>{});
+    if (!rollout.final_values) return run(Inputs<true, false>{});
     return run(Inputs<true, true>{});
 }
 
@@ -58,8 +58,8 @@ FASTGAE_INLINE Pointers<Real> pointers_at(const CanonicalRollout<Real>& rollout,
 
 template <class V>
 struct Deltas {
-    typename V::Type delta, values;
-    typename V::Mask trace_open;  // neither terminated nor truncated
+    typename V::Type one_step_return, values, delta;  // delta = one-step return - V
+    typename V::Mask trace_open;                      // neither terminated nor truncated
 };
 
 template <class V>
@@ -84,8 +84,9 @@ FASTGAE_INLINE Deltas<V> deltas(const Pointers<typename V::Real>& at, Index i, t
             if (needed) next = V::select(continues, next, V::load(at.final_values + i));
         }
     }
+    const auto one_step_return = V::load(at.rewards + i) + gated<V>(bootstrap_open, gamma * next);
     const auto value = V::load(at.values + i);
-    return {(V::load(at.rewards + i) + gated<V>(bootstrap_open, gamma * next)) - value, value, trace_open};
+    return {one_step_return, value, one_step_return - value, trace_open};
 }
 
 template <class V, class In>

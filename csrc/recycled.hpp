@@ -15,9 +15,8 @@ namespace fastgae {
 
 // Where memory comes from, and where it goes when it is not kept.
 struct MemorySource {
-    void* (*allocate)(void* context, std::size_t bytes);
-    void (*free)(void* context, void* memory, std::size_t bytes);
-    void* context;
+    void* (*allocate)(std::size_t bytes);
+    void (*free)(void* memory);
 };
 
 // Round up to one of eight sizes between two powers of two, so that packed sequences whose total changes a little from
@@ -42,21 +41,10 @@ public:
     void* take(std::size_t bytes) {
         const std::size_t capacity = size_class(bytes);
         if (void* const kept = taken_from_store(capacity)) return kept;
-        void* const start = source_.allocate(source_.context, capacity + kOverhead);
+        void* const start = source_.allocate(capacity + kOverhead);
         if (!start) return nullptr;
         const std::uintptr_t data = (reinterpret_cast<std::uintptr_t>(start) + kOverhead) / kLine * kLine;
         return new (reinterpret_cast<Header*>(data) - 1) Header{start, capacity} + 1;
-    }
-
-    void* resize(void* data, std::size_t bytes) {
-        if (!data) return take(bytes);
-        const std::size_t capacity = header_of(data)->capacity;
-        if (capacity == size_class(bytes)) return data;
-        void* const moved = take(bytes);
-        if (!moved) return nullptr;
-        std::memcpy(moved, data, std::min(capacity, bytes));
-        give_back(data);
-        return moved;
     }
 
     // Keep memory that nobody uses any more. The memory that has waited longest makes room for it.
@@ -69,6 +57,9 @@ public:
         blocks_[number_++] = {data, capacity};
         counts_.held += capacity;
     }
+
+    // Return whether dropped memory of this many bytes is worth keeping.
+    bool keeps(std::size_t bytes) { return bytes >= kLeastRecycled && counts().limit > 0; }
 
     // Keep at most this many bytes from now on; 0 empties the store and keeps nothing.
     void set_limit(std::size_t bytes) {
@@ -94,7 +85,7 @@ public:
 
 private:
     static constexpr std::size_t kLine = 64;
-    // Stands before the data, because NumPy may call free() with another size than the one it asked for.
+    // Stands before the data.
     struct Header {
         void* start;
         std::size_t capacity;
@@ -130,10 +121,7 @@ private:
 
     void release_oldest() { release(removed(0)); }
 
-    void release(void* data) {
-        const Header header = *header_of(data);
-        source_.free(source_.context, header.start, header.capacity + kOverhead);
-    }
+    void release(void* data) { source_.free(header_of(data)->start); }
 
     const MemorySource source_;
     std::mutex mutex_;

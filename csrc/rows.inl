@@ -110,26 +110,53 @@ struct RowCoefficients {
     }
 };
 
-// Call body(row, results) for the rows [bottom, T), from the last to the first. The pointers begin at env `first`.
-// Sparse final values are written to `finals`, each to its place in the row. Pointers move by strides, because
-// computing them anew takes as long as a dozen envs.
+// Memory of a sweep for one row of numbers each.
+template <class Real>
+struct RowScratch {
+    Real* decays;
+    double* traces;
+    std::uint8_t* all;  // flags that are all true: every step after the last one exists
+};
+
+// Write the decays gamma c_next of Retrace for row t of the envs [first, last). `traces` holds c of the next step that
+// exists, and then of this one.
+template <class Real>
+void write_decays(const CanonicalRollout<Real>& rollout, Index t, Index first, Index last, double* traces,
+                  Real* decays) {
+    for_each_vector<double>(0, last - first, [&](auto v, Index n) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        const auto number = [&](const View<const double>& of) FASTGAE_INLINE_LAMBDA {
+            const double* const at = of.at(t, first + n);
+            return of.env ? V::load(at) : V::all(*at);
+        };
+        const auto following = V::load(traces + n);
+        auto trace = trace_of<V>(number(rollout.wide_lambdas), rollout.ratios.at(t, first + n));
+        if (rollout.mask) trace = V::select(V::zero_flags(rollout.mask.at(t, first + n)), following, trace);
+        V::store(decays + n, number(rollout.wide_gammas) * following);
+        V::store(traces + n, trace);
+    });
+}
+
+// Call body(row, results) for the rows [bottom, T), from the last to the first. The pointers begin at env `first`. They
+// move by strides, because computing them anew takes as long as a dozen envs.
 template <class In, class Known, class Real, class Body>
 FASTGAE_INLINE void for_each_row(const CanonicalRollout<Real>& rollout, const Known& options, Index bottom, Index first,
-                                 Index last, Real* finals, const Body& body) {
+                                 Index last, const RowScratch<Real>& scratch, const Body& body) {
     const Index top = rollout.steps - 1;
     Row<Real> row = {};
     row.at = pointers_at<In>(rollout, top, first, rollout.last_values.at(0, first));
     Results<Real> to = {rollout.advantages.at(top, first), rollout.returns.at(top, first)};
     RowCoefficients<Real> coefficients;
     const bool passes_values = options.mask && rollout.mask_passes_values;
-    if (options.mask) row.mask = rollout.mask.at(top, first), row.mask_after = rollout.mask_after + first;
+    if (options.mask) row.mask = rollout.mask.at(top, first), row.mask_after = scratch.all;
     if (options.ratios) row.ratios = rollout.ratios.at(top, first);
     for (Index t = top; t >= bottom; --t) {
-        if (In::final_values && rollout.sparse_finals) {
-            rollout.sparse_finals.scatter(t, first, last, finals);
-            row.at.final_values = finals;
-        }
         if constexpr (Known::arrays) coefficients.point(rollout, t, first, row);
+        if (Known::arrays && options.retrace) {
+            write_decays(rollout, t, first, last, scratch.traces, scratch.decays);
+            row.coefficients[kGammaLambda] = scratch.decays;
+            row.varies[kGammaLambda] = -1;
+        }
         body(row, to);
         row.at.rewards -= rollout.rewards.step;
         row.at.values -= rollout.values.step;
@@ -148,10 +175,10 @@ FASTGAE_INLINE void for_each_row(const CanonicalRollout<Real>& rollout, const Kn
 // Compute the rows [bottom, T) of the envs [first, last) with ordinary stores.
 template <class In, class Out, class Known, class Real>
 void rows_cached(const CanonicalRollout<Real>& rollout, Options given, Index bottom, Index first, Index last,
-                 States<Real> states, Real* finals) {
+                 States<Real> states, const RowScratch<Real>& scratch) {
     const Known options{given};
     const Numbers<Real> numbers(rollout);
-    for_each_row<In>(rollout, options, bottom, first, last, finals,
+    for_each_row<In>(rollout, options, bottom, first, last, scratch,
                      [&](const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
                          row_run<In, Out, Prefetch::nothing>(row, to, options, numbers, states, 0, last - first);
                      });
@@ -183,7 +210,8 @@ struct Turn {
 // row also wait if their line begins in the row before, where they become the envs after the last one.
 template <class In, class Known, class Real, class Run>
 FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const Known& options, Index bottom,
-                                  Index first, Index last, Real* trace, Real* finals, const Run& run) {
+                                  Index first, Index last, Real* trace, const RowScratch<Real>& scratch,
+                                  const Run& run) {
     constexpr bool plain = Known::plain;
     const Index envs = last - first;
     const bool join = rows_join(rollout, first, last);
@@ -194,7 +222,6 @@ FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const K
         for (Index end = envs, begin; end > 0; end = begin) {
             begin = end > kStreamRun ? end - kStreamRun : 0;
             if (begin > 0) begin += to_line((to.advantages ? to.advantages : to.returns) + begin);
-            prefetch_ahead(rollout.ahead, end - begin);
             Results<Real> turn = {trace, trace};
             if (!plain) {
                 turn.advantages = advantages_turn.begin(begin, end, to.advantages ? advantages_end - end : 0);
@@ -209,7 +236,7 @@ FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const K
         if (!join) advantages_end = returns_end = 0;
         if (plain && join) std::copy_n(trace, kLine<Real>, trace + envs);
     };
-    for_each_row<In>(rollout, options, bottom, first, last, finals, stream_row);
+    for_each_row<In>(rollout, options, bottom, first, last, scratch, stream_row);
     if (!join) return;
     const Real* const values = rollout.values.at(bottom, first);
     const Real *const a = plain ? trace : advantages_turn.results, *const r = plain ? trace : returns_turn.results;
@@ -219,11 +246,11 @@ FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const K
 
 // Return whether a row is shorter than `count` vectors, and rows are contiguous in memory.
 template <class V, int count, class Real>
-bool is_narrow(const CanonicalRollout<Real>& rollout) {
+bool has_short_rows(const CanonicalRollout<Real>& rollout) {
     const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
-    return rollout.envs < count * V::width && !rollout.sparse_finals && dense(rollout.rewards) &&
-           dense(rollout.values) && dense(rollout.next_values) && dense(rollout.final_values) &&
-           dense(rollout.terminated) && dense(rollout.truncated) && dense(rollout.advantages) && dense(rollout.returns);
+    return rollout.envs < count * V::width && dense(rollout.rewards) && dense(rollout.values) &&
+           dense(rollout.next_values) && dense(rollout.final_values) && dense(rollout.terminated) &&
+           dense(rollout.truncated) && dense(rollout.advantages) && dense(rollout.returns);
 }
 
 // Return the inputs of row 0, which is not the last one.
@@ -232,23 +259,23 @@ Pointers<Real> first_row(const CanonicalRollout<Real>& rollout) {
     return pointers_at<In>(rollout, 0, 0, rollout.next_values.data);
 }
 
-// Compute the rows [0, top) of a narrow rollout. Such a row is too short to hide the latency from one row to the next,
-// so the carry stays in registers. Vectors reach into the following rows, and their results there are useless. Results
-// are therefore collected in padded rows and written upwards, so that each row overwrites the useless end of the row
-// before.
+// Compute the rows [0, top) of a rollout with short rows. Such a row is too short to hide the latency from one row to
+// the next, so the carry stays in registers. Vectors reach into the following rows, and their results there are
+// useless. Results are therefore collected in padded rows and written upwards, so that each row overwrites the useless
+// end of the row before.
 template <class V, class In, class Out, int count, class Real>
-void narrow_rows(const CanonicalRollout<Real>& rollout, Index top, Real* carry) {
+void short_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* carry) {
     constexpr Index padded = count * V::width;
     const Index envs = rollout.envs;
     const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
     const Pointers<Real> at = first_row<In>(rollout);
-    alignas(64) Real advantages[kNarrowRows * padded] = {}, returns[kNarrowRows * padded];
+    alignas(64) Real advantages[kShortRows * padded] = {}, returns[kShortRows * padded];
     std::memcpy(advantages, carry, envs * sizeof(Real));
     typename V::Type a[count];
     unrolled<count>([&](auto k) { a[k] = V::load(advantages + k * V::width); });
 
     for (Index bottom; top > 0; top = bottom) {
-        bottom = top > kNarrowRows ? top - kNarrowRows : 0;
+        bottom = top > kShortRows ? top - kShortRows : 0;
         for (Index t = top - 1; t >= bottom; --t) {
             unrolled<count>([&](auto k) {
                 const Index to = (t - bottom) * padded + k * V::width;
@@ -268,15 +295,12 @@ void narrow_rows(const CanonicalRollout<Real>& rollout, Index top, Real* carry) 
         if constexpr (Out::advantages) write(advantages, rollout.advantages);
         if constexpr (Out::returns) write(returns, rollout.returns);
     }
-    // Rows of 16-bit inputs come in pieces, and the piece before this one begins with this carry.
-    unrolled<count>([&](auto k) { V::store(advantages + k * V::width, a[k]); });
-    std::memcpy(carry, advantages, envs * sizeof(Real));
 }
 
 // Compute the rows [0, top) of a rollout whose rows are one vector each and contiguous. No vector reaches into another
 // row, so results need not be collected.
 template <class V, class In, class Out, class Real>
-void vector_rows(const CanonicalRollout<Real>& rollout, Index top, Real* carry) {
+void vector_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* carry) {
     const auto gamma = V::all(*rollout.gammas.data), gamma_lambda = V::all(*rollout.gamma_lambdas.data);
     const Pointers<Real> at = first_row<In>(rollout);
     Real *const advantages = rollout.advantages.data, *const returns = rollout.returns.data;
@@ -287,51 +311,50 @@ void vector_rows(const CanonicalRollout<Real>& rollout, Index top, Real* carry) 
         const typename V::Type r[1] = {a[0] + d.values};
         store<V, Out>(advantages, returns, i, a, r);
     }
-    V::store(carry, a[0]);  // as in narrow_rows
 }
 
-// Compute the rows [0, top) of a rollout without options whose rows are narrow, or one vector each.
+// Compute the rows [0, top) of a rollout without options whose rows are short, or one vector each.
 template <class In, class Out, class Real>
-void few_envs(const CanonicalRollout<Real>& rollout, Index top, Real* carry) {
+void few_envs(const CanonicalRollout<Real>& rollout, Index top, const Real* carry) {
     using V = Vector<Real>;
     const auto run = rollout.envs == V::width  ? vector_rows<V, In, Out, Real>
-                     : rollout.envs < V::width ? narrow_rows<V, In, Out, 1, Real>
-                                               : narrow_rows<V, In, Out, 2, Real>;
+                     : rollout.envs < V::width ? short_rows<V, In, Out, 1, Real>
+                                               : short_rows<V, In, Out, 2, Real>;
     run(rollout, top, carry);
 }
 
 // Stream the rows [bottom, T) of a rollout without options.
 template <class In, Prefetch prefetch, class Real>
 void plain_rows_streamed(const CanonicalRollout<Real>& rollout, Index bottom, Index first, Index last,
-                         const States<Real> states, Real* finals) {
+                         const States<Real> states, const RowScratch<Real>& scratch) {
     const NoOptions options{Options(rollout)};
     const Numbers<Real> numbers(rollout);
     const Index gap = rollout.rewards.step - (last - first);  // between rows; other inputs mostly have the same
     const auto run = [&](const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
         row_run<In, Outputs<false, false>, prefetch>(row, to, options, numbers, states, begin, end, gap);
     };
-    rows_streamed<In>(rollout, options, bottom, first, last, states.of(kTrace), finals, run);
+    rows_streamed<In>(rollout, options, bottom, first, last, states.of(kTrace), scratch, run);
 }
 
 // Compute the rows of a rollout without options.
 template <class In, class Real>
-void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, States<Real> states, Real* finals,
-                Store store) {
+void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, States<Real> states, Store store) {
     using V = Vector<Real>;
-    // The vectors of narrow_rows must not reach past the last row, nor past the last row of next_values.
+    const RowScratch<Real> scratch = {};
+    // The vectors of short_rows must not reach past the last row, nor past the last row of next_values.
     const Index reach = rollout.envs == V::width ? 1 : 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
-    const Index top = is_narrow<V, 2>(rollout) ? std::max<Index>(0, rollout.steps - reach) : 0;
+    const Index top = has_short_rows<V, 2>(rollout) ? std::max<Index>(0, rollout.steps - reach) : 0;
     if (store == Store::streamed) {
         const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);
         const auto run = next_elsewhere ? plain_rows_streamed<In, Prefetch::values_and_next, Real>
                                         : plain_rows_streamed<In, Prefetch::values, Real>;
-        run(rollout, top, first, last, states, finals);
+        run(rollout, top, first, last, states, scratch);
         if (!top) return;
     }
     with_outputs(rollout, [&](auto out) {
         using Out = decltype(out);
         if (store == Store::cached)
-            rows_cached<In, Out, NoOptions>(rollout, Options(rollout), top, first, last, states, finals);
+            rows_cached<In, Out, NoOptions>(rollout, Options(rollout), top, first, last, states, scratch);
         if (top) few_envs<In, Out>(rollout, top, states.of(kTrace));
     });
 }
@@ -341,7 +364,7 @@ void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, 
 template <class Real>
 struct RowsWith {
     void (*cached)(const CanonicalRollout<Real>&, Options, Index bottom, Index first, Index last, States<Real>,
-                   Real* finals);
+                   const RowScratch<Real>&);
     void (*turn)(const Row<Real>&, const Results<Real>&, const Options&, const Numbers<Real>&, const States<Real>&,
                  Index begin, Index end, Index gap);
 };
@@ -365,38 +388,39 @@ RowsWith<Real> rows_kernels(const CanonicalRollout<Real>& rollout, const Options
     });
 }
 
-// Compute the rows of a rollout with options, or turns of each row if they are streamed. `scratch` has three rows.
+// Compute the rows of a rollout with options, or turns of each row if they are streamed. `memory` has kScratchRows
+// rows.
 template <class Real>
-void rows_with_options(const CanonicalRollout<Real>& given, Index first, Index last, States<Real> states, Real* scratch,
+void rows_with_options(const CanonicalRollout<Real>& given, Index first, Index last, States<Real> states, Real* memory,
                        Store store) {
     const Options options(given);
     const RowsWith<Real> kernels = rows_kernels(given, options);
     CanonicalRollout<Real> rollout = given;
-    Real *const finals = scratch, *const unwanted = finals + states.stride;
+    const auto row = [&](Index i) { return memory + i * states.stride; };
+    Real *const unwanted = row(0), *const traces = row(3);
+    const RowScratch<Real> scratch = {row(2), reinterpret_cast<double*>(traces + to_line(traces)),
+                                      reinterpret_cast<std::uint8_t*>(row(1))};
+    std::fill_n(scratch.traces, options.retrace ? last - first : 0, 0.0);
+    if (options.mask) std::memset(scratch.all, 1, last - first);
     if (!rollout.truncated) rollout.truncated = rollout.terminated;  // cuts no trace more
-    if (!rollout.mask_after) {                                       // every step after the last one exists
-        auto* const all = reinterpret_cast<std::uint8_t*>(unwanted + states.stride);
-        std::memset(all, 1, last - first);
-        rollout.mask_after = all - first;
-    }
     if (store == Store::streamed) {
         const Numbers<Real> numbers(rollout);
         const Index gap = rollout.rewards.step - (last - first);
         const auto run = [&](const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
             kernels.turn(row, to, options, numbers, states, begin, end, gap);
         };
-        return rows_streamed<AnyInputs>(rollout, options, 0, first, last, states.of(kTrace), finals, run);
+        return rows_streamed<AnyInputs>(rollout, options, 0, first, last, states.of(kTrace), scratch, run);
     }
     // A result that is not wanted is written all the same.
     for (View<Real>* const result : {&rollout.advantages, &rollout.returns})
         if (!*result) *result = {unwanted - first, 0, 1};
-    kernels.cached(rollout, options, 0, first, last, states, finals);
+    kernels.cached(rollout, options, 0, first, last, states, scratch);
 }
 
 template <class Real>
 void rows(const CanonicalRollout<Real>& rollout, Index first, Index last, Real* states, Index stride, Real* scratch,
           Store store) {
     const States<Real> rows_of = {states, stride};
-    if (!rollout.is_plain()) return rows_with_options(rollout, first, last, rows_of, scratch, store);
-    with_inputs(rollout, [&](auto in) { plain_rows<decltype(in)>(rollout, first, last, rows_of, scratch, store); });
+    if (rollout.has_options()) return rows_with_options(rollout, first, last, rows_of, scratch, store);
+    with_inputs(rollout, [&](auto in) { plain_rows<decltype(in)>(rollout, first, last, rows_of, store); });
 }

@@ -4,6 +4,8 @@
 //     tail-normalized      A = G / D;  D = 1 + lambda D_next;  G = D delta + gl G_next;  R = A + V
 //     V-trace              A = rho (delta + gl S_next);  S = rho' delta + (c gl) S_next;  R = S + V
 //     lambda for returns   A as in the plain step;  S = delta + gl' S_next;  R = S + V
+//     Retrace              as the plain step, but gl = gamma c_next, where c = lambda min(ratio, 1) in float64
+//     upgo                 as the plain step, but the second term is left out unless delta_next >= 0
 //
 // rho, rho' and c are the importance ratio, clipped to the constants kAdvantageClip, kRhoClip and kCClip, and mixed
 // with the ratio itself where kLeaky is not 0. Terms are gated as in recursion.inl. A step that does not exist passes
@@ -26,12 +28,13 @@ const View<const Real>& factor_of(const CanonicalRollout<Real>& rollout, Factor 
 // even where they do not vary.
 struct Options {
     static constexpr bool plain = false, common = false, arrays = true;
-    bool mask, carry_over, ratios, leaky, numbers, returns_recursion, tail_normalized;
+    bool mask, carry_over, retrace, upgo, ratios, leaky, numbers, returns_recursion, tail_normalized;
 
     template <class Real>
     explicit Options(const CanonicalRollout<Real>& rollout)
-        : mask(rollout.mask), carry_over(rollout.carry_over), ratios(rollout.ratios),
-          leaky(rollout.ratios && rollout.constants[kLeaky] != 0), numbers(rollout.has_numbers()),
+        : mask(rollout.mask), carry_over(rollout.carry_over), retrace(rollout.recursion == Recursion::retrace),
+          upgo(rollout.recursion == Recursion::upgo), ratios(rollout.is_vtrace()),
+          leaky(ratios && rollout.constants[kLeaky] != 0), numbers(rollout.has_numbers() && !retrace),
           returns_recursion(rollout.returns_gamma_lambdas), tail_normalized(rollout.tail_lambdas) {}
 
     // Return whether A = 0 and R = V where a step does not exist.
@@ -48,7 +51,7 @@ struct KnownOptions : Options {
     static constexpr bool plain = masked == Masked::no && !has_ratios && !has_arrays;
     static constexpr bool common = (masked == Masked::blanks) + has_ratios + has_arrays == 1;
     static constexpr bool mask = masked != Masked::no, ratios = has_ratios, leaky = false, arrays = has_arrays;
-    static constexpr bool returns_recursion = false, tail_normalized = false;
+    static constexpr bool returns_recursion = false, tail_normalized = false, upgo = false;
     static constexpr bool blanks() { return masked == Masked::blanks; }
     static constexpr bool separate() { return ratios; }
 };
@@ -63,7 +66,7 @@ struct OptionsOf : Options {
 // Call run with the type of the options.
 template <class Run>
 auto with_options(const Options& options, const Run& run) {
-    const bool known = !(options.returns_recursion || options.tail_normalized || options.leaky);
+    const bool known = !(options.returns_recursion || options.tail_normalized || options.leaky || options.upgo);
     if (known && !options.ratios && options.numbers) {
         if (!options.mask) return run(NoOptions{options});
         if (options.blanks()) return run(KnownOptions<Masked::blanks, false, false>{options});
@@ -100,13 +103,14 @@ struct States {
 // The states that one step passes to the step before it, of one vector. V' is passed on elsewhere.
 template <class V>
 struct Carry {
-    typename V::Type trace, steps_left, returns_trace;
+    typename V::Type trace, steps_left, returns_trace, rises;
 };
 
 template <class V, class Known>
 FASTGAE_INLINE Carry<V> load_carry(const Known& options, const States<typename V::Real>& states, Index i) {
     return {V::load(states.of(kTrace) + i), options.tail_normalized ? V::load(states.of(kStepsLeft) + i) : V::all(0),
-            options.returns_recursion ? V::load(states.of(kReturnsTrace) + i) : V::all(0)};
+            options.returns_recursion ? V::load(states.of(kReturnsTrace) + i) : V::all(0),
+            options.upgo ? V::load(states.of(kRises) + i) : V::all(0)};
 }
 
 template <class V, class Known>
@@ -115,6 +119,7 @@ FASTGAE_INLINE void store_carry(const Known& options, const Carry<V>& carry, con
     V::store(states.of(kTrace) + i, carry.trace);
     if (options.tail_normalized) V::store(states.of(kStepsLeft) + i, carry.steps_left);
     if (options.returns_recursion) V::store(states.of(kReturnsTrace) + i, carry.returns_trace);
+    if (options.upgo) V::store(states.of(kRises) + i, carry.rises);
 }
 
 template <class V>
@@ -125,6 +130,12 @@ struct StepResults {
 template <class V>
 FASTGAE_INLINE typename V::Type clipped(typename V::Real clip, typename V::Type ratio) {
     return V::smaller(V::all(clip), ratio);  // a NaN stays a NaN
+}
+
+// Return c of Retrace, in float64.
+template <class V, class Real>
+FASTGAE_INLINE typename V::Type trace_of(typename V::Type lambda, const Real* ratio) {
+    return lambda * V::smaller(V::all(1), V::load(ratio));  // a NaN stays a NaN
 }
 
 // Compute one step, and update `carry` from the next step's to this step's. factor(which) loads a factor of this step;
@@ -138,6 +149,11 @@ FASTGAE_INLINE StepResults<V> step(const Known& options, const typename V::Real*
     };
     const auto gamma_lambda = factor(kGammaLambda);
     StepResults<V> results;
+    if (options.upgo) {
+        trace_open = V::both(trace_open, V::at_least(carry.rises, V::all(1)));
+        const auto rises = V::select(V::at_least(delta, V::all(0)), V::all(1), V::all(0));
+        carry.rises = unless_skipped(rises, carry.rises);
+    }
     if (options.tail_normalized) {
         const auto left = advantage<V>(V::all(1), trace_open, factor(kTailLambda), carry.steps_left);
         carry.trace = unless_skipped(advantage<V>(left * delta, trace_open, gamma_lambda, carry.trace), carry.trace);

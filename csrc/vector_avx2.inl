@@ -31,6 +31,7 @@ struct Vector<float> {
     static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm256_set1_ps(x); }
     static Type smaller(Type a, Type b) { return _mm256_min_ps(a, b); }  // returns b if either is NaN
+    static Mask at_least(Type a, Type b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(flags)));
@@ -82,6 +83,7 @@ struct Vector<double> {
     static void fence() { _mm_sfence(); }
     static Type all(double x) { return _mm256_set1_pd(x); }
     static Type smaller(Type a, Type b) { return _mm256_min_pd(a, b); }
+    static Mask at_least(Type a, Type b) { return _mm256_cmp_pd(a, b, _CMP_GE_OQ); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         std::int32_t four;

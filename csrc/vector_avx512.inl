@@ -20,6 +20,7 @@ struct Vector<float> {
     static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm512_set1_ps(x); }
     static Type smaller(Type a, Type b) { return _mm512_min_ps(a, b); }  // returns b if either is NaN
+    static Mask at_least(Type a, Type b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(flags));
@@ -77,6 +78,7 @@ struct Vector<double> {
     static void fence() { _mm_sfence(); }
     static Type all(double x) { return _mm512_set1_pd(x); }
     static Type smaller(Type a, Type b) { return _mm512_min_pd(a, b); }
+    static Mask at_least(Type a, Type b) { return _mm512_cmp_pd_mask(a, b, _CMP_GE_OQ); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(flags));

@@ -47,6 +47,7 @@ struct Vector<float> {
     static void fence() {}
     static Type all(float x) { return {vdupq_n_f32(x)}; }
     static Type smaller(Type a, Type b) { return select(vcltq_f32(a.x, b.x), a, b); }  // returns b if either is NaN
+    static Mask at_least(Type a, Type b) { return vcgeq_f32(a.x, b.x); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         std::uint32_t four;
@@ -89,6 +90,7 @@ struct Vector<double> {
     static void fence() {}
     static Type all(double x) { return {vdupq_n_f64(x)}; }
     static Type smaller(Type a, Type b) { return select(vcltq_f64(a.x, b.x), a, b); }
+    static Mask at_least(Type a, Type b) { return vcgeq_f64(a.x, b.x); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         std::uint16_t two;

@@ -24,6 +24,7 @@ struct Single {
     static void fence() {}
     static Type all(Real x) { return x; }
     static Type smaller(Type a, Type b) { return a < b ? a : b; }
+    static Mask at_least(Type a, Type b) { return a >= b; }
 
     static Mask zero_flags(const std::uint8_t* flags) { return *flags == 0; }
     static Mask both(Mask a, Mask b) { return a && b; }

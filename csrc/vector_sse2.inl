@@ -40,6 +40,7 @@ struct Vector<float> {
     static void fence() { _mm_sfence(); }
     static Type all(float x) { return _mm_set1_ps(x); }
     static Type smaller(Type a, Type b) { return _mm_min_ps(a, b); }  // returns b if either is NaN
+    static Mask at_least(Type a, Type b) { return _mm_cmpge_ps(a, b); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         std::int32_t four;
@@ -78,6 +79,7 @@ struct Vector<double> {
     static void fence() { _mm_sfence(); }
     static Type all(double x) { return _mm_set1_pd(x); }
     static Type smaller(Type a, Type b) { return _mm_min_pd(a, b); }
+    static Mask at_least(Type a, Type b) { return _mm_cmpge_pd(a, b); }
 
     static Mask zero_flags(const std::uint8_t* flags) {
         std::uint16_t two;

@@ -15,6 +15,7 @@ from fastgae._misnamed import no_name
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed
+from fastgae.estimators.gae_tree import gae_tree
 from fastgae.estimators.group_advantages import group_advantages
 from fastgae.estimators.n_step_returns import n_step_returns
 from fastgae.estimators.normalize import normalize
@@ -49,6 +50,7 @@ __all__ = [
     "discounted_returns",
     "gae",
     "gae_packed",
+    "gae_tree",
     "group_advantages",
     "moments",
     "n_step_returns",

@@ -33,6 +33,8 @@ class Role(Enum):
     CONSTANT = "one number that the step of every backend reads"
     LABELS = "one label per step: an integer, a string, or anything that can be hashed"
     BOUNDARIES = "integers: where each sequence begins and the last one ends"
+    PARENTS = "integers: the parent of each node, -1 at a root"
+    WEIGHTS = "a word, or one number per node, without effect on the dtype of the results"
     SETTING = "how to compute the result; never an array of numbers"
 
 
@@ -43,6 +45,8 @@ EnvFlags = Annotated[Any, Role.ENV_FLAGS]
 Coefficient = Annotated[Any, Role.COEFFICIENT]
 Constant = Annotated[Any, Role.CONSTANT]
 Boundaries = Annotated[Any, Role.BOUNDARIES]
+Parents = Annotated[Any, Role.PARENTS]
+Weights = Annotated[Any, Role.WEIGHTS]
 Setting = Annotated[Any, Role.SETTING]
 
 
@@ -75,6 +79,8 @@ class Call(NamedTuple):
     n: Setting = None
     recursion: Setting = "gae"  # or another one of ``RECURSIONS`` in _equation.py
     ratios: PerStep = None
+    parents: Parents = None
+    weights: Weights = None  # once checked, the share that each node has among its siblings
     rho_clip: Constant = None
     c_clip: Constant = None
     advantage_clip: Constant = None

@@ -1,7 +1,6 @@
 from collections.abc import Callable
-from contextvars import Context
 
-from numpy import bool_, float32, float64, floating, int64
+from numpy import bool_, float64, floating, int64, uint8
 from numpy.typing import NDArray
 
 from fastgae._call import GAEResult
@@ -39,10 +38,20 @@ def rescale(
 def exact_sums(
     matrix: NDArray[floating], mask: NDArray[bool_] | None
 ) -> tuple[NDArray[int64], tuple[int, int, int, int]]: ...
-def streaming_add(a: NDArray[float32], b: NDArray[float32], out: NDArray[float32]) -> None: ...
+def tree_scan(
+    parents: NDArray[int64],
+    shares: NDArray[floating],
+    terms: NDArray[floating],
+    decay: NDArray[floating],
+    gate: NDArray[bool_],
+    exists: NDArray[bool_] | None,
+    follows: NDArray[bool_],
+    sums: NDArray[floating],
+    y: NDArray[floating],
+) -> None: ...
 def set_recycled_limit(nbytes: int) -> None: ...
 def recycled() -> dict[str, int]: ...
-def recycling(nbytes: int) -> Context | None: ...
+def new_bytes(count: int) -> NDArray[uint8]: ...
 def record_call(
     key: str, inputs: tuple[object, ...], outputs: tuple[object, ...], call: Callable[[], object]
 ) -> None: ...

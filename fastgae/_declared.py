@@ -61,11 +61,15 @@ def declared(
     )
 
 
-def estimator(*, result: str | None = None, words: Mapping[str, str] | None = None) -> Callable[[Function], Function]:
+def estimator(
+    *, result: str | None = None, words: Mapping[str, str] | None = None, in_programs: bool = True
+) -> Callable[[Function], Function]:
     """Return the decorator of an estimator, which makes ``declaration`` an attribute of the function.
 
     ``result`` is the field of GAEResult that the function returns; None: both. ``words`` are its names for some fields
-    of ``Call``. An argument without a default gets the default MISSING, so that the error can say more than Python's.
+    of ``Call``. ``in_programs``: it computes without a look at the numbers of its arguments, so that compiled programs
+    of JAX and torch can hold its calls. An argument without a default gets the default MISSING, so that the error can
+    say more than Python's.
     """
 
     def decorated(function: Function) -> Function:
@@ -75,7 +79,8 @@ def estimator(*, result: str | None = None, words: Mapping[str, str] | None = No
         defaults = {each.name: MISSING if each.default is each.empty else each.default for each in parameters}
         made.__defaults__ = tuple(defaults[each.name] for each in parameters if each.kind is not each.KEYWORD_ONLY)
         made.__kwdefaults__ = {each.name: defaults[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
-        FUNCTIONS[function.__name__] = function
+        if in_programs:
+            FUNCTIONS[function.__name__] = function
         return function
 
     return decorated

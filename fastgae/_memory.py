@@ -1,7 +1,7 @@
 """Allocate new arrays for results, in the memory of results that the caller has dropped.
 
 Fresh memory costs a page fault for every 4 KiB. A training loop drops its results in every iteration, so the compiled
-module keeps their memory for the next ones: csrc/recycled.hpp keeps it, and csrc/new_arrays.hpp hands it to NumPy.
+module keeps their memory for the next ones: csrc/recycled.hpp keeps it, and csrc/new_arrays.hpp makes arrays of it.
 """
 
 import functools
@@ -9,7 +9,6 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -29,18 +28,19 @@ _least = sys.maxsize  # the fewest bytes of a result whose memory is recycled
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], order: Literal["C", "F"]) -> Array:
     """Return ``numpy.empty(shape, dtype, order)``."""
     nbytes = math.prod(shape) * dtype.itemsize
-    return np.empty(shape, dtype, order) if nbytes < _least else _recycled(nbytes, np.empty, shape, dtype, order)
+    if nbytes < _least or _core is None:
+        return np.empty(shape, dtype, order)
+    return np.ndarray(shape, dtype, _core.new_bytes(nbytes), order=order)
 
 
 def empty_like(array: Array) -> Array:
     """Return ``numpy.empty_like(array)``."""
-    return np.empty_like(array) if array.nbytes < _least else _recycled(array.nbytes, np.empty_like, array)
-
-
-def _recycled(nbytes: int, allocate: Callable[..., Array], *given: Any) -> Array:
-    """Return allocate(*given), in recycled memory if the store has a block of this size."""
-    context = None if _core is None else _core.recycling(nbytes)
-    return allocate(*given) if context is None else context.run(allocate, *given)
+    if array.nbytes < _least:
+        return np.empty_like(array)
+    small = np.empty_like(array, shape=(2,) * array.ndim)  # has its axes in the same order, which NumPy chooses
+    outermost_first = sorted(range(array.ndim), key=lambda axis: -small.strides[axis])
+    result = empty(tuple(array.shape[axis] for axis in outermost_first), array.dtype, "C")
+    return result.transpose(np.argsort(outermost_first))
 
 
 def set_limit(limit: int) -> None:
@@ -52,7 +52,7 @@ def set_limit(limit: int) -> None:
         core.set_recycled_limit(limit)
     except Exception:  # not built, or broken: the cpp backend reports that
         return
-    _core, _least = core, core.least_recycled
+    _core, _least = core, core.least_recycled if limit else sys.maxsize
 
 
 def recycled() -> dict[str, int]:

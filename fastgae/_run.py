@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from fastgae import _dispatch, _memory, _threads
+from fastgae import _dispatch, _memory, _threads, _trees
 from fastgae._call import MISSING, NEW, ROLES, Call, Estimator, GAEResult, Role
 from fastgae._canonical import as_switch, checked, in_one_layout, warn_of_reset_rows
 from fastgae._equation import given_only
@@ -118,9 +118,12 @@ def without_short_cut(call: Call, chosen: _dispatch.Chosen) -> GAEResult[Any]:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
         own = tuple(None if array is None else _memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own, normalize=None)
-    if matrices.recursion not in module.RECURSIONS:
-        module = _dispatch.choose("numpy", None).module  # which knows every recursion
-    module.gae(matrices, *how)
+    if matrices.parents is not None:
+        _trees.gae(matrices, module.tree_scan, how[0])
+    else:
+        if matrices.recursion not in module.RECURSIONS:
+            module = _dispatch.choose("numpy", None).module  # which knows every recursion
+        module.gae(matrices, *how)
     if normalize is not None:
         moments = center_and_scale(matrices.out[0], matrices.mask, normalize, layout, module, *how)
         module.rescale(matrices.out[0], matrices.mask, *moments, *how)

@@ -71,6 +71,7 @@ Output = tuple[ArrayT | None, ArrayT | None]
 Autoreset = Literal["next_step", "same_step", "disabled"]
 Normalize = Literal["global", "per_env"]
 Baseline = Literal["mean", "leave_one_out", "none"]
+TreeWeights = Literal["children", "leaves"]
 Scale = Literal["std", "batch", "none"]
 # The backends of the CPU, best first, the CPU targets of cpp, best first, and the backend of tensors on a GPU.
 BackendName = Literal["cpp", "numba", "numpy", "cpp:avx512", "cpp:avx2", "cpp:baseline", "triton"]

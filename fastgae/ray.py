@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 import fastgae
@@ -16,14 +16,14 @@ from fastgae._typing import BackendName
 from fastgae.data import DataError
 from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.compute import NORMALIZE
+from fastgae.data.errors import brought_by, is_remote, naming
 from fastgae.data.estimators import check_advantages, checked_how
-from fastgae.data.extras import brought_by
-from fastgae.data.formats import FORMATS, NAMING, PLAIN, Format, format_named, format_of, shown_by
-from fastgae.data.labels import LABEL, checked_quantile, threshold_of
+from fastgae.data.files import Source, path_of
+from fastgae.data.formats import NAMING, Format, format_named, found_in
+from fastgae.data.labels import LABEL, are_above, checked_quantile, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.pieces import open_files
-from fastgae.data.places import Source, found_sources
-from fastgae.data.urls import located, resolved
+from fastgae.data.rows import Rows
+from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):
     import ray.data
@@ -35,7 +35,7 @@ __all__ = ["compute"]
 # Takes a block and returns its replacement.
 Function: TypeAlias = Callable[[pa.Table], pa.Table | Iterator[pa.Table]]
 
-PATH, MOMENTS = "path", "moments"  # the only columns of internal datasets
+FIRST, LAST, MOMENTS = "first", "last", "moments"  # the columns of internal datasets
 
 
 @refuses_misnamed
@@ -44,7 +44,7 @@ def compute(
     *,
     whole_episodes: bool = False,
     format: str = "auto",  # noqa: A002 (the word of the field)
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | None] | None = None,
     ends: str | None = None,
     values: str = "values",
     rewards: str | None = None,
@@ -54,6 +54,7 @@ def compute(
     n: int | None = None,
     normalize: Literal["global"] | None = None,
     label_quantile: float | None = None,
+    label_per: str | None = None,
     backend: BackendName | None = None,
     num_threads: int | None = None,
 ) -> Dataset:
@@ -86,9 +87,9 @@ def compute(
         "global": shift and scale the advantages by the mean and the standard deviation of all advantages. This computes
         the dataset immediately and keeps it in the object store, because the moments must be known before the first
         result.
-    label_quantile : float, optional
-        As in ``fastgae.data.compute``: a column "positive" more. It, too, computes the dataset immediately, and reads
-        its advantages twice on this machine, or four times in float64.
+    label_quantile, label_per
+        As in ``fastgae.data.compute``: a column "positive" more. They, too, compute the dataset immediately, and read
+        its advantages a few times on this machine.
     num_threads : int, optional
         Threads of each task, for which it reserves as many CPUs. None: one.
 
@@ -122,11 +123,10 @@ def compute(
             "column of values first"
         )
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    source = (
-        _rows(dataset_or_paths, format) if isinstance(dataset_or_paths, Dataset) else _files(dataset_or_paths, format)
-    )
+    is_dataset = isinstance(dataset_or_paths, Dataset)
+    source = _rows(dataset_or_paths, format) if is_dataset else _files(dataset_or_paths, format, columns)
     chosen = chosen_columns(columns, source.format, source.schema, values, how, rewards)
-    quantile = None if label_quantile is None else checked_quantile(label_quantile)
+    quantile = checked_quantile(label_quantile, label_per)
     check_advantages(normalize, quantile, how, "values" in chosen.of_role)
     named = {role: name for role, name in chosen.of_role.items() if rewards is None or role != "rewards"}
     computed = partial(
@@ -143,7 +143,7 @@ def compute(
         results = _per_block(_shuffled(source.rows, chosen), computed, num_threads)
     advantages = source.format.results["advantages"]
     if quantile is not None:
-        results = _labelled(results, advantages, quantile)
+        results = _labelled(results, advantages, quantile, label_per)
     return results if normalize is None else _normalized(results, advantages, backend)
 
 
@@ -152,7 +152,7 @@ class _Source(NamedTuple):
 
     format: Format
     schema: pa.Schema
-    rows: Dataset  # in blocks, or in pieces of files, that need not hold whole episodes
+    rows: Dataset  # in blocks that need not hold whole episodes
     through: Callable[[Function, int | None], Dataset]  # applies a function to each block, or to each whole file
 
 
@@ -166,23 +166,20 @@ def _rows(dataset: Dataset, format: str) -> _Source:  # noqa: A002
     return _Source(known, names, dataset, partial(_per_block, dataset))
 
 
-def _files(paths: Source, format: str) -> _Source:  # noqa: A002
-    sources = found_sources(paths)
-    known = format_of(format, sources[0])
-    files = [resolved(file) for source in sources for file in known.files(source)]
-    with open_files():
-        schema = next((piece.schema for file in files for piece in known.pieces(file)), None)
-    if schema is None:
-        raise DataError(f"there are no rows in {', '.join(map(str, sources))}")
-    if format == "auto" and known is PLAIN:
-        known = shown_by(schema.names)
-    # Tasks read files whole, but Ray's own readers cut them into blocks.
-    dataset = ray.data.from_items([{PATH: str(file)} for file in files])
+def _files(paths: Source, format: str, columns: Mapping[str, str | None] | None) -> _Source:  # noqa: A002
+    given = [path_of("source", path) for path in (paths if isinstance(paths, list | tuple) else [paths])]
+    with closing_files():
+        # Tasks may run in another folder.
+        found = found_in([path if is_remote(path) else path.absolute() for path in given], format, columns or {})
+    rows = found.rows
 
-    def through(function: Function, num_cpus: int | None) -> Dataset:
-        return _per_block(dataset, partial(_of_files, known.name, schema, function), num_cpus)
+    def blocks(firsts: list[int], function: Function, num_cpus: int | None) -> Dataset:
+        """Apply a function to the rows from each of these up to the next."""
+        bounds = [{FIRST: first, LAST: last} for first, last in pairwise([*firsts, rows.count])]
+        return _per_block(ray.data.from_items(bounds), partial(_of_rows, rows, function), num_cpus)
 
-    return _Source(known, schema, _per_block(dataset, partial(_pieces, known.name, schema)), through)
+    in_parts = blocks(rows.firsts.tolist(), _unchanged, None)
+    return _Source(found.format, rows.schema, in_parts, partial(blocks, rows.files.tolist()))
 
 
 class RayDataError(DataError, UserCodeException):  # type: ignore[misc]
@@ -214,15 +211,14 @@ def _normalized(results: Dataset, name: str, backend: BackendName | None) -> Dat
     return _per_block(blocks, partial(_scaled, name, total, backend))
 
 
-def _labelled(results: Dataset, name: str, quantile: float) -> Dataset:
+def _labelled(results: Dataset, name: str, quantile: float, per: str | None) -> Dataset:
     blocks = results.materialize()
 
-    def parts() -> Iterator[Array]:
-        for batch in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
-            yield batch[name].to_numpy()
+    def parts() -> Iterator[tuple[Array, pa.Array | None]]:
+        for block in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield _numbers(block, name, per)
 
-    threshold = threshold_of(parts, next(parts(), np.empty(0, np.float32)).dtype, blocks.count(), quantile)
-    return _per_block(blocks, partial(_with_labels, name, threshold))
+    return _per_block(blocks, partial(_with_labels, name, per, thresholds_of(parts, quantile)))
 
 
 # The functions that tasks run.
@@ -237,21 +233,15 @@ def _computed_block(function: Function, block: pa.Table) -> Iterator[pa.Table]:
         raise RayDataError(str(error)) from None
 
 
-def _pieces(format: str, schema: pa.Schema, paths: pa.Table) -> Iterator[pa.Table]:  # noqa: A002
-    """Return the rows of files, in parts that need not hold whole episodes."""
-    with open_files():
-        for path in paths[PATH].to_pylist():
-            for piece in FORMATS[format].pieces(located(path)):
-                yield piece.read(schema.names)
+def _of_rows(rows: Rows, function: Function, bounds: pa.Table) -> Iterator[pa.Table]:
+    """Apply a function to some rows of files."""
+    for bound in bounds.to_pylist():
+        with closing_files(), naming(rows.place(bound[FIRST])[0]):
+            yield function(rows.read(bound[FIRST], bound[LAST], rows.schema.names))
 
 
-def _of_files(format: str, schema: pa.Schema, function: Function, paths: pa.Table) -> Iterator[pa.Table]:  # noqa: A002
-    for path in paths[PATH].to_pylist():
-        parts = _pieces(format, schema, pa.table({PATH: [path]}))
-        try:
-            yield function(pa.concat_tables([schema.empty_table(), *parts]))
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from error
+def _unchanged(block: pa.Table) -> pa.Table:
+    return block
 
 
 def _moments(name: str, block: pa.Table) -> pa.Table:
@@ -259,8 +249,12 @@ def _moments(name: str, block: pa.Table) -> pa.Table:
     return pa.table({MOMENTS: [json.dumps(asdict(fastgae.moments(block[name].to_numpy())))]})
 
 
-def _with_labels(name: str, threshold: float, block: pa.Table) -> pa.Table:
-    return block.append_column(LABEL, pa.array(block[name].to_numpy() > threshold))
+def _numbers(block: pa.Table, name: str, per: str | None) -> tuple[Array, pa.Array | None]:
+    return block[name].to_numpy(), None if per is None else block[per].combine_chunks()
+
+
+def _with_labels(name: str, per: str | None, thresholds: dict[Any, float], block: pa.Table) -> pa.Table:
+    return block.append_column(LABEL, pa.array(are_above(thresholds, *_numbers(block, name, per))))
 
 
 def _scaled(name: str, moments: fastgae.Moments, backend: BackendName | None, block: pa.Table) -> pa.Table:

@@ -29,6 +29,7 @@ LAYERS = [
     "estimators",
     "_declared",
     "_run",
+    "_trees",
     "_moments",
     "_dispatch",
     "_backends",

@@ -175,10 +175,11 @@ def test_constants_and_ratios_come_together():
     assert short_cut(vtrace_call(leaky=1.5)) is None
 
 
-@pytest.mark.parametrize("n", [0, -1, 1.5, None, True, np.int64(2), 2**80])
-def test_a_number_of_steps_is_a_positive_integer_of_python(n):
+@pytest.mark.parametrize("n", [0, -1, 1.5, None, True, np.True_, np.int64(0), np.float32(2), 2**80])
+def test_a_number_of_steps_is_a_positive_integer(n):
     given = call(recursion="n_step_returns", gae_lambda=0.0, out=(None, NEW))
-    assert short_cut(given._replace(n=2)) is not None
+    for right in (2, np.int64(2), np.uint8(2)):
+        assert short_cut(given._replace(n=right)) is not None
     assert short_cut(given._replace(n=n)) is None
 
 

@@ -13,9 +13,7 @@ from support.cases import assert_same_bits, make_case
 
 FORMATS = ["float16", "bfloat16"]
 ALL_BITS = np.arange(1 << 16, dtype=np.uint16)
-# Past kNarrowSteps of csrc/tuning.hpp, from which on the compiled kernels widen a rollout piece by piece: more than one
-# piece along time and along envs, and remainders of both.
-IN_PIECES = (2100, 37)
+BY_THREADS = (4200, 67)  # enough steps for two threads, which widen an odd number of them
 
 
 def narrow(array, kind):
@@ -59,63 +57,48 @@ OPTIONS = {
     "final values": {"bootstrap": "final_dense"},
     "sparse final values": {"bootstrap": "final_sparse"},
 }
-EXTRA = {
-    "plain": {},
-    "mask": {"mask": True},
-    "lambda for returns": {"returns_lambda": 0.5},
-    "per_env": {"normalize": "per_env"},
-    "advantages": {"out": True},
-}
+EXTRA = {"plain": {}, "mask": {"mask": True}, "per_env": {"normalize": "per_env"}}
+
+
+def with_gaps(given):
+    """Return a matrix with the same numbers, whose rows do not follow each other in memory."""
+    return np.concatenate([given, given], axis=1)[:, : given.shape[1]] if np.ndim(given) == 2 else given
 
 
 @pytest.mark.parametrize("extra", EXTRA)
 @pytest.mark.parametrize("bootstrap", OPTIONS)
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])  # no other takes pieces
-def test_pieces(backend, extra, bootstrap):
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])  # others widen by NumPy
+def test_threads_widen_all_inputs(backend, extra, bootstrap):
+    case = make_case(BY_THREADS, np.float32, flags="random", **OPTIONS[bootstrap])
+    arguments = case.arguments() | EXTRA[extra]
+    if "mask" in arguments:
+        arguments["mask"] = np.random.default_rng(3).random(BY_THREADS) < 0.6
     for kind, time_axis in product(FORMATS, (0, 1)):
-        in_pieces(backend, kind, time_axis, extra, bootstrap)
-
-
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("cpp")])
-def test_pieces_of_few_envs(backend):
-    """Rows of one or two vectors keep A in registers, from which the next piece needs it."""
-    rng = np.random.default_rng(0)
-    for envs in (4, 5, 8, 9, 16, 17, 31):
-        shape = 70_000 // envs, envs
-        rewards, values = (narrow(rng.normal(size=shape), "bfloat16") for _ in range(2))
-        given = {"terminated": rng.random(shape) < 0.05, "last_values": 0.5, "backend": backend}
-        got, expected = fastgae.gae(rewards, values, **given), fastgae.gae(widened(rewards), widened(values), **given)
-        assert_same_bits(got.advantages, expected.advantages, f"{envs} envs")
-
-
-def in_pieces(backend, kind, time_axis, extra, bootstrap):
-    case = make_case(IN_PIECES, np.float32, flags="random", **OPTIONS[bootstrap])
-    arguments = case.arguments()
-    if case.sparse:
-        arguments["final_values"] = arguments["final_values"][arguments["truncated"].astype(bool)]
-    settings = dict(EXTRA[extra])
-    if settings.pop("mask", False):
-        settings["mask"] = np.random.default_rng(3).random(IN_PIECES) < 0.6
-    if time_axis == 1:
+        matrices = {name: given.T if time_axis else given for name, given in arguments.items() if np.ndim(given) == 2}
+        given = arguments | {name: np.ascontiguousarray(matrix) for name, matrix in matrices.items()}
         if case.sparse:
-            dense = case.final_values.T
-            arguments["final_values"] = dense[case.truncated.astype(bool).T]
-        arguments, settings = (
-            {name: np.ascontiguousarray(given.T) if np.ndim(given) == 2 else given for name, given in each.items()}
-            for each in (arguments, settings)
-        )
-    taken, wide = both(arguments, kind)
-    only_advantages = settings.pop("out", False)
-    how = {"time_axis": time_axis, **settings, "backend": backend}
-    expected = fastgae.gae(**wide, **how, num_threads=1)
-    for threads in (1, 2):
-        shape = arguments["rewards"].shape
-        out = {"out": (np.full(shape, np.nan, np.float32), None)} if only_advantages else {}
-        got = fastgae.gae(**taken, **how, **out, num_threads=threads)
-        what = f"{kind}, time_axis={time_axis}, {threads} threads:"
-        assert_same_bits(got.advantages, expected.advantages, what)
-        if not only_advantages:
+            given["final_values"] = given["final_values"][given["truncated"].astype(bool)]
+        taken, wide = both(given, kind)
+        expected = fastgae.gae(**wide, time_axis=time_axis, backend=backend, num_threads=1)
+        for threads, gaps in product((1, 2), (False, True)):
+            laid = {name: with_gaps(array) if gaps else array for name, array in taken.items()}
+            got = fastgae.gae(**laid, time_axis=time_axis, backend=backend, num_threads=threads)
+            what = f"{kind}, time_axis={time_axis}, {threads} threads, gaps={gaps}:"
+            assert_same_bits(got.advantages, expected.advantages, what)
             assert_same_bits(got.returns, expected.returns, what)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_recursions_without_values(kind, backend):
+    numbers = narrow(np.array([[1.0, -0.0], [-0.0, 2.0], [0.5, -0.0]]), kind)
+    for steps in (1, 3):
+        taken = numbers[:steps]
+        for function, more in (
+            (fastgae.reverse_scan, {"decay": 0.5, "initial": -0.0}),
+            (fastgae.discounted_returns, {"terminated": None, "last_values": -0.0, "gamma": 0.5}),
+        ):
+            got = function(taken, **more, backend=backend)
+            assert_same_bits(got, function(widened(taken), **more, backend=backend), f"{steps} steps:")
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -78,7 +78,7 @@ def test_few_envs_are_forgotten_in_time(dtype, envs, target):
     assert redone(rewards, np.zeros(rewards.shape, bool), 0.9, target) <= rewards.size // 100
 
 
-@pytest.mark.parametrize("envs", [2, 3])
+@pytest.mark.parametrize("envs", [3, 5])  # rows of one vector are computed in one piece
 def test_of_few_envs_one_is_never_forgotten(dtype, envs, target):
     rewards = np.zeros((STEPS + envs, envs), dtype)
     rewards[-1, 1] = 8 * np.finfo(dtype).smallest_subnormal

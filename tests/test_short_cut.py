@@ -1,12 +1,13 @@
 """The short cut of the compiled backend takes every kind of small call, with the bits of the long way."""
 
+import enum
 from functools import partial
 
 import numpy as np
 import pytest
 
 import fastgae
-from fastgae._call import Role, names_of
+from fastgae._call import Call, Role, names_of
 from fuzz.layouts import laid
 from support.backends import BACKENDS, no_short_cut
 from support.cases import make_case
@@ -100,6 +101,76 @@ def test_small_calls_take_the_short_cut(kind, dtype, monkeypatch):
         }
         with monkeypatch.context() as patch:
             assert_equal(function, changed, patch)
+
+
+class AutoresetMode(enum.Enum):
+    """As Gymnasium has it."""
+
+    NEXT_STEP = "NextStep"
+    SAME_STEP = "SameStep"
+    DISABLED = "Disabled"
+
+
+# Arguments in other words than those of the plain call: the same numbers from elsewhere, and members of enumerations.
+WORDS = {
+    "last_values": (
+        np.float32(0.25),
+        np.float64(0.25),
+        np.int64(-2),
+        np.uint8(3),
+        [0.5, 1, -2.0],
+        [1, 2, 3],
+        [True] * 3,
+    ),
+    "last_advantages": (np.float32(0.25), [0.5, 0.25, np.pi], (0.5, 1.0, 2.0), [np.nan, np.inf, -0.0]),
+    "gamma": (np.float32(0.9), np.float64(0.9), np.int64(1)),
+    "gae_lambda": (np.float32(0.9),),
+    "time_axis": (np.int64(0), np.uint8(0), np.int32(-2)),
+    "autoreset": (*AutoresetMode, "NEXT_STEP", "Disabled"),
+    "prev_done": ([False, True, True], (0, 1, 0), [0.0, 1.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_other_words_take_the_short_cut(name, monkeypatch):
+    case = make_case(SIZE, np.dtype(np.float32), bootstrap="last_values")
+    rollout = {name: getattr(case, name) for name in ("rewards", "values", "terminated", "last_values")}
+    for word in WORDS[name]:
+        more = {"autoreset": "next_step"} if name == "prev_done" else {}
+        more |= {"prev_done": np.zeros(3, bool)} if getattr(word, "name", word) in ("NEXT_STEP",) else {}
+        with monkeypatch.context() as patch:
+            assert_equal(fastgae.gae, {**rollout, **more, name: word}, patch)
+
+
+def test_numbers_of_steps_of_numpy_take_the_short_cut(monkeypatch):
+    case = make_case(SIZE, np.dtype(np.float32), bootstrap="last_values")
+    rollout = {name: getattr(case, name) for name in ("rewards", "values", "terminated", "last_values")}
+    assert_equal(fastgae.n_step_returns, {**rollout, "n": np.int16(3)}, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        *(("last_values", word) for word in ([], [[0.5, 1, 2]], [0.5, True, 1.0], [0.5, None, 1.0], np.bool_(True))),
+        *(
+            ("last_values", word)
+            for word in (np.float16(0.5), [0.5, 10**30, 1.0], [np.float32(1)] * 3, np.longdouble(1))
+        ),
+        ("gamma", np.float16(0.5)),
+        ("gamma", np.bool_(True)),
+        *(("time_axis", word) for word in (True, np.bool_(False), np.float32(0), [0])),
+        *(
+            ("autoreset", word)
+            for word in ("next-step", "", "next_step\0", enum.Enum("Other", ["next"]).next, np.str_("next_step"))
+        ),
+    ],
+)
+def test_the_short_cut_leaves_unusual_words_to_the_checks(name, word):
+    from fastgae._backends import cpp
+
+    case = make_case(SIZE, np.dtype(np.float32), bootstrap="last_values")
+    call = Call(case.rewards, case.values, case.terminated, last_values=case.last_values)._replace(**{name: word})
+    assert cpp.short_cut(tuple(call), 1, "baseline") is None
 
 
 @pytest.mark.parametrize("place", ["last_values", "last_advantages"])

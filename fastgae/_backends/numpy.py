@@ -28,6 +28,37 @@ def gae(call: Call, num_threads: int, target: str | None) -> None:
             output[...] = result
 
 
+def tree_scan(
+    parents: Array,
+    shares: Array,
+    terms: Array,
+    decay: Array,
+    gate: Array,
+    exists: Array | None,
+    follows: Array,
+    sums: Array,
+    y: Array,
+) -> None:
+    """Compute level by level, from the deepest. ``np.add.at`` adds in the order of its indices: the last node first."""
+    depths = [0] * len(parents)
+    for node, parent in enumerate(parents.tolist()):
+        depths[node] = depths[parent] + 1 if parent >= 0 else 0
+    order = np.argsort(-np.array(depths[::-1]), kind="stable")
+    nodes_of = np.split(len(depths) - 1 - order, np.cumsum(np.bincount(depths)[::-1])[:-1])
+    for nodes in nodes_of:
+        goes_on = gate[nodes] & follows[nodes]
+        y[nodes] = terms[nodes]
+        y[nodes[goes_on]] += (decay[nodes] * sums[nodes])[goes_on]
+        if exists is not None:
+            y[nodes] = np.where(exists[nodes], y[nodes], sums[nodes])
+            follows[nodes] |= exists[nodes]
+        else:
+            follows[nodes] = True
+        handed = nodes[(parents[nodes] >= 0) & follows[nodes]]
+        np.add.at(sums, parents[handed], shares[handed] * y[handed])
+        follows[parents[handed]] = True
+
+
 def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:
     """Sum x, or (x - center)^2, over each MOMENT_STEPS steps."""
     steps, envs = matrix.shape

@@ -20,6 +20,7 @@ from fastgae._canonical.checks import NORMALIZE, checked, warn_of_reset_rows
 from fastgae._canonical.contract import MOMENT_STEPS, CanonicalRollout, Scalar, canonical_rollout
 from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
 from fastgae._canonical.memory import Layout, in_one_layout, in_place
+from fastgae._canonical.packed import as_one_env
 
 __all__ = [
     "MOMENT_STEPS",
@@ -33,6 +34,7 @@ __all__ = [
     "as_flags",
     "as_labels",
     "as_number",
+    "as_one_env",
     "as_switch",
     "as_unit_interval",
     "canonical_rollout",

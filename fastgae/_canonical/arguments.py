@@ -72,14 +72,20 @@ def end_to_end(name: str, given: object) -> Array:
     return array
 
 
-def as_boundaries(name: str, given: object) -> Array:
-    """Return a one-dimensional array of at least one integer as int64."""
+def as_integers(name: str, given: object) -> Array:
+    """Return an array of integers as int64; a uint64 too large for it becomes negative, which no caller accepts."""
     array = as_array(name, given)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} has dtype {array.dtype}; expected integers")
+    return array.astype(np.int64, copy=False)
+
+
+def as_boundaries(name: str, given: object) -> Array:
+    """Return a one-dimensional array of at least one integer as int64."""
+    array = as_integers(name, given)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name} has shape {array.shape}; expected (sequences + 1,)")
-    return array.astype(np.int64, copy=False)  # a uint64 too large for int64 becomes negative, which no caller accepts
+    return array
 
 
 def as_labels(name: str, given: Any, shape: tuple[int, ...]) -> Array:

@@ -18,7 +18,8 @@ from fastgae._canonical.arguments import (
     shown,
 )
 from fastgae._canonical.frame import Frame, frame_of
-from fastgae._canonical.packed import as_one_env
+from fastgae._canonical.packed import checked_one_env
+from fastgae._canonical.tree import as_one_tree
 from fastgae._equation import without_reset_rows
 from fastgae._interop import OnDevice, as_array, kind_of
 from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
@@ -76,8 +77,12 @@ def checked(estimator: Estimator, given: Call) -> Call:
     ``autoreset="next_step"``, reset rows are left out of it. Packed sequences become one env.
     """
     packed: dict[str, Any] = {}
-    if "cu_seqlens" in estimator.required:
-        given, packed = as_one_env(given)
+    if given.cu_seqlens is ABSENT:
+        given = given._replace(cu_seqlens=None)
+    elif given.cu_seqlens is not None:
+        given, packed = checked_one_env(given)
+    if "parents" in estimator.required:
+        given, packed = as_one_tree(given)
     reading, read = _reading(estimator), given._asdict()
     numbers = [
         (field, name)

@@ -1,44 +1,132 @@
-"""Check packed sequences, and turn them into one env whose episodes end with them."""
+"""Turn packed sequences into one env whose episodes end with them."""
 
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from fastgae._call import Array, Call
-from fastgae._canonical.arguments import as_boundaries, end_to_end, of_one_dtype, one_for_each, shown
+from fastgae._call import ABSENT, MISSING, WORKING_DTYPES, Array, Call, working_dtype
+from fastgae._canonical.arguments import (
+    LARGEST_SINGLE,
+    as_boundaries,
+    end_to_end,
+    of_one_dtype,
+    one_for_each,
+    shown,
+)
 from fastgae._canonical.frame import Frame, as_unit_interval
-from fastgae._interop import OnDevice, as_array
+from fastgae._interop import OnDevice, as_array, is_narrow
 
-COEFFICIENTS = ("gamma", "gae_lambda", "returns_lambda")
-
-
-def as_one_env(given: Call) -> tuple[Call, dict[str, Any]]:
-    """Return the unchecked call of one env, from a call with ``cu_seqlens``, and what to replace after its checks."""
-    if given.normalize == "per_env":
-        raise ValueError('normalize must be "global" or None: packed sequences are not envs')
-    call = given._replace(cu_seqlens=None, last_values=0.0)  # never read, because sequences end with a flag
-    if isinstance(given.rewards, OnDevice):
-        numbers, packed = _for_kernel(given)
-        return call._replace(**numbers, **{name: 1.0 for name in COEFFICIENTS if name in packed}), packed
-    lengths, last_steps, ended, last = _checked_sequences(given)
-    ends = np.zeros(lengths.sum(), bool)
-    ends[last_steps] = True
-    inside = np.zeros(len(ends), bool) if ended is None else ended
-    return call._replace(
-        terminated=inside | ends if last is None else inside,
-        truncated=None if last is None else ends,
-        final_values=last,
-        **{name: _per_step(name, getattr(given, name), lengths) for name in COEFFICIENTS},
-    ), {}
+READ = ("rewards", "values", "terminated", "last_values", "mask", "normalize", "cu_seqlens")
+_read = itemgetter(*map(Call._fields.index, READ))
+CHANGED = ("terminated", "truncated", "last_values", "final_values", "cu_seqlens")
+TERMINATED, TRUNCATED, LAST_VALUES, FINAL_VALUES, CU_SEQLENS = map(Call._fields.index, CHANGED)
+COEFFICIENTS = {name: Call._fields.index(name) for name in ("gamma", "gae_lambda", "returns_lambda")}
+BOOL = np.dtype(bool)
+NEAR = 8  # steps to look back one by one, which takes less time than to list all steps in the mask
 
 
-def _for_kernel(given: Call) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Check all but the numbers of the boundaries. The kernel reads them, and needs no flags where sequences end.
+def as_one_env(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the call of one env, in place of a call with ``cu_seqlens``, before any backend sees it.
 
-    Return what to replace before the other checks, and after them.
+    A call with numbers that the checks must convert stays as it is until they do.
     """
+    rewards, values, _, last, _, _, boundaries = _read(given)
+    if (
+        type(rewards) is type(values) is np.ndarray
+        and rewards.dtype.kind in "fiu"
+        and values.dtype.kind in "fiu"
+        and rewards.ndim == 1
+        and values.shape == rewards.shape
+        and boundaries is not MISSING
+    ):
+        if type(last) is float and abs(last) <= LARGEST_SINGLE:
+            last = np.asarray(last, _working_dtype(rewards.dtype, values.dtype))
+        if last is None or (type(last) is np.ndarray and last.dtype.kind in "fiu"):
+            return _one_env(given, last)
+    return given
+
+
+def _working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    return working_dtype(WORKING_DTYPES[0] if is_narrow(dtype) else dtype for dtype in dtypes)
+
+
+def _one_env(given: tuple[Any, ...], last: Array | None) -> tuple[Any, ...]:
+    rewards, _, terminated, _, mask, normalize, boundaries = _read(given)
+    if normalize == "per_env":
+        raise ValueError('normalize must be "global" or None: packed sequences are not envs')
+    starts, total = as_boundaries("cu_seqlens", boundaries), len(rewards)
+    firsts, nexts = starts[:-1], starts[1:]
+    some = nexts > firsts  # compared, because differences can overflow
+    whole = np.count_nonzero(some) == len(some)
+    if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
+        raise ValueError(
+            f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(boundaries)}"
+            f"{_advice(starts, total)}"
+        )
+    if last is not None:
+        last = one_for_each("last_values", last, firsts.shape, "one per sequence")
+    ended, exists = _flags("terminated", terminated, rewards), _flags("mask", mask, rewards)
+    last_steps = nexts - 1
+    if not whole:
+        firsts, last_steps, last = _those(some, firsts, last_steps, last)
+    if exists is not None:  # the end must be a flag of a step in the mask, because other flags are ignored
+        left = np.flatnonzero(~exists[last_steps])
+        if len(left):
+            _look_back(exists, firsts, last_steps, left)
+            last_steps, last = _those(last_steps >= firsts, last_steps, last)
+    ends = np.zeros(total, bool)
+    ends[last_steps] = True
+    fields = list(given)
+    fields[CU_SEQLENS], fields[LAST_VALUES] = ABSENT, 0.0  # never read, because sequences end with a flag
+    if last is None:
+        fields[TERMINATED] = ends if ended is None else np.logical_or(ends, ended, out=ends)
+    else:
+        fields[TERMINATED] = np.zeros(total, bool) if ended is None else ended
+        fields[TRUNCATED], fields[FINAL_VALUES] = ends, last
+    for name, place in COEFFICIENTS.items():
+        if not (fields[place] is None or type(fields[place]) is float):
+            fields[place] = _per_step(name, fields[place], starts)
+    return tuple(fields)
+
+
+def _flags(name: str, given: Any, like: Array) -> Array | None:
+    if given is None or (type(given) is np.ndarray and given.dtype == BOOL and given.shape == like.shape):
+        return given
+    return Frame("rewards", like.shape, 0, ()).flags(name, given)
+
+
+def _look_back(exists: Array, firsts: Array, steps: Array, left: Array) -> None:
+    """Turn the steps that are left into the last ones before them in the mask, or into ones before their sequence."""
+    for _ in range(NEAR):
+        steps[left] -= 1
+        left = left[(steps[left] >= firsts[left]) & ~exists[steps[left]]]
+        if not len(left):
+            return
+    before = np.concatenate([[-1], np.flatnonzero(exists)])
+    steps[left] = before[np.searchsorted(before, steps[left], "right") - 1]
+
+
+def _those(which: Array, *of: Array | None) -> tuple[Any, ...]:
+    """Return some elements of each array."""
+    return tuple(None if array is None else array[which] for array in of)
+
+
+def checked_one_env(given: Call) -> tuple[Call, dict[str, Any]]:
+    """Return the unchecked call of one env from any call with ``cu_seqlens``, and what to replace after its checks."""
     rewards, values, last = _numbers(given)
-    total, starts = len(rewards), as_boundaries("cu_seqlens", given.cu_seqlens)
+    if isinstance(given.rewards, OnDevice):
+        if given.normalize == "per_env":
+            raise ValueError('normalize must be "global" or None: packed sequences are not envs')
+        packed = _for_kernel(given, len(rewards), last)
+        ones = {name: 1.0 for name in COEFFICIENTS if name in packed}
+        return given._replace(cu_seqlens=None, rewards=rewards, values=values, last_values=0.0, **ones), packed
+    return Call._make(_one_env(given._replace(rewards=rewards, values=values), last))._replace(cu_seqlens=None), {}
+
+
+def _for_kernel(given: Call, total: int, last: Array | None) -> dict[str, Any]:
+    """Check all but the numbers of the boundaries, which the kernel reads. It needs no flags where sequences end."""
+    starts = as_boundaries("cu_seqlens", given.cu_seqlens)
     sequences = len(starts) - 1
     if total and not sequences:
         raise ValueError(f"cu_seqlens must rise from 0 to the number of steps, {total}, but has no sequence")
@@ -50,7 +138,7 @@ def _for_kernel(given: Call) -> tuple[dict[str, Any], dict[str, Any]]:
         for name, coefficient in coefficients.items()
         if _is_per_sequence(name, coefficient, sequences, total)
     }
-    return {"rewards": rewards, "values": values}, {"last_values": last, "cu_seqlens": starts, **per_sequence}
+    return {"last_values": last, "cu_seqlens": starts, **per_sequence}
 
 
 def _numbers(given: Call) -> tuple[Array, Array, Array | None]:
@@ -59,36 +147,6 @@ def _numbers(given: Call) -> tuple[Array, Array, Array | None]:
     optional = {} if given.last_values is None else {"last_values": given.last_values}
     rewards, values, *last = of_one_dtype(rewards=given.rewards, values=given.values, **optional)
     return rewards, Frame("rewards", shape, 0, ()).steps("values", values), last[0] if last else None
-
-
-def _checked_sequences(given: Call) -> tuple[Array, Array, Array | None, Array | None]:
-    """Check the arguments that a rollout of one env does not have, or has in another form.
-
-    Return the length of each sequence, the last step that exists of each sequence that has one, the flags, and the
-    values after those last steps.
-    """
-    rewards, _, last = _numbers(given)
-    frame, total = Frame("rewards", rewards.shape, 0, ()), len(rewards)
-    starts = as_boundaries("cu_seqlens", given.cu_seqlens)
-    firsts, nexts = starts[:-1], starts[1:]
-    some = nexts > firsts  # compared, because differences can overflow
-    whole = bool(some.all())
-    if starts[0] != 0 or starts[-1] != total or not (whole or (nexts >= firsts).all()):
-        raise ValueError(
-            f"cu_seqlens must rise from 0 to the number of steps, {total}, got {shown(given.cu_seqlens)}"
-            f"{_advice(starts, total)}"
-        )
-    lengths, ends = nexts - firsts, nexts - 1
-    ended = None if given.terminated is None else frame.flags("terminated", given.terminated)
-    if last is not None:
-        last = one_for_each("last_values", last, lengths.shape, "one per sequence")
-    if given.mask is not None:  # the end must be a flag of a step in the mask, because other flags are ignored
-        before = np.concatenate([[-1], np.flatnonzero(frame.flags("mask", given.mask))])
-        ends = before[np.searchsorted(before, ends, "right") - 1]
-        some = ends >= firsts
-    elif whole:
-        return lengths, ends, ended, last
-    return lengths, ends[some], ended, None if last is None else last[some]
 
 
 def _advice(starts: Array, total: int) -> str:
@@ -100,12 +158,12 @@ def _advice(starts: Array, total: int) -> str:
     return ""
 
 
-def _per_step(name: str, coefficient: Any, lengths: Array) -> Any:
+def _per_step(name: str, coefficient: Any, starts: Array) -> Any:
     """Return a coefficient that is given per sequence as one per step. Any other one is left for gae to check."""
     given = as_array(name, coefficient) if isinstance(coefficient, list | tuple) else coefficient
-    if not _is_per_sequence(name, given, len(lengths), int(lengths.sum())):
+    if not _is_per_sequence(name, given, len(starts) - 1, int(starts[-1])):
         return given
-    return np.repeat(as_unit_interval(name, given, _fits)[:, 0], lengths)
+    return np.repeat(as_unit_interval(name, given, _fits)[:, 0], np.diff(starts))
 
 
 def _is_per_sequence(name: str, given: Any, sequences: int, total: int) -> bool:

@@ -17,10 +17,9 @@ file beside the data: one row for each step, with the columns that name the
 episode and the step. fastgae never writes to the data themselves. They may be
 larger than memory.
 
-SOURCE is a file, a folder or a pattern: tables of Parquet, Arrow, Delta, Iceberg,
-CSV or JSON, arrays in HDF5, .npz or .npy files, a LeRobot, Minari, robomimic or
-D4RL dataset, or episodes that RLlib recorded. All files may be URLs, such as
-s3://bucket/episodes.parquet.
+SOURCE is a file, a folder or a pattern: tables of Parquet, Arrow, Delta, CSV or
+JSON, arrays in HDF5, .npz or .npy files, or a LeRobot, Minari, robomimic or D4RL
+dataset. All files may be URLs, such as s3://bucket/episodes.parquet.
 
 The exit status is 0 if the results were written, 2 if the data or an option
 cannot be used, and 130 after Ctrl-C.
@@ -35,15 +34,15 @@ examples:
   fastgae compute lerobot_dataset --values critic.npy
       a dataset, and the values of its states in a file of their own
 
-docs/data.md has more: critics, Minari, URLs, labels, shards, and runs that were killed.
+docs/data.md has more: critics, Minari, URLs, labels, and runs that were killed.
 """
 
 
-def column(text: str) -> tuple[str, str]:
+def column(text: str) -> tuple[str, str | None]:
     role, separator, name = text.partition("=")
-    if not (role and separator and name):
+    if not (role and separator):
         raise argparse.ArgumentTypeError(f"expected ROLE=NAME, such as rewards=next.reward, got {text!r}")
-    return role, name
+    return role, name or None
 
 
 def critic(text: str) -> tuple[str, str]:
@@ -87,7 +86,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=column,
         metavar="ROLE=NAME",
-        help="which column has a role, such as rewards or episode",
+        help="which column has a role, such as rewards or episode; ROLE= if none has it",
     )
     add(
         "--values",
@@ -133,9 +132,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--estimator",
         default="gae",
         metavar="NAME",
-        help="gae, td_lambda, n_step_returns or discounted_returns (default: %(default)s)",
+        help="gae, n_step_returns or discounted_returns (default: %(default)s)",
     )
-    add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay of gae and td_lambda (default: 0.95)")
+    add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay of gae (default: 0.95)")
     add("--n", type=positive, metavar="N", help="number of rewards in each return of n_step_returns")
     add(
         "--normalize",
@@ -148,6 +147,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="Q",
         help='also write a column "positive": is the advantage above this quantile of all advantages?',
     )
+    add("--label-per", metavar="COLUMN", help="take that quantile over the rows of each item, such as each task_index")
     add("--into", metavar="COPY", help="in place of FILE: all columns of the data, and the results beside them")
     add(
         "--plot",
@@ -158,14 +158,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--resume",
         action="store_true",
-        help="keep finished parts, and continue from those that an interrupted run has kept",
+        help="keep finished results, and continue from the rows that an interrupted run has computed",
     )
     add("--overwrite", action="store_true", help="replace earlier results, once the new ones are whole")
-    add("--shard", metavar="K/N", help="compute only part K of N, beside other processes, into a file beside FILE")
-    add("--merge", action="store_true", help="write FILE from the files of all shards: the bytes of one process")
     add("--quiet", action="store_true", help="show no progress and no table")
     add("--json", action="store_true", help="print one JSON object instead of the table")
-    parser.set_defaults(interrupted="; --resume continues from the parts that were kept")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -88,7 +88,7 @@ def of_data(args: argparse.Namespace) -> fastgae.Diagnosis:
         if getattr(args, name) != default:
             raise CommandError(f"--{name.replace('_', '-')} is for a rollout in a file .npz: leave it out", exit_code=2)
     try:
-        from fastgae.data.diagnose import diagnose
+        from fastgae.data.compute import diagnose
         from fastgae.data.errors import on_the_command_line
 
         with on_the_command_line():

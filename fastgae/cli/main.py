@@ -76,8 +76,8 @@ def _command(argv: Sequence[str] | None) -> int:
     except CommandError as error:
         print(f"fastgae {args.command}: error: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print(f"fastgae {args.command}: interrupted{getattr(args, 'interrupted', '')}", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print("; ".join([f"fastgae {args.command}: interrupted", *map(str, error.args)]), file=sys.stderr)
         return 130
 
 
@@ -88,6 +88,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         description="Advantages and value targets from reinforcement-learning rollouts.",
         epilog=EXAMPLES,
         formatter_class=Formatter,
+        allow_abbrev=False,  # --end may be meant for --ends, or for an option of a later version
     )
     parser.add_argument("--version", action="version", version=f"fastgae {fastgae.__version__}")
     parser.add_argument(
@@ -105,6 +106,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
             description=command.DESCRIPTION,
             epilog=command.EXAMPLES,
             formatter_class=Formatter,
+            allow_abbrev=False,
         )
         command.add_options(of_command)
         of_command.set_defaults(run=command.run)

@@ -1,6 +1,6 @@
 """Advantages and value targets of recorded data, in files that may be larger than memory."""
 
-from fastgae.data.extras import brought_by
+from fastgae.data.errors import brought_by
 
 with brought_by("data", "fastgae.data"):
     from fastgae.data.compute import compute

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._archive import NUMBERS
-from fastgae._call import Array
 
 # A column as arrays: one with a number or more for each row, or a dict of such for a column with fields.
 Arrays: TypeAlias = Any
@@ -26,17 +25,12 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def check_numbers(dtype: np.dtype[Any]) -> None:
-    """Raise TypeError if arrays of a dtype hold anything but numbers."""
-    if dtype.kind not in NUMBERS:
-        raise TypeError(f"an array of dtype {dtype} holds no numbers")
-
-
 def column_of(array: Arrays) -> pa.Array:
     """Return a column whose rows are the numbers of an array, or its sub-arrays; for a dict, a column with fields."""
     if isinstance(array, Mapping):
         return pa.StructArray.from_arrays([column_of(part) for part in array.values()], names=list(array))
-    check_numbers(array.dtype)
+    if array.dtype.kind not in NUMBERS:
+        raise TypeError(f"an array of dtype {array.dtype} holds no numbers")
     native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     if native.ndim == 1:
         return pa.array(native)
@@ -44,22 +38,20 @@ def column_of(array: Arrays) -> pa.Array:
     return pa.FixedShapeTensorArray.from_numpy_ndarray(native.view(np.uint8) if native.dtype == bool else native)
 
 
-def holds_numbers(kind: pa.DataType) -> bool:
-    """Return whether a column of this type can be read as arrays, some of its fields if it has fields."""
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether each row of a column of this type is a list."""
+    return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
+def axes_of(kind: pa.DataType) -> int | None:
+    """Return the number of axes of one row: 0 for a number, 2 or more for an image; None if it holds no numbers."""
     if pa.types.is_struct(kind):
-        return any(holds_numbers(field.type) for field in kind)
+        return max((axes for field in kind if (axes := axes_of(field.type)) is not None), default=None)
     if is_list(kind) or isinstance(kind, pa.FixedShapeTensorType):
-        return holds_numbers(kind.value_type)
-    return any(is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
-
-
-def axes_of(kind: pa.DataType) -> int:
-    """Return the number of axes of one row: 0 for a number, 1 for a vector, 2 or more for an image."""
-    if pa.types.is_struct(kind):
-        return max(axes_of(field.type) for field in kind if holds_numbers(field.type))
-    if isinstance(kind, pa.FixedShapeTensorType):
-        return len(kind.shape)
-    return 1 + axes_of(kind.value_type) if is_list(kind) else 0
+        inner = axes_of(kind.value_type)
+        return None if inner is None else inner + (1 if is_list(kind) else len(kind.shape))
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    return 0 if any(is_kind(kind) for is_kind in numbers) else None
 
 
 def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
@@ -71,11 +63,13 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
         raise ValueError("a row is missing")
     if pa.types.is_struct(kind):
         parts = zip(kind, column.flatten(), strict=True)
-        return {field.name: arrays_of(part) for field, part in parts if holds_numbers(field.type)}
+        return {field.name: arrays_of(part) for field, part in parts if axes_of(field.type) is not None}
     if isinstance(kind, pa.FixedShapeTensorType):
         return column.to_numpy_ndarray()
-    if pa.types.is_boolean(kind):
-        return _unpacked(column)
+    if pa.types.is_boolean(kind):  # to_numpy takes ten times as long
+        byte, bit = divmod(column.offset, 8)
+        packed = np.frombuffer(column.buffers()[1] or b"", np.uint8, offset=byte)
+        return np.unpackbits(packed, count=bit + len(column), bitorder="little")[bit:].view(bool)
     if not is_list(kind):
         return column.to_numpy(zero_copy_only=False)
     lengths = pc.unique(pc.list_value_length(column))
@@ -83,16 +77,3 @@ def arrays_of(column: pa.Array | pa.ChunkedArray) -> Arrays:
         raise ValueError("its lists have different lengths")
     inner = arrays_of(column.flatten())
     return inner.reshape(len(column), lengths[0].as_py() if len(lengths) else 0, *inner.shape[1:])
-
-
-def _unpacked(flags: pa.BooleanArray) -> Array:
-    """Return flags as an array, as ``to_numpy`` does in ten times the time."""
-    byte, bit = divmod(flags.offset, 8)
-    packed = np.frombuffer(flags.buffers()[1] or b"", np.uint8, offset=byte)
-    unpacked: Array = np.unpackbits(packed, count=bit + len(flags), bitorder="little")[bit:].view(bool)
-    return unpacked
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Return whether each row of a column of this type is a list."""
-    return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))

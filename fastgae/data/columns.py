@@ -1,22 +1,32 @@
-"""Find the columns that a computation needs, and read them as arrays."""
+"""Find the columns that a computation needs, read them as arrays, and find episodes whose rows are not adjacent."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import Array
+from fastgae._misnamed import NAMES_ELSEWHERE
 from fastgae.data.arrays import arrays_of, whole
 from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How
 from fastgae.data.formats import NAMING, ROLES, Format
-from fastgae.data.steps import RecordedSteps, RowError, check_none
-from fastgae.data.success import Success
+from fastgae.data.steps import Following, Name, RecordedSteps, RowError, Success, check_none, disorder
 
-ENDS = (None, "terminated")
 KEYS = (*NAMING, "step")
+ENDS = ("terminated", "truncated", "done")
+# The words in names of columns that may name an episode, or an env among others.
+ID = re.compile(
+    r"(^|_)(id|uuid|env|environment|ep|eps|episode|traj|trajectory|run|rollout|demo|worker|actor|agent|game|session)s?"
+    r"(_?(id|ids|idx|index|name|num|number|no|key))?$",
+    re.I,
+)
+# What to do about an end without a flag, where rows that do not follow each other have no steps.
+UNFLAGGED = "and its rows do not follow each other: name a column of step"
+ODD = np.int64(-7046029254386353131)  # 2^64 / golden ratio: multiples of it differ in their high bits
 
 
 class Columns(NamedTuple):
@@ -30,17 +40,30 @@ class Columns(NamedTuple):
         """Return the columns that the sidecar repeats."""
         return self.named(*KEYS)
 
+    @property
+    def read(self) -> list[str]:
+        """Return all columns, each once, though one may have two roles."""
+        return list(dict.fromkeys(self.of_role.values()))
+
     def named(self, *roles: str) -> list[str]:
         return [self.of_role[role] for role in roles if role in self.of_role]
 
-    def place(self, table: pa.Table, at: int, row: int) -> str:
+    def place(self, table: pa.Table, at: int, row: int | None) -> str:
         """Name the episode and the step of a row of a table, for an error; ``row``: its index in the source."""
         named = [f"{role} {table[self.of_role[role]][at]}" for role in KEYS if role in self.of_role]
-        return ", ".join([*named, f"row {row}"])
+        return ", ".join([*named, *([] if row is None else [f"row {row}"])])
+
+    def check_sortable(self, fault: str) -> None:
+        """Raise if rows that are out of order cannot be sorted, because the episodes of one name may be several."""
+        if not self.named("step", *ENDS):
+            raise DataError(
+                f"{fault}, and nothing says whether they are one episode, or several of the same name: name a column "
+                "of step, or of flags"
+            )
 
 
 def chosen_columns(
-    given: Mapping[str, str] | None,
+    given: Mapping[str, str | None] | None,
     known: Format,
     schema: pa.Schema,
     values: str | None,
@@ -52,14 +75,13 @@ def chosen_columns(
     ``values``: the name of the column of values; None: they come from elsewhere. ``rewards``: how rewards follow from a
     column of success; None: there are rewards.
     """
-    ends = how.ends
-    present = schema.names
-    if ends not in ENDS:
-        raise ValueError(f'ends must be "terminated" or None, got {ends!r}')
-    given = dict(given or {})
-    if unknown := set(given) - set(ROLES):
-        raise ValueError(f"columns: unknown role {', '.join(sorted(unknown))}; the roles are {', '.join(ROLES)}")
-    success = None
+    present, given, success = schema.names, dict(given or {}), None
+    if how.ends not in (None, "terminated"):
+        raise ValueError(f'ends must be "terminated" or None, got {how.ends!r}')
+    for role, name in given.items():
+        if role not in ROLES:
+            swapped = f": do you mean {column_argument(str(name), role)}?" if name in ROLES else ""
+            raise ValueError(f"columns: unknown role {role}; the roles are {', '.join(ROLES)}{swapped}")
     if rewards is not None:
         if "rewards" in given:
             raise ValueError(f"{argument('rewards')} makes rewards of success: leave the column of rewards out")
@@ -67,17 +89,16 @@ def chosen_columns(
     if values is not None and values != "values":
         given.setdefault("values", values)
     for role, name in given.items():
-        if name not in present:
+        if name is not None and name not in present:
             raise DataError(f"there is no column {name!r} for {role}; there are {', '.join(present)}")
-    found = {role: name for role, name in known.columns.items() if name in present} | given
-    if values is None:
-        found.pop("values", None)
+    chosen = {role: name for role, name in known.columns.items() if name in present} | given
+    found = {role: name for role, name in chosen.items() if name is not None and (role, values) != ("values", None)}
     needs_values = values is not None and ESTIMATORS[how.estimator].every_value
     for role in ("rewards", "values") if needs_values else ("rewards",):
         if role not in found:
             raise DataError(
                 f"there is no column {known.columns[role]!r} for {role}; there are {', '.join(present)}: pass "
-                f"{column_argument(role)}{', or a critic' if role == 'values' else ''}"
+                f"{column_argument(role, *_elsewhere(role, present))}{', or a critic' if role == 'values' else ''}"
             )
     for role, name in found.items():
         if present.count(name) > 1:
@@ -85,59 +106,84 @@ def chosen_columns(
     if in_envs(schema.field(found["rewards"]).type):
         # Flags and ends of files end episodes there.
         found = {role: name for role, name in found.items() if role == "file" or role not in KEYS}
+    elif not {*found, *given} & {*NAMING}:
+        _check_unread_ids(schema, found.values())
     for role in NAMING:
-        if role in found and not _names(kind := schema.field(found[role]).type):
+        if role in found and not (_is_name(kind := schema.field(found[role]).type) or _may_be_integer(kind)):
             raise DataError(f"the column of {role} holds {kind}; expected integers or text")
-    _check_ends(found, ends)
+    _check_ends(found, how.ends, present)
     return Columns({role: found[role] for role in ROLES if role in found}, success)
 
 
-def _names(kind: pa.DataType) -> bool:
-    """Return whether the items of a column can name episodes: a float may be NaN, which differs from itself."""
+def _elsewhere(role: str, names: Sequence[str]) -> list[str]:
+    """Return the first column that has a name which other libraries use for a role."""
+    return [name for name in names if name.lower() in NAMES_ELSEWHERE.get(role, "").split()][:1]
+
+
+def _check_unread_ids(schema: pa.Schema, read: Collection[str]) -> None:
+    """Raise if no column names the episodes, but one that is not read looks as if it did."""
+    for field in schema:
+        if field.name not in read and ID.search(field.name) and _is_name(field.type) and field.type != pa.bool_():
+            role = "env" if "env" in field.name.lower() else "episode"
+            raise DataError(
+                f"no column names the episode of a row, and {field.name!r} looks as if it did: pass "
+                f"{column_argument(role, field.name)}; or, if only flags end episodes, {column_argument(role, None)}"
+            )
+
+
+def _is_name(kind: pa.DataType) -> bool:
+    """Return whether the items of a column can name episodes."""
     if pa.types.is_dictionary(kind):
-        return _names(kind.value_type)
+        return _is_name(kind.value_type)
     named = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
-    return any(is_kind(kind) for is_kind in named)
+    return pa.types.is_string_view(kind) or any(is_kind(kind) for is_kind in named)
 
 
-def _check_ends(found: Mapping[str, str], ends: str | None) -> None:
+def _may_be_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _check_ends(found: Mapping[str, str], ends: str | None, present: Sequence[str]) -> None:
+    free = [name for name in present if name not in found.values()]
+    flags = [
+        column_argument("done" if "done" in name.lower() else role, name)
+        for role in ("terminated", "truncated")
+        for name in _elsewhere(role, free)
+    ]
+    advice = f", such as {' and '.join(flags)}" if flags else ""
     if ends == "terminated":
-        if not found.keys() & {*NAMING, "terminated", "truncated", "done"}:
-            raise DataError('nothing says where an episode ends: name a column of "episode", "terminated" or "done"')
+        if not found.keys() & {*NAMING, *ENDS}:
+            columns = 'name a column of "episode", "terminated" or "done"'
+            raise DataError(f"nothing says where an episode ends: {columns}{advice}")
     elif "terminated" not in found and not {"done", "truncated"} <= found.keys():
         raise DataError(
             f"nothing says which episodes ended for good{' (done may be a time limit)' if 'done' in found else ''}: "
-            'name a column of "terminated", or of "done" and "truncated", or pass '
+            f'name a column of "terminated", or of "done" and "truncated"{advice}, or pass '
             f"{argument('ends', 'terminated')} if all did"
         )
 
 
 def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> RecordedSteps:
     """Return the rows of a table as arrays; ``values`` where the table has none."""
-    of_role = columns.of_role
-
-    def numbers(role: str) -> Any:
-        return None if role not in of_role else _numbers(role, table[of_role[role]])
+    found = {role: table[name] for role, name in columns.of_role.items()}
 
     def flags(role: str) -> Array:
-        return np.broadcast_to(False, rewards.shape) if role not in of_role else _flags(role, table[of_role[role]])
+        return _flags(role, found[role]) if role in found else np.broadcast_to(False, rewards.shape)
 
-    names = [_whole(role, table[of_role[role]]) for role in NAMING if role in of_role]
-    column = table[of_role["rewards"]]
-    rewards = _numbers("rewards", column) if columns.success is None else _flags("rewards", column).astype(np.float32)
+    names = [_integral(role, _whole(role, found[role])) for role in NAMING if role in found]
+    rewards = numbers_in("rewards", found["rewards"]) if columns.success is None else _successes(found["rewards"])
     truncated = flags("truncated")
-    terminated = flags("terminated") if "terminated" in of_role else flags("done") & ~truncated
     differ = changes(names, len(table))
     steps = RecordedSteps(
         lambda row: tuple(column[row].as_py() for column in names),
         differ.reshape(len(differ), *[1] * (rewards.ndim - 1)),
-        None if "step" not in of_role else _integers("step", table[of_role["step"]]),
+        _steps(found["step"]) if "step" in found else None,
         rewards,
-        numbers("values") if values is None else values,
-        terminated,
+        numbers_in("values", found["values"]) if values is None and "values" in found else values,
+        flags("terminated") if "terminated" in found else flags("done") & ~truncated,
         truncated,
-        numbers("next_values"),
-        restarts="episode" not in of_role,
+        numbers_in("next_values", found["next_values"]) if "next_values" in found else None,
+        restarts="episode" not in found,
         success=columns.success,
     )
     for role in ("values", "terminated", "truncated", "next_values"):
@@ -149,12 +195,6 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
     return steps
 
 
-def values_in(table: pa.Table, columns: Columns) -> Array:
-    """Return the values of a table of states."""
-    values: Array = _numbers("values", table[columns.of_role["values"]])
-    return values
-
-
 def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece of memory, and check that no row is missing."""
     if column.null_count:
@@ -162,12 +202,15 @@ def _whole(role: str, column: pa.ChunkedArray) -> pa.Array:
     return whole(column)
 
 
-def _numbers(role: str, column: pa.ChunkedArray) -> Array:
+def numbers_in(role: str, column: pa.ChunkedArray) -> Array:
+    """Return the numbers of a column; those of 16 bits as float32, and decimals as float64."""
     kind = column.type.value_type if in_envs(column.type) else column.type
-    if not (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64())):
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise DataError(f"the column of {role} holds {kind}; expected float32, float64 or integers")
     array: Array = arrays_of(_whole(role, column))
-    return array
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def in_envs(kind: pa.DataType) -> bool:
@@ -175,22 +218,43 @@ def in_envs(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.FixedShapeTensorType) and len(kind.shape) == 1
 
 
-def _integers(role: str, column: pa.ChunkedArray) -> Array:
-    if not pa.types.is_integer(column.type):
-        raise DataError(f"the column of {role} holds {column.type}; expected integers")
-    return _numbers(role, column)
+def _steps(column: pa.ChunkedArray) -> Array:
+    integers = _integral("step", _whole("step", column))
+    if not pa.types.is_integer(integers.type):
+        raise DataError(f"the column of step holds {column.type}; expected integers")
+    array: Array = arrays_of(integers)
+    return array
+
+
+def _integral(role: str, column: pa.Array) -> pa.Array:
+    """Return numbers that are all integers in a type of integers, and all else as it is."""
+    if not _may_be_integer(column.type):
+        return column
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        wrong = (row for row, item in enumerate(column.to_pylist()) if not float(item).is_integer())
+        raise RowError(next(wrong, 0), f"{role} holds {column.type}; expected integers: {error}") from error
 
 
 def _flags(role: str, column: pa.ChunkedArray) -> Array:
     if pa.types.is_boolean(column.type):
         flags: Array = arrays_of(_whole(role, column))
         return flags
-    numbers = _numbers(role, column)
+    numbers = numbers_in(role, column)
     wrong = (numbers != 0) & (numbers != 1)
     if wrong.any():
         check_none(wrong, f"{role} is {numbers[wrong][0]}; expected 0 or 1")
     ones: Array = numbers == 1
     return ones
+
+
+def _successes(column: pa.ChunkedArray) -> Array:
+    """Return a column of success as numbers, which are read only in the last row of an episode; NaN is missing."""
+    if in_envs(column.type):
+        array: Array = arrays_of(column).astype(np.float64)
+        return array
+    return np.asarray(whole(column.cast(pa.float64())).fill_null(np.nan))
 
 
 def changes(names: Sequence[pa.Array], rows: int) -> Array:
@@ -203,3 +267,49 @@ def changes(names: Sequence[pa.Array], rows: int) -> Array:
         else:
             differ |= arrays_of(pc.not_equal(column[1:], column[:-1]))
     return differ
+
+
+class Episodes:
+    """The episodes found so far, as hashes of their names: eight bytes for each.
+
+    Two names may have the same hash. Then rows are sorted although they need not be, which gives the same results.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._following: Name | None = None  # of the episode of the row after the next ones
+        self._met: Array = np.empty(0, np.int64)
+
+    def again(self, table: pa.Table, differ: Array | None = None) -> RowError | None:
+        """Add the episodes of the rows before those of the last call; return a fault if one of them has ended before.
+
+        ``differ``: True where a row and the next differ in a name, if that is known.
+        """
+        if not self._names:
+            return None
+        columns = [whole(table[name]) for name in self._names]
+        last = np.flatnonzero(changes(columns, len(table)) if differ is None else differ)
+        first, end = (tuple(column[row].as_py() for column in columns) for row in (0, -1))
+        if end != self._following:
+            last = np.append(last, len(table) - 1)
+        self._following, rows = first, pa.array(last)
+        every = np.concatenate([self._met, _hashes([column.take(rows) for column in columns])])
+        every.sort(kind="stable")  # a merge, because the first part is sorted
+        self._met = every
+        scattered = (every[1:] == every[:-1]).any()
+        return RowError(0, "the rows of an episode do not follow each other") if scattered else None
+
+    def fault(self, table: pa.Table, steps: RecordedSteps, last: Array, following: Following | None) -> RowError | None:
+        """Return the first fault in the order of rows before those of the last call."""
+        return self.again(table, steps.changes) or disorder(steps, last, following)
+
+
+def _hashes(names: Sequence[pa.Array]) -> Array:
+    hashes = np.zeros(len(names[0]), np.int64)
+    for column in names:
+        if pa.types.is_integer(column.type):
+            items = column.to_numpy().astype(np.int64)
+        else:
+            items = np.fromiter(map(hash, column.to_pylist()), np.int64)
+        hashes = hashes * ODD ^ items
+    return hashes

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fastgae._call import WORKING_DTYPES, Array
 from fastgae._interop import as_array, is_tensor, on_the_cpu
-from fastgae.data.arrays import arrays_of, axes_of, each_array, holds_numbers
+from fastgae.data.arrays import arrays_of, axes_of, each_array
 from fastgae.data.errors import DataError
 from fastgae.data.formats import Format
 from fastgae.data.steps import RowError
@@ -55,10 +55,8 @@ class Critic:
 class Batch(dict[str, Any]):
     """The columns of a batch of rows, as the critic gets them."""
 
-    advice = ""  # about columns that are not here
-
     def __missing__(self, name: str) -> Any:
-        raise DataError(f"the critic reads the column {name!r}; it gets {', '.join(self)}{self.advice}")
+        raise DataError(f"the critic reads the column {name!r}; it gets {', '.join(self)}")
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,6 @@ class Valuation:
     critic: Critic
     columns: tuple[str, ...]
     next_columns: Mapping[str, str]  # the columns in which a row holds the state after it
-    advice: str = ""
 
     @property
     def read(self) -> list[str]:
@@ -85,26 +82,18 @@ class Valuation:
         size = self.critic.rows
         return np.concatenate([self._of_batch(table.slice(row, size), row) for row in range(0, len(table), size)])
 
-    def behind(self, table: pa.Table, rows: Sequence[int]) -> pa.Table:
-        """Return the states after rows of a table, which the rows hold in columns of their own."""
-        return table.select(list(self.next_columns.values())).take(rows).rename_columns(list(self.next_columns))
-
     def _of_batch(self, table: pa.Table, first: int) -> Array:
         batch = Batch()
-        batch.advice = self.advice
-        for name in table.column_names:
-            if name in self.columns:
-                try:
-                    # The critic may write to its arrays, but those of a mapped file are read-only.
-                    batch[name] = each_array(partial(np.require, requirements="W"), arrays_of(table[name]))
-                except ValueError as error:
-                    raise RowError(first, f"the critic cannot read {name}: {error}") from error
+        for name in (name for name in table.column_names if name in self.columns):
+            try:
+                # The critic may write to its arrays, but those of a mapped file are read-only.
+                batch[name] = each_array(partial(np.require, requirements="W"), arrays_of(table[name]))
+            except ValueError as error:
+                raise RowError(first, f"the critic cannot read {name}: {error}") from error
         result = _called(self.critic, batch)
         values = on_the_cpu(result) if is_tensor(result) else as_array("values from the critic", result)
-        if values.shape != (len(table),):
-            raise ValueError(
-                f"the critic returned shape {values.shape} for {len(table)} rows; expected ({len(table)},)"
-            )
+        if values.shape != (rows := (len(table),)):
+            raise ValueError(f"the critic returned shape {values.shape} for {len(table)} rows; expected {rows}")
         if values.dtype not in WORKING_DTYPES:
             raise TypeError(f"the critic returned dtype {values.dtype}; expected float32 or float64")
         if len(wrong := np.flatnonzero(np.isnan(values))):
@@ -117,20 +106,17 @@ def _called(critic: Critic, batch: Batch) -> Any:
         return critic.function(batch)
     import torch
 
-    def tensor(array: Array) -> torch.Tensor:
-        return torch.from_numpy(array).to(critic.device)
-
     with torch.inference_mode():
-        return critic.function(Batch(each_array(tensor, batch)))
+        return critic.function(Batch(each_array(lambda array: torch.from_numpy(array).to(critic.device), batch)))
 
 
 def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collection[str]) -> Valuation:
     """Return the critic with the columns that it reads of a source; ``taken``: the columns that have a role."""
-    present = {field.name: field.type for field in schema if holds_numbers(field.type)}
+    present = {field.name: field.type for field in schema if axes_of(field.type) is not None}
     columns = critic.columns
     if columns is None:
         roles = {*taken, *known.columns.values(), *known.next_state.values()}
-        free = [name for name, kind in present.items() if name not in roles and axes_of(kind) < 2]
+        free = [name for name, kind in present.items() if name not in roles and (axes_of(kind) or 0) < 2]
         columns = [name for name in known.state or free if name in present]
     if missing := [name for name in columns if name not in present]:
         raise DataError(f"there are no numbers {' and '.join(missing)} for the critic; there are {', '.join(present)}")
@@ -140,5 +126,4 @@ def valuation(critic: Critic, schema: pa.Schema, known: Format, taken: Collectio
             "Critic(columns=...)"
         )
     next_columns = {name: known.next_state[name] for name in columns if known.next_state.get(name) in present}
-    advice = f": {known.advice['state']}" if "state" in known.advice else ""
-    return Valuation(critic, tuple(columns), next_columns, advice)
+    return Valuation(critic, tuple(columns), next_columns)

@@ -1,20 +1,39 @@
 """The errors of this package, and functions that turn the errors of libraries into them."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
-import duckdb
-import pyarrow as pa
-
-from fastgae.data.urls import is_remote, without_secrets
+from fastgae._project import how_to_install
 
 # Whether the caller writes options of the command, and not arguments of Python.
 _options: ContextVar[bool] = ContextVar("options", default=False)
 
-OPTIONS = {"episode_is": "--episode"}  # those that have another name than the argument
+# The libraries that the extras in pyproject.toml install.
+EXTRAS = {
+    "data": ("duckdb", "filelock", "pyarrow", "tqdm"),
+    "hdf5": ("h5py",),
+    "plot": ("matplotlib",),
+    "ray": ("ray",),
+    "remote": ("fsspec", "upath"),
+}
+
+
+@contextmanager
+def brought_by(extra: str, what: str) -> Iterator[None]:
+    """If an import inside fails, say how to install what is missing: an extra, or a library that is in no extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS.get(extra, (extra,)):  # something that the library itself needs is missing
+            raise
+        run = how_to_install(extra) if extra in EXTRAS else f"pip install {extra}"
+        message = f"{what} needs {error.name}, which is not installed: run {run}"
+        raise ModuleNotFoundError(message, name=error.name) from error
 
 
 @contextmanager
@@ -28,18 +47,18 @@ def on_the_command_line() -> Iterator[None]:
 
 
 def argument(name: str, value: object = None) -> str:
-    """Return an argument as its caller writes it: ends="terminated", or --ends terminated; columns, or --column."""
+    """Return an argument as its caller writes it: ends="terminated", or --ends terminated."""
     if not _options.get():
         return name if value is None else f"{name}={json.dumps(value) if isinstance(value, str) else value}"
-    option = OPTIONS.get(name, f"--{name.replace('_', '-')}")
+    option = "--episode" if name == "episode_is" else f"--{name.replace('_', '-')}"
     return option if value in (None, True) else f"{option} {value}"
 
 
-def column_argument(role: str, column: str | None = None) -> str:
-    """Return how a caller names the column of a role."""
+def column_argument(role: str, column: str | None = "NAME") -> str:
+    """Return how a caller names the column of a role; None: no column has it."""
     if _options.get():
-        return f"--column {role}={column or 'NAME'}"
-    return f"columns={{{role!r}: {'NAME' if column is None else repr(column)}}}"
+        return f"--column {role}={column or ''}"
+    return f"columns={{{role!r}: {column if column in ('NAME', None) else repr(column)}}}"
 
 
 class DataError(ValueError):
@@ -56,7 +75,7 @@ class UnreachableError(DataError):
 class WriteError(OSError):
     """Results that cannot be written, for example because the disk is full. The message says if a part is kept."""
 
-    def __init__(self, path: Path, reason: object, *, kept: bool = True) -> None:
+    def __init__(self, path: Path, reason: str, *, kept: bool = False) -> None:
         self.path, self.reason = path, reason
         room = "" if is_remote(path) else "make room, and "
         advice = f"; the finished part is kept: {room}continue with {argument('resume')}" if kept else ""
@@ -65,38 +84,41 @@ class WriteError(OSError):
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file in errors of its columns."""
+    """Name the file in errors of its columns, if they do not name it."""
     try:
         yield
     except DataError as error:
-        raise type(error)(f"{path}: {error}") from error
+        raise error if str(path) in str(error) else type(error)(f"{path}: {error}") from error
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Name the file in errors that occur while it is read."""
+    """Name the file in errors that occur while it is read: libraries raise errors of many kinds for a damaged file."""
     try:
         yield
-    except (DataError, WriteError, ModuleNotFoundError):
+    except (DataError, ModuleNotFoundError, AttributeError, AssertionError, NameError):
         raise
-    except Exception as error:  # the libraries behind URLs raise errors of many kinds
-        if is_interrupt(error):
-            raise KeyboardInterrupt from error
-        damaged = isinstance(error, pa.ArrowException | duckdb.Error | UnicodeDecodeError)
-        if not (damaged or isinstance(error, OSError) or is_remote(path)):
-            raise
+    except Exception as error:
         if is_remote(path):
+            damaged = isinstance(error, ValueError | LookupError | NotImplementedError)  # as pyarrow's errors are
             kind = DataError if damaged else UnreachableError
-            raise kind(f"{path} cannot be read: {_first_line(error)}") from None  # the error may hold secrets
+            raise kind(f"{path} cannot be read: {first_line(error)}") from None  # the error may hold secrets
         if isinstance(error, FileNotFoundError):
             raise DataError(f"{path} vanished while it was read") from error
-        raise DataError(f"{path} cannot be read: {_first_line(error)}") from error
+        raise DataError(f"{path} cannot be read: {first_line(error)}") from error
 
 
-def is_interrupt(error: Exception) -> bool:
-    """Return whether Ctrl-C has stopped duckdb, which makes errors of several kinds of it."""
-    return "nterrupted" in str(error) and isinstance(error, duckdb.Error | pa.ArrowException | RuntimeError)
+def first_line(error: Exception) -> str:
+    """Return the reason of an error in one line."""
+    lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def is_remote(path: Any) -> bool:
+    """Return whether this is a path behind a URL: a ``UPath``, and no ``pathlib.Path``."""
+    return hasattr(path, "fs") and hasattr(path, "protocol")
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the user names, passwords and signatures of the URLs in it."""
+    return re.sub(r"(\w://[^\s?'\"]*)\?[^\s'\"]*", r"\1?...", re.sub(r"(\w://)[^/\s'\"]*@", r"\1", text))

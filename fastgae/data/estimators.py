@@ -4,7 +4,7 @@ Rows are computed in runs, from the last run to the first. The numbers that a ru
 carried over, and JSON keeps them bit for bit. So the results are the same as from one call of the estimator on all
 rows:
 
-    gae, td_lambda        the value and the advantage of the next row
+    gae                   the value and the advantage of the next row
     discounted_returns    the return of the next row, which is ``last_values``
     n_step_returns        the next n rows themselves, or those up to the end of the episode; their results are dropped
 """
@@ -103,8 +103,8 @@ def _discounted_returns(rows: Rows, carried: Carried | None, how: How) -> tuple[
     following = np.zeros(rows.rewards.shape[1:]) if carried is None else carried["returns"]
     returns = fastgae.discounted_returns(
         rows.rewards,
-        rows.terminated,
-        rows.truncated,
+        terminated=rows.terminated,
+        truncated=rows.truncated,
         last_values=np.asarray(following, rows.dtype),  # its dtype is that of the results
         final_values=rows.behind_ends(),
         gamma=how.gamma,
@@ -152,8 +152,6 @@ def _less_values(returns: Array, rows: Rows) -> GAEResult[Any]:
 
 ESTIMATORS = {
     "gae": Estimator(_gae, ("gae_lambda",)),
-    # By definition these are the returns of gae, bit for bit; R - V would be the advantages of gae, rounded once more.
-    "td_lambda": Estimator(_gae, ("gae_lambda",)),
     "discounted_returns": Estimator(_discounted_returns, every_value=False),
     "n_step_returns": Estimator(_n_step_returns, ("n",)),
 }
@@ -170,7 +168,8 @@ def checked_how(
 ) -> How:
     """Return what to compute, after a check that the arguments belong to the estimator."""
     if estimator not in tuple(ESTIMATORS):
-        raise ValueError(f"{argument('estimator')} must be {', '.join(ESTIMATORS)}, got {shown(estimator)}")
+        same = '; the returns of "gae" are those of td_lambda' if estimator == "td_lambda" else ""
+        raise ValueError(f"{argument('estimator')} must be {', '.join(ESTIMATORS)}, got {shown(estimator)}{same}")
     has = ESTIMATORS[estimator].options
     for name, given in (("gae_lambda", gae_lambda), ("n", n)):
         if given is not None and name not in has:

@@ -1,193 +1,218 @@
-"""The column names of each format of recorded data, and the place of its sidecar."""
+"""The formats of recorded data: the names of their columns, their files, and the place of their results."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from functools import partial
+from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 
-from fastgae.data.described import check_totals, description
 from fastgae.data.errors import DataError, argument, column_argument, reading
-from fastgae.data.grouped import Groups
-from fastgae.data.kinds import ARROW, HDF5, KINDS, NPY, NPZ, PARQUET, STREAM, TEXT, by_suffix, is_data, is_text, kind_of
-from fastgae.data.minari import GROUPS, check_whole, is_minari, minari_files, table_pieces
+from fastgae.data.files import (
+    DELTA,
+    HDF5,
+    HIDDEN,
+    KINDS,
+    NPY,
+    NPZ,
+    by_suffix,
+    data_files,
+    description,
+    files_of,
+    found_sources,
+    kind_of,
+    npy_files,
+    without_query,
+)
 from fastgae.data.nested import unnested
-from fastgae.data.npz import npy_files
-from fastgae.data.pieces import Piece, arrow_pieces, parquet_pieces, with_columns
-from fastgae.data.places import DELTA, ICEBERG, files_of, found_sources, listed, log_of
-from fastgae.data.stored import flat, npy_pieces
-from fastgae.data.streams import stream_pieces, text_pieces
-from fastgae.data.tables import HERE, delta_pieces, iceberg_pieces, is_table, pieces_of_table
-from fastgae.data.urls import is_remote, without_query
+from fastgae.data.rows import Made, Part, Rows
+from fastgae.data.stored import Groups, arrays_in, flat, keys_of
+from fastgae.data.tables import READERS, THE_TABLE, delta, is_table, tabular
 
 # The roles of columns. "done" is terminated or truncated.
 ROLES = ("file", "env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
 NAMING = ("file", "env", "episode")  # together they name an episode
-FILE = "file"  # the column of this role that ``with_files`` makes
+FILE = "file"  # the column of this role that holds the names of files
+NAMED = 10  # at most this many missing episodes in a message
 
 
-# Return the rows of a file or table, as pieces that can be read by themselves.
-Reader: TypeAlias = Callable[[Path], list[Piece]]
-TABLES: dict[str, Reader] = {
-    PARQUET: parquet_pieces,
-    ARROW: arrow_pieces,
-    STREAM: stream_pieces,
-    **dict.fromkeys(TEXT, text_pieces),
-    DELTA: delta_pieces,
-    ICEBERG: iceberg_pieces,
-}
-READERS = {**TABLES, **dict.fromkeys((HDF5, NPZ), lambda path: flat(path).pieces()), NPY: npy_pieces}
-NUMPY = (NPZ, NPY)
+def beside(source: Path) -> Path:
+    """Return ``name.advantages.parquet`` next to a file or folder."""
+    return source.with_name(f"{source.stem if by_suffix(source) else source.name}.advantages.parquet")
+
+
+def parts_in(path: Path) -> list[Part]:
+    """Return the rows of a file of tables or arrays, or of a Delta table."""
+    kind = kind_of(path)
+    if kind == DELTA:
+        return delta(path)
+    if kind == NPY and path != npy_files(path)[0]:  # all arrays in a folder are the columns of one table
+        return []
+    with reading(path):
+        return flat(path) if kind in (HDF5, NPZ, NPY) else READERS[kind](path)
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format: its name, the names of its columns and of the results, and the place of the sidecar."""
+    """One format."""
 
     name: str
-    columns: Mapping[str, str]
-    sidecar: Callable[[Path], Path]
+    columns: Mapping[str, str]  # by role
+    sidecar: Callable[[Path], Path] = beside
     results: Mapping[str, str] = field(default_factory=lambda: {"advantages": "advantages", "returns": "returns"})
-    files: Callable[[Path], list[Path]] = lambda source: table_files(source)
-    reader: Reader = lambda path: READERS[kind_of(path)](path)
+    files: Callable[[Path], list[Path]] = data_files
+    parts: Callable[[Path], list[Part]] = parts_in
     # The columns of the state, which a critic reads unless it names others. None: all columns without a role.
     state: tuple[str, ...] | None = None
     # The columns of the state after a row, by the names of the columns of the state in the row.
     next_state: Mapping[str, str] = field(default_factory=dict)
-    # What to do where a column is missing, by its role; "state" is what a critic reads.
-    advice: Mapping[str, str] = field(default_factory=dict)
-    # Raises if the source says that it has other episodes than its files, or other rows than its pieces.
-    check: Callable[[Path, Sequence[Path], Sequence[Piece]], None] = lambda source, files, pieces: None
-
-    def pieces(self, path: Path) -> list[Piece]:
-        """Return the pieces of a file that have rows."""
-        with reading(path):
-            return [piece for piece in self.reader(path) if piece.rows]
-
-    def contents(self, source: Path) -> tuple[list[Path], list[Piece]]:
-        """Return the files of a source, and the rows of all files; raise if the source says that it has more."""
-        files = self.files(source)
-        pieces = [piece for file in files for piece in self.pieces(file)]
-        self.check(source, files, pieces)
-        return [file for path in files for file in files_of(path)], pieces
+    # Raises if the source says that it has other episodes than its files, or other rows.
+    check: Callable[[Path, Sequence[Path], int], None] = lambda source, files, rows: None
 
 
-def beside(source: Path) -> Path:
-    """Return ``name.advantages.parquet`` next to a file or folder, or ``.npz`` next to NumPy files."""
-    stem = source.stem if by_suffix(source) else source.name
-    suffix = ".npz" if kind_of(table_files(source)[0]) in NUMPY else ".parquet"
-    return source.with_name(f"{stem}.advantages{suffix}")
+def check_totals(path: Path, said: Mapping[str, Any], episodes: Collection[int] | None, steps: int) -> None:
+    """Check the totals of a description, where it has them; None: the episodes are not known."""
+    total = said.get("total_episodes")
+    if episodes is not None and total is not None and total != len(episodes):
+        numbers = range(total if isinstance(total, int | np.integer) else 0)
+        missing = [str(number) for number in numbers if number not in episodes]
+        named = ", ".join([*missing[:NAMED], *["…"] * (len(missing) > NAMED)])
+        without = f", without {named}" if missing else ""
+        raise DataError(f"{path} says that there are {total} episodes; there are {len(episodes)}{without}")
+    total = said.get("total_steps", said.get("total_frames"))
+    if total is not None and total != steps:
+        raise DataError(f"{path} says that there are {total} steps; the episodes have {steps}")
 
 
-def table_files(source: Path) -> list[Path]:
-    """Return the file, or the files of tables and arrays in the folder in the order of their names."""
-    if not source.is_dir():
-        return npy_files(source) if by_suffix(source) == NPY else [source]
-    if log_of(source) in TABLES:
+def check_lerobot(source: Path, files: Sequence[Path], rows: int) -> None:
+    info = source / "meta" / "info.json"
+    check_totals(info, description(info), None, rows)
+
+
+EPISODES = Groups("episode_", "episode_id", ("observations", "infos", "values"), "Minari")
+DEMOS = Groups("data/demo_", "demo", (), "robomimic")
+
+
+def _episode(path: Path) -> int:
+    """Return the number of the episode of a Minari file, which is in the name of its folder."""
+    return int(path.parent.name)
+
+
+def minari_files(source: Path) -> list[Path]:
+    """Return the files of a Minari dataset, or of its folder ``data``, in the order of the episodes."""
+    if source.is_file():
         return [source]
-    # Hugging Face's save_to_disk names its files; beside them may be caches of what was computed from them.
-    if saved := description(source / "state.json").get("_data_files"):
-        try:
-            return [source / Path(file["filename"]).name for file in saved]
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{source / 'state.json'} does not name the files of the data") from error
-    # Spark names folders of files like files. An empty one, or a link to nothing, is an error where it is read.
-    found = listed(source)
-    if not is_remote(source):  # where there are no folders, but only names of files
-        found = [path for path in found if not (path.is_dir() and any(path.iterdir()))]
-    return list(filter(is_data, found)) or list(filter(is_text, found))  # trainers log in text beside their data
+    data = source / "data" if (source / "data").is_dir() else source
+    if (main := data / "main_data.hdf5").is_file():
+        return [main]
+    found = (path for suffix in ("arrow", "parquet") for path in data.glob(f"[0-9]*/*.{suffix}"))
+    visible = (path for path in found if not path.name.startswith(HIDDEN))
+    return sorted(visible, key=lambda path: (_episode(path), path.name))
 
 
-SAME = {role: role for role in ("rewards", "values", "next_values")}  # in most formats
+def is_minari(source: Path) -> bool:
+    """Return whether a path is a Minari dataset."""
+    if source.is_file():
+        return kind_of(source) == HDF5 and bool(EPISODES.numbers(source))
+    folders = (source, source / "data")
+    described = ("data_format" in description(folder / "metadata.json") for folder in folders)
+    return any((folder / "main_data.hdf5").is_file() for folder in folders) or any(described)
+
+
+def check_minari(source: Path, files: Sequence[Path], rows: int) -> None:
+    if len(files) == 1 and kind_of(main := files[0]) == HDF5:
+        numbers = set(EPISODES.numbers(main))
+        check_totals(main, dict(arrays_in(main).attrs), numbers, rows)
+        check_totals(said := main.with_name("metadata.json"), description(said), numbers, rows)
+    elif source.is_dir() and files:
+        said = files[0].parents[1] / "metadata.json"
+        check_totals(said, description(said), set(map(_episode, files)), rows)
+
+
+def minari_parts(path: Path) -> list[Part]:
+    """Return the rows of a file of a Minari dataset. In a table, the last row pads the end: it holds the last state."""
+    if kind_of(path) == HDF5:
+        return EPISODES.parts(path)
+
+    def made(name: str) -> Made:
+        return Made(pa.int64(), lambda start, stop: pa.array(keys_of("episode_id", _episode(path), start, stop)[name]))
+
+    with reading(path):
+        padded = Rows(READERS[kind_of(path)](path), {name: made(name) for name in ("episode_id", "step")})
+    last = padded.count - 1
+    state = lambda names: padded.read(last, last + 1, names)  # noqa: E731
+    firsts = [*(first for first in padded.firsts.tolist() if first < last), last]
+    return [
+        Part(
+            path,
+            first,
+            stop - first,
+            padded.schema,
+            partial(padded.batches, first, stop),
+            state if stop == last else None,
+        )
+        for first, stop in pairwise(firsts)
+    ]
+
+
+def _named(text: str) -> dict[str, str]:
+    """Return the columns of roles from words such as "step=t"; a column may be named like its role."""
+    return {role: name or role for role, _, name in (word.partition("=") for word in text.split())}
+
+
 PLAIN = Format(
     "table",
     {role: role for role in ROLES if role != FILE},
-    beside,
     next_state={"observations": "next_observations", "obs": "next_obs"},
 )
 RLLIB = Format(
     "rllib",
-    {
-        **SAME,
-        "episode": "eps_id",
-        "step": "t",
-        "values": "vf_preds",
-        "terminated": "terminateds",
-        "truncated": "truncateds",
-    },
-    beside,
-    {"advantages": "advantages", "returns": "value_targets"},
+    _named("episode=eps_id step=t rewards values=vf_preds next_values terminated=terminateds truncated=truncateds"),
+    results={"advantages": "advantages", "returns": "value_targets"},
     next_state={"obs": "new_obs"},
-    advice={
-        "step": "RLlib records no t beside single steps: record with output_write_episodes=True, or add a column t",
-        "state": "RLlib packs observations into text: record with output_write_episodes=True, or with "
-        "output_compress_columns=[]",
-    },
 )
-
-
-def check_frames(info: Path, pieces: Sequence[Piece]) -> None:
-    """Check that there are as many frames as LeRobot's ``info.json`` says."""
-    said = {"total_steps": description(info).get("total_frames")}
-    check_totals(info, said, None, sum(piece.rows for piece in pieces))
-
-
 LEROBOT = Format(
     "lerobot",
-    {
-        **SAME,
-        "episode": "episode_index",
-        "step": "frame_index",
-        "rewards": "next.reward",
-        "done": "next.done",
-        "truncated": "next.truncated",
-    },
+    _named("episode=episode_index step=frame_index rewards=next.reward values next_values")
+    | _named("done=next.done truncated=next.truncated"),
     lambda source: source / "meta" / "advantages.parquet",
-    files=lambda source: table_files(source / "data"),
-    check=lambda source, files, pieces: check_frames(source / "meta" / "info.json", pieces),
+    files=lambda source: data_files(source / "data"),
+    check=check_lerobot,
+)
+MINARI = Format(
+    "minari",
+    _named("episode=episode_id step rewards values terminated=terminations truncated=truncations"),
+    lambda source: source / "advantages.parquet" if (source / "data").is_dir() else beside(source),
+    files=minari_files,
+    parts=minari_parts,
+    state=("observations",),
+    check=check_minari,
 )
 D4RL = Format(
     "d4rl",
-    {**SAME, "terminated": "terminals", "truncated": "timeouts"},
-    beside,
+    _named("rewards values next_values terminated=terminals truncated=timeouts"),
     next_state={"observations": "next_observations"},
 )
-
-
-def minari_pieces(path: Path) -> list[Piece]:
-    """Return the rows of one file of a Minari dataset."""
-    kind = kind_of(path)
-    return GROUPS.pieces(path) if kind == HDF5 else table_pieces(path, READERS[kind](path))
-
-
-MINARI = Format(
-    "minari",
-    {
-        "episode": "episode_id",
-        "step": "step",
-        "rewards": "rewards",
-        "values": "values",
-        "terminated": "terminations",
-        "truncated": "truncations",
-    },
-    lambda source: source / "advantages.parquet" if (source / "data").is_dir() else beside(source),
-    files=minari_files,
-    reader=minari_pieces,
-    state=("observations",),
-    check=check_whole,
-)
-DEMOS = Groups("data/demo_", "demo", (), "robomimic")
 ROBOMIMIC = Format(
     "robomimic",
-    {**SAME, "episode": "demo", "step": "step", "done": "dones"},
-    beside,
-    reader=DEMOS.pieces,
+    _named("episode=demo step rewards values next_values done=dones"),
+    parts=DEMOS.parts,
     state=("obs",),
     next_state={"obs": "next_obs"},
 )
 FORMATS = {each.name: each for each in (PLAIN, RLLIB, LEROBOT, MINARI, D4RL, ROBOMIMIC)}
+
+
+def format_named(name: str) -> Format:
+    """Return the format of this name; for "auto", the plain one."""
+    if name not in FORMATS and name != "auto":
+        raise ValueError(f"{argument('format')} must be auto, {', '.join(FORMATS)}, got {name!r}")
+    return FORMATS.get(name, PLAIN)
 
 
 def format_of(name: str, source: Path) -> Format:
@@ -198,73 +223,79 @@ def format_of(name: str, source: Path) -> Format:
         return LEROBOT
     if is_minari(source):
         return MINARI
-    files = table_files(source)
-    if files and kind_of(files[0]) == HDF5 and DEMOS.numbers(files[0]):
-        return ROBOMIMIC
-    if not files:
+    if not (files := data_files(source)):
         raise DataError(f"{source} holds no file of a known format: {', '.join(KINDS)}, or a LeRobot or Minari dataset")
-    return PLAIN
-
-
-def format_named(name: str) -> Format:
-    """Return the format of this name; for "auto", the plain one."""
-    if name not in FORMATS and name != "auto":
-        raise ValueError(f"{argument('format')} must be auto, {', '.join(FORMATS)}, got {name!r}")
-    return FORMATS.get(name, PLAIN)
-
-
-def shown_by(names: Collection[str]) -> Format:
-    """Return the format that the names of the columns of a table show."""
-    for known, marks in ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"})):
-        if marks <= {*names}:
-            return known
-    return PLAIN
+    return ROBOMIMIC if kind_of(files[0]) == HDF5 and DEMOS.numbers(files[0]) else PLAIN
 
 
 class Found(NamedTuple):
     """A source: its format, its paths and the files there, which a table in memory has not, and its rows."""
 
     format: Format
-    paths: list[Path]
-    files: list[Path]
-    pieces: list[Piece]
-    names: Collection[str] = ()  # of the files, where they are parts of the names of episodes
+    paths: Sequence[Path]
+    patterns: Sequence[Path]  # those of the paths that are patterns
+    files: Sequence[Path]
+    rows: Rows
 
-    def with_files(self) -> "Found":
-        """Return the source with a column that names the file of each row, as seen from a folder of all files."""
-        if not self.files:
+
+def found_in(source: Any, name: str, columns: Mapping[str, str | None], by_file: bool = False) -> Found:
+    """Return what a source holds.
+
+    ``name``: of its format, or "auto"; ``columns``: the caller's names of columns; ``by_file``: with a column FILE.
+    """
+    known, paths, patterns, files = format_named(name), list[Path](), list[Path](), list[Path]()
+    if is_table(source):
+        if by_file:
             raise ValueError(
                 f"{argument('episode_is', FILE)} needs a source of files, and this one is a table in memory"
             )
-        if FILE in self.pieces[0].schema.names:
-            raise DataError(f"{self.pieces[0].path} has a column {FILE!r} itself: pass {column_argument(FILE, FILE)}")
-        folders = [path if path.is_dir() else path.parent for path in self.paths]
-        parts = zip(*(folder.absolute().parts for folder in folders), strict=False)
-        depth = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, parts))
-
-        def named(piece: Piece, name: str) -> Piece:
-            return with_columns(piece, [FILE], lambda start, stop: {FILE: pa.repeat(name, stop - start)})
-
-        names = [without_query("/".join(piece.path.absolute().parts[depth:])) for piece in self.pieces]
-        return self._replace(pieces=list(map(named, self.pieces, names)), names=list(dict.fromkeys(names)))
-
-
-def found_in(source: Any, name: str, columns: Mapping[str, str]) -> Found:
-    """Return what a source holds; ``name``: of its format, or "auto"; ``columns``: the caller's names of columns."""
-    if is_table(source):
-        known, paths, files, pieces = format_named(name), [], [], pieces_of_table(source)
+        found = tabular(source)
     else:
-        paths = found_sources(source)
-        with reading(paths[0]):
-            known = format_of(name, paths[0])
-            of_paths = [known.contents(path) for path in paths]
-        files = [file for own, _ in of_paths for file in own]
-        pieces = [piece for _, own in of_paths for piece in own]
-    if not pieces:
-        raise DataError(f"there are no rows in {', '.join(map(str, paths)) or HERE}")
-    pieces = unnested(pieces, {**known.columns, **columns})
-    if not pieces:
-        raise DataError(f"the episodes in {', '.join(map(str, paths)) or HERE} have no steps")
+        paths, patterns = found_sources(source)
+        known, found = format_of(name, paths[0]), []
+        for path in paths:
+            own = known.files(path)
+            parts = [part for file in own for part in known.parts(file)]
+            known.check(path, own, sum(part.rows for part in parts))
+            found += parts
+            files += [file for each in own for file in files_of(each)]
+    rows = unnested(_with_folders(Rows(found), paths, by_file), {**known.columns, **columns})
+    if not rows.count:
+        raise DataError(f"there are no rows in {', '.join(map(str, paths)) or THE_TABLE}")
     if name == "auto" and known is PLAIN:
-        known = shown_by(pieces[0].schema.names)
-    return Found(known, paths, files, pieces)
+        known = shown_by(rows.schema.names)
+    return Found(known, paths, patterns, files, rows)
+
+
+def shown_by(names: Collection[str]) -> Format:
+    """Return the format that the names of the columns of a table show."""
+    marks = ((RLLIB, {"eps_id", "terminateds"}), (D4RL, {"rewards", "terminals"}))
+    return next((known for known, mark in marks if mark <= {*names}), PLAIN)
+
+
+def _with_folders(rows: Rows, paths: Sequence[Path], by_file: bool) -> Rows:
+    """Return rows with the keys of Hive folders such as worker=0, and with the names of the files, if asked for."""
+    folders = [path if path.is_dir() else path.parent for path in paths]
+    levels = zip(*(folder.absolute().parts for folder in folders), strict=False)
+    depth = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
+    below = [rows.place(row)[0].absolute().parts[depth:] for row in rows.files.tolist()] if paths else []
+    keys = [dict(re.findall(r"(.+?)=(.*)", "\n".join(parts[:-1]))) for parts in below] or [{}]
+    names = [key for key in keys[0] if key not in rows.schema.names and all(key in own for own in keys)]
+    columns: dict[str, list[Any]] = {key: [unquote(own[key]) for own in keys] for key in names}
+    for key, items in columns.items():
+        if all(re.fullmatch(r"-?\d{1,18}", item, re.ASCII) for item in items):
+            columns[key] = list(map(int, items))
+    if by_file:
+        if FILE in rows.schema.names:
+            raise DataError(f"{rows.place(0)[0]} has a column {FILE!r} itself: pass {column_argument(FILE, FILE)}")
+        columns[FILE] = [without_query("/".join(parts)) for parts in below]
+
+    def made(items: list[Any]) -> Made:
+        of_files = pa.array(items)
+        take = lambda start, stop: of_files.take(pa.array(rows.file_of(np.arange(start, stop))))  # noqa: E731
+        return Made(of_files.type, take)
+
+    try:
+        return rows.also({key: made(items) for key, items in columns.items()}) if columns else rows
+    except UnicodeEncodeError as error:
+        raise DataError(f"a name in {paths[0]} is not UTF-8, as a column of names needs: rename it") from error

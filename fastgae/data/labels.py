@@ -1,51 +1,67 @@
-"""Labels of advantages by a quantile over the whole source, exact for sources larger than memory."""
+"""Labels of advantages by a quantile over the whole source, or over each task; exact for sources larger than memory."""
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from fastgae._call import Array
-from fastgae.data.errors import argument
+from fastgae.data.errors import DataError, argument
 
 LABEL = "positive"  # the column of labels
-DIGIT = 16  # how many bits of the threshold one pass over all numbers finds
+FEW = 64  # groups, for which one pass over all numbers finds 16 bits of the thresholds, and else 8
+# Numbers of some rows, and the item of each row that says its group; None: there is one group.
+Part: TypeAlias = tuple[Array, pa.Array | None]
 
 
-def checked_quantile(quantile: float) -> float:
-    if not 0 < quantile < 1:
+def checked_quantile(quantile: float | None, per: str | None) -> float | None:
+    if quantile is None and per is not None:
+        raise ValueError(f"{argument('label_per')} is for labels: pass {argument('label_quantile')} too")
+    if quantile is not None and not 0 < quantile < 1:
         raise ValueError(f"{argument('label_quantile')} must be a number between 0 and 1, got {quantile!r}")
-    return float(quantile)
+    return None if quantile is None else float(quantile)
 
 
-def passes_over(dtype: np.dtype[Any]) -> int:
-    """Return how many times ``threshold_of`` reads all numbers."""
-    return 8 * dtype.itemsize // DIGIT
+def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[Any, float]:
+    """Return, for each group, the least of its numbers that at least this part of them does not exceed.
 
-
-def threshold_of(parts: Callable[[], Iterable[Array]], dtype: np.dtype[Any], count: int, quantile: float) -> float:
-    """Return the least of all numbers that at least this part of them does not exceed.
-
-    ``parts`` gives all numbers, in any parts. Every pass over them counts how they go on after the bits found before.
+    ``parts`` gives all numbers, in any parts. The first pass over them counts the numbers of each group, and every
+    other one how they go on after the bits found before.
     """
-    integer = np.dtype(f"u{dtype.itemsize}")
-    rank = ceil(Fraction(repr(quantile)) * count)  # 0.7 means 7/10, and not the nearest float
-    found = 0
-    for shift in reversed(range(0, DIGIT * passes_over(dtype), DIGIT)):
-        counts = np.zeros(2**DIGIT, np.int64)
-        for part in parts():
-            keys = _ordered(part.reshape(-1).view(integer))
-            begin = keys >> integer.type(shift)
-            same = begin[begin >> integer.type(DIGIT) == found]
-            counts += np.bincount(same & integer.type(2**DIGIT - 1), minlength=2**DIGIT)
-        below = np.cumsum(counts)
-        digit = int(np.searchsorted(below, rank))
-        rank -= int(below[digit] - counts[digit])
-        found = found << DIGIT | digit
-    least: float = _numbers(np.array([found], integer)).view(dtype)[0].item()
-    return least
+    known: dict[Any, int] = {}
+    dtype, counts = np.dtype(np.float32), np.zeros(0, np.int64)
+    for numbers, items in parts():
+        dtype, added = numbers.dtype, np.bincount(_groups(numbers, items, known), minlength=len(known))
+        counts = added + np.pad(counts, (0, len(added) - len(counts)))
+    # 0.7 means 7/10, and not the nearest float.
+    ranks = np.array([ceil(Fraction(repr(quantile)) * count) for count in counts.tolist()])
+    integer, digit = np.dtype(f"u{dtype.itemsize}"), 16 if len(counts) <= FEW else 8
+    found = np.zeros(len(counts), integer)
+    for shift in reversed(range(0, 8 * dtype.itemsize, digit)):
+        tallies: Array = np.zeros(len(counts) << digit, np.int64)
+        for numbers, items in parts():
+            groups = _groups(numbers, items, known)
+            begin = _ordered(numbers.reshape(-1).view(integer)) >> integer.type(shift)
+            same = begin >> integer.type(digit) == found[groups]
+            digits = (begin[same] & integer.type((1 << digit) - 1)).astype(np.int64)
+            tallies += np.bincount((groups[same] << digit) + digits, minlength=len(tallies))
+        tallies = tallies.reshape(len(counts), -1)
+        below = np.cumsum(tallies, axis=1)
+        digits = np.count_nonzero(below < ranks[:, None], axis=1)
+        at = np.arange(len(counts)), digits
+        ranks -= below[at] - tallies[at]
+        found = found << integer.type(digit) | digits.astype(integer)
+    return dict(zip(known, _numbers(found).view(dtype).tolist(), strict=True))
+
+
+def are_above(thresholds: dict[Any, float], numbers: Array, items: pa.Array | None) -> Array:
+    """Return True where a number is above the threshold of its group."""
+    groups = _groups(numbers, items, {item: number for number, item in enumerate(thresholds)})
+    above: Array = numbers > np.array([*thresholds.values()], numbers.dtype)[groups].reshape(numbers.shape)
+    return above
 
 
 def _ordered(bits: Array) -> Array:
@@ -59,3 +75,15 @@ def _numbers(ordered: Array) -> Array:
     sign = ordered.dtype.type(1 << (8 * ordered.dtype.itemsize - 1))
     bits: Array = np.where(ordered & sign, ordered ^ sign, ~ordered)
     return bits
+
+
+def _groups(numbers: Array, items: pa.Array | None, known: dict[Any, int]) -> Array:
+    """Return the number of the group of each number; new groups get numbers in ``known``."""
+    if items is None:
+        return np.full(numbers.size, known.setdefault(None, 0))
+    encoded = items if pa.types.is_dictionary(items.type) else items.dictionary_encode()
+    names = [known.setdefault(name, len(known)) for name in encoded.dictionary.to_pylist()]
+    if encoded.null_count:
+        raise DataError(f"the column of {argument('label_per')} has a row without an item")
+    groups: Array = np.array(names, np.int64)[np.asarray(encoded.indices)]
+    return groups.repeat(numbers.size // max(len(items), 1))

@@ -10,14 +10,19 @@ import pyarrow.compute as pc
 from fastgae._call import GAEResult
 from fastgae._misnamed import refuses_misnamed
 from fastgae._typing import BackendName
-from fastgae.data.columns import Columns, chosen_columns, steps_of
-from fastgae.data.episodes import Episodes
+from fastgae.data.columns import UNFLAGGED, Episodes, chosen_columns, steps_of
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, checked_how, dtype_of
 from fastgae.data.formats import FORMATS, NAMING, PLAIN
-from fastgae.data.pieces import decoded
-from fastgae.data.plan import ROW
-from fastgae.data.steps import RowError, ScatteredError, compute_run
+from fastgae.data.rows import promoted
+from fastgae.data.sorting import ROW
+from fastgae.data.steps import RecordedSteps, RowError, check_ends, compute_run, last_rows
+from fastgae.data.tables import tabular
+
+CUT = (
+    "so the rest of it may be in another table: bring all its rows into one. If this is its last row, set truncated "
+    'here, or say ends="terminated" if every episode ends for good'
+)
 
 
 @refuses_misnamed
@@ -25,7 +30,7 @@ def on_table(
     table: pa.Table,
     *,
     format: str = PLAIN.name,  # noqa: A002 (the word of the field)
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | None] | None = None,
     ends: str | None = None,
     rewards: str | None = None,
     estimator: str = "gae",
@@ -77,7 +82,7 @@ def on_table(
 def with_results(
     table: pa.Table,
     format: str,  # noqa: A002
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, str | None] | None,
     rewards: str | None,
     how: How,
     may_be_cut: bool,
@@ -86,39 +91,37 @@ def with_results(
     table = pa.table(table)
     if format not in FORMATS:
         raise ValueError(f"format must be {', '.join(FORMATS)}, got {format!r}")
-    known = FORMATS[format]
-    chosen = chosen_columns(columns, known, decoded(table.schema.empty_table()).schema, "values", how, rewards)
-    rows = decoded(table.select(list(dict.fromkeys(chosen.of_role.values()))))
-    order = np.arange(len(rows))
+    schema = promoted(tabular(table))
+    chosen = chosen_columns(columns, FORMATS[format], schema, "values", how, rewards)
+    rows = table.select(chosen.read).cast(pa.schema([schema.field(name) for name in chosen.read]))
+    order, names = np.arange(len(rows)), chosen.named(*NAMING)
     try:
-        computed = _in_order(rows, chosen, how, may_be_cut)
-    except ScatteredError:
-        keys = [(name, "ascending") for name in (*chosen.keys, ROW)]
-        order = pc.sort_indices(rows.append_column(ROW, pa.array(order)), keys).to_numpy()
-        try:
-            computed = _in_order(rows.take(order), chosen, how, may_be_cut)
-        except RowError as error:
-            raise _named(error, rows, int(order[error.row]), chosen) from error
+        steps = steps_of(rows, chosen)
+        last = last_rows(steps, None)
+        if len(rows) and (fault := Episodes(names).fault(rows, steps, last, None)) is not None:
+            chosen.check_sortable(fault.fault)
+            keys = [(name, "ascending") for name in (*chosen.keys, ROW)]
+            order = pc.sort_indices(rows.append_column(ROW, pa.array(order)), keys).to_numpy()
+            ordered = rows.take(order)
+            steps = steps_of(ordered, chosen)
+            steps = steps._replace(unflagged=UNFLAGGED if steps.step is None else None)
+            last = last_rows(steps, None)
+            if (fault := Episodes(names).fault(ordered, steps, last, None)) is not None:
+                raise fault
+        steps = steps._replace(unflagged=CUT) if may_be_cut and how.ends is None else steps
+        check_ends(steps, last, how)
+        results = compute_run(steps, last, None, how)[0] if len(rows) else _empty(steps)
     except RowError as error:
-        raise _named(error, rows, error.row, chosen) from error
-    for result, name in known.results.items():
-        if (numbers := getattr(computed, result)) is not None:
+        row = int(order[error.row])
+        raise DataError(f"{chosen.place(rows, row, row)}: {error.fault}") from error
+    for result, name in FORMATS[format].results.items():
+        if (numbers := getattr(results, result)) is not None:
             column = np.empty_like(numbers)
             column[order] = numbers
             table = table.append_column(name, pa.array(column))
     return table
 
 
-def _in_order(rows: pa.Table, columns: Columns, how: How, may_be_cut: bool) -> GAEResult[Any]:
-    """Compute rows in which the rows of each episode are adjacent."""
-    steps = steps_of(rows, columns)._replace(may_be_cut=may_be_cut)
-    if not len(rows):
-        empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))
-        return GAEResult(None if steps.values is None else empty, empty)
-    Episodes(columns.named(*NAMING)).add(rows, steps.changes, None)
-    computed, _ = compute_run(steps, None, how)
-    return GAEResult(computed.advantages, computed.returns)
-
-
-def _named(error: RowError, rows: pa.Table, row: int, columns: Columns) -> DataError:
-    return DataError(f"{columns.place(rows, row, row)}: {error.fault}")
+def _empty(steps: RecordedSteps) -> GAEResult[Any]:
+    empty = np.empty(0, dtype_of(steps.rewards, steps.values, steps.next_values))
+    return GAEResult(None if steps.values is None else empty, empty)

@@ -1,127 +1,171 @@
 """What to read, how to compute it, and where a row of it comes from."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from fastgae.data.columns import Columns, in_envs
-from fastgae.data.critic import Valuation
-from fastgae.data.errors import DataError
+from fastgae._memory import limit_from
+from fastgae.data.columns import UNFLAGGED, Columns, chosen_columns, in_envs, numbers_in, steps_of
+from fastgae.data.critic import Critic, Valuation, valuation
+from fastgae.data.errors import DataError, argument, naming
 from fastgae.data.estimators import How
-from fastgae.data.formats import Format, beside
-from fastgae.data.labels import LABEL
-from fastgae.data.pieces import Piece, Run
-from fastgae.data.shards import Shard
-from fastgae.data.steps import RowError, ScatteredError
-from fastgae.data.urls import resolved
+from fastgae.data.formats import FILE, Found, found_in
+from fastgae.data.rows import MOST, Rows
+from fastgae.data.sorting import ROW
+from fastgae.data.steps import RecordedSteps, RowError, Success, last_rows
+from fastgae.data.values import COLUMN, Values, values_file
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
-
-# The column of a sorted copy that holds where each row was before.
-ROW = "__row__"
 
 
 class Plan(NamedTuple):
     """What to read and how to compute it."""
 
-    format: Format
-    pieces: Sequence[Piece]
+    found: Found
+    rows: Rows  # of the source, with the values of a file as one more column
     columns: Columns
     how: How
-    normalize: str | None
+    memory: int  # bytes
     most: int  # rows in memory at once
-    values: Valuation | None = None  # None: a column
-    plot: Path | None = None  # the picture to draw
-    beside: tuple[Sequence[Piece], Path] | None = None  # the rows without the values, and the file that has them
-    shard: Shard | None = None  # the part to compute
-    label_quantile: float | None = None  # the part of the advantages that is not positive
-    into: bool = False  # the results are written with all columns of the source
-    source: Run | None = None  # all rows of the source, where the pieces are a sorted copy of it
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the results of a row need no more than the rows of its episode, and are cheap to compute again."""
-        asked = (self.values, self.normalize, self.plot, self.shard, self.label_quantile, self.source)
-        return all(each is None for each in asked)
-
-    @property
-    def rows(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
-
-    @property
-    def keys(self) -> list[str]:
-        """The columns that stand beside the results."""
-        return [*self.columns.keys, *([ROW] if self.source else [])]
+    critic: Valuation | None = None
+    beside: Values | None = None  # the file of values
+    normalize: str | None = None
+    label_quantile: float | None = None
+    label_per: str | None = None
+    plot: Path | None = None
+    into: bool = False  # write the results beside all columns of the source
 
     @property
     def read(self) -> list[str]:
         """The columns to read, each once, though one may have two roles."""
-        for_critic = self.values.read if self.values else []
-        return list(dict.fromkeys([*self.columns.of_role.values(), *self.keys, *for_critic]))
+        return list(dict.fromkeys([*self.columns.read, *(self.critic.read if self.critic else [])]))
 
     @property
-    def source_pieces(self) -> Sequence[Piece]:
-        """The rows of the source, in its order."""
-        return self.pieces if self.source is None else self.source.pieces
+    def groups(self) -> list[str]:
+        """The column that says to which group of labels a row belongs, if there is one."""
+        return [] if self.label_per is None else [self.label_per]
 
     @property
-    def source_columns(self) -> list[str]:
-        """The columns of the source."""
-        names: list[str] = self.source_pieces[0].schema.names
-        return names
+    def kept(self) -> list[str]:
+        """The columns of a sorted copy, without the numbers of the rows."""
+        return list(dict.fromkeys([*self.read, *self.groups]))
+
+    def read_of(self, rows: Rows) -> list[str]:
+        """The columns to read, and, of sorted rows, their numbers in the source."""
+        return self.read if rows is self.rows else [*self.read, ROW]
 
     @property
-    def parts(self) -> tuple[Sequence[Piece], Sequence[Piece]]:
-        """The pieces to compute, and those after them."""
-        return (self.pieces, ()) if self.shard is None else self.shard.share(self.pieces, self.most)
-
-    @contextmanager
-    def naming(self, table: pa.Table, run: Run) -> Iterator[None]:
-        """Name the file, the episode and the step in errors of a row."""
-        try:
-            yield
-        except RowError as error:
-            if self.source is None and isinstance(error, ScatteredError):
-                raise
-            at = error.row
-            path, row = run.place(at) if self.source is None else self.source.place(table[ROW][at].as_py())
-            raise DataError(f"{path}: {self.columns.place(table, at, row)}: {error.fault}") from error
+    def is_by_name(self) -> bool:
+        """Whether only names say which rows of several files are one episode."""
+        roles = self.columns.of_role.keys()
+        return len(self.rows.files) > 1 and "episode" in roles and not {"file", "step"} & roles
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return everything except the files that affects the results."""
+        """Everything except the files that affects the results."""
+        own = {name: getattr(self, name) for name in ("normalize", "label_quantile", "label_per", "into")}
         return {
             "columns": dict(self.columns.of_role),
-            "values": self.values and self.values.asked,
-            "format": self.format.name,
-            "memory": self.most,
-            "normalize": self.normalize,
             "rewards": self.columns.success,
-            "label_quantile": self.label_quantile,
-            "into": self.into,
-            **({} if self.shard is None else {"shard": self.shard}),
+            **own,
             **self.how.asked,
+            "values": self.critic and self.critic.asked,
+            "format": self.found.format.name,
+            "folders": self.found.rows.constants,
         }
 
+    def row(self, table: pa.Table, at: int, first: int) -> int:
+        """Return the number in the source of a row of a table, which begins with the first one."""
+        row: int = table[ROW][at].as_py() if ROW in table.column_names else first + at
+        return row
 
-def check_out(out: Path, sources: Sequence[Path], plan: Plan) -> None:
-    """Check that results and data have different column names and different places."""
-    beside_results = plan.source_columns if plan.into else plan.columns.keys
-    for name in (*plan.format.results.values(), *([] if plan.label_quantile is None else [LABEL])):
-        if name in beside_results:
-            raise DataError(f"the source has a column {name!r}, but a column of results has the same name: rename it")
-    for source in sources:
-        if plan.format.sidecar is beside and resolved(source) in resolved(out).parents:
-            raise DataError(f"{out} lies in {source}, and the next run would read it as data: pass a path elsewhere")
+    def named(self, error: RowError, table: pa.Table, first: int) -> DataError:
+        """Return an error of a row with its place."""
+        path, own = self.rows.place(self.row(table, error.row, first))
+        return DataError(f"{path}: {self.columns.place(table, error.row, own)}: {error.fault}")
+
+    @contextmanager
+    def naming(self, table: pa.Table, first: int) -> Iterator[None]:
+        """Name the file in errors of some rows, and the episode and the step in errors of one of them."""
+        try:
+            with naming(self.rows.place(self.row(table, 0, first))[0]):
+                yield
+        except RowError as error:
+            raise self.named(error, table, first) from error
+
+    def steps(self, rows: Rows, table: pa.Table, first: int) -> RecordedSteps:
+        """Return rows as arrays, with the values of the states behind episodes that do not end for good."""
+        steps = steps_of(table, self.columns, None if self.critic is None else self.critic.of(table))
+        if rows is not self.rows and steps.step is None:
+            steps = steps._replace(unflagged=UNFLAGGED)
+        columns = self.columns.named("values") if self.critic is None else self.critic.columns
+        kept = rows.behind(columns)  # the rows behind which the source has the state
+        next_columns = {} if self.critic is None else self.critic.next_columns
+        if self.how.ends == "terminated" or steps.next_values is not None or not (len(kept) or next_columns):
+            return steps
+        ends = last_rows(steps, None) & ~steps.terminated
+        at = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim))))
+        at = np.intersect1d(at + first, kept) - first if len(kept) else at
+        if not len(at):
+            return steps
+        states = rows.states(at + first, columns) if len(kept) else table.select([*next_columns.values()]).take(at)
+        states = states if len(kept) else states.rename_columns([*next_columns])
+        try:
+            final = numbers_in("values", states[columns[0]]) if self.critic is None else self.critic.of(states)
+        except RowError as error:
+            raise RowError(int(at[error.row]), f"{error.fault} in the state after this step") from error
+        final_values = np.full(steps.rewards.shape, np.nan, final.dtype)
+        final_values[at] = final
+        return steps._replace(final_values=final_values)
+
+    def size_of(self, names: Sequence[str]) -> int:
+        """Return how many rows of these columns, with their results, to write at once."""
+        row = next(self.found.rows.batches(0, 1, names, 1)).nbytes if self.into else 0
+        return max(1, min(MOST, self.most, self.memory // (2 * row + BYTES_PER_ROW)))
 
 
-def row_bytes(rewards: pa.DataType, pieces: Sequence[Piece], values: Valuation | None) -> int:
-    """Return the memory that one row takes: its numbers for each env, and what a critic reads, as table and arrays."""
-    numbers = BYTES_PER_ROW * (rewards.shape[0] if in_envs(rewards) else 1)
-    if values is None:
-        return numbers
-    row: pa.RecordBatch = next(pieces[0].batches(values.read, 1))
-    return numbers + 2 * int(row.nbytes)
+def planned(
+    source: Any,
+    format: str,  # noqa: A002 (the word of the field)
+    columns: Mapping[str, str | None] | None,
+    episode_is: str | None,
+    values: str | os.PathLike[str] | Critic | Callable[[dict[str, Any]], Any],
+    rewards: str | None,
+    how: How,
+    memory: str | int,
+) -> Plan:
+    """Return what the source holds, and how to read and compute it."""
+    if episode_is not in (None, "file"):
+        raise ValueError(f'episode_is must be "file" or None, got {episode_is!r}')
+    try:
+        limit = memory if isinstance(memory, int) else limit_from("memory", memory)
+    except ValueError:
+        limit = 0
+    if limit < 1:
+        raise ValueError(f"{argument('memory')} must be an amount of memory such as 256MB, got {memory!r}")
+    of_success = {} if rewards is None else {"rewards": Success.named(rewards)[0]}
+    found = found_in(source, format, {**(columns or {}), **of_success}, episode_is is not None)
+    columns = columns if episode_is is None else {"file": FILE, **(columns or {})}
+    rows, critic, beside, column = found.rows, None, None, None
+    if not isinstance(values, str | os.PathLike):
+        critic = values if isinstance(values, Critic) else Critic(values)
+    elif (file := values_file(values, rows.schema.names)) is None:
+        column = os.fspath(values)
+    else:
+        column, beside = COLUMN, Values(file, rows)
+        rows = rows.also({COLUMN: beside.made})
+    with naming(rows.place(0)[0]):
+        chosen = chosen_columns(columns, found.format, rows.schema, column, how, rewards)
+        in_files = pa.schema(field for field in rows.schema if field.name not in rows.made)
+        valued = None if critic is None else valuation(critic, in_files, found.format, chosen.of_role.values())
+        rows.check([*chosen.read, *(valued.read if valued else [])])
+    kind = rows.schema.field(chosen.of_role["rewards"]).type
+    width = BYTES_PER_ROW * (kind.shape[0] if in_envs(kind) else 1)
+    if valued is not None:  # what it reads is there as a table, and as arrays
+        width += 2 * next(rows.batches(0, 1, valued.read, 1)).nbytes
+    return Plan(found, rows, chosen, how, limit, max(1, limit // width), valued, beside)

@@ -1,8 +1,7 @@
 """What a computation over recorded data found."""
 
-import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -10,9 +9,10 @@ import numpy as np
 
 import fastgae
 from fastgae.data.estimators import GAE_LAMBDA, How, gae_arguments
-from fastgae.data.steps import Computed, RecordedSteps, carried_into, checked_rows, sampled
+from fastgae.data.steps import Computed, RecordedSteps, carried_into, checked_rows, first_steps, last_rows
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
+MANY = 20  # names in a line
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,13 @@ class Report:
     findings : tuple of str
         The findings of ``fastgae.diagnose`` in a sample of the rows; it needs values.
     seconds : float
-    threshold : float or None
-        The quantile of the advantages, before normalisation, above which they are labelled positive.
+    threshold : float, dict or None
+        The quantile of the advantages, before normalisation, above which they are labelled positive; with
+        ``label_per``, the quantile of each group.
+    columns : dict
+        The column of each role.
+    unread : tuple of str
+        The columns of the source that were not read.
     """
 
     file: str
@@ -85,32 +90,36 @@ class Report:
     has_advantages: bool
     findings: tuple[str, ...]
     seconds: float
-    threshold: float | None = None
+    threshold: float | dict[str, float] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        from rich.console import Console
-        from rich.table import Table
-
+        above = self.threshold if isinstance(self.threshold, dict) else {None: self.threshold}
         of_values = {
             "advantages": f"mean {self.mean:.6g}, standard deviation {self.std:.6g}",
-            **({} if self.threshold is None else {"positive": f"advantages above {self.threshold:.6g}"}),
+            "positive": _few(
+                f"{'' if name is None else f'{name}: '}advantages above {number:.6g}"
+                for name, number in above.items()
+                if number is not None
+            ),
             "explained variance": f"{self.explained_variance:.4f}",
             "diagnose": "\n".join(self.findings) or f"found nothing in a sample of {min(SAMPLE, self.steps):,} steps",
         }
         rows = {
             "file": self.file,
+            "columns": _few(f"{role} = {name}" for role, name in self.columns.items()),
+            "not read": _few(self.unread),
             "episodes": f"{self.episodes:,}",
             "steps": f"{self.steps:,}",
             "returns": f"mean {self.returns_mean:.6g}, standard deviation {self.returns_std:.6g}",
             **(of_values if self.has_advantages else {}),
             "time": f"{self.seconds:.2f} s, {self.steps / self.seconds / 1e6:.1f} million steps/s",
         }
-        table = Table(show_header=False, box=None)
-        for name, value in rows.items():
-            table.add_row(name, value)
-        text = io.StringIO()
-        Console(file=text, width=max(120, 22 + len(self.file))).print(table)  # a path in two lines cannot be copied
-        return text.getvalue().rstrip()
+        width = max(map(len, rows))
+        lines = (f"{name:{width}}  {line}" for name, text in rows.items() for line in text.split("\n") if text)
+        # Names in files may hold characters that steer a terminal, or that it cannot show.
+        return "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in lines)
 
     def to_json(self, indent: int | None = None) -> str:
         """Return one JSON object. NaN is null there."""
@@ -122,19 +131,26 @@ def report_of(said: Mapping[str, Any], file: str, seconds: float) -> Report:
     sums, findings = Sums.from_dict(said["sums"]), said["findings"]
     advantages, returns = sums.advantages, sums.returns
     numbers = (advantages.mean, advantages.std, returns.mean, returns.std, sums.explained_variance)
-    threshold = said.get("threshold")
-    return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds, threshold)
+    more = said.get("threshold"), said["columns"], tuple(said["unread"])
+    return Report(file, sums.episodes, sums.steps, *numbers, advantages.count > 0, tuple(findings), seconds, *more)
+
+
+def _few(items: Iterable[str]) -> str:
+    """Return some of the items in one line."""
+    listed = list(items)
+    more = f" and {len(listed) - MANY:,} more" if len(listed) > MANY else ""
+    return ", ".join(listed[:MANY]) + more
 
 
 def findings_in(steps: RecordedSteps, how: How) -> list[str]:
-    """Return what fastgae.diagnose finds in the first rows of the last run, if there are values."""
+    """Return what fastgae.diagnose finds in the first of the last rows, if there are values."""
     return [] if steps.values is None else [finding.what for finding in diagnosis_of(steps, how)]
 
 
 def diagnosis_of(steps: RecordedSteps, how: How) -> fastgae.Diagnosis:
     """Return what fastgae.diagnose says of the first rows."""
-    sample, following = sampled(steps, SAMPLE)
-    rows, last = checked_rows(sample, following, how)
-    arguments = gae_arguments(rows, carried_into(last, following))
+    sample, following = first_steps(steps, SAMPLE)
+    last = last_rows(sample, following)
+    arguments = gae_arguments(checked_rows(sample, last, how), carried_into(last, following))
     decay = how.options.get("gae_lambda", GAE_LAMBDA)
     return fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)

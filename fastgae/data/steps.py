@@ -1,19 +1,19 @@
 """Compute rows of episodes: files, tables and clusters all use this computation.
 
-A run of rows is computed in one call of an estimator over one env, whose episodes end where the episodes of the rows
-end. If an episode goes on after the run, a few numbers are carried over from its next row. ``estimators.py`` says
-which; they replace all later rows, with the same bits.
+Rows are computed in one call of an estimator over one env, whose episodes end where the episodes of the rows end. If an
+episode goes on after them, a few numbers are carried over from its next row. ``estimators.py`` says which; they replace
+all later rows, with the same bits.
 """
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fastgae._call import Array
-from fastgae.data.errors import argument
+from fastgae.data.errors import argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, Carried, How, Rows
-from fastgae.data.success import Success
 
 BLOCK = 65_536
 
@@ -29,8 +29,36 @@ class RowError(ValueError):
         self.row, self.fault = row, fault
 
 
-class ScatteredError(RowError):
-    """The rows of an episode do not follow each other."""
+class Success(NamedTuple):
+    """Rewards from success: that of every step but the last of an episode, and what a failure costs at the last one.
+
+    They make the returns the negative number of steps that are left until success (pi*0.6, RECAP).
+    """
+
+    step: float
+    failure: float
+
+    @classmethod
+    def named(cls, text: str) -> tuple[str, "Success"]:
+        """Return the column of success, and the rewards, from "COLUMN:STEP:FAILURE"."""
+        column, *numbers = str(text).rsplit(":", 2)
+        try:
+            step, failure = map(float, numbers)
+            if not (column and isfinite(step) and isfinite(failure) and failure >= 0):
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"{argument('rewards')} must be COLUMN:STEP:FAILURE, such as success:-1:100 for -1 a step, 0 at "
+                f"success and -100 at failure, got {text!r}"
+            ) from None
+        return column, cls(step, failure)
+
+    def rewards(self, succeeded: Array, last: Array) -> Array:
+        """Return the rewards; ``succeeded`` is read in the last row of each episode alone."""
+        wrong = last & (succeeded != 0) & (succeeded != 1)
+        check_none(wrong, f"success is {succeeded[wrong].max(initial=0):g}; expected 0 or 1")
+        ends = np.where(succeeded != 0, 0.0, -self.failure)
+        return np.where(last, ends, self.step).astype(np.float32)
 
 
 class RecordedSteps(NamedTuple):
@@ -47,16 +75,16 @@ class RecordedSteps(NamedTuple):
     final_values: Array | None = None  # V' of the last row of an episode, read only there; NaN where there is none
     restarts: bool = True  # the steps of one name may begin again after a flag, as the steps of an env do
     success: Success | None = None  # the rewards that follow from ``rewards`` if it says success
-    may_be_cut: bool = False  # there may be more rows elsewhere, so that a flag must tell the end of an episode
+    unflagged: str | None = None  # what to do about an end without a flag, where only a flag can tell an end
 
 
 class Following(NamedTuple):
-    """The numbers that a run of rows needs from the first row after it."""
+    """The numbers that rows need from the first row after them."""
 
     name: Name
     step: int | None
     carried: Carried
-    file: int = 0  # its number in the source, where ``Files`` checks it
+    row: int = 0  # its number in the source
 
 
 class Computed(NamedTuple):
@@ -65,9 +93,20 @@ class Computed(NamedTuple):
     last: Array  # True in the last row of each episode
 
 
-def compute_run(steps: RecordedSteps, following: Following | None, how: How) -> tuple[Computed, Following]:
-    """Return the results of the rows, and the numbers that the rows before them need."""
-    rows, last = checked_rows(steps, following, how)
+def last_rows(steps: RecordedSteps, following: Following | None) -> Array:
+    """Return True where an episode ends: at a flag, before a row of another name, and at the end of everything."""
+    last: Array = steps.terminated | steps.truncated
+    last[:-1] |= steps.changes
+    if following is None or steps.name(len(last) - 1) != following.name:
+        last[-1:] = True
+    return last
+
+
+def compute_run(steps: RecordedSteps, last: Array, following: Following | None, how: How) -> tuple[Computed, Following]:
+    """Return the results of rows in which ``disorder`` and ``unknown_end`` find no fault, and the numbers that the rows
+    before them need; ``last``: where episodes end, as ``last_rows`` says.
+    """
+    rows = checked_rows(steps, last, how)
     results, before = ESTIMATORS[how.estimator].compute(rows, carried_into(last, following), how)
     return Computed(results.advantages, results.returns, last), at_row(steps, 0, before)
 
@@ -82,59 +121,61 @@ def carried_into(last: Array, following: Following | None) -> Carried | None:
     return None if following is None or last[-1].all() else following.carried
 
 
-def checked_rows(steps: RecordedSteps, following: Following | None, how: How) -> tuple[Rows, Array]:
-    """Return the rows as one env, and where their episodes end."""
-    last = last_rows(steps, following)
-    check_order(steps, last, following)
+def checked_rows(steps: RecordedSteps, last: Array, how: How) -> Rows:
+    """Return the rows as one env."""
     rewards = steps.rewards if steps.success is None else steps.success.rewards(steps.rewards, last)
     check_finite("rewards", rewards)
     if steps.values is not None:
         check_finite("values", steps.values)
     terminated = steps.terminated | last if how.ends == "terminated" else steps.terminated
     truncated = last & ~terminated
-    if steps.may_be_cut and how.ends is None:
-        check_none(
-            last & ~(steps.terminated | steps.truncated),
-            "the episode ends without a flag, so the rest of it may be in another table: bring all its rows into one. "
-            'If this is its last row, set truncated here, or say ends="terminated" if every episode ends for good',
-        )
-    if steps.next_values is None:
-        final = _final_values(steps, truncated)
-    else:
-        final, read = None, ~terminated if ESTIMATORS[how.estimator].every_value else truncated
+    if steps.next_values is not None:
+        read = ~terminated if ESTIMATORS[how.estimator].every_value else truncated
         check_finite("next_values", steps.next_values, read)
-    return Rows(rewards, steps.values, terminated, truncated, steps.next_values, final), last
+        return Rows(rewards, steps.values, terminated, truncated, steps.next_values, None)
+    # If no state is behind an end, an empty array with a dtype that does not change the dtype of the results.
+    none: Array = (rewards if steps.values is None else steps.values)[:0].reshape(-1)
+    final = none if steps.final_values is None else steps.final_values[truncated]
+    return Rows(rewards, steps.values, terminated, truncated, None, final)
 
 
-def sampled(steps: RecordedSteps, rows: int) -> tuple[RecordedSteps, Following | None]:
+def unknown_end(steps: RecordedSteps, last: Array, how: How) -> RowError | None:
+    """Return the fault of the first row at which an episode ends, although nothing says what follows it."""
+    if steps.unflagged is not None:
+        wrong = last & ~(steps.terminated | steps.truncated)
+        return _first(wrong, f"the episode ends without a flag, {steps.unflagged}")
+    if how.ends == "terminated" or steps.next_values is not None:
+        return None
+    unknown = last & ~steps.terminated
+    if steps.final_values is not None:
+        unknown &= np.isnan(steps.final_values)
+    way = (
+        f"and there is no value of the state after it: name a column of next_values, or say "
+        f"{argument('ends', 'terminated')} if every episode ends for good"
+    )
+    truncated = _first(unknown & steps.truncated, f"the episode is truncated, {way}")
+    return truncated or _first(unknown, f"the episode ends without a flag, {way}")
+
+
+def check_ends(steps: RecordedSteps, last: Array, how: How) -> None:
+    if (fault := unknown_end(steps, last, how)) is not None:
+        raise fault
+
+
+def first_steps(steps: RecordedSteps, rows: int) -> tuple[RecordedSteps, Following | None]:
     """Return the first rows, and the numbers that ``gae`` needs from the next row."""
     if steps.values is None or len(steps.rewards) <= rows:
         return steps, None
-    return first_steps(steps, rows), at_row(steps, rows, {"values": steps.values[rows].tolist()})
+    each = steps._asdict().items()
+    arrays: dict[str, Any] = {name: array[:rows] for name, array in each if isinstance(array, np.ndarray)}
+    following = at_row(steps, rows, {"values": steps.values[rows].tolist()})
+    return steps._replace(**{**arrays, "changes": steps.changes[: rows - 1]}), following
 
 
-def first_steps(steps: RecordedSteps, rows: int) -> RecordedSteps:
-    """Return the first rows."""
-    arrays: dict[str, Any] = {
-        name: each[:rows] for name, each in steps._asdict().items() if isinstance(each, np.ndarray)
-    }
-    arrays["changes"] = steps.changes[: rows - 1]
-    return steps._replace(**arrays)
-
-
-def last_rows(steps: RecordedSteps, following: Following | None) -> Array:
-    """Return True where an episode ends: at a flag, before a row of another name, and at the end of everything."""
-    last: Array = steps.terminated | steps.truncated
-    last[:-1] |= steps.changes
-    if following is None or steps.name(len(last) - 1) != following.name:
-        last[-1] = True
-    return last
-
-
-def check_order(steps: RecordedSteps, last: Array, following: Following | None) -> None:
-    """Check that the steps of an episode rise by one, and that a flag did not end it before its last step."""
+def disorder(steps: RecordedSteps, last: Array, following: Following | None) -> RowError | None:
+    """Return the fault of the first step that does not rise by one in its episode, or comes again after a flag."""
     if steps.step is None:
-        return
+        return None
     jumps = _jumps(steps.step)
     before, after = steps.step[jumps], steps.step[jumps + 1]
     wrong = ~last[jumps]
@@ -142,18 +183,32 @@ def check_order(steps: RecordedSteps, last: Array, following: Following | None) 
         wrong |= (after <= before) & ~steps.changes[jumps]
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise ScatteredError(int(jumps[at]), f"step {before[at]} is followed by step {after[at]}")
+        return RowError(int(jumps[at]), _followed(int(before[at]), int(after[at])))
     if following is None or following.name != steps.name(len(last) - 1) or following.step is None:
-        return
+        return None
     end = int(steps.step[-1])
     if (following.step != end + 1 and not last[-1]) or (following.step <= end and not steps.restarts):
-        raise ScatteredError(len(last) - 1, f"step {end} is followed by step {following.step}")
+        return RowError(len(last) - 1, _followed(end, following.step))
+    return None
+
+
+def _followed(step: int, following: int) -> str:
+    if following > step:
+        way = f"if steps were dropped on purpose, let no column be the step: {column_argument('step', None)}"
+    else:
+        of_file = f"of several files, pass {argument('episode_is', 'file')}"
+        way = f"if episodes have the same names, {of_file}; of several envs, {column_argument('env')}"
+    return f"step {step} is followed by step {following}: {way}"
 
 
 def _jumps(step: Array) -> Array:
     """Return the rows whose step does not rise by one to the next. They are few, and a block stays in the cache."""
-    firsts = range(0, len(step), BLOCK)
-    return np.concatenate([first + np.flatnonzero(np.diff(step[first : first + BLOCK + 1]) != 1) for first in firsts])
+    found = []
+    for first in range(0, len(step), BLOCK):
+        block = step[first : first + BLOCK + 1]
+        # Differences wrap around at the ends of an integer type, from 255 to 0.
+        found.append(first + np.flatnonzero((np.diff(block) != 1) | (block[1:] < block[:-1])))
+    return np.concatenate(found)
 
 
 def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
@@ -169,23 +224,12 @@ def check_finite(role: str, numbers: Array, read: Array | bool = True) -> None:
 
 def check_none(wrong: Array, fault: str) -> None:
     """Raise the error of the first row in which something is wrong."""
-    if wrong.any():
-        row, *envs = np.argwhere(wrong)[0].tolist()
-        raise RowError(row, fault + "".join(f" in env {env}" for env in envs))
+    if (found := _first(wrong, fault)) is not None:
+        raise found
 
 
-def _final_values(steps: RecordedSteps, truncated: Array) -> Array:
-    """Return V' of each row in which an episode ends, but not for good."""
-    final = steps.final_values
-    unknown = truncated if final is None else truncated & np.isnan(final)
-    if unknown.any():
-        flagged = unknown & steps.truncated
-        how = "is truncated" if flagged.any() else "ends without a flag"
-        check_none(
-            flagged if flagged.any() else unknown,
-            f"the episode {how}, and there is no value of the state after it: name a column of next_values, or say "
-            f"{argument('ends', 'terminated')} if every episode ends for good",
-        )
-    # If there are none, an empty array with a dtype that does not change the dtype of the results.
-    none: Array = (steps.rewards if steps.values is None else steps.values)[:0].reshape(-1)
-    return none if final is None else final[truncated]
+def _first(wrong: Array, fault: str) -> RowError | None:
+    if not wrong.any():
+        return None
+    row, *envs = np.argwhere(wrong)[0].tolist()
+    return RowError(row, fault + "".join(f" in env {env}" for env in envs))

@@ -1,156 +1,160 @@
-"""Read named arrays of a file in which any rows can be read: the arrays of an .npz or HDF5 file or group."""
+"""Named arrays in HDF5, .npz and .npy files: those of the whole file, or of a group in it for each episode."""
 
+import re
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from functools import reduce
+import threading
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.format import read_array
 
-from fastgae._archive import NUMBERS
+from fastgae._archive import NUMBERS, check_kind, checked_header, header_in, mapped_npy, named_members
 from fastgae._call import Array
-from fastgae.data.arrays import Arrays, check_numbers, column_of
-from fastgae.data.errors import DataError, reading
-from fastgae.data.extras import brought_by
-from fastgae.data.kinds import HDF5, NPY, NPZ, kind_of
-from fastgae.data.npz import NpyFolder, NpzFile, npy_files
-from fastgae.data.pieces import Piece, checked_time, opened, slices
-from fastgae.data.urls import version_of
+from fastgae._memory import usable_memory
+from fastgae.data.arrays import Arrays, column_of
+from fastgae.data.errors import DataError, brought_by, is_remote, reading
+from fastgae.data.files import HDF5, NPZ, kind_of, npy_files, opened_binary, version_of
+from fastgae.data.rows import SLICE, Batches, Part
 
-# Makes columns that no array holds, for the rows start … stop - 1.
-Keys = Callable[[int, int], Mapping[str, Array]]
+# Returns columns that no array holds, for the rows from one up to another.
+Keys: TypeAlias = Callable[[int, int], Mapping[str, Array]]
 
 
-def hdf5_file(path: Path) -> Any:
-    """Return the open file, whose items are arrays and groups of them."""
-    with brought_by("hdf5", f"reading {path}"):
-        from fastgae.data.hdf5 import Hdf5File
-    return Hdf5File(path)
+class Groups(NamedTuple):
+    """The groups of episodes in an HDF5 file."""
+
+    name: str  # of a group, up to its number
+    key: str  # the column of that number
+    longer: Collection[str]  # the arrays that may have one row more: the state behind the last step
+    example: str
+
+    def numbers(self, path: Path) -> list[int]:
+        """Return the numbers of the episodes of a file in their order."""
+        above, _, name = self.name.rpartition("/")
+        with reading(path):
+            names = arrays_in(path).get(above or "/", {})
+            return sorted(int(match[1]) for match in map(re.compile(rf"{name}(\d+)").fullmatch, names) if match)
+
+    def parts(self, path: Path) -> list[Part]:
+        """Return the episodes of a file, in the order of their numbers."""
+        if not (numbers := self.numbers(path)):
+            raise DataError(f"{path} has no groups {self.name}0, {self.name}1 …, which {self.example} writes")
+        return _parts(path, {f"{self.name}{each}": partial(keys_of, self.key, each) for each in numbers}, self.longer)
 
 
-OPENERS: dict[str, Callable[[Path], Any]] = {HDF5: hdf5_file, NPZ: NpzFile, NPY: NpyFolder}
+def keys_of(key: str, episode: int, start: int, stop: int) -> Mapping[str, Array]:
+    """Return the columns of steps start … stop - 1 of an episode, for which the place of a row stands."""
+    return {key: np.full(stop - start, episode), "step": np.arange(start, stop)}
 
 
-def file_of(path: Path, since: Any = None) -> Any:
-    """Return the open file; raise if it has changed since then."""
-    since = version_of(path)[1] if since is None else checked_time(path, since)
-    return opened(_opened, path, since)
-
-
-def _opened(path: Path) -> Any:
-    return OPENERS[kind_of(path)](path)
-
-
-class Stored(NamedTuple):
-    """Arrays of one length in a file, and columns that are made in addition."""
-
-    path: Path
-    since: Any
-    group: str  # "" for the file itself
-    rows: int
-    longer: Collection[str]  # the arrays that may have one more row: the state after the last step
-    keys: Keys
-
-    @classmethod
-    def of(cls, path: Path, group: str = "", longer: Collection[str] = (), keys: Keys = lambda *_: {}) -> "Stored":
-        """Return the arrays of a group, which are as long as the rewards or, without rewards, as most of the arrays."""
-        unmeasured = cls(path, version_of(path)[1], group, 0, longer, keys)
-        items = unmeasured.items()
-        lengths = [_length(items["rewards"])] if "rewards" in items else list(map(_length, items.values()))
-        rows = statistics.mode([length for length in lengths if length is not None] or [None])
-        if rows is None:
-            raise DataError(f"{unmeasured.where}: rewards is not an array with one number for each step")
-        return unmeasured._replace(rows=rows)
-
-    def items(self) -> Mapping[str, Any]:
-        """Return all arrays, and groups of them."""
-        file = file_of(self.path, self.since)
-        items: Mapping[str, Any] = reduce(lambda group, name: group[name], filter(None, self.group.split("/")), file)
-        return items
-
-    @property
-    def where(self) -> str:
-        return f"{self.path}: {self.group}" if self.group else str(self.path)
-
-    def pieces(self) -> list[Piece]:
-        """Return all rows."""
-        return slices(self.path, 0, self.rows, self.schema(), self.read, self.final if self.longer else None)
-
-    def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
-        return table_of(self.arrays(start, stop, columns))
-
-    def arrays(self, start: int, stop: int, columns: Sequence[str]) -> dict[str, Arrays]:
-        """Return rows of the arrays of these names."""
-        made = self.keys(start, stop)
-        lengths = {name: [self.rows, self.rows + (name in self.longer)] for name in columns if name not in made}
-        stored = self._arrays(start, stop, lengths)
-        return {name: made[name] if name in made else stored[name] for name in columns}
-
-    def final(self, columns: Sequence[str]) -> pa.Table:
-        """Return the last row of each longer array: the state after the last step."""
-        return table_of(self._arrays(self.rows, self.rows + 1, {name: [self.rows + 1] for name in columns}))
-
-    def schema(self) -> pa.Schema:
-        """Return the columns that hold numbers."""
-        fields = [(name, pa.array(key).type) for name, key in self.keys(0, 1).items()]
-        for name, item in self.items().items():
-            if _length(item) in (self.rows, self.rows + 1):
-                with suppress(TypeError):
-                    fields.append((name, _type(item)))
-        return pa.schema(fields)
-
-    def _arrays(self, start: int, stop: int, lengths: Mapping[str, Collection[int]]) -> dict[str, Arrays]:
-        """Return rows of the arrays of these names, each of which must have one of its lengths."""
-        with reading(self.path):
-            items = self.items()  # HDF5 takes long to look up a name, in a group and in the file
-            return {name: self._array(items, name, start, stop, lengths[name]) for name in lengths}
-
-    def _array(self, items: Mapping[str, Any], name: str, start: int, stop: int, lengths: Collection[int]) -> Arrays:
-        try:
-            item = items[name]
-        except KeyError:
-            there = ", ".join(items) or "no arrays"
-            raise DataError(f"{self.where} has no {name}; there are {there}") from None
-        if (length := _length(item)) not in lengths:
-            has = "no rows" if length is None else f"{length:,} rows"
-            raise DataError(f"{self.where}: {name} has {has}; expected {max(lengths):,}, for {self.rows:,} rewards")
-        try:
-            return _rows_of(item, start, stop)
-        except TypeError as error:
-            raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
-
-
-def flat(path: Path) -> Stored:
+def flat(path: Path) -> list[Part]:
     """Return the arrays of a whole file, with the keys that follow from ``episode_ends`` if the file has it."""
-    arrays = Stored.of(path)
-    items, rows = arrays.items(), arrays.rows
-    if "values" in items and _length(items["values"]) == rows + 1:
-        arrays = arrays._replace(longer=("values",))
-    if "episode_ends" in items:
-        arrays = arrays._replace(keys=_episode_keys(path, items["episode_ends"][:], rows))
-    return arrays
-
-
-def _episode_keys(path: Path, ends: Array, rows: int) -> Keys:
-    """Return the function that makes the keys of rows; ``ends``: for each episode, the index of the row after it."""
-    rises = ends.ndim == 1 and ends.dtype.kind in "iu" and len(ends) and ends[0] > 0 and (ends[1:] > ends[:-1]).all()
-    if not (rises and ends[-1] == rows):
+    arrays = arrays_in(path)
+    rows = _rows_of(arrays, path)
+    longer = ("values",) if "values" in arrays and _length(arrays["values"]) == rows + 1 else ()
+    ends = arrays["episode_ends"][:] if "episode_ends" in arrays else None
+    if ends is not None and not (
+        ends.dtype.kind in "iu" and ends.ndim == 1 and (np.diff(ends, prepend=0) > 0).all() and rows in ends[-1:]
+    ):
         raise DataError(f"{path}: episode_ends must be integers that rise to {rows}, the number of rewards")
 
     def keys(start: int, stop: int) -> Mapping[str, Array]:
-        row = np.arange(start, stop)
-        episode = np.searchsorted(ends, row, side="right")
-        return {"episode": episode, "step": row - np.concatenate([[0], ends])[episode].astype(np.int64)}
+        if ends is None:
+            return {}
+        row, bounds = np.arange(start, stop), np.append([0], ends.astype(np.int64))
+        episode = np.searchsorted(bounds, row, side="right") - 1
+        return {"episode": episode, "step": row - bounds[episode]}
 
-    return keys
+    return _parts(path, {"": keys}, longer)
 
 
-def npy_pieces(path: Path) -> list[Piece]:
-    """Return the rows of all .npy files in a folder as rows of the first file, and no rows for the other files."""
-    return flat(path).pieces() if path == npy_files(path)[0] else []
+def _parts(path: Path, groups: Mapping[str, Keys], longer: Collection[str]) -> list[Part]:
+    """Return the rows of groups of a file, of which "" is the file itself, in slices."""
+    found, before, example = list[Part](), 0, None
+    for name, keys in groups.items():
+        with reading(path):
+            group = Group(path, name, longer, keys, example).measured()
+            example = example or group
+        for start in range(0, group.rows, SLICE):
+            stop = min(start + SLICE, group.rows)
+            state = partial(group.read, stop, stop + 1) if longer and stop == group.rows else None
+            batches = partial(group.batches, start, stop)
+            found.append(Part(path, before + start, stop - start, example.schema, batches, state))
+        before += group.rows
+    return found
+
+
+class Group(NamedTuple):
+    """Arrays of one length in a file."""
+
+    path: Path
+    name: str
+    longer: Collection[str]
+    keys: Keys
+    example: "Group | None"  # the first group, whose columns have the same types
+    rows: int = 0
+    schema: pa.Schema = pa.schema([])
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}: {self.name}" if self.name else str(self.path)
+
+    @property
+    def items(self) -> Any:
+        return arrays_in(self.path)[self.name] if self.name else arrays_in(self.path)
+
+    def measured(self) -> "Group":
+        """Return the group with its length, and with the columns that hold numbers."""
+        items, fields = self.items, list[Any]()
+        rows = _rows_of(items, self.where)
+        if self.example is None:
+            fields += [(name, pa.array(key).type) for name, key in self.keys(0, 1).items()]
+            for name, item in items.items():
+                with suppress(TypeError):
+                    fields += [(name, type_of(item))] if _length(item) in (rows, rows + 1) else []
+        return self._replace(rows=rows, schema=pa.schema(fields))
+
+    def batches(self, start: int, stop: int, names: Sequence[str], most: int) -> Batches:
+        for first in range(start, stop, most):
+            yield from self.read(first, min(first + most, stop), names).to_batches()
+
+    def read(self, start: int, stop: int, names: Sequence[str]) -> pa.Table:
+        """Return rows of arrays; the row behind the last one is the state there."""
+        with reading(self.path):
+            items, made = self.items, self.keys(start, stop) if stop <= self.rows else {}
+            return pa.table({name: self._column(items, made, name, start, stop) for name in names})
+
+    def _column(self, items: Any, made: Mapping[str, Array], name: str, start: int, stop: int) -> pa.Array:
+        if name in made:
+            return column_of(made[name])
+        if name not in items:
+            raise DataError(f"{self.where} has no {name}; there are {', '.join(items) or 'no arrays'}")
+        length, most = _length(items[name]), self.rows + (name in self.longer)
+        if length is None or not max(self.rows, stop) <= length <= most:
+            has = "no rows" if length is None else f"{length:,} rows"
+            raise DataError(f"{self.where}: {name} has {has}; expected {most:,}, for {self.rows:,} rewards")
+        try:
+            column = column_of(_slice(items[name], start, stop))
+        except TypeError as error:
+            raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
+        if self.example and column.type != (expected := self.example.schema.field(name).type):
+            raise DataError(f"{self.where}: {name} holds {column.type}, and in {self.example.name} {expected}")
+        return column
+
+
+def _rows_of(items: Mapping[str, Any], where: object) -> int:
+    """Return the length of the rewards, or, without them, of most arrays."""
+    known = [items["rewards"]] if "rewards" in items else items.values()
+    rows = statistics.mode([length for length in map(_length, known) if length is not None] or [None])
+    if rows is None:
+        raise DataError(f"{where}: rewards is not an array with one number for each step")
+    return rows
 
 
 def _length(item: Any) -> int | None:
@@ -158,35 +162,135 @@ def _length(item: Any) -> int | None:
     if isinstance(item, Mapping):
         lengths = set(map(_length, item.values()))
         return lengths.pop() if len(lengths) == 1 else None
-    return len(item) if item.shape else None
+    return len(item) if getattr(item, "shape", None) else None  # HDF5 also has types, which have no shape
 
 
-def _type(item: Any) -> pa.DataType:
+def type_of(item: Any) -> pa.DataType:
     """Return the type of the column; raise TypeError if it does not hold numbers."""
     if isinstance(item, Mapping):
-        return pa.struct([(name, _type(part)) for name, part in _numbers(item).items()])
+        return pa.struct([(name, type_of(part)) for name, part in _numbers(item).items()])
     return column_of(np.zeros((1, *item.shape[1:]), item.dtype)).type
 
 
-def _rows_of(item: Any, start: int, stop: int) -> Arrays:
+def _slice(item: Any, start: int, stop: int) -> Arrays:
     """Return rows of an array, or of each array of a group; raise TypeError if they do not hold numbers."""
     if isinstance(item, Mapping):
-        return {name: _rows_of(part, start, stop) for name, part in _numbers(item).items()}
-    check_numbers(item.dtype)
+        return {name: _slice(part, start, stop) for name, part in _numbers(item).items()}
+    if item.dtype.kind not in NUMBERS:
+        raise TypeError(f"an array of dtype {item.dtype} holds no numbers")
+    if getattr(item, "is_virtual", False) or getattr(item, "external", None):
+        raise TypeError("its numbers are in another file: copy them into this one")
     return item[start:stop]
 
 
 def _numbers(items: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the members of a group that hold numbers; raise TypeError if none does."""
-    if found := {name: item for name, item in items.items() if _holds_numbers(item)}:
+
+    def holds(item: Any) -> bool:
+        return (
+            any(map(holds, item.values()))
+            if isinstance(item, Mapping)
+            else _length(item) is not None and item.dtype.kind in NUMBERS
+        )
+
+    if found := {name: item for name, item in items.items() if holds(item)}:
         return found
     raise TypeError(f"the group of {', '.join(items) or 'no arrays'} holds no numbers")
 
 
-def _holds_numbers(item: Any) -> bool:
-    return any(map(_holds_numbers, item.values())) if isinstance(item, Mapping) else item.dtype.kind in NUMBERS
+_open = threading.local()
 
 
-def table_of(columns: Mapping[str, Arrays]) -> pa.Table:
-    """Return a table with these columns."""
-    return pa.table({name: column_of(arrays) for name, arrays in columns.items()})
+def arrays_in(path: Path) -> Any:
+    """Return the arrays and groups of a file by their names. The last two files stay open."""
+    files = _open.__dict__.setdefault("files", {})
+    if path not in files:
+        while len(files) > 1:
+            _close(files.pop(next(iter(files))))
+        files[path] = _opened(path)
+    return files[path]
+
+
+@contextmanager
+def closing_files() -> Iterator[None]:
+    """Close at the end what is open: HDF5 opens no file to write that is open to read."""
+    try:
+        yield
+    finally:
+        for file in _open.__dict__.pop("files", {}).values():
+            _close(file)
+
+
+def _close(file: Any) -> None:
+    if not isinstance(file, dict):
+        file.close()
+
+
+def _opened(path: Path) -> Any:
+    if (kind := kind_of(path)) != HDF5:
+        return Npz(path) if kind == NPZ else {file.stem: npy(file) for file in npy_files(path)}
+    with brought_by("hdf5", f"reading {path}"):
+        import h5py
+    file = h5py.File(opened_binary(path, "blockcache") if is_remote(path) else path, "r")
+    # A link to another place may lead to anything. Hard links are of type 0.
+    if (link := file.id.links.visit(lambda name, link: name if link.type else None, info=True)) is not None:
+        file.close()
+        raise DataError(f"{path}: {link.decode(errors='replace')} is a link to another place: copy the numbers there")
+    return file
+
+
+class Lazy:
+    """An array that is read, or mapped anew, when rows of it are asked for: touched pages of a mapping take memory."""
+
+    def __init__(self, like: Any, array: Callable[[], Array]) -> None:
+        self.shape, self.dtype, self._array = like.shape, like.dtype, array
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: slice) -> Array:
+        return self._array()[rows]
+
+
+class Npz(dict[str, Lazy]):
+    """The arrays of an .npz file, in memory from their first use on. A fault of one raises only when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._faults: dict[str, ValueError] = {}
+        with reading(path), opened_binary(path, "readahead") as file:
+            check_kind(file)
+            archive = zipfile.ZipFile(file)
+            for name, member in named_members(archive).items():
+                try:
+                    self[name] = Lazy(checked_header(archive, name, member), cache(partial(_loaded, path, member)))
+                except ValueError as error:
+                    self._faults[name] = error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._faults or super().__contains__(name)
+
+    def __missing__(self, name: str) -> Lazy:
+        raise self._faults[name]
+
+
+def _loaded(path: Path, member: zipfile.ZipInfo | None) -> Array:
+    """Return the array of an .npy file, or of a member of an .npz file."""
+    if (member.file_size if member else version_of(path)[0]) > usable_memory() // 2:
+        raise DataError(f"{path} does not fit into memory: save its arrays as .npy files in a folder of this machine")
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(opened_binary(path, "readahead"))
+        if member is not None:
+            file = stack.enter_context(zipfile.ZipFile(file).open(member))
+        array: Array = read_array(file, allow_pickle=False)
+        return array
+
+
+def npy(path: Path) -> Lazy:
+    """Return the array of an .npy file."""
+    with reading(path):
+        kind_of(path)  # raises if it is a pipe or a folder
+        if not is_remote(path):
+            return Lazy(mapped_npy(path), partial(mapped_npy, path))
+        with opened_binary(path) as file:
+            header = header_in(file, path.name, version_of(path)[0])
+        return Lazy(header, cache(partial(_loaded, path, None)))

@@ -1,144 +1,218 @@
-"""Tables that are no files of ours: in memory, of pyarrow.dataset, of Hugging Face, and with a log of deleted rows."""
+"""Tables: Parquet, Arrow, CSV, JSON and Delta, and what other libraries hold in memory or read themselves.
 
+pyarrow.dataset, which reads most of them too, takes 0.3 CPU-seconds to import where pandas is installed.
+"""
+
+import io
+import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import lru_cache, partial
+from itertools import accumulate
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.dataset
+import pyarrow.parquet as pq
 
-from fastgae.data.errors import DataError, UnreachableError
-from fastgae.data.extras import installed
-from fastgae.data.pieces import SLICE, Piece, decoded, pieces_of, slices
-from fastgae.data.places import DELTA, ICEBERG
-from fastgae.data.urls import is_remote
+from fastgae.data.errors import DataError, UnreachableError, brought_by, is_remote, reading
+from fastgae.data.files import ARROW, CSV, JSON, PARQUET, STREAM, opened_binary, version_of
+from fastgae.data.rows import SLICE, Batches, Part
 
-HERE = Path("the table")  # stands for a path where an error names one
+THE_TABLE = Path("the table")  # stands for a path where an error names one
+END = b"\xff" * 4 + bytes(4)  # of an Arrow stream
+BLOCK = 2**24  # bytes of text to parse at once
+CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+)")
+WIDER = {"null": pa.int64(), "int64": pa.float64()}  # the type of a column of text to try next; else it is text
 Tabular: TypeAlias = Any  # what is_table() knows
-Computes = TypeVar("Computes", bound=Callable[..., Any])
-VERSION = re.compile(r"v?(\d+)")  # how the names of Iceberg's metadata begin
+
+
+def native(path: Path) -> pa.NativeFile:
+    """Open a file to read. A name is bytes here, because it need not be UTF-8, and may look like a URL."""
+    return pa.PythonFile(opened_binary(path), "r") if is_remote(path) else pa.OSFile(os.fsencode(path))
+
+
+def parts_of(path: Path, counts: Sequence[int], schema: pa.Schema, read: Callable[..., Batches]) -> list[Part]:
+    """Return the parts of a file with so many rows each; ``read`` takes their number, columns and the most rows."""
+
+    def batches(number: int, columns: Sequence[str], most: int) -> Batches:
+        with reading(path):
+            yield from read(number, columns, most)
+
+    with reading(path):
+        len(schema.names)  # raises if a name of a column is not UTF-8
+    each = enumerate(zip(accumulate(counts, initial=0), counts, strict=False))
+    return [Part(path, first, rows, schema, partial(batches, number)) for number, (first, rows) in each]
+
+
+@lru_cache(2)
+def _parquet(path: Path, version: object) -> pq.ParquetFile:
+    # pyarrow joins neighbouring columns to one range if it may read ahead.
+    return pq.ParquetFile(native(path), pre_buffer=is_remote(path))
+
+
+def parquet(path: Path) -> list[Part]:
+    """Return the row groups of a Parquet file."""
+    version = version_of(path)
+    file = _parquet(path, version)
+    counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+
+    def read(group: int, columns: Sequence[str], most: int) -> Batches:
+        file = _parquet(path, version)
+        if most < counts[group]:
+            return file.iter_batches(most, [group], columns)  # type: ignore[no-any-return]
+        several = counts[group] > SLICE  # to hand few rows to other threads takes longer than to read them
+        return iter(file.read_row_group(group, columns, use_threads=several).to_batches())
+
+    return parts_of(path, counts, file.schema_arrow, read)
+
+
+def _forward(path: Path, schema: pa.Schema, rows: int, found: Callable[[], Batches]) -> list[Part]:
+    """Return all rows of a file as one part, to be read from the first row on."""
+
+    def read(_: int, columns: Sequence[str], most: int) -> Batches:
+        for batch in found():
+            batch = batch.select([name for name in columns if name in batch.schema.names])
+            batch.validate(full=True)  # a mapped file may point out of its memory
+            yield batch
+
+    return parts_of(path, [rows], schema, read)
+
+
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[pa.Schema, Batches]]:
+    with native(path) if is_remote(path) else pa.memory_map(os.fsencode(path)) as file:
+        start = file.read(len(END))
+        if not start.startswith(END[:4]):
+            table = pa.ipc.open_file(file)
+            yield table.schema, map(table.get_batch, range(table.num_record_batches))
+            return
+        file.seek(max(file.size() - len(END), 0))
+        if file.read() != END:
+            raise DataError(f"{path} cannot be read: this Arrow stream has no end; it was not closed, or was cut")
+        file.seek(0)
+        table = pa.ipc.open_stream(file)
+        yield table.schema, iter(table)
+
+
+def arrow(path: Path) -> list[Part]:
+    """Return an Arrow file, or a stream such as the files of Hugging Face's ``save_to_disk``."""
+
+    def found() -> Batches:
+        with _arrow(path) as (_, batches):
+            yield from batches
+
+    with _arrow(path) as (schema, batches):
+        return _forward(path, schema, sum(batch.num_rows for batch in batches), found)
+
+
+def csv(path: Path) -> list[Part]:
+    """Return a CSV file. Each column has the first type of int64, float64 and text in which all of its items are."""
+    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
+
+    with opened_binary(path) as file:
+        header = file.readline()
+    delimiter = max(",;\t|", key=lambda each: header.count(each.encode()))
+    parse = ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    options = ReadOptions(use_threads=False, block_size=BLOCK)  # with threads, errors would name no row
+
+    def found(kinds: Mapping[str, pa.DataType]) -> Batches:
+        with native(path) as file:
+            convert = ConvertOptions(column_types=kinds, null_values=[""])  # NaN is a number
+            table = open_csv(file, options, parse, convert)
+            yield pa.RecordBatch.from_pylist([], table.schema)  # which names the columns
+            yield from table
+
+    kinds: dict[str, pa.DataType] = {}
+    while True:
+        rows, schema = 0, pa.schema([])
+        try:
+            for batch in found(kinds):
+                rows, schema = rows + batch.num_rows, batch.schema
+            return _forward(path, schema, rows, partial(found, kinds))
+        except pa.ArrowInvalid as error:
+            if (wrong := CONVERSION.search(str(error))) is None:
+                raise
+            kinds[schema.names[int(wrong[1])]] = WIDER.get(wrong[2], pa.string())
+
+
+def json_lines(path: Path) -> list[Part]:
+    """Return a file of JSON objects, one in a line, or of a list of them."""
+    from pyarrow.json import ParseOptions, read_json
+
+    def parsed(text: bytes) -> Batches:
+        if text.lstrip().startswith(b"["):
+            yield from pa.Table.from_pylist(json.loads(text)).to_batches()
+        elif text.strip():
+            yield from read_json(io.BytesIO(text), parse_options=ParseOptions(newlines_in_values=True)).to_batches()
+
+    def found() -> Batches:
+        with opened_binary(path, "readahead") as file:
+            rest = b""
+            while block := file.read(BLOCK):
+                lines, _, rest = (rest + block).rpartition(b"\n")
+                yield from parsed(lines)
+            yield from parsed(rest)
+
+    each = [(batch.num_rows, batch.schema) for batch in found()]
+    schema = pa.unify_schemas([schema for _, schema in each] or [pa.schema([])], promote_options="permissive")
+    return _forward(path, schema, sum(rows for rows, _ in each), found)
 
 
 def is_table(source: Any) -> bool:
     """Return whether a source is a table or a dataset, and no path."""
-    marks = ("__arrow_c_stream__", "__arrow_c_array__", "with_format")
-    return isinstance(source, pa.dataset.Dataset) or any(hasattr(source, mark) for mark in marks)
+    marks = ("__arrow_c_stream__", "__arrow_c_array__", "with_format", "scanner")
+    return any(hasattr(type(source), mark) for mark in marks)  # a data frame has its columns as attributes
 
 
-def table_for_table(compute: Computes) -> Computes:
-    """Let a function that writes a file return the table in this file, if it gets a table and no name of a file."""
-
-    @wraps(compute)
-    def call(source: Any, out: Any = None, *, into: Any = None, **options: Any) -> Any:
-        if out is not None or into is not None or not is_table(source):
-            return compute(source, out, into=into, **options)
-        with TemporaryDirectory(prefix="fastgae-") as folder:
-            compute(source, out := Path(folder, "results.arrow"), **options)
-            with pa.OSFile(str(out)) as file:
-                return pa.ipc.open_file(file).read_all().replace_schema_metadata(None)
-
-    return cast("Computes", call)
-
-
-def pieces_of_table(source: Any) -> list[Piece]:
+def tabular(source: Any) -> list[Part]:
     """Return the rows of a table or a dataset."""
-    if isinstance(source, pa.dataset.Dataset):
-        return dataset_pieces(source)
-    if not hasattr(source, "with_format"):
-        rows = pa.table(source)
-        select = rows.select
+    if hasattr(type(source), "scanner"):
+        return dataset(source)
+    if not hasattr(type(source), "with_format"):
+        rows, select = pa.table(source), "select"
     elif isinstance(source, Mapping) or not hasattr(source, "__len__"):
         raise TypeError(f"source must be one split of a Dataset of Hugging Face, got {type(source).__name__}")
-    else:
-        rows = source.with_format("arrow")  # it stays in its files, and gives the rows of a slice as a table
-        select = rows.select_columns
+    else:  # it stays in its files, and gives the rows of a slice as a table
+        rows, select = source.with_format("arrow"), "select_columns"
 
-    def read(start: int, stop: int, columns: Sequence[str]) -> pa.Table:
-        return decoded(select(list(columns))[start:stop])
+    def read(number: int, columns: Sequence[str], most: int) -> Batches:
+        first = number * SLICE
+        return iter(getattr(rows, select)(list(columns))[first : first + SLICE].to_batches())
 
-    return slices(HERE, 0, len(rows), decoded(rows[:1]).schema, read)
+    counts = [min(SLICE, len(rows) - first) for first in range(0, len(rows), SLICE)]
+    return parts_of(THE_TABLE, counts or [0], rows[:1].schema, read)
 
 
-def dataset_pieces(dataset: pa.dataset.Dataset) -> list[Piece]:
-    """Return the rows of a dataset of pyarrow, each file as a piece."""
+def dataset(source: Any) -> list[Part]:
+    """Return the rows of a dataset of pyarrow, of which each file is read forward."""
     try:
-        parts = list(dataset.get_fragments())
-        schema = {"schema": dataset.schema}
+        fragments, more = list(source.get_fragments()), {"schema": source.schema}
     except ValueError:  # pyarrow refuses to give the files of a dataset that is filtered
-        parts, schema = [dataset], {}
-    one = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}  # or many batches are in memory at once
+        fragments, more = [source], {}
+    more |= {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}  # or many batches are in memory
 
-    def pieces(part: Any) -> list[Piece]:
-        def batches(_: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-            scanner = part.scanner(columns=list(columns), batch_size=min(most, SLICE), **one, **schema)
-            yield from scanner.to_batches()
+    def read(fragment: Any, _: int, columns: Sequence[str], most: int) -> Batches:
+        return iter(fragment.scanner(columns=list(columns), batch_size=min(most, SLICE), **more).to_batches())
 
-        return pieces_of(Path(getattr(part, "path", HERE)), [part.count_rows()], dataset.schema, batches)
+    found = []
+    for each in fragments:
+        path = Path(getattr(each, "path", THE_TABLE))
+        found += parts_of(path, [each.count_rows()], source.schema, partial(read, each))
+    return found
 
-    return [piece for part in parts for piece in pieces(part)]
 
-
-@contextmanager
-def _by(library: str, kind: str, path: Path) -> Iterator[None]:
-    """Name the table in errors of the library that reads it."""
+def delta(path: Path) -> list[Part]:
+    """Return the rows that a Delta table has now."""
+    with brought_by("deltalake", f"the Delta table {path}, whose files also hold rows that were deleted,"):
+        import deltalake
     try:
-        with installed(library, f"the {kind} table {path}, whose files also hold rows that were deleted,"):
-            yield
-    except (DataError, ModuleNotFoundError):
-        raise
+        return dataset(deltalake.DeltaTable(str(path)).to_pyarrow_dataset())
     except Exception as error:
         raised = UnreachableError if is_remote(path) else DataError
-        raise raised(f"{path} cannot be read by {library}: {' '.join(str(error).split())}") from None
+        raise raised(f"{path} cannot be read by deltalake: {' '.join(str(error).split())}") from None
 
 
-def delta_pieces(path: Path) -> list[Piece]:
-    """Return the rows that a Delta table has now."""
-    with _by("deltalake", DELTA, path):
-        import deltalake
-
-        return dataset_pieces(deltalake.DeltaTable(str(path)).to_pyarrow_dataset())
-
-
-def iceberg_pieces(path: Path) -> list[Piece]:
-    """Return the rows that an Iceberg table has now, each file as a piece, which pyiceberg reads whole."""
-    with _by("pyiceberg", ICEBERG, path):
-        from pyiceberg.io.pyarrow import ArrowScan
-        from pyiceberg.table import StaticTable
-
-        # Otherwise pyarrow reads URLs there, which ignores some settings of the environment, such as AWS_ENDPOINT_URL.
-        by_fsspec = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"} if is_remote(path) else {}
-        table = StaticTable.from_metadata(str(_newest_metadata(path)), by_fsspec)
-        tasks = list(table.scan().plan_files())
-        schema = table.schema().as_arrow()
-
-        def batches(number: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-            with _by("pyiceberg", ICEBERG, path):
-                scan = table.scan(selected_fields=tuple(columns))
-                arrow = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter)
-                yield from (batch.select(columns) for batch in arrow.to_record_batches([tasks[number]]))
-
-        def rows(number: int) -> int:
-            if not tasks[number].delete_files:
-                return int(tasks[number].file.record_count)
-            return sum(batch.num_rows for batch in batches(number, schema.names[:1], SLICE))
-
-        return pieces_of(path, list(map(rows, range(len(tasks)))), schema, batches)
-
-
-def _newest_metadata(path: Path) -> Path:
-    """Return the description of an Iceberg table with the highest number."""
-    versions: dict[int, list[Path]] = {}
-    for file in (path / "metadata").glob("*.metadata.json"):
-        if match := VERSION.match(file.name):
-            versions.setdefault(int(match[1]), []).append(file)
-    newest = versions[max(versions)] if versions else []
-    if len(newest) != 1:  # a commit that failed leaves one beside that of the commit which won
-        raise DataError(
-            f"{path} has {len(newest)} newest descriptions of the table, and only its catalog knows which is right: "
-            "load it from the catalog, and pass table.scan().to_arrow()"
-        )
-    return newest[0]
+READERS = {PARQUET: parquet, ARROW: arrow, STREAM: arrow, CSV: csv, JSON: json_lines}

@@ -1,76 +1,101 @@
-"""Write files that get their names when they are complete, and that take the place of nothing of the user's."""
+"""Write what is computed, in the order of the source: beside the keys, or beside all columns of the source."""
 
-import errno
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from fastgae.data.errors import WriteError
-from fastgae.data.urls import is_remote, upload
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-PARTIAL = ".partial"
-Sent: TypeAlias = Callable[[int], AbstractContextManager[Any]]
+from fastgae._call import Array
+from fastgae.data.arrays import arrays_of, column_of, whole
+from fastgae.data.labels import LABEL, are_above, thresholds_of
+from fastgae.data.plan import Plan
+from fastgae.data.rows import MOST, SLICE, Rows, Show
+from fastgae.data.sorting import ROW, new_array
+from fastgae.data.state import ABOUT, ADVANTAGES, PLACES, Done, State
 
-
-def new_file(path: Path) -> IO[bytes]:
-    """Open a new file in our folder. What a killed run has left there may have a second name, and is not written to."""
-    path.unlink(missing_ok=True)
-    return path.open("xb")
-
-
-def store_early(file: IO[bytes], since: int) -> int:
-    """Let the system store what was written from ``since`` on, without waiting, and return the length of the file.
-
-    The computation goes on meanwhile, so that the final fsync has little left to wait for. It also raises the errors.
-    """
-    file.flush()
-    # Linux and FreeBSD have it, and may refuse it. Pages that are not stored yet stay in memory.
-    with suppress(AttributeError, OSError):
-        os.posix_fadvise(file.fileno(), since, 0, os.POSIX_FADV_DONTNEED)
-    return file.tell()
+# The advantage above which a row is labelled positive, by the item of its group; without groups, by None.
+Thresholds: TypeAlias = dict[Any, float]
 
 
-@contextmanager
-def complete(
-    path: Path, into: Path | None = None, *, replace: bool = False, sent: Sent = lambda _: nullcontext()
-) -> Iterator[IO[bytes]]:
-    """Give a new file to write, which gets its name when it is complete.
+def thresholds(plan: Plan, rows: Rows, state: State, show: Show) -> Thresholds:
+    """Return the thresholds of all groups of advantages; none without labels."""
+    if plan.label_quantile is None:
+        return {}
+    with show("labelling", None) as advance:  # in a number of passes that the groups decide
 
-    ``path`` is in our folder. ``into`` is a path elsewhere, to which the file moves once it is on the disk; ``replace``
-    what is there. ``sent`` gives, for the bytes of the file, the function that takes how many have reached a store.
-    """
-    partial = path.with_name(path.name + PARTIAL)
-    try:
-        with new_file(partial) as file:
-            yield file
-            if into is not None:
-                file.flush()
-                os.fsync(file.fileno())
-        if into is None:
-            partial.replace(path)
-        elif is_remote(into):
-            with sent(partial.stat().st_size) as advance:
-                upload(partial, into, replace, advance)
-            partial.unlink()
-        elif replace:
-            partial.replace(into)
+        def parts() -> Iterator[tuple[Array, pa.Array | None]]:
+            for at, table in rows.forwards(plan.groups, SLICE):
+                yield state.numbers(ADVANTAGES, at), _group(plan, table)
+                advance(at.stop - at.start)
+
+        return thresholds_of(parts, plan.label_quantile)
+
+
+def _group(plan: Plan, table: pa.Table) -> pa.Array | None:
+    return None if plan.label_per is None else whole(table[plan.label_per])
+
+
+def write(
+    plan: Plan,
+    rows: Rows,
+    done: Done,
+    state: State,
+    above: Thresholds,
+    said: Mapping[str, Any],
+    file: IO[bytes],
+    show: Show,
+) -> None:
+    """Write all results to a file, with what they say about themselves in its metadata."""
+    with show("writing", rows.count) as advance:
+        tables = _results(plan, rows, done, state, above)
+        first = next(tables)
+        copied = plan.rows.stored if plan.into else pa.schema([])
+        # No result is missing, which makes files smaller and faster to write.
+        fields = [
+            copied.field(each.name) if each.name in copied.names else each.with_nullable(False) for each in first.schema
+        ]
+        schema = pa.schema(fields, {**(copied.metadata or {}), ABOUT: json.dumps(said)})
+        if state.out.suffix == ".parquet":
+            # Keys repeat and rise. Results hardly repeat, and their ranges are alike in all row groups.
+            keys = [name for name in schema.names if name in (*copied.names, *plan.columns.keys)]
+            writer: Any = pq.ParquetWriter(file, schema, use_dictionary=keys, write_statistics=keys)
         else:
-            _move(partial, into)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise WriteError(into or path, error.strerror or error) from error
+            writer = pa.ipc.new_file(file, schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True))
+        with writer:
+            for table in chain([first], tables):
+                writer.write_table(pa.Table.from_arrays(table.columns, schema=schema))
+                advance(len(table))
 
 
-def _move(file: Path, path: Path) -> None:
-    """Move a file to a path in the same file system; raise FileExistsError if something is there."""
-    try:
-        os.link(file, path)  # a rename would replace what is there
-    except OSError as error:
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
-        file.rename(path)  # this file system has no hard links
-    else:
-        file.unlink()
+def _results(plan: Plan, rows: Rows, done: Done, state: State, above: Thresholds) -> Iterator[pa.Table]:
+    """Yield the results in the order of the source, beside the keys or beside all columns."""
+    places = None if rows is plan.rows else _places(rows, state.folder / PLACES)
+    names = plan.found.rows.schema.names if plan.into else plan.columns.keys
+    read = list(dict.fromkeys([*names, *plan.groups]))
+    for at, source in plan.rows.forwards(read, plan.size_of(names), plan.rows.stored if plan.into else None):
+        own = at if places is None else np.memmap(places, np.int64, "r")[at]
+        columns: dict[str, Any] = {name: source[name] for name in names}
+        numbers = {
+            name: found
+            for result, name in plan.found.format.results.items()
+            if (found := state.numbers(result, own)) is not None
+        }
+        advantages = plan.found.format.results[ADVANTAGES]
+        labels = {LABEL: are_above(above, numbers[advantages], _group(plan, source))} if above else {}
+        if plan.normalize:
+            numbers[advantages] = done.sums.advantages.normalize(numbers[advantages], backend=plan.how.backend)
+        yield pa.table(columns | {name: column_of(array) for name, array in {**numbers, **labels}.items()})
+
+
+def _places(rows: Rows, to: Path) -> Path:
+    """Write the places of the rows of the source among rows that are sorted, and return the file."""
+    new_array(to, np.int64, rows.count)
+    for at, table in rows.forwards([ROW], MOST):
+        places = np.memmap(to, np.int64, "r+")  # anew: its touched pages take memory
+        places[arrays_of(table[ROW])] = np.arange(at.start, at.stop)
+    return to

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Never, Unpack
 
 from fastgae._call import MISSING, GAEResult
+from fastgae._canonical import as_one_env
 from fastgae._declared import estimator
 from fastgae._run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Normalize, Numbers, Output
@@ -78,4 +79,4 @@ def gae_packed(
         rewards, values, terminated, None, last_values, None, None, None, None, mask, gamma, gae_lambda, 0, out,
         normalize, None, returns_lambda, False, False, MISSING if cu_seqlens is None else cu_seqlens,
     )  # fmt: skip
-    return run(gae_packed, call, backend, num_threads, True, unnamed, misnamed)
+    return run(gae_packed, as_one_env(call), backend, num_threads, True, unnamed, misnamed)

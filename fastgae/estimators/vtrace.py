@@ -92,7 +92,7 @@ def vtrace(
     """
     call = (
         rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
-        gamma, lambda_, time_axis, out, normalize, None, None, False, False, None, None, "gae", ratios, rho_clip,
-        c_clip, advantage_clip, leaky,
+        gamma, lambda_, time_axis, out, normalize, None, None, False, False, None, None, "gae", ratios, None, None,
+        rho_clip, c_clip, advantage_clip, leaky,
     )  # fmt: skip
     return run(vtrace, call, backend, num_threads, stop_gradients, unnamed, misnamed)

@@ -37,7 +37,7 @@ def test_results_and_table(recorded, capsys):
     captured = capsys.readouterr()
     assert "1,000" in captured.out
     assert "episodes.advantages.parquet" in captured.out
-    assert "computing: 1,000 of 1,000 steps" in captured.err  # a line, because this is no terminal
+    assert "computing: 100%" in captured.err
     expected = fastgae.gae_packed(rewards, values, np.arange(0, 1001, 100), gamma=0.9, gae_lambda=0.8)
     got = pq.read_table(source.with_name("episodes.advantages.parquet"))
     assert got.column_names == ["run", "step", "advantages", "returns"]
@@ -63,12 +63,12 @@ def test_diagnose_reads_what_compute_reads(recorded, tmp_path, capsys):
     assert [each["detector"] for each in json.loads(capsys.readouterr().out)["findings"]] == ["flags_shifted"]
     assert main([*arguments, "--time-axis", "1"]) == 2
     assert "--time-axis is for a rollout in a file .npz" in capsys.readouterr().err
-    # the rows of ten episodes in turn, which only their names tell apart
+    # the rows of ten episodes in turn, which their names and flags tell apart
     said = []
-    turns = pq.read_table(source).drop(["step"])
+    turns = pq.read_table(source).drop(["step"]).append_column("terminated", pa.array(rows % 100 == 99))
     for table in (turns, turns.take(np.argsort(rows % 100, kind="stable"))):
         pq.write_table(table, tmp_path / "turns.parquet")
-        main(["diagnose", str(tmp_path / "turns.parquet"), *columns, "--ends", "terminated", "--json"])
+        main(["diagnose", str(tmp_path / "turns.parquet"), *columns, "--json"])
         said.append(json.loads(capsys.readouterr().out))
     assert said[0] == said[1]
     np.save(critic, np.zeros(999))
@@ -92,14 +92,14 @@ def test_every_option_is_an_argument(monkeypatch, capsys):
     names = inspect.signature(data.compute).parameters.keys() - {"backend", "num_threads"}
     monkeypatch.setattr(data, "compute", computed)
     options = """a b --column rewards=r --column episode=e --values v.npy --episode file --ends terminated
-        --rewards s:-1:30 --format rllib --memory 40KB --out out.parquet --gamma 0.5 --estimator td_lambda
-        --gae-lambda 0.25 --n 3 --normalize global --label-quantile 0.7 --into copy.parquet --plot a.png --resume
-        --overwrite --shard 1/2 --merge"""
+        --rewards s:-1:30 --format rllib --memory 40KB --out out.parquet --gamma 0.5 --estimator n_step_returns
+        --gae-lambda 0.25 --n 3 --normalize global --label-quantile 0.7 --label-per task --into copy.parquet
+        --plot a.png --resume --overwrite --column step="""
     assert main(["compute", *options.split(), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
     expected = {
         "source": ["a", "b"],
-        "columns": {"rewards": "r", "episode": "e"},
+        "columns": {"rewards": "r", "episode": "e", "step": None},
         "values": "v.npy",
         "episode_is": "file",
         "ends": "terminated",
@@ -108,16 +108,15 @@ def test_every_option_is_an_argument(monkeypatch, capsys):
         "memory": "40KB",
         "out": "out.parquet",
         "gamma": 0.5,
-        "estimator": "td_lambda",
+        "estimator": "n_step_returns",
         "gae_lambda": 0.25,
         "n": 3,
         "normalize": "global",
         "label_quantile": 0.7,
+        "label_per": "task",
         "into": "copy.parquet",
         "resume": True,
         "overwrite": True,
-        "shard": "1/2",
-        "merge": True,
         "progress": False,
     }
     assert {name: value for name, value in asked.items() if name != "plot"} == expected
@@ -157,13 +156,12 @@ def test_plot_without_matplotlib(recorded, python):
 @pytest.mark.parametrize(
     ("name", "call", "resumed"),
     [
-        ("walk.results", 1, True),
-        ("walk.finished", 1, True),
-        ("spool.times_of", 1, False),
-        ("scattered.parquet_pieces", 1, True),
-        # While duckdb reads: the first two are read by us.
-        ("scattered._with_number", 1, True),
-        ("scattered._with_number", 3, True),
+        ("state.State.results", 1, True),
+        ("walk.compute_run", 1, True),
+        ("walk.compute_run", 3, True),
+        ("state.version_of", 1, False),
+        ("walk.sort", 1, False),
+        ("rows.Rows._completed", 6, False),  # while duckdb reads
     ],
 )
 def test_ctrl_c(recorded, capsys, monkeypatch, name, call, resumed):
@@ -185,10 +183,8 @@ def test_ctrl_c(recorded, capsys, monkeypatch, name, call, resumed):
         patched.setattr(f"fastgae.data.{name}", interrupted)
         assert compute(source, *options) == 130
     signal.signal(signal.SIGINT, before)
-    assert capsys.readouterr() == (
-        "",
-        "fastgae compute: interrupted; --resume continues from the parts that were kept\n",
-    )
+    kept = "; --resume continues from the rows that are done" if resumed else ""
+    assert capsys.readouterr() == ("", f"fastgae compute: interrupted{kept}\n")
     assert source.with_name("episodes.advantages.parquet.unfinished").exists() == resumed
     assert compute(source, *options, "--resume") == 0
     out = source.with_name("episodes.advantages.parquet")
@@ -198,7 +194,7 @@ def test_ctrl_c(recorded, capsys, monkeypatch, name, call, resumed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, td_lambda"),
+        (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, discounted_returns"),
         (["--ends", "terminated", "-o", "results.csv"], "out must end in .parquet, .arrow"),
         (["--ends", "terminated", "--format", "csv"], "format must be auto, table, rllib"),
         (["--column", "values=v"], "there is no column 'v' for values; there are run, step, reward, values"),
@@ -269,8 +265,8 @@ def test_errors_name_options(recorded, capsys):
     results.write_bytes(b"the user's")
     for arguments, options, in_options, in_arguments in (
         ({}, [], "or pass --ends terminated if all did", 'or pass ends="terminated" if all did'),
-        ({**ends, "memory": "much"}, ["--memory", "much"], "--memory='much' is not an amount", "memory='much' is"),
-        ({"columns": {}}, None, "pass --column rewards=NAME", "pass columns={'rewards': NAME}"),
+        ({**ends, "memory": "much"}, ["--memory", "much"], "--memory must be an amount", "memory must be an amount"),
+        ({"columns": {}}, None, "pass --column rewards=reward", "pass columns={'rewards': 'reward'}"),
         (
             {**ends, "out": results},
             ["-o", results],
@@ -283,7 +279,6 @@ def test_errors_name_options(recorded, capsys):
             "--n is for n_step_returns, got 3 and --estimator gae",
             'n is for n_step_returns, got 3 and estimator="gae"',
         ),
-        ({**ends, "merge": True}, ["--merge"], "compute each of them with --shard first", "with shard first"),
         ({**ends, "into": "a", "out": "b"}, ["--into", "a", "-o", "b"], "--out and --into both", "out and into both"),
         (
             {**ends, "label_quantile": 7},

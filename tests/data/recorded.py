@@ -56,7 +56,6 @@ class Recorded:
 # Arguments of compute that choose an estimator. The last returns reach behind the end of every episode.
 CHOICES = [
     {"estimator": "gae", "gamma": 0.9},
-    {"estimator": "td_lambda", "gae_lambda": 0.7},
     {"estimator": "discounted_returns", "gamma": 0.95},
     {"estimator": "n_step_returns", "n": 1},
     {"estimator": "n_step_returns", "n": 7, "gamma": 0.9},
@@ -75,10 +74,6 @@ def answer(choice, rewards, values, terminated, truncated, next_values):
     match choice.get("estimator", "gae"):
         case "gae":
             return fastgae.gae(*rows, next_values=next_values, gamma=gamma, gae_lambda=lambda_)
-        case "td_lambda":
-            returns = fastgae.td_lambda(*rows, next_values=next_values, gamma=gamma, lambda_=lambda_)
-            same = fastgae.gae(*rows, next_values=next_values, gamma=gamma, gae_lambda=lambda_)
-            return fastgae.GAEResult(same.advantages, returns)
         case "n_step_returns":
             returns = fastgae.n_step_returns(*rows, next_values=next_values, gamma=gamma, n=choice["n"])
         case "discounted_returns":
@@ -130,8 +125,13 @@ def assert_same_bits(got, answer, order=slice(None)):
 def read(path):
     if path.suffix == ".parquet":
         return pq.read_table(path)
-    if path.suffix == ".npz":
-        with np.load(path) as arrays:
-            return pa.table(dict(arrays))
     with pa.OSFile(str(path)) as file:
         return pa.ipc.open_file(file).read_all()
+
+
+def read_arrays(path):
+    """Return the columns of results as arrays, of which a row may be of several envs."""
+    from fastgae.data.arrays import arrays_of
+
+    table = read(path)
+    return {name: arrays_of(table[name]) for name in table.column_names}

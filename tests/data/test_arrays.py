@@ -7,9 +7,9 @@ import pytest
 
 import fastgae
 from fastgae.data import DataError, compute
-from fastgae.data.pieces import runs_backwards
+from fastgae.data.rows import Rows
 
-from .recorded import ROWS, limit, put, read
+from .recorded import ROWS, limit, put, read_arrays
 
 T, N = 120, 7
 FLAT = ("rewards", "values", "next_values", "terminated", "truncated")
@@ -20,24 +20,24 @@ def arrays(recorded, *names, **changed):
 
 
 def assert_same(path, answer):
-    with np.load(path) as got:
-        for name, expected in answer._asdict().items():
-            assert got[name].dtype == expected.dtype
-            assert got[name].shape == expected.shape
-            assert got[name].tobytes() == expected.tobytes(), name
+    got = read_arrays(path)
+    for name, expected in answer._asdict().items():
+        assert got[name].dtype == expected.dtype
+        assert got[name].shape == expected.shape
+        assert got[name].tobytes() == expected.tobytes(), name
 
 
 @pytest.mark.parametrize("slice_rows", [1000, 65_536])
 def test_episode_ends(tmp_path, recorded, monkeypatch, slice_rows):
-    monkeypatch.setattr("fastgae.data.pieces.SLICE", slice_rows)
+    monkeypatch.setattr("fastgae.data.stored.SLICE", slice_rows)
     ends = np.append(recorded.first[1:], ROWS)
     np.savez(tmp_path / "a.npz", **arrays(recorded, "rewards", "values", episode_ends=ends))
     compute(tmp_path / "a.npz", ends="terminated", progress=False)
     answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
-    assert_same(tmp_path / "a.advantages.npz", answer)
-    with np.load(tmp_path / "a.advantages.npz") as got:
-        assert np.array_equal(got["episode"], recorded.episode)
-        assert np.array_equal(got["step"], recorded.step)
+    assert_same(tmp_path / "a.advantages.parquet", answer)
+    got = read_arrays(tmp_path / "a.advantages.parquet")
+    assert np.array_equal(got["episode"], recorded.episode)
+    assert np.array_equal(got["step"], recorded.step)
 
 
 def test_the_sidecar_of_a_folder_lies_beside_it(tmp_path, recorded):
@@ -46,7 +46,7 @@ def test_the_sidecar_of_a_folder_lies_beside_it(tmp_path, recorded):
     for each, array in arrays(recorded).items():
         np.save(folder / f"{each}.npy", array)
     compute(folder, progress=False)
-    assert_same(tmp_path / "run.1.advantages.npz", recorded.result)
+    assert_same(tmp_path / "run.1.advantages.parquet", recorded.result)
 
 
 @pytest.fixture(params=[np.float32, np.float64])
@@ -76,7 +76,7 @@ LAYOUTS = {
 def test_time_major(tmp_path, grid, layout, rows):
     np.savez(tmp_path / "a.npz", **{name: LAYOUTS[layout](array) for name, array in grid.items()})
     report = compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False)
-    assert_same(tmp_path / "a.advantages.npz", fastgae.gae(**grid))
+    assert_same(tmp_path / "a.advantages.parquet", fastgae.gae(**grid))
     ends = grid["terminated"] | grid["truncated"]
     ends[-1] = True
     assert (report.steps, report.episodes) == (T * N, np.count_nonzero(ends))
@@ -87,17 +87,17 @@ def test_time_major_with_one_more_row_of_values(tmp_path, grid, rows):
     values = np.concatenate([grid["values"], grid["next_values"][-1:]])
     np.savez(tmp_path / "a.npz", rewards=grid["rewards"], values=values, terminated=grid["terminated"])
     compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False)
-    assert_same(tmp_path / "a.advantages.npz", fastgae.gae(grid["rewards"], values, grid["terminated"]))
+    assert_same(tmp_path / "a.advantages.parquet", fastgae.gae(grid["rewards"], values, grid["terminated"]))
 
 
 def test_memory_counts_the_envs(tmp_path, grid, monkeypatch):
-    most = []
+    most, kept = [], Rows.backwards
 
-    def runs(pieces, columns, rows, scratch):
+    def backwards(self, start, stop, columns, rows, folder):
         most.append(rows)
-        return runs_backwards(pieces, columns, rows, scratch)
+        return kept(self, start, stop, columns, rows, folder)
 
-    monkeypatch.setattr("fastgae.data.walk.runs_backwards", runs)
+    monkeypatch.setattr(Rows, "backwards", backwards)
     np.savez(tmp_path / "a.npz", **grid)
     compute(tmp_path / "a.npz", memory=limit(11 * N), progress=False)
     assert set(most) == {11}
@@ -108,18 +108,11 @@ def test_time_major_normalized(tmp_path, grid):
     results = []
     for rows in (10, 10**6):
         compute(
-            tmp_path / "a.npz", tmp_path / f"{rows}.npz", normalize="global", memory=limit(rows * N), progress=False
+            tmp_path / "a.npz", tmp_path / f"{rows}.arrow", normalize="global", memory=limit(rows * N), progress=False
         )
-        results.append(np.load(tmp_path / f"{rows}.npz")["advantages"])
+        results.append(read_arrays(tmp_path / f"{rows}.arrow")["advantages"])
     advantages = fastgae.gae(**grid).advantages
     assert results[0].tobytes() == results[1].tobytes() == fastgae.moments(advantages).normalize(advantages).tobytes()
-
-
-def test_time_major_to_a_table(tmp_path, grid):
-    np.savez(tmp_path / "a.npz", **grid)
-    compute(tmp_path / "a.npz", tmp_path / "out.parquet", progress=False)
-    got = read(tmp_path / "out.parquet")["advantages"].combine_chunks().to_numpy_ndarray()
-    assert got.tobytes() == fastgae.gae(**grid).advantages.tobytes()
 
 
 class Opened:
@@ -154,7 +147,6 @@ FAULTS = {
     "shape": ("values", lambda array: array[:, :3], r"a row of values has the shape \(3,\), but a row of rewards has"),
     "length": ("values", lambda array: array[:50], "there is no column 'values' for values; there are rewards, next"),
     "axes": ("rewards", lambda array: array[:, :, None], "the column of rewards holds .*; expected float32"),
-    "float16": ("rewards", lambda array: array.astype(np.float16), "the column of rewards holds .*; expected float32"),
 }
 
 
@@ -172,17 +164,3 @@ def test_bad_episode_ends(tmp_path, recorded, ends):
     np.savez(tmp_path / "a.npz", **arrays(recorded, episode_ends=np.array(ends)))
     with pytest.raises(DataError, match=f"a.npz: episode_ends must be integers that rise to {ROWS}"):
         compute(tmp_path / "a.npz", progress=False)
-
-
-def test_text_does_not_fit_into_npz(tmp_path, recorded):
-    import pyarrow as pa
-
-    from .recorded import write
-
-    table = recorded.table(episode=pa.array([f"e{number}" for number in recorded.episode]))
-    source = write(table, tmp_path / "a.parquet", 100)
-    with pytest.raises(
-        DataError, match=r"an .npz file holds only numbers, but episode is string: let out end in .parquet"
-    ):
-        compute(source, tmp_path / "out.npz", progress=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]

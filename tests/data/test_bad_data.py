@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, compute, on_table, scattered, walk
+from fastgae.data import DataError, compute, on_table, sorting, walk
 
 from .recorded import limit, read, write
 
@@ -75,7 +75,7 @@ def test_columns(tmp_path, recorded):
         ({"ends": "truncated"}, 'ends must be "terminated" or None'),
         ({"format": "csv"}, "format must be"),
         ({"normalize": "per_env"}, "normalize must be"),
-        ({"memory": "much", "ends": "terminated"}, "memory='much' is not an amount of memory"),
+        ({"memory": "much", "ends": "terminated"}, "memory must be an amount of memory such as 256MB, got 'much'"),
         ({"gamma": 1.5}, "gamma"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -85,7 +85,7 @@ def test_columns(tmp_path, recorded):
         compute(write(done, tmp_path / "b.parquet", 100), progress=False)
     for names in (pa.array(recorded.rewards), pa.array([b"name"] * 3000), pa.array([[1]] * 3000)):
         named = write(recorded.table(episode=names), tmp_path / "c.parquet", 100)
-        with pytest.raises(DataError, match=r"c.parquet: the column of episode holds .*; expected integers or text"):
+        with pytest.raises(DataError, match=r"c.parquet: .*episode holds .*; expected integers"):
             compute(named, progress=False)
     twice = recorded.table().append_column("rewards", pa.array(recorded.rewards))
     with pytest.raises(DataError, match=r"c.parquet: there are 2 columns 'rewards' for rewards; expected one"):
@@ -105,9 +105,10 @@ def test_files_of_other_columns(tmp_path, recorded, suffix, rows):
     with pytest.raises(DataError, match=rf"b{suffix} has no column 'next_values', but .*a{suffix} has one"):
         compute([first, second], memory=limit(rows), progress=False)
     at = rest.schema.get_field_index("rewards")
-    write(rest.set_column(at, "rewards", rest["rewards"].cast(pa.float64())), second, 100)
-    with pytest.raises(DataError, match=rf"b{suffix}: rewards holds double, and in .*a{suffix} float"):
-        compute([first, second], memory=limit(rows), progress=False)
+    write(rest.set_column(at, "rewards", rest["rewards"].cast(pa.string())), second, 100)
+    message = rf"b{suffix} and .*a{suffix} have different columns: .*float vs string"
+    with pytest.raises(DataError, match=message):
+        compute([first, second], tmp_path / "out.arrow", memory=limit(rows), progress=False)
     assert sorted(tmp_path.iterdir()) == [first, second]
 
 
@@ -135,7 +136,9 @@ def test_results_that_could_be_taken_for_data(tmp_path, recorded):
     (tmp_path / "runs" / "one").mkdir(parents=True)
     source = write(recorded.table(), tmp_path / "runs" / "one" / "a.parquet", 1000)
     for out in (tmp_path / "runs" / "out.parquet", tmp_path / "runs" / "one" / ".." / "out.parquet"):
-        with pytest.raises(DataError, match=r"out\.parquet lies in .*runs, and the next run would read it as data"):
+        with pytest.raises(
+            DataError, match=r"out\.parquet belongs to the source, and the next run would read it as data"
+        ):
             compute(tmp_path / "runs", out, progress=False)
     compute(source, source.with_name("out.parquet"), progress=False)  # a file is all of the source
     assert sorted(path.name for path in tmp_path.rglob("*.parquet*")) == ["a.parquet", "out.parquet"]
@@ -167,13 +170,13 @@ def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch):
 def test_a_file_that_vanishes_while_rows_are_sorted(tmp_path, recorded, monkeypatch):
     table = recorded.table().take(np.random.default_rng(0).permutation(len(recorded.rewards)))
     first, second = (write(table.slice(begin, 1500), tmp_path / f"{begin}.parquet", 100) for begin in (0, 1500))
-    sorted_plan = walk.sorted_plan
+    sort = walk.sort
 
     def vanished(*arguments):
         second.unlink()
-        return sorted_plan(*arguments)
+        return sort(*arguments)
 
-    monkeypatch.setattr(walk, "sorted_plan", vanished)
+    monkeypatch.setattr(walk, "sort", vanished)
     with pytest.raises(DataError, match=r"^.*1500\.parquet vanished while it was read$"):
         compute([first, second], tmp_path / "out.parquet", memory=limit(500), progress=False)
     assert list(tmp_path.iterdir()) == [first]
@@ -185,13 +188,14 @@ def test_a_file_that_changes_while_it_is_sorted(tmp_path, recorded, monkeypatch,
     order = np.random.default_rng(0).permutation(len(recorded.rewards))
     source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
 
-    def changed_at(batch, first):
-        if first == call * 100:
-            write(recorded.table(rewards=recorded.rewards + 1), source, 100)
-        return kept(batch, first)
+    def changing(*arguments):
+        for number, batch in enumerate(numbered(*arguments)):
+            if number == call:
+                write(recorded.table(rewards=recorded.rewards + 1), source, 100)
+            yield batch
 
-    kept = scattered._with_number
-    monkeypatch.setattr(scattered, "_with_number", changed_at)
+    numbered = sorting._numbered
+    monkeypatch.setattr(sorting, "_numbered", changing)
     with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
         compute(source, memory=limit(200), progress=False)
     assert list(tmp_path.iterdir()) == [source]

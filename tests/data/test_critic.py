@@ -175,14 +175,19 @@ def test_a_table_without_states(tmp_path, recorded):
 
 
 def test_going_on_with_another_critic(tmp_path, states):
+    calls = []
+
     def killed(batch):
-        raise KeyboardInterrupt
+        calls.append(batch)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return batch["observations"][:, 0]
 
     source = write(states, tmp_path / "a.parquet", 100)
     with pytest.raises(KeyboardInterrupt):
-        compute(source, tmp_path / "out.parquet", values=killed, progress=False)
+        compute(source, tmp_path / "out.parquet", values=killed, ends="terminated", memory=limit(1000), progress=False)
     with pytest.raises(DataError, match="cannot resume: values changed"):
-        compute(source, tmp_path / "out.parquet", values=len, resume=True, progress=False)
+        compute(source, tmp_path / "out.parquet", values=len, ends="terminated", resume=True, progress=False)
 
 
 def test_batches_of_torch(tmp_path, states, recorded):

@@ -9,7 +9,7 @@ import pytest
 
 from fastgae._project import how_to_install
 from fastgae.data import compute
-from fastgae.data.extras import EXTRAS, brought_by
+from fastgae.data.errors import EXTRAS, brought_by
 
 MISSING = """
 import sys
@@ -25,19 +25,24 @@ sys.meta_path.insert(0, Missing)
 
 def test_an_import_reads_no_files(python):
     loaded = python("import sys, fastgae.data; print(*sys.modules)").split()
-    assert not {"h5py", "matplotlib", "minari", "torch"} & set(loaded)
+    assert not {"h5py", "matplotlib", "minari", "pandas", "pyarrow.dataset", "torch"} & set(loaded)
+
+
+TURNS = {"episode": [0, 1, 0, 1], "step": [0, 0, 1, 1], "rewards": [1.0] * 4, "values": [0.0] * 4}
+NEEDED = {"filelock": "fastgae.data", "pyarrow": "fastgae.data", "tqdm": "a progress bar", "duckdb": "sorting rows"}
 
 
 @pytest.mark.parametrize("library", EXTRAS["data"])
 def test_the_extra_of_the_package(python, library):
-    done = python(f"{MISSING}import fastgae.data", library, check=False)
-    message = f"fastgae.data needs {library}, which is not installed: run {how_to_install('data')}"
+    sort = "import pyarrow\nfastgae.data.compute(pyarrow.table({TURNS}), ends='terminated', progress={bar})"
+    sort = sort.format(TURNS=TURNS, bar=library == "tqdm")
+    done = python(f"{MISSING}import fastgae.data\n{sort}", library, check=False)
+    message = f"{NEEDED[library]} needs {library}, which is not installed: run {how_to_install('data')}"
     assert done.stderr.strip().endswith(f"ModuleNotFoundError: {message}")
 
 
 def test_the_extra_of_hdf5(tmp_path, monkeypatch):
     (tmp_path / "a.hdf5").touch()
-    monkeypatch.delitem(sys.modules, "fastgae.data.hdf5", raising=False)
     monkeypatch.setitem(sys.modules, "h5py", None)
     message = rf"^reading .*a\.hdf5 needs h5py, which is not installed: run {re.escape(how_to_install('hdf5'))}$"
     with pytest.raises(ModuleNotFoundError, match=message):

@@ -8,7 +8,7 @@ import pytest
 
 import fastgae
 from fastgae.data import DataError, compute, on_table
-from fastgae.data.labels import threshold_of
+from fastgae.data.labels import thresholds_of
 
 from .recorded import ROWS, assert_same_bits, limit, read, write
 
@@ -44,7 +44,7 @@ def test_bad_rewards_from_success(tmp_path, recorded):
             for text in ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1", 5)
         ),
         ("succes:-1:5", None, "there is no column 'succes' for rewards; there are episode"),
-        ("success:-1:5", None, "rewards is 2; expected 0 or 1"),
+        ("success:-1:5", None, "success is 2; expected 0 or 1"),
         ("success:-1:5", {"rewards": "values"}, "leave the column of rewards out"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -53,12 +53,12 @@ def test_bad_rewards_from_success(tmp_path, recorded):
 
 
 def test_labels(tmp_path, recorded):
-    """The same threshold for every memory, order, shard and normalization."""
+    """The same threshold for every memory, order and normalization."""
     advantages = np.sort(recorded.result.advantages)
     order = np.random.default_rng(0).permutation(ROWS)
     for quantile, rows, suffix, options in (
         (0.7, np.arange(ROWS), ".parquet", {"memory": limit(100)}),
-        (0.1, np.arange(ROWS), ".npz", {"normalize": "global"}),
+        (0.1, np.arange(ROWS), ".parquet", {"normalize": "global"}),
         (0.999, order, ".arrow", {"memory": limit(300)}),
     ):
         threshold = advantages[math.ceil(round(quantile * ROWS, 6)) - 1]
@@ -92,7 +92,8 @@ def test_the_threshold_is_a_number_of_the_data():
             parts = np.array_split(numbers, 3)
             for quantile in (0.001, 0.3, 0.5, 0.7, 0.999):
                 expected = np.sort(numbers)[math.ceil(round(quantile * len(numbers), 6)) - 1]
-                assert threshold_of(lambda: parts, np.dtype(dtype), len(numbers), quantile) == expected  # noqa: B023
+                found = thresholds_of(lambda: [(part, None) for part in parts], quantile)  # noqa: B023
+                assert found == {None: expected}
 
 
 def test_into_a_copy(tmp_path, recorded):

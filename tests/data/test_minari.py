@@ -90,7 +90,7 @@ def test_the_dataset_may_be_named_by_its_data(dataset, tmp_path, form):
 
 
 def test_an_episode_longer_than_a_slice(dataset, monkeypatch):
-    monkeypatch.setattr("fastgae.data.pieces.SLICE", 64)
+    monkeypatch.setattr("fastgae.data.stored.SLICE", 64)
     folder, episodes = dataset()
     compute(folder, values=critic, progress=False)
     assert_results(pq.read_table(folder / "advantages.parquet"), episodes)

@@ -1,10 +1,9 @@
-"""One row per episode: lists of steps, and the episodes that RLlib packs."""
+"""One row per episode: lists of steps; and the names of RLlib's columns."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-import fastgae
 from fastgae.data import DataError, compute
 
 from .recorded import limit, read, write
@@ -81,88 +80,16 @@ def test_lists_that_do_not_fit(recorded, parts):
             compute(table, progress=False)
 
 
-def packed(array):
-    """Return an array as msgpack_numpy packs it."""
-    array = np.asarray(array)
-    if array.ndim == 0:
-        return {b"nd": False, b"type": array.dtype.str, b"data": array.tobytes()}
-    return {b"nd": True, b"type": array.dtype.str, b"kind": b"", b"shape": array.shape, b"data": array.tobytes()}
-
-
-def buffer(items, lookback=0):
-    return {"data": items, "lookback": lookback, "finalized": False, "space": None}
-
-
-def rllib_episode(recorded, part, name, lookback=0):
-    """Return the state of a SingleAgentEpisode, which RLlib 2.60 writes, with earlier steps as RLlib repeats them."""
-    steps = slice(part[0] - lookback, part[-1] + 1)
-    states = [recorded.values[row] for row in range(steps.start, steps.stop)] + [recorded.next_values[part[-1]]]
-    return {
-        "id_": name,
-        "agent_id": None,
-        "observations": buffer([packed(np.array([state, 1], np.float32)) for state in states], lookback),
-        "rewards": buffer([float(reward) for reward in recorded.rewards[steps]], lookback),
-        "infos": buffer([{}] * (len(part) + 1)),
-        "extra_model_outputs": {"vf_preds": buffer([packed(value) for value in recorded.values[steps]], lookback)},
-        "is_terminated": packed(recorded.terminated[part[-1]]),
-        "is_truncated": bool(recorded.truncated[part[-1]]),
-        "t_started": int(recorded.step[part[0]]),
-    }
-
-
-def test_rllib_episodes(tmp_path, recorded, parts):
-    msgpack = pytest.importorskip("msgpack")
-    halves = [half for part in parts for half in np.split(part, [len(part) // 2]) if len(half)]
-    items = [
-        msgpack.packb(
-            rllib_episode(
-                recorded, half, f"{recorded.episode[half[0]]:04}", lookback=min(3, int(recorded.step[half[0]]))
-            )
-        )
-        for half in halves
-    ]
-    for number in range(2):  # an episode goes on in another file, and the order is any
-        write(pa.table({"item": items[number::2]}), tmp_path / f"{number}.parquet", 3)
-    order = np.concatenate(halves[0::2] + halves[1::2])
-    for number, memory in enumerate((limit(50), "1GB")):
-        for values in ("vf_preds", lambda batch: batch["obs"][:, 0]):
-            out = tmp_path / f"{number}-{callable(values)}.arrow"
-            sources = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
-            more = {} if callable(values) else {"ends": "terminated"}
-            compute(sources, out, values=values, memory=memory, progress=False, **more)
-            got = read(out)
-            assert got.column_names == ["eps_id", "t", "advantages", "value_targets"]
-            assert np.array_equal(got["t"], recorded.step[order])
-            if callable(values):
-                assert np.allclose(got["advantages"], recorded.ended.advantages[order], atol=1e-5)
-            else:
-                expected = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
-                assert np.allclose(got["advantages"], expected.advantages[order], atol=1e-5)
-
-
-def test_what_rllib_did_not_pack(tmp_path, recorded):
-    msgpack = pytest.importorskip("msgpack")
-    for item in (b"", b"\xc1", msgpack.packb({"rewards": {}}), msgpack.packb([1]), msgpack.packb({"a": {b"nd": True}})):
-        write(pa.table({"item": [item]}), tmp_path / "a.parquet", 1)
-        with pytest.raises(DataError, match=r"a\.parquet: the column 'item' holds no episode of one agent from RLlib"):
-            compute(tmp_path / "a.parquet", progress=False)
-
-
 def test_rllib_columns(tmp_path, recorded):
-    """RLlib records no ``t``, and observations as text."""
+    """RLlib records no ``t``."""
     names = ["eps_id", "rewards", "vf_preds", "new_vf", "terminateds", "truncateds"]
     rows = recorded.table("episode", "rewards", "values", "next_values", "terminated", "truncated").rename_columns(
         names
     )
-    rows = rows.append_column("obs", pa.array(["BCJNGGhAjwAAA"] * len(rows)))
     write(rows, tmp_path / "a.parquet", 100)
     compute(tmp_path / "a.parquet", tmp_path / "out.arrow", columns={"next_values": "new_vf"}, progress=False)
     assert np.array_equal(read(tmp_path / "out.arrow")["advantages"], recorded.result.advantages)
-    with pytest.raises(
-        DataError, match=r"reads the column 'obs'; it gets new_vf: RLlib packs observations into text: "
-    ):
-        compute(tmp_path / "a.parquet", values=lambda batch: batch["obs"], progress=False)
     cut = int(recorded.first[1]) + 1
     files = [write(part, tmp_path / f"{len(part)}.parquet", 100) for part in (rows.slice(0, cut), rows.slice(cut))]
-    with pytest.raises(DataError, match=r"goes on .*: RLlib records no t beside single steps: record "):
+    with pytest.raises(DataError, match=r"goes on with the same episode, or .*: name a column of step"):
         compute(files, tmp_path / "b.parquet", columns={"next_values": "new_vf"}, progress=False)

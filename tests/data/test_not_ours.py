@@ -1,5 +1,6 @@
 """What a user has put at a name that fastgae writes or removes: an error, and nothing of the user's changes."""
 
+import importlib.util
 import os
 import stat
 from pathlib import Path
@@ -8,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, WriteError, compute, pieces, scattered, spool
-from fastgae.data.lock import MARK
+from fastgae.data import DataError, WriteError, compute, state, walk
 
 from .recorded import Recorded, limit, read, write
 
@@ -43,7 +43,7 @@ def file(path, users):
 
 def folder(path, users):
     path.mkdir()
-    (path / "00000000.arrow").write_bytes(b"the user's")
+    (path / "advantages").write_bytes(b"the user's")
 
 
 def read_only_folder(path, users):
@@ -62,8 +62,8 @@ def sock(path, users):
 OUT, UNFINISHED = "out.parquet", "out.parquet.unfinished"
 LINKS = (link_to_file, link_to_folder, dangling_link)
 PLANTED = (*LINKS, hard_link, file, folder, read_only_folder, pipe, sock)
-NAMES = ("asked.json", "00000000.arrow", "results", "sorted.parquet", "large.arrow")
-INSIDE = [*NAMES, *(f"{name}.partial" for name in NAMES), "scratch-abcdefgh", "sorting/duckdb_temp_0", "notes.txt"]
+LOCK = state.LOCK
+INSIDE = [*(name for name in state.NAMES if name not in (LOCK, "sorting")), "sorting/duckdb_temp_0", "notes.txt"]
 
 
 def contents(folder):
@@ -86,7 +86,7 @@ def refused(tmp_path, source, match=None, **options):
 def begun(folder):
     """Make the folder that a killed run leaves."""
     folder.mkdir()
-    (folder / "lock").write_bytes(MARK)
+    (folder / LOCK).touch()
     return folder
 
 
@@ -122,18 +122,23 @@ def test_in_the_folder_of_unfinished_results(places):
         resume = number % 2 == 1
         at, run, users = made(f"lock {plant.__name__}")
         (run / UNFINISHED).mkdir()
-        plant(run / UNFINISHED / "lock", users)
-        refused(at, source, r"unfinished is not from fastgae: move it elsewhere, or pass another path", resume=resume)
+        plant(run / UNFINISHED / LOCK, users)
+        refused(
+            at,
+            source,
+            r"unfinished(/fastgae.lock)? is not from fastgae: move it elsewhere, or pass another path",
+            resume=resume,
+        )
         for name in INSIDE:
             at, run, users = made(f"{name} {plant.__name__}")
             unfinished = run / UNFINISHED
             (unfinished / name).parent.mkdir(parents=True)
             plant(unfinished / name, users)
             refused(at, source, "unfinished is not from fastgae", resume=resume)
-            (unfinished / "lock").write_bytes(MARK)
-            if plant not in (hard_link, file) or name == "notes.txt":
-                refused(at, source, f"{name} is not from fastgae", resume=resume)
-            elif plant is hard_link and name != "asked.json":  # it is one of our names, but also one of the user's
+            (unfinished / LOCK).touch()
+            if (plant is not file and (plant, name) != (hard_link, state.RESULTS)) or name == "notes.txt":
+                refused(at, source, f"{name}(/advantages)? is not from fastgae", resume=resume)
+            elif plant is hard_link:  # as a run leaves it that was killed after it had moved the results
                 before = contents(users)
                 compute(source, run / OUT, memory=limit(20), resume=resume, progress=False)
                 assert contents(users)[users / "file"][:2] == before[users / "file"][:2]
@@ -232,13 +237,23 @@ def test_every_name_in_the_folder_is_known(tmp_path, few, monkeypatch):
 
         return call
 
-    unfinished = tmp_path / "out.npz.unfinished"
-    monkeypatch.setattr(os, "fsync", watched(os.fsync))
-    for module, name in ((pieces, "arrow_pieces"), (spool.Spool, "add"), (scattered, "_with_number")):
+    unfinished = tmp_path / "out.arrow.unfinished"
+    for module, name in ((os, "fsync"), (state.State, "add"), (walk, "compute_run"), (state, "_digest")):
         monkeypatch.setattr(module, name, watched(getattr(module, name)))
+    values = write(few.table("episode", "step", "values"), tmp_path / "v.parquet", 60)
     for order in (np.arange(60), np.random.default_rng(0).permutation(60)):
         source = write(few.table().take(order), tmp_path / "a.parquet", 60)
-        compute(source, tmp_path / "out.npz", memory=limit(20), progress=False)
-        (tmp_path / "out.npz").unlink()
-    assert {"lock", "asked.json", "00000001.arrow", "sorted.parquet", "large.arrow", "results.partial"} <= names
-    assert [name for name in names if not spool.FILES.fullmatch(name)] in ([], ["sorting"])
+        plot = {"plot": tmp_path / "a.png"} if importlib.util.find_spec("matplotlib") else {}
+        compute(source, tmp_path / "out.arrow", values=values, memory=limit(20), progress=False, **plot)
+        (tmp_path / "out.arrow").unlink()
+    assert {
+        LOCK,
+        "journal.jsonl",
+        "advantages",
+        "sorted.parquet",
+        "values",
+        "results",
+        "places",
+        "large.arrow",
+    } <= names
+    assert [name for name in names if not state.OWN.fullmatch(name)] == []

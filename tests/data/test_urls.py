@@ -32,7 +32,8 @@ class Wire:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def heal(self):
-        self.received, self.limits, self.cuts, self.denies = 0, {"up": None, "down": None}, 0, False
+        self.passed, self.limits = {"up": 0, "down": 0}, {"up": None, "down": None}
+        self.cuts, self.denies = 0, False
 
     def cut(self, way, after, times=10**6):
         """Break so many connections, as soon as so many more bytes have passed."""
@@ -68,7 +69,7 @@ class Wire:
                         self.cuts -= 1
                         break
                 target.sendall(data)
-                self.received += len(data) * (way == "down")
+                self.passed[way] += len(data)
         except OSError:
             pass
         for each in (source, target):
@@ -182,10 +183,6 @@ def assert_as_on_this_machine(root, tmp_path, few):
         options = {"values": f"{root}/{values}", "memory": limit(RUN), "progress": False}
         compute(f"{root}/{source}", f"{root}/{number}.parquet", **options)
         assert_same_bits(got(f"{root}/{number}.parquet"), few.result)
-    for way in ({"shard": "1/2"}, {"shard": "2/2"}, {"merge": True}):
-        compute(f"{root}/runs", f"{root}/1.parquet", memory=limit(RUN), overwrite=True, progress=False, **way)
-    assert_same_bits(got(f"{root}/1.parquet"), few.result)
-    assert not [path for path in folder.iterdir() if "shard" in path.name]
 
 
 def test_pages(bucket, wire, tmp_path, recorded):
@@ -207,7 +204,7 @@ def test_reads_ranges(bucket, wire):
     wire.heal()
     compute(f"{bucket}a.parquet", memory=limit(500), progress=False)
     assert size > 10_000_000
-    assert wire.received < size / 20
+    assert wire.passed["down"] < size / 20
     assert_same_bits(got(f"{bucket}a.advantages.parquet"), few.result)
 
 
@@ -216,23 +213,23 @@ def test_a_connection_that_breaks(bucket, wire, tmp_path, recorded):
     source, out = put(recorded.table(), bucket / "a.parquet"), f"{bucket}out.parquet"
     wire.heal()
     compute(source, f"{bucket}whole.parquet", memory=limit(RUN), progress=False)
-    down = wire.received
+    ways = {"down": wire.passed["down"] * 0.4, "up": wire.passed["up"] - 30_000}  # in the middle of the rows
     whole = (bucket / "whole.parquet").read_bytes()
-    for way in ("down", "up"):
-        wire.cut(way, down / 2 if way == "down" else 70_000, times=1)
+    for way, after in ways.items():
+        wire.cut(way, after, times=1)
         compute(source, out, memory=limit(RUN), progress=False)
         assert wire.cuts == 0
         assert (bucket / "out.parquet").read_bytes() == whole
         (bucket / "out.parquet").unlink()
-    for way, after, error in (("down", 0.9 * down, DataError), ("up", 70_000, WriteError)):
-        wire.cut(way, after)
+    for way, error in (("down", DataError), ("up", WriteError)):
+        wire.cut(way, ways[way])
         with pytest.raises(error, match=r"(out|a)\.parquet(: | cannot be read: )") as caught:
             compute(source, out, memory=limit(RUN), progress=False)
         assert "secret" not in str(caught.value)
         wire.heal()
         assert names(bucket) == ["a.parquet", "whole.parquet"]
-        (kept,) = (tmp_path / "temporary").glob("*/*.unfinished")
-        assert len(list(kept.glob("*.arrow"))) >= 1
+        (kept,) = (tmp_path / "temporary").glob("*.unfinished")
+        assert (kept / "advantages").stat().st_size
         compute(source, out, memory=limit(RUN), resume=True, progress=False)
         assert (bucket / "out.parquet").read_bytes() == whole
         assert compute(source, out, memory=limit(RUN), resume=True, progress=False).steps == ROWS
@@ -247,7 +244,7 @@ def test_missing_or_denied(bucket, wire, tmp_path, recorded):
         (f"{bucket}b.parquet", {}, "source 's3://.*b.parquet' does not exist"),
         ("s3://no-such-bucket/a.parquet", {}, "source 's3://no-such-bucket/a.parquet' does not exist"),
         (local, {"out": "s3://no-such-bucket/a.parquet"}, "cannot write s3://no-such-bucket/a.parquet: .* bucket"),
-        (source, {"values": f"{bucket}v.npy"}, "v.npy cannot be read: "),
+        (source, {"values": f"{bucket}v.npy"}, "values '.*v.npy' does not exist, and no column"),
         ("s4://a/b", {}, "source 's4://a/b' cannot be used: "),
         (source, {"out": "https://a.b/c.parquet"}, "results cannot be written to https://a.b/c.parquet: expected"),
         (source, {"out": source}, "exists already"),
@@ -301,7 +298,7 @@ def test_a_table_with_deleted_rows(bucket, recorded):
 
 
 def test_files_of_every_kind(bucket, tmp_path):
-    """HDF5 and Arrow by ranges, text by duckdb, and what must be copied first."""
+    """HDF5 and Arrow by ranges, text in blocks, and arrays whole."""
     few = Recorded(rows=60)
     roles = ("rewards", "values", "next_values", "terminated", "truncated")
     arrays = {name: getattr(few, name) for name in roles}
@@ -325,20 +322,12 @@ def test_files_of_every_kind(bucket, tmp_path):
         assert np.allclose(read(tmp_path / "out.parquet")["advantages"], few.result.advantages), name
 
 
-def test_delta_and_iceberg_tables(bucket, recorded, monkeypatch):
-    """Their libraries find the credentials themselves. Rows that were deleted stay away."""
+def test_delta_tables(bucket, recorded, monkeypatch):
+    """Their library finds the credentials itself. Rows that were deleted stay away."""
     deltalake = pytest.importorskip("deltalake")
-    catalog = pytest.importorskip("pyiceberg.catalog.sql")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     deltalake.write_deltalake(f"{bucket}delta", recorded.table())
     deltalake.DeltaTable(f"{bucket}delta").delete("episode = 0")
-    io = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
-    made = catalog.SqlCatalog("a", uri="sqlite://", warehouse=str(bucket).rstrip("/"), **io)
-    made.create_namespace("n")
-    kept = made.create_table("n.t", schema=recorded.table().schema, location=f"{bucket}iceberg")
-    kept.append(recorded.table())
-    kept.delete("episode = 0")
-    for name in ("delta", "iceberg"):
-        report = compute(f"{bucket}{name}", f"{bucket}{name}.parquet", memory=limit(RUN), progress=False)
-        assert report.steps == np.count_nonzero(recorded.episode), name
-        assert_same_bits(got(report.file), recorded.result, recorded.episode != 0)
+    report = compute(f"{bucket}delta", f"{bucket}delta.parquet", memory=limit(RUN), progress=False)
+    assert report.steps == np.count_nonzero(recorded.episode)
+    assert_same_bits(got(report.file), recorded.result, recorded.episode != 0)

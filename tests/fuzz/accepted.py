@@ -1,5 +1,6 @@
 """Which calls must be refused, by the documentation alone. Shares no code with fastgae's checks."""
 
+import collections
 import itertools
 import math
 import operator
@@ -86,7 +87,7 @@ class _Faults:
         if first is MISSING or first is None:
             return self.list
         self.shape = Seen(first).shape
-        if not self.shape or (self.call.is_packed and len(self.shape) != 1):
+        if not self.shape or (self.call.is_flat and len(self.shape) != 1):
             self.add(ValueError, self.first)
             return self.list
         if axis is None or not -len(self.shape) <= axis < len(self.shape):
@@ -96,8 +97,11 @@ class _Faults:
         self.envs = self.shape[: self.axis] + self.shape[self.axis + 1 :]
         self.one_step = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
         self.one_longer = (*self.shape[: self.axis], self.shape[self.axis] + 1, *self.shape[self.axis + 1 :])
-        if self.call.is_packed:
+        self.lengths: list[int] = []
+        if "cu_seqlens" in self.takes:
             self.sequences()
+        if "parents" in self.takes:
+            self.trees()
         self.shapes()
         self.coefficients()
         self.elements()
@@ -129,14 +133,14 @@ class _Faults:
         threads = self.call.how.get("num_threads")
         if threads is not None and (integer(threads) or 0) < 1:
             self.add(ValueError, "num_threads")
-        if self.call.is_packed and given["normalize"] == "per_env":
+        if self.call.is_flat and given["normalize"] == "per_env":
             self.add(ValueError, "normalize")
 
     def dtypes(self) -> None:
         numbers = (Role.STEPS, Role.ENVS, Role.MOMENTS, Role.FACTORS, Role.STEP_FLAGS, Role.ENV_FLAGS)
-        for name in self.of(*numbers, Role.BOUNDARIES, Role.LABELS):
+        for name in self.of(*numbers, Role.BOUNDARIES, Role.LABELS, Role.PARENTS):
             value = self.given[name]
-            kinds = {Role.BOUNDARIES: "iu", Role.LABELS: "biuUSO"}.get(ROLES[name], "biuf")
+            kinds = {Role.BOUNDARIES: "iu", Role.LABELS: "biuUSO", Role.PARENTS: "iu"}.get(ROLES[name], "biuf")
             empty = ROLES[name] is Role.LABELS and not Seen(value).array.size
             if value is None or (Seen(value).kind not in kinds and not empty):
                 self.add(TypeError, name)
@@ -144,7 +148,6 @@ class _Faults:
 
     def sequences(self) -> None:
         given, total = self.given["cu_seqlens"], self.shape[0]
-        self.lengths: list[int] = []
         if given is MISSING or given is None or Seen(given).kind not in "iu":
             return
         starts = Seen(given)
@@ -156,12 +159,48 @@ class _Faults:
         if edges[0] != 0 or edges[-1] != total or any(length < 0 for length in self.lengths):
             self.add(ValueError, "cu_seqlens")
 
+    def trees(self) -> None:
+        """Find what is wrong with the tree. Its leaves count as sequences of one step each."""
+        given, nodes = self.given["parents"], self.shape[0]
+        if given is MISSING or given is None or "parents" in self.unknown:
+            return
+        parents = Seen(given).array
+        if parents.shape != self.shape or not all(-1 <= parent < node for node, parent in enumerate(parents.tolist())):
+            self.add(ValueError, "parents")
+            self.unknown.add("parents")
+            return
+        self.children = collections.Counter(parents.tolist())
+        self.lengths = [1 for node in range(nodes) if not self.children[node]]
+        self.weights(parents.tolist())
+
+    def weights(self, parents: list[int]) -> None:
+        given = self.given["weights"]
+        if isinstance(given, str):
+            if given not in ("children", "leaves"):
+                self.add(ValueError, "weights")
+            return
+        seen = Seen(given)
+        if given is None or not seen.is_numeric:
+            self.add(TypeError, "weights")
+            return
+        numbers = seen.array.astype(np.float64)
+        if numbers.shape != self.shape or not ((numbers >= 0) & (numbers < np.inf)).all():
+            self.add(ValueError, "weights")
+            return
+        totals = collections.Counter[int]()
+        for parent, number in zip(parents, numbers.tolist(), strict=True):
+            totals[parent] += number
+        if any(totals[parent] == 0 for parent in parents if parent >= 0):
+            self.add(ValueError, "weights")
+
     def shapes(self) -> None:
-        packed, one_longer = self.call.is_packed, () if self.call.is_packed else (self.one_longer,)
+        flat, one_longer = self.call.is_flat, () if self.call.is_flat else (self.one_longer,)
         fitted = (Role.STEPS, Role.ENVS, Role.MOMENTS, Role.FACTORS, Role.STEP_FLAGS, Role.ENV_FLAGS, Role.LABELS)
         for name in self.of(*fitted):
             role, value = ROLES[name], self.given[name]
             if value is None or name in (self.first, "final_values"):
+                continue
+            if "parents" in self.takes and name == "values" and type(value) in (int, float) and value == 0:
                 continue
             shape = Seen(value).shape
             if role in (Role.STEPS, Role.LABELS):
@@ -175,8 +214,8 @@ class _Faults:
                 fits = shape == self.shape or (
                     shorter and all(n in (1, length) for n, length in zip(shape, whole, strict=True))
                 )
-            elif packed:
-                fits = shape in ((), (len(self.lengths),))
+            elif flat:
+                fits = shape in ((), (len(self.lengths),), *([self.shape] if "parents" in self.takes else ()))
             else:
                 fits = shape in (self.envs, self.one_step) or (shape == () and role is not Role.ENV_FLAGS)
             if not fits:
@@ -203,8 +242,7 @@ class _Faults:
                 if one is None or not 0.0 <= one <= 1.0:
                     self.add(ValueError, name)
                 continue
-            of_sequences = ((1,), self.shape, (len(self.lengths), 1)) if self.call.is_packed else ()
-            if not (seen.shape in of_sequences if self.call.is_packed else self.repeats(seen.shape)):
+            if not (self.repeats(seen.shape) or ("cu_seqlens" in self.takes and seen.shape == (len(self.lengths), 1))):
                 self.add(ValueError, name)
             if not ((seen.array >= 0) & (seen.array <= 1)).all():
                 self.add(ValueError, name)
@@ -263,12 +301,12 @@ class _Faults:
                 self.add(ValueError, "mean", "std")
             elif "mean" in given and (given.get("by") != "global" or integer(given.get("ddof"))):
                 self.add(ValueError, "by", "ddof")
-        if "values" in given and not self.call.is_packed:
+        if "values" in given and not self.call.is_flat:
             longer = Seen(given["values"]).shape == self.one_longer
             if longer + ("last_values" in given) + ("next_values" in given) != 1:
                 self.add(ValueError, "values", "last_values", "next_values", "terminated")
         episodes = "truncated" in given or mode == "next_step" or "last_values" not in given
-        if "terminated" in self.takes and "terminated" not in given and episodes and not self.call.is_packed:
+        if "terminated" in self.takes and "terminated" not in given and episodes and not self.call.is_flat:
             self.add(ValueError, "terminated")
         if "prev_done" in given and "autoreset" in self.takes and mode != "next_step":
             self.add(ValueError, "prev_done")
@@ -283,6 +321,10 @@ class _Faults:
         ):
             if given.get(one, False) is not False and given.get(other, False) is not False:
                 self.add(ValueError, one, other.replace("tail_normalized", "tail-normalized"))
+        if "parents" in given and "terminated" in given and not {"parents", "terminated"} & self.unknown:
+            flags = Seen(given["terminated"]).array
+            if any(self.children[node] for node in np.flatnonzero(flags).tolist()):
+                self.add(ValueError, "terminated")
         if {"groups", "trajectories"} <= {*given} and not self.unknown:
             self.trajectories(given)
         if self.call.function == "discounted_returns" and "last_values" not in given and not self.unknown:

@@ -38,6 +38,9 @@ class Given:
     kind: str = "array"  # or "list", "readonly", "bfloat16": then the elements are such numbers, as float32
     at_end: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", np.asarray(self.plain))  # NumPy returns one element as a number
+
     def made(self, arena: Arena, time: int) -> Any:
         if self.kind == "list":
             return self.plain.tolist()
@@ -87,8 +90,9 @@ class Call:
         return axis % len(self.shape) if -len(self.shape) <= axis < len(self.shape) else 0
 
     @property
-    def is_packed(self) -> bool:
-        return any(ROLES[name] is Role.BOUNDARIES for name in self.parameters())
+    def is_flat(self) -> bool:
+        """Return whether the arrays hold many sequences or trees, end to end."""
+        return any(ROLES[name] in (Role.BOUNDARIES, Role.PARENTS) for name in self.parameters())
 
     def plain(self, name: str) -> Any:
         """Return an argument as the oracle takes it: an array by its elements, anything else as it is.
@@ -100,7 +104,7 @@ class Call:
             return given
         if ROLES[name] is Role.STEP_FLAGS:
             return everywhere(given.plain, self.shape)
-        one_step = ROLES[name] in PER_ENV and given.plain.ndim == len(self.shape) and not self.is_packed
+        one_step = ROLES[name] in PER_ENV and given.plain.ndim == len(self.shape) and not self.is_flat
         return given.plain[(slice(None),) * self.time_axis + (0,)] if one_step else given.plain
 
     def working_dtype(self) -> np.dtype:

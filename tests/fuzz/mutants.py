@@ -42,10 +42,23 @@ MUTANTS = (
         "V::select(continues, V::load(at.final_values + i), next)",
     ),
     Mutant(
-        "V' of the last row of a piece",
-        "csrc/kernels.hpp",
-        "if (top < steps) part.last_values",
-        "if (false) part.last_values",
+        "V' of the last step left behind as 16 bits are widened",
+        "csrc/call_reader.hpp",
+        "narrow_.widen(target, threads, memory, rollout_);\n            find_following_values();",
+        "narrow_.widen(target, threads, memory, rollout_);",
+    ),
+    Mutant(
+        "Retrace with the ratio of a skipped step",
+        "csrc/rows.inl",
+        "trace = V::select(V::zero_flags(rollout.mask.at(t, first + n)), following, trace)",
+        "trace = trace",
+    ),
+    Mutant("Retrace that loses c between tiles", "csrc/lanes.inl", "tile.traces[i] = traces[first];", ""),
+    Mutant(
+        "upgo that always follows the next step",
+        "csrc/step.inl",
+        "V::at_least(delta, V::all(0)), V::all(1), V::all(0)",
+        "V::at_least(delta, V::all(0)), V::all(1), V::all(1)",
     ),
     Mutant("a lost carry between blocks", "csrc/lanes.inl", "carries[c] = chain(", "chain("),
     Mutant(
@@ -80,8 +93,8 @@ MUTANTS = (
     Mutant(
         "sparse final values in the wrong order",
         "csrc/call_reader.hpp",
-        "rollout_.env_major == (time_axis_ == 1)",
-        "rollout_.env_major != (time_axis_ == 1)",
+        "|| env_major == (time_axis_ == 1)",
+        "|| env_major != (time_axis_ == 1)",
     ),
     Mutant(
         "byte-swapped numbers read as they are",
@@ -91,12 +104,9 @@ MUTANTS = (
     ),
     Mutant(
         "n-step returns that run past the end of an episode",
-        "csrc/n_step_returns.hpp",
-        "ends[i] | cuts[i] ? here[i] : longer",
-        "ends[i] ? here[i] : longer",
-    ),
-    Mutant(
-        "packed sequences that end at a masked step", "csrc/packed.hpp", "while (exists && end", "while (false && end"
+        "csrc/n_step_returns.inl",
+        "V::both(V::zero_flags(at.terminated + i), V::zero_flags(at.truncated + i))",
+        "V::zero_flags(at.terminated + i)",
     ),
     Mutant(
         "the end of a streamed run not written",
@@ -145,6 +155,12 @@ MUTANTS = (
         "threads * stride_ + kLine]",
         "threads * stride_]",
         "address",
+    ),
+    Mutant(
+        "packed sequences that end at a masked step",
+        "fastgae/_canonical/packed.py",
+        "            _look_back(exists, firsts, last_steps, left)\n",
+        "",
     ),
     Mutant(
         "a short cut that looks at no dtype",

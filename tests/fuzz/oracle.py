@@ -5,7 +5,9 @@ Skipped steps are cut out of the arrays and put back, as the definition of ``mas
 """
 
 import bisect
+import functools
 import itertools
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -300,6 +302,73 @@ def _gae_packed(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]
         yield "returns", here, _scattered(places, returns, values[begin:end], real)
 
 
+def _gae_tree(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
+    """Go through lists of the children of each node. Sums begin with the last child."""
+    parents, everything = np.asarray(call.plain("parents")).tolist(), (slice(None),)
+    if len(parents) > MOST_STEPS:
+        return
+    rollout, takes, nodes = _Rollout(call), call.parameters(), range(len(parents))
+    real, children = rollout.real, [[] for _ in nodes]  # type: tuple[Any, list[list[int]]]
+    for node in reversed(nodes):
+        if parents[node] >= 0:
+            children[parents[node]].append(node)
+    share = _shares(call, real, children)
+    rewards, exists = rollout.column("rewards", everything) or [], rollout.flags("mask", everything, True)
+    ended, values = rollout.flags("terminated", everything, False), [real(0)] * len(parents)
+    if np.ndim(call.plain("values")):
+        values = rollout.column("values", everything) or []
+    after, last = [real(0)] * len(parents), call.plain("last_values")
+    leaves = [node for node in nodes if not children[node]]
+    if last is not None:
+        given = np.broadcast_to(last, len(leaves) if np.shape(last) != (len(parents),) else len(parents))
+        for node, number in zip(leaves if len(given) == len(leaves) else nodes, rollout.numbers(given), strict=True):
+            after[node] = number
+    gammas = rollout.coefficients("gamma", 0.0, everything)
+
+    def traces(name: str) -> list[Any]:
+        """Return A with this lambda at nodes that exist, and what others hand on; None: nothing."""
+        lambdas, traced = rollout.coefficients(name, takes[name].default, everything), [None] * len(parents)
+        for node in reversed(nodes):
+            total: Any = None
+            for child in children[node]:
+                if traced[child] is not None:
+                    part = share[child] * traced[child]
+                    total = part if total is None else total + part
+            if exists[node]:
+                delta = rewards[node] if ended[node] else rewards[node] + real(gammas[node]) * after[node]
+                delta = delta - values[node]
+                total = delta if total is None else delta + real(gammas[node] * lambdas[node]) * total
+            traced[node] = total
+        return traced
+
+    for node in reversed(nodes):
+        parts = [share[child] * (values[child] if exists[child] else after[child]) for child in children[node]]
+        if parts:
+            after[node] = functools.reduce(operator.add, parts)
+    advantages = traces("gae_lambda")
+    targets = advantages if call.arguments.get("returns_lambda") is None else traces("returns_lambda")
+    existing = [node for node in nodes if exists[node]]
+    if call.arguments.get("normalize") is None:
+        zeros = [real(0)] * len(parents)
+        yield "advantages", everything, _scattered(existing, [advantages[node] for node in existing], zeros, real)
+    yield "returns", everything, _scattered(existing, [targets[n] + values[n] for n in existing], values, real)
+
+
+def _shares(call: Call, real: Any, children: list[list[int]]) -> list[Any]:
+    """Return the share of each node among its siblings: one division in float64, rounded once."""
+    weights = call.plain("weights") if "weights" in call.arguments else "children"
+    numbers = [1.0] * len(children) if isinstance(weights, str) else np.asarray(weights, np.float64).tolist()
+    if isinstance(weights, str) and weights == "leaves":
+        for node in reversed(range(len(children))):
+            numbers[node] = sum(numbers[child] for child in children[node]) or 1.0
+    share = [real(0)] * len(children)
+    for siblings in children:
+        total = functools.reduce(operator.add, (numbers[child] for child in siblings), 0.0)
+        for child in siblings:
+            share[child] = real(numbers[child] / total)
+    return share
+
+
 def _discounted_returns(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:
     rollout = _Rollout(call)
     real = rollout.real
@@ -368,6 +437,7 @@ ANSWERS = {
     "upgo": _gae,
     "retrace": _gae,
     "gae_packed": _gae_packed,
+    "gae_tree": _gae_tree,
     "discounted_returns": _discounted_returns,
     "reverse_scan": _reverse_scan,
     "n_step_returns": _n_step_returns,

@@ -82,7 +82,8 @@ class Frame:
     shape: tuple[int, ...]
     axis: int
     dtype: Any
-    lengths: tuple[int, ...] | None = None  # of packed sequences, each of which counts as an env
+    lengths: tuple[int, ...] | None = None  # of packed sequences, each of which counts as an env, as each leaf does
+    parents: np.ndarray | None = None  # of the nodes of trees
 
     @property
     def envs(self) -> tuple[int, ...]:
@@ -146,6 +147,9 @@ def frame_of(draws: Draws, takes: Collection[str]) -> Frame:
         if draws.chance(5):
             lengths += [1 + number % 60 for number in range(200)]
         return Frame((sum(lengths),), 0, dtype, tuple(lengths))
+    if any(ROLES[name] is Role.PARENTS for name in takes):
+        parents = _trees(draws)
+        return Frame(parents.shape, 0, dtype, (1,) * int(np.count_nonzero(_leaves(parents))), parents)
     size, rank = draws.below(200), draws.pick((2, 2, 2, 2, 1, 1, 3, 4))
     steps, envs = draws.pick(LENGTHS), draws.pick(LENGTHS) if rank > 1 else 1
     if size >= 196:
@@ -200,6 +204,9 @@ def arrays(draws: Draws, takes: Collection[str], names: Collection[str], frame: 
         if ROLES[name] in (*NUMBERS, *FLAGS)
     }
     flags = {name: flag_array(draws, name, shapes.pop(name)) for name in names if ROLES[name] in FLAGS}
+    if frame.parents is not None:
+        flags |= {name: flags[name] & _leaves(frame.parents) for name in flags if name == "terminated"}
+        shapes |= {name: frame.shape for name in shapes if ROLES[name] is Role.ENVS and draws.chance(50)}
     if "next_values" not in takes and "last_values" in {*takes} - {*names} and frame.lengths is None:
         end_every_env(draws, flags, frame)
     truth = {
@@ -223,7 +230,9 @@ def arrays(draws: Draws, takes: Collection[str], names: Collection[str], frame: 
         name: handed_over(draws, name, contents.flags(draws.rng(f"kind {name}"), array, other_dtypes))
         for name, array in flags.items()
     }
-    return {name: number_of(draws, name, each) for name, each in given.items()}
+    if frame.parents is not None and draws.chance(20):
+        given["values"] = draws.pick((0.0, 0))  # there is no critic
+    return {name: number_of(draws, name, each) if isinstance(each, Given) else each for name, each in given.items()}
 
 
 def end_every_env(draws: Draws, flags: dict[str, np.ndarray], frame: Frame) -> None:
@@ -310,7 +319,7 @@ def coefficient(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
         return float(number)
     if kind == "odd":
         return (np.float32, np.float64, round, np.asarray)[rng.integers(4)](number)
-    per_sequence = frame.lengths is not None and rng.random() < 0.5
+    per_sequence = frame.lengths is not None and frame.parents is None and rng.random() < 0.5
     shape = (*frame.envs, 1) if per_sequence else _broadcasting(draws, frame.shape)
     array = rng.random(shape)
     array[rng.random(shape) < 0.1] = rng.integers(2)
@@ -334,6 +343,32 @@ def constant(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
 def boundaries(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
     starts = np.concatenate([[0], np.cumsum(frame.lengths)])
     return handed_over(draws, parameter.name, starts.astype(draws.pick((np.int64, np.int32, np.uint64))))
+
+
+def _trees(draws: Draws) -> np.ndarray:
+    """Return the parent of each node: of chains, of bushes and of stars, with some roots."""
+    rng, nodes = draws.rng("parents"), draws.pick((*LENGTHS, 300, 1000, 3000))
+    before = np.arange(nodes)
+    reach = draws.pick((1, 2, 6, nodes + 1))
+    parents = np.maximum(before - 1 - rng.integers(0, reach, nodes), -1)
+    return np.where(rng.random(nodes) < draws.pick((0.0, 0.1, 0.5)), -1, parents)
+
+
+def _leaves(parents: np.ndarray) -> np.ndarray:
+    return ~np.isin(np.arange(len(parents)), parents)
+
+
+def tree_parents(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
+    return handed_over(draws, parameter.name, np.asarray(frame.parents).astype(draws.pick((np.int64, np.int32))))
+
+
+def tree_weights(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
+    """Return a word, or numbers such as visits."""
+    rng, kind = draws.rng(parameter.name), draws.pick(("children", "leaves", "visits", "any"))
+    if kind in ("children", "leaves"):
+        return kind
+    numbers = rng.integers(1, 9, frame.shape) if kind == "visits" else rng.random(frame.shape) + 1e-3
+    return handed_over(draws, parameter.name, numbers.astype(draws.pick((np.float64, np.float32))))
 
 
 def labels(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
@@ -371,6 +406,8 @@ ALONE = {
     Role.CONSTANT: constant,
     Role.BOUNDARIES: boundaries,
     Role.LABELS: labels,
+    Role.PARENTS: tree_parents,
+    Role.WEIGHTS: tree_weights,
 }
 
 

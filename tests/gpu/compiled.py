@@ -105,7 +105,10 @@ def report(architecture, every):
     recursion.SHORTEST_PIECE, recursion.WARM_UP, recursion.WORTHWHILE = 1, 0.01, 1.0  # so that envs are cut
     for name, *call_in_pieces in list(usual())[:2]:
         look(f"{name} in pieces", *call_in_pieces)
-    recursion.WORTHWHILE = 0.0  # and now they are not
+    recursion.STAGED_STEPS = 1
+    for name, function, arguments in list(usual())[:2]:
+        look(f"{name} in stages", function, {**arguments, "gamma": 1.0, "gae_lambda": 1.0})
+    recursion.WORTHWHILE, recursion.MOST_STAGED = 0.0, 0  # and now they are neither cut nor staged
     # The PTX says how each operation is rounded, and ptxas keeps to that. A dtype changes the same in every variant,
     # and all steps are alike.
     CUDABackend.make_cubin = lambda *given: b""

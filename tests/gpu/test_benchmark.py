@@ -9,7 +9,7 @@ import torch
 from torch.utils import cpp_extension
 
 from fastgae.compat.pufferlib import compute_puff_advantage
-from speed.gpu import command, contenders
+from speed.gpu import command, compiled, contenders
 
 from .device import DEVICE
 
@@ -33,13 +33,30 @@ def _pufferlib(monkeypatch):
     contenders.kernel_of_pufferlib.cache_clear()
 
 
+def instruction(name, stall, result=compiled.NONE, waits=()):
+    waiting = sum(1 << each for each in waits)
+    fields = stall << compiled.STALL | result << compiled.RESULT | compiled.NONE << compiled.OPERANDS
+    return compiled.Instruction(name, "", "", fields | waiting << compiled.WAIT)
+
+
+def test_a_turn_waits_for_the_loads_that_it_needs():
+    load, other = instruction("LDG", 2, result=0), instruction("FADD", 4)
+    needed = instruction("FADD", 5, waits=[0])
+    assert compiled.cycles([load, other, needed], 280) == 280 + 5
+    assert compiled.cycles([needed, load, *[other] * 100], 280) == 5 + 2 + 400
+    assert compiled.cycles([needed, load, *[other] * 100], 800) == 800 + 5
+    assert compiled.cycles([load, other, other], 280) == 2 + 4 + 4
+    shared = instruction("LDS", 2, result=3)
+    assert compiled.cycles([shared, instruction("FADD", 1, waits=[1]), instruction("FADD", 1, waits=[3])], 800) == 31
+
+
 def test_nvcc_compiles_the_kernel_of_pufferlib(monkeypatch):
-    compiled = []
+    sources_of = []
     monkeypatch.setattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda name, device: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(cpp_extension, "load", lambda name, sources, **how: compiled.extend(sources))
+    monkeypatch.setattr(cpp_extension, "load", lambda name, sources, **how: sources_of.extend(sources))
     assert contenders.kernel_of_pufferlib() is compute_puff_advantage
-    assert [source.replace("\\", "/") for source in compiled] == ["site/pufferlib/extensions/cuda/pufferlib.cu"]
+    assert [source.replace("\\", "/") for source in sources_of] == ["site/pufferlib/extensions/cuda/pufferlib.cu"]
 
 
 @pytest.mark.parametrize("name", [name for name in contenders.CONTENDERS if name != "compiled"])

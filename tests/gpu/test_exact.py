@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import fastgae
-from fastgae._backends.triton import moments
 from support.cases import SIZES, assert_same_bits, cases_of, make_case
 from support.options import OPTIONS
 from support.tensor_calls import CALLS, calls
@@ -240,15 +239,22 @@ def test_upgo_stops_before_a_delta_that_is_no_number(dtype):
     check(fastgae.upgo, arguments)
 
 
-def test_moments_of_many_blocks(dtype, monkeypatch):
-    """Sums of several blocks of steps, over envs of several axes, of which a fold reads some at once."""
-    monkeypatch.setattr(moments, "IN_ONE", 64)
+def test_moments_of_many_blocks(dtype):
+    """Sums of several blocks of steps, over more envs, of several axes, than one fold adds."""
     rng = np.random.default_rng(1)
-    advantages = rng.normal(size=(257, 3, 3)).astype(dtype)
+    advantages = rng.normal(size=(257, 3, 22)).astype(dtype)
     mask = rng.random(advantages.shape) < 0.8
     for by, place, other in (("global", as_c, transposed), ("per_env", transposed, as_c)):
         check(fastgae.normalize, {"advantages": advantages, "mask": mask, "by": by}, place)
         check(fastgae.normalize, {"advantages": advantages, "by": by, "time_axis": 1, "eps": 0.5}, other)
+
+
+def test_a_variance_that_overflows():
+    huge = np.array([[1e200], [2e200], [-5e200]])
+    expected = fastgae.normalize(huge)
+    assert (expected == 0).all()
+    for by in ("global", "per_env"):
+        check(fastgae.normalize, {"advantages": huge, "by": by})
 
 
 def test_a_given_mean_and_std(dtype):

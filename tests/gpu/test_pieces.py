@@ -6,15 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import triton.language as tl
 
 import fastgae
 from fastgae._backends.triton import recursion
 from fastgae._backends.triton.plan import Plan
 from fastgae._interop import torch_devices
-from support.cases import make_case
+from support.cases import assert_same_bits, make_case
 from support.options import OPTIONS
 
-from .device import check, sliced
+from .device import DEVICE, called, check, sliced, tensors
 from .test_exact import arguments_of, env_major
 
 SIZE = (75, 3)
@@ -107,7 +108,7 @@ def arguments_of_kind(kind, case):
 @pytest.mark.parametrize("kind", KINDS)
 def test_pieces_that_began_wrong_are_computed_again(dtype, kind, monkeypatch, cuts):
     monkeypatch.setattr(recursion, "WARM_UP", MISSED)
-    case = make_case((19, 3), dtype, "random" if dtype == np.float64 else "none", "last_values")
+    case = make_case((35, 3), dtype, "random" if dtype == np.float64 else "none", "last_values")
     function, given = arguments_of_kind(kind, case)
     check(function, given, sliced)
     check(function, env_major(given))
@@ -153,6 +154,82 @@ def test_packed_sequences(dtype, warm_up, masked, monkeypatch, cuts):
         arguments["mask"][20:46] = False  # more than a piece with its warm-up
     check(fastgae.gae_packed, arguments, sliced)
     assert all(cut.pieces > 2 for cut in cuts)
+
+
+@pytest.fixture
+def staged(monkeypatch):
+    """Compute in stages, however short a rollout is. Return the kinds of the recursions that are launched."""
+    monkeypatch.setattr(recursion, "STAGED_STEPS", 1)
+    monkeypatch.setattr(recursion, "STAGED_PIECE", 8)
+    kinds, launch = [], Plan.launch
+
+    def noted(plan, kernel, programs, arguments, constants, **options):
+        kinds.append(getattr(constants[0], "kind", None))
+        launch(plan, kernel, programs, arguments, constants, **options)
+
+    monkeypatch.setattr(Plan, "launch", noted)
+    return kinds
+
+
+SUM = {"gamma": 1.0, "gae_lambda": 1.0}
+
+
+@pytest.mark.parametrize("bootstrap", ["last_values", "longer_values", "next_values", "final_dense"])
+@pytest.mark.parametrize("size", [(27, 3), (16, 2), (1, 1), (41, 33)], ids=str)
+def test_sums_in_stages(dtype, bootstrap, size, staged):
+    case = make_case(size, dtype, bootstrap=bootstrap, **SUM)
+    arguments = {**arguments_of(case), **(OPTIONS["last_advantages"](case) if dtype == np.float64 else {})}
+    check(fastgae.gae, arguments, sliced)
+    check(fastgae.gae, env_major(arguments))
+    if bootstrap == "last_values":
+        check(fastgae.gae, {**env_major(arguments), "terminated": None})
+    assert staged.count(tl.constexpr("deltas")) * 2 == len(staged)
+
+
+def test_one_result_in_stages(staged):
+    given = make_case((27, 3), np.dtype(np.float32), bootstrap="last_values").arguments() | SUM
+    expected = fastgae.gae(**given)
+    for chosen in (0, 1):
+        out = [None, None]
+        out[chosen] = torch.empty(27, 3, device=DEVICE)
+        called(fastgae.gae, {**tensors(given), "out": tuple(out)})
+        assert_same_bits(out[chosen].cpu().numpy(), expected[chosen])
+    assert tl.constexpr("deltas") in staged
+
+
+@pytest.mark.parametrize("values", [np.float16, np.int32, np.float64])
+def test_values_of_another_dtype_in_stages(values, staged):
+    case = make_case((27, 3), np.dtype(np.float32), bootstrap="last_values", **SUM)
+    check(fastgae.gae, {**arguments_of(case), "values": (case.values * 7).astype(values)})
+    assert tl.constexpr("deltas") in staged
+
+
+def test_packed_sequences_in_stages(dtype, staged):
+    rng, lengths = np.random.default_rng(7), [3, 0, 17, 1, 30, 15, 4, 64]
+    total = sum(lengths)
+    arguments = {
+        "rewards": rng.normal(size=total).astype(dtype),
+        "values": rng.normal(size=total).astype(dtype),
+        "cu_seqlens": np.concatenate([[0], np.cumsum(lengths)]),
+        **SUM,
+    }
+    check(fastgae.gae_packed, arguments, sliced)
+    arguments["last_values"] = rng.normal(size=len(lengths)).astype(dtype)
+    arguments["terminated"] = rng.random(total) < 0.1
+    check(fastgae.gae_packed, arguments)
+    assert staged.count(tl.constexpr("deltas")) == 2
+
+
+def test_few_and_long_sums_are_computed_in_stages(monkeypatch, staged):
+    """Where a GPU would otherwise have little to do."""
+    monkeypatch.undo()
+    few = recursion.MOST_STAGED * recursion._multiprocessors(None)
+    for steps, envs in ((recursion.STAGED_STEPS, few), (recursion.STAGED_STEPS - 1, few), (2048, few + 1)):
+        rewards = torch.ones((1, 1), device=DEVICE).expand(steps, envs)
+        planned = torch_devices._checked(
+            fastgae.gae, {"rewards": rewards, "values": rewards, "terminated": rewards, "last_values": 0.0, **SUM}, None
+        ).advantages.plan
+        assert (len(planned.steps) > 1) == (steps >= recursion.STAGED_STEPS and envs <= few)
 
 
 SHAPES = [

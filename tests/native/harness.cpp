@@ -58,27 +58,6 @@ struct Matrix {
     View<const Element> read() const { return {view.data, view.step, view.env}; }
 };
 
-// Collects the final values of truncated steps, in the order in which the rollout lies in memory.
-template <class Real>
-struct Sparse {
-    std::vector<Index> starts = {0}, columns;
-    std::vector<Real> values;
-
-    fastgae::SparseFinals<Real> of(const Matrix<Real>& dense, const Matrix<std::uint8_t>& truncated, bool env_major) {
-        const Index rows = env_major ? dense.envs : dense.steps, width = env_major ? dense.steps : dense.envs;
-        for (Index row = 0; row < rows; ++row) {
-            for (Index column = 0; column < width; ++column) {
-                const Index t = env_major ? column : row, n = env_major ? row : column;
-                if (!*truncated.view.at(t, n)) continue;
-                columns.push_back(column);
-                values.push_back(*dense.view.at(t, n));
-            }
-            starts.push_back(static_cast<Index>(columns.size()));
-        }
-        return {starts.data(), columns.data(), values.data()};
-    }
-};
-
 // Only some problems contain NaN, infinity and subnormal numbers, because they soon displace all others.
 bool special_numbers = false;
 
@@ -137,6 +116,9 @@ void check(const fastgae::Target& target, const Problem& problem) {
     const Matrix<Real> rewards = matrix(real), values = matrix(real), finals = matrix(real), ratios = matrix(real);
     const Matrix<Real> gammas = matrix(decay), decays = matrix(decay), returns_decays = matrix(decay),
                        tails = matrix(decay);
+    Matrix<double> wide_gammas(steps, envs, env_major), wide_lambdas(steps, envs, env_major);
+    for (Matrix<double>* const wide : {&wide_gammas, &wide_lambdas})
+        wide->fill([](Index, Index) { return double(below(1000)) / 999; });
     const auto poison = [](Index, Index) { return std::numeric_limits<Real>::signaling_NaN(); };
     Matrix<Real> next_values(steps - 1, envs, env_major), last_values(1, envs, false), later(1, envs, false);
     next_values.fill(real);
@@ -151,9 +133,9 @@ void check(const fastgae::Target& target, const Problem& problem) {
     Matrix<Real> advantages = matrix(poison), returns = matrix(poison);
 
     const Real gamma = Real(0.99), forgotten = Real(below(2) ? 0.99 * 0.95 : 0.5);  // slowly, and soon
-    const auto factor = [&](const Matrix<Real>& all) -> View<const Real> {
+    const auto factor = [](const auto& all) -> decltype(all.read()) {
         const Index kind = below(4);
-        if (kind == 0) return {&gamma, 0, 0};
+        if (kind == 0) return {all.view.data, 0, 0};
         if (kind == 1) return {all.view.data, all.view.step, 0};  // one for each step
         if (kind == 2) return {all.view.data, 0, all.view.env};   // one for each env
         return all.read();
@@ -168,22 +150,25 @@ void check(const fastgae::Target& target, const Problem& problem) {
     rollout.last_values = last_values.read();
     rollout.terminated = terminated.read();
     if (problem.truncated) rollout.truncated = truncated.read();
-    Sparse<Real> sparse;
-    if (problem.truncated && problem.final_values) {
-        if (below(2))
-            rollout.final_values = finals.read();
-        else
-            rollout.sparse_finals = sparse.of(finals, truncated, env_major);
-    }
+    if (problem.truncated && problem.final_values) rollout.final_values = finals.read();
     if (problem.advantages) rollout.advantages = advantages.view;
     if (problem.returns) rollout.returns = returns.view;
     rollout.gammas = {&gamma, 0, 0};
     rollout.gamma_lambdas = {&forgotten, 0, 0};
-    const Index form = below(6);  // 0, 1 without options; 2 masked or with arrays; 3 tail-normalized; 4, 5 V-trace
+    // 0, 1 without options; 2 masked or with arrays; 3 tail-normalized; 4, 5 V-trace; 6 Retrace; 7 upgo
+    const Index form = below(8);
+    const bool vtrace = form == 4 || form == 5, retrace = form == 6, upgo = form == 7;
     if (form >= 2 && below(2)) rollout.gammas = factor(gammas), rollout.gamma_lambdas = factor(decays);
-    if (form >= 2 && below(3) == 0) rollout.returns_gamma_lambdas = factor(returns_decays);
+    if (form >= 2 && form < 6 && below(3) == 0) rollout.returns_gamma_lambdas = factor(returns_decays);
     if (form == 3) rollout.tail_lambdas = factor(tails);
-    if (form >= 4) {
+    if (upgo) rollout.recursion = fastgae::Recursion::upgo;
+    if (retrace) {
+        rollout.recursion = fastgae::Recursion::retrace;
+        rollout.ratios = ratios.read();
+        rollout.wide_gammas = factor(wide_gammas);
+        rollout.wide_lambdas = factor(wide_lambdas);
+    }
+    if (vtrace) {
         rollout.ratios = ratios.read();
         rollout.constants[fastgae::kRhoClip] = Real(1);
         rollout.constants[fastgae::kCClip] = Real(0.9);
@@ -206,25 +191,29 @@ void check(const fastgae::Target& target, const Problem& problem) {
     for (Index n = 0; n < envs; ++n) {
         Real next = 0, trace = rollout.last_advantages ? *later.view.at(0, n) : 0, left = 0, returns_trace = 0;
         Real a = 0, r = 0;
+        double next_c = 0;
+        bool rises = false;
         for (Index t = steps - 1; t >= 0; --t) {
             const bool ended = *terminated.view.at(t, n) != 0;
             const bool cut = problem.truncated && *truncated.view.at(t, n) != 0;
             const bool exists = !rollout.mask || *mask.view.at(t, n);
             const bool follows = !rollout.mask_passes_values || t == steps - 1 || *mask.view.at(t + 1, n);
             if (follows) next = t == steps - 1 ? *last_values.view.at(0, n) : *next_values.view.at(t, n);
-            const Real value = *values.view.at(t, n), gl = *rollout.gamma_lambdas.at(t, n);
+            const Real value = *values.view.at(t, n), ratio = *ratios.view.at(t, n);
+            const Real gl = retrace ? Real(*rollout.wide_gammas.at(t, n) * next_c) : *rollout.gamma_lambdas.at(t, n);
             Real delta = *rewards.view.at(t, n);
             const Real bootstrap = cut && problem.final_values ? *finals.view.at(t, n) : next;
             if (!ended) delta = delta + *rollout.gammas.at(t, n) * bootstrap;
             delta = delta - value;
-            const auto traced = [&](Real term, Real factor, Real y) { return ended || cut ? term : term + factor * y; };
+            const auto traced = [&](Real term, Real factor, Real y) {
+                return ended || cut || (upgo && !rises) ? term : term + factor * y;
+            };
             const Real one_step = traced(delta, gl, trace);
             if (exists && form == 3) {
                 left = traced(1, *rollout.tail_lambdas.at(t, n), left);
                 trace = traced(left * delta, gl, trace);
                 a = r = trace / left;
-            } else if (exists && form >= 4) {
-                const Real ratio = *ratios.view.at(t, n);
+            } else if (exists && vtrace) {
                 a = one_step * weight(ratio, fastgae::kAdvantageClip);
                 const Real rho = weight(ratio, fastgae::kRhoClip), c = weight(ratio, fastgae::kCClip);
                 r = trace = traced(rho * delta, c * gl, trace);
@@ -235,6 +224,8 @@ void check(const fastgae::Target& target, const Problem& problem) {
             } else {  // A of the next step that exists
                 a = r = trace;
             }
+            if (exists && retrace) next_c = *rollout.wide_lambdas.at(t, n) * (ratio > 1 ? 1 : double(ratio));
+            if (exists) rises = delta >= 0;
             if (exists && rollout.returns_gamma_lambdas)
                 r = returns_trace = traced(delta, *rollout.returns_gamma_lambdas.at(t, n), returns_trace);
             if (!exists && rollout.carry_over && rollout.returns_gamma_lambdas) r = returns_trace;
@@ -254,6 +245,54 @@ void check(const fastgae::Target& target, const Problem& problem) {
     }
 }
 
+// Compare returns of n steps with the sums of their rewards, from the last one to the first.
+template <class Real>
+void check_n_step_returns(const fastgae::Target& target, const Problem& problem) {
+    const Index steps = problem.steps, envs = problem.envs, n = 1 + below(7);
+    special_numbers = below(2) == 0;
+    gaps = below(2) == 0;
+    const bool env_major = problem.env_major, number_gamma = below(2);
+    Matrix<Real> rewards(steps, envs, env_major), values(steps + 1, envs, env_major), finals(steps, envs, env_major),
+        gammas(steps, envs, env_major), returns(steps, envs, env_major);
+    for (Matrix<Real>* const each : {&rewards, &values, &finals})
+        each->fill([](Index, Index) { return number<Real>(); });
+    gammas.fill([&](Index, Index) { return number_gamma ? Real(0.9) : Real(below(100)) / 100; });
+    Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major);
+    terminated.fill([&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); });
+    truncated.fill([&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); });
+    fastgae::CanonicalRollout<Real> rollout;
+    rollout.steps = steps;
+    rollout.envs = envs;
+    rollout.env_major = env_major;
+    rollout.rewards = rewards.read();
+    rollout.values = values.read();
+    rollout.next_values = {values.view.at(1, 0), values.view.step, values.view.env};
+    rollout.last_values = {values.view.at(steps, 0), 0, values.view.env};
+    rollout.terminated = terminated.read();
+    if (problem.truncated) rollout.truncated = truncated.read();
+    if (problem.truncated && problem.final_values) rollout.final_values = finals.read();
+    rollout.gammas = number_gamma ? View<const Real>{gammas.view.data, 0, 0} : gammas.read();
+    rollout.returns = returns.view;
+    fastgae::n_step_returns(target, rollout, n, problem.num_threads);
+    for (Index env = 0; env < envs; ++env)
+        for (Index t = 0; t < steps; ++t) {
+            const auto ended = [&](Index at) { return *terminated.view.at(at, env) != 0; };
+            const auto cut = [&](Index at) { return problem.truncated && *truncated.view.at(at, env) != 0; };
+            Index last = t;
+            while (last < std::min(t + n, steps) - 1 && !ended(last) && !cut(last)) ++last;
+            Real sum = *values.view.at(last + 1, env);
+            if (cut(last) && problem.final_values) sum = *finals.view.at(last, env);
+            for (Index at = last; at >= t; --at) {
+                const Real reward = *rewards.view.at(at, env);
+                sum = at == last && ended(at) ? reward : reward + *gammas.view.at(at, env) * sum;
+            }
+            if (same(*returns.view.at(t, env), sum)) continue;
+            std::printf("%s f%zu: returns of %td steps, steps %td envs %td env_major %d: wrong at t %td n %td\n",
+                        target.name, 8 * sizeof(Real), n, steps, envs, env_major, t, env);
+            std::exit(1);
+        }
+}
+
 // Compare the sums and the rescaling of one matrix with loops over each env.
 template <class Real>
 void check_moments(const fastgae::Target& target, const Problem& problem) {
@@ -269,8 +308,7 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
     const bool masked = below(2), centered = below(2);
     const View<const std::uint8_t> exists = masked ? mask.read() : View<const std::uint8_t>();
     const double* const shift = centered ? center.data() : nullptr;
-    const fastgae::MaskedMatrix<const Real> of = {steps, envs,   problem.env_major, matrix.read(), exists,
-                                                  shift, nullptr};
+    const fastgae::MaskedMatrix<Real> of = {steps, envs, problem.env_major, matrix.view, exists, shift, nullptr};
     fastgae::block_sums(target, of, problem.num_threads, sums.data());
     std::vector<Real> expected;
     bool right = true;
@@ -313,7 +351,7 @@ void check_exact_sums(const Problem& problem) {
     mask.fill([](Index, Index) { return std::uint8_t(below(4) != 0 ? 1 + below(255) : 0); });
     const bool masked = below(2);
     Sums sums;
-    sums.add({steps, envs, problem.env_major, matrix.read(), masked ? mask.read() : View<const std::uint8_t>(), nullptr,
+    sums.add({steps, envs, problem.env_major, matrix.view, masked ? mask.read() : View<const std::uint8_t>(), nullptr,
               nullptr});
 
     long long eighths = 0, squares = 0;
@@ -356,6 +394,7 @@ void check_exact_sums(const Problem& problem) {
 template <class Real>
 void check_all(const fastgae::Target& target, const Problem& problem) {
     for (int i = 0; i < 2; ++i) check<Real>(target, problem);
+    check_n_step_returns<Real>(target, problem);
     check_moments<Real>(target, problem);
     check_exact_sums<Real>(problem);
 }

@@ -1,4 +1,4 @@
-// The store of recycled memory without Python: threads take, fill, resize and give back; what is alive never changes.
+// The store of recycled memory without Python: threads take, fill and give back; what is alive never changes.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -15,20 +15,19 @@ namespace {
 std::atomic<long> allocated{0}, allocations{0};
 std::atomic<bool> failing{false};
 
-void* allocate(void* context, std::size_t bytes) {
-    if (context != &allocated || failing) return nullptr;
-    allocated += static_cast<long>(bytes);
+void* allocate(std::size_t bytes) {
+    if (failing) return nullptr;
+    ++allocated;
     ++allocations;
     return std::malloc(bytes);
 }
 
-void release(void* context, void* memory, std::size_t bytes) {
-    if (context != &allocated) std::abort();
-    allocated -= static_cast<long>(bytes);
+void release(void* memory) {
+    --allocated;
     std::free(memory);
 }
 
-RecycledMemory& memory = *new RecycledMemory({allocate, release, &allocated});
+RecycledMemory& memory = *new RecycledMemory({allocate, release});
 
 void demand(bool right, const char* what) {
     if (right) return;
@@ -63,17 +62,9 @@ void play(unsigned seed, int rounds) {
             if (alive.empty()) break;
             Alive& one = alive[up_to(alive.size())];
             demand(one.is_intact(), "the bytes of an array that was alive");
-            if (up_to(3) == 0) {
-                const std::size_t other = up_to(2 * kLeastRecycled);
-                one.data = static_cast<unsigned char*>(memory.resize(one.data, other));
-                one.bytes = std::min(one.bytes, other);
-                demand(one.is_intact(), "the bytes of an array that was resized");
-                std::memset(one.data, one.number, one.bytes = other);
-            } else {
-                memory.give_back(one.data);
-                one = alive.back();
-                alive.pop_back();
-            }
+            memory.give_back(one.data);
+            one = alive.back();
+            alive.pop_back();
         }
     }
     for (const Alive& one : alive) {
@@ -116,7 +107,6 @@ void limits() {
     demand(!memory.take(7 * kLeastRecycled), "no memory");
     void* const kept = memory.take(kLeastRecycled);
     demand(kept, "kept memory where there is no other");
-    demand(!memory.resize(kept, 7 * kLeastRecycled), "no memory to move to");
     failing = false;
     memory.give_back(kept);
     memory.set_limit(0);

@@ -72,7 +72,7 @@ for round in range(30):
         try:
             got = fastgae.gae_packed(
                 rewards.reshape(-1), values.reshape(-1), cu_seqlens, last_values=finals[: len(cu_seqlens) - 1],
-                backend=backend, **given,
+                gamma=0.99, backend=backend, **given,
             )
             assert [array.shape for array in got] == [(size,)] * 2
             done += 1

@@ -300,3 +300,15 @@ def test_rewards_from_success_and_labels(recorded, tmp_path, whole):
     given = blocks_of(table, recorded.first[1::4])
     got = table_of(fastgae.ray.compute(given, whole_episodes=whole, **options))
     assert got.select(expected.column_names).to_pydict() == expected.to_pydict()
+
+
+def test_a_dataset_with_other_totals_than_it_says(tmp_path, recorded):
+    """The same error as from ``fastgae.data.compute``."""
+    for folder in ("data", "meta"):
+        (tmp_path / "set" / folder).mkdir(parents=True)
+    (tmp_path / "set" / "meta" / "info.json").write_text('{"total_frames": 3005}')
+    names = {"episode": "episode_index", "step": "frame_index", "rewards": "next.reward", "terminated": "next.done"}
+    table = recorded.table(*names, "truncated", "values", terminated=recorded.last)
+    pq.write_table(table.rename_columns([*names.values(), "next.truncated", "values"]), tmp_path / "set/data/a.parquet")
+    with pytest.raises(DataError, match=r"info\.json says that there are 3005 steps; the episodes have 3000"):
+        fastgae.ray.compute(tmp_path / "set", whole_episodes=True, ends="terminated")

@@ -54,7 +54,7 @@ def good_calls(size=(4, 3), dtype=np.float64):
 def everything(function, size, dtype):
     """Return every argument of a function, but no coefficients, constants and settings that have a default."""
     takes = parameters(function)
-    is_packed = any(ROLES[name] is Role.BOUNDARIES for name in takes)
+    is_flat = any(ROLES[name] in (Role.BOUNDARIES, Role.PARENTS) for name in takes)
     (steps, envs), case = size, make_case(size, dtype, bootstrap="final_dense")
     per_step = {
         Role.STEPS: case.rewards,
@@ -69,15 +69,24 @@ def everything(function, size, dtype):
         Role.ENV_FLAGS: np.arange(envs) % 2 == 1,
         Role.MOMENTS: np.abs(case.last_values),
     }
-    others = {Role.BOUNDARIES: np.array([0, steps // 2, steps]), Role.COEFFICIENT: 0.5, Role.CONSTANT: 1.0}
+    parents = np.array([-1, 0, 0, *range(1, steps - 2)])  # two branches: as many leaves as there are sequences
+    if "parents" in takes:
+        by_name["terminated"] = np.zeros(size, bool)
+    others = {
+        Role.BOUNDARIES: np.array([0, steps // 2, steps]),
+        Role.PARENTS: parents[:steps],
+        Role.WEIGHTS: np.arange(1.0, steps + 1),
+        Role.COEFFICIENT: 0.5,
+        Role.CONSTANT: 1.0,
+    }
 
     def good(name):
         role = ROLES[name]
         if role in per_env:
-            return per_env[role][:2] if is_packed else per_env[role]
+            return per_env[role][:2] if is_flat else per_env[role]
         if role in per_step:
             matrix = by_name.get(name, per_step[role])
-            return (matrix[:, 0] if is_packed else matrix).copy()
+            return (matrix[:, 0] if is_flat else matrix).copy()
         return SETTINGS[name] if role is Role.SETTING else others[role]
 
     may_be_left_out = (Role.COEFFICIENT, Role.CONSTANT, Role.SETTING)

@@ -82,8 +82,8 @@ def flushed(given):
 # name: the function that makes a call, the names of the functions to call, whether wrong calls are made, too
 NAMES = tuple(FUNCTIONS)
 WAYS = {
-    "torch": (functools.partial(eager, of_torch), (*NAMES, "group_advantages"), True),
-    "jax": (functools.partial(eager, of_jax), (*NAMES, "group_advantages"), True),
+    "torch": (functools.partial(eager, of_torch), (*NAMES, "gae_tree", "group_advantages"), True),
+    "jax": (functools.partial(eager, of_jax), (*NAMES, "gae_tree", "group_advantages"), True),
     "jit": (jitted, NAMES, False),
     "lowered": (lowered, NAMES, False),
 }

@@ -112,8 +112,9 @@ def kernels() -> dict[str, float]:
         del started[:]
         call()
         for number, code in enumerate(map(code_of, started), 1):
-            for what in ("registers", "stack", "instructions", "stall_cycles"):
-                found[f"{what}, {name}, {number} {code.kernel}"] = getattr(code, what)
+            kernel, *counts = code
+            for what, count in zip(code._fields[1:], counts, strict=True):
+                found[f"{what}, {name}, {number} {kernel}"] = count
     return found
 
 

@@ -6,8 +6,8 @@ reads          bytes that fastgae.data.compute reads, in sizes of the source
 compilations   of Numba's kernels in a process that finds them in the cache
 waiting        1 if long calls in one thread keep the calls in another one waiting
 launches       of the kernels for a GPU, by Triton's interpreter
-GPU            registers, bytes of stack, instructions and stall cycles of a loop in the machine code of sm_90, and the
-               Python functions that a call calls once it has been made before
+GPU            registers, bytes of stack, instructions and cycles of a loop, without and with waits for loads, in the
+               machine code of sm_90, and the Python functions that a call calls once it has been made before
 """
 
 import resource

@@ -7,7 +7,7 @@ start a kernel only notes it. Triton cannot compile in a process in which it int
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType, SimpleNamespace
@@ -22,7 +22,13 @@ WARP, SHARED_MEMORY, THREADS = 32, 232_448, 1024
 # An instruction of nvdisasm, with the first half of its code; the line after it has the second half.
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(\S+)(.*?);\s*/\* 0x[0-9a-f]{16} \*/")
 SECOND_HALF = re.compile(r"^\s*/\* 0x([0-9a-f]{16}) \*/")
-STALL = 41  # the bit of the second half where the four bits of the cycles begin until the next instruction
+# Where fields of the second half begin: the cycles until the next instruction, the barrier that is free once the result
+# has come, the one that is free once the operands are read, and the barriers to wait for.
+STALL, RESULT, OPERANDS, WAIT = 41, 46, 49, 52
+BARRIERS, NONE = 6, 7
+LATENCIES = 280, 800  # cycles of a load from the L2 cache and from memory, more or less, of an H100
+SHARED, OTHER = 30, 20  # cycles of a load from shared memory, and of what else a barrier is for
+TURNS = 16
 
 
 class Code(NamedTuple):
@@ -33,6 +39,17 @@ class Code(NamedTuple):
     stack: int  # bytes, where registers are spilled
     instructions: int
     stall_cycles: int  # of the loop with the most additions, if nothing has to wait for memory
+    cycles_280: int  # of a turn of that loop in one warp, if each load takes 280 cycles, as from the L2 cache
+    cycles_800: int  # as from memory
+
+
+class Instruction(NamedTuple):
+    """An instruction of nvdisasm, and the second half of its code."""
+
+    name: str
+    operands: str
+    label: str  # before it
+    code: int
 
 
 def compile_for(architecture: int) -> list[Any]:
@@ -99,36 +116,52 @@ def code_of(binary: Any) -> Code:
     registers, stack = (int(re.search(rf"{word}:(\d+)", usage)[1]) for word in ("REG", "STACK"))  # type: ignore[index]
     instructions = list(_instructions(text))
     loops = [instructions[first : last + 1] for first, last in _loops(instructions)]
-    most = max(loops, key=lambda loop: (sum(name in ("FADD", "DADD") for name, *_ in loop), -len(loop)), default=[])
-    stall = sum(cycles for _, _, cycles, _ in most)
-    return Code(binary.metadata.name, registers, stack, len(instructions), stall)
+    most = max(loops, key=lambda loop: (sum(each.name in ("FADD", "DADD") for each in loop), -len(loop)), default=[])
+    stall = sum(each.code >> STALL & 15 for each in most)
+    waiting = [cycles(most, latency) for latency in LATENCIES]
+    return Code(binary.metadata.name, registers, stack, len(instructions), stall, *waiting)
+
+
+def cycles(loop: Sequence[Instruction], latency: int) -> int:
+    """Return the cycles of a turn of a loop that one warp runs, where a load takes ``latency`` cycles."""
+    free, now, ends = [0] * (NONE + 1), 0, []
+    for _ in range(TURNS):
+        for name, *_, code in loop:
+            now = max(now, *(free[each] for each in range(BARRIERS) if code >> WAIT >> each & 1), 0)
+            needed = latency if name in ("LD", "LDG") else SHARED if name in ("LDS", "STS", "SHFL") else OTHER
+            for field, until in ((RESULT, now + needed), (OPERANDS, now + OTHER)):
+                barrier = code >> field & 7
+                free[barrier] = max(free[barrier], until) if barrier != NONE else 0
+            now += max(code >> STALL & 15, 1)
+        ends.append(now)
+    half = TURNS // 2  # the first turns do not wait for what came before
+    return (ends[-1] - ends[half - 1]) // half
 
 
 def _output(tool: str, *arguments: object) -> str:
     return subprocess.run([TOOLS / tool, *map(str, arguments)], check=True, capture_output=True, text=True).stdout
 
 
-def _instructions(text: str) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the name of every instruction, its operands, the cycles until the next one, and the label before it."""
+def _instructions(text: str) -> Iterator[Instruction]:
     label, found = "", None
     for line in text.splitlines():
         if line.startswith(".L"):
             label = line.rstrip().rstrip(":")
         elif found is not None and (code := SECOND_HALF.match(line)):
-            yield found[1].split(".")[0], found[2], int(code[1], 16) >> STALL & 15, label
+            yield Instruction(found[1].split(".")[0], found[2], label, int(code[1], 16))
             label, found = "", None
         else:
             found = INSTRUCTION.match(line)
 
 
-def _loops(instructions: list[tuple[str, str, int, str]]) -> Iterator[tuple[int, int]]:
+def _loops(instructions: list[Instruction]) -> Iterator[tuple[int, int]]:
     """Yield the first and the last instruction of every innermost loop: a jump back."""
-    labels = {label: place for place, (*_, label) in enumerate(instructions) if label}
+    labels = {each.label: place for place, each in enumerate(instructions) if each.label}
     jumps = [
         (labels[operand[1]], place)
-        for place, (name, operands, *_) in enumerate(instructions)
-        if name == "BRA"
-        and (operand := re.search(r"`\((\.L\w+)\)", operands))
+        for place, each in enumerate(instructions)
+        if each.name == "BRA"
+        and (operand := re.search(r"`\((\.L\w+)\)", each.operands))
         and labels.get(operand[1], place) < place
     ]
     for first, last in jumps:

@@ -25,6 +25,7 @@ from fastgae._backends.numba.kernel import env_major, time_major
 from fastgae._backends.numba.moments import MaskedMatrix
 from fastgae._backends.numba.pieces import cut
 from fastgae._backends.numba.short_cut import BOOL, EMPTY, recognised
+from fastgae._backends.numba.trees import tree_scan as tree_scan
 from fastgae._call import Array, Call, GAEResult
 from fastgae._canonical import MOMENT_STEPS, CanonicalRollout, canonical_rollout
 from fastgae._exact_sums import sums_by_numpy

@@ -15,13 +15,14 @@ import torch
 from triton.language import constexpr
 
 from fastgae._backends import BackendUnavailableError
-from fastgae._backends.triton.kernels import n_step, resets
+from fastgae._backends.triton.kernels import resets
+from fastgae._backends.triton.kernels.step import Inputs
 from fastgae._backends.triton.kernels.views import Size
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.moments import exact_sums as exact_sums
 from fastgae._backends.triton.moments import normalize, rescale
 from fastgae._backends.triton.plan import INTERPRETED, blocks_of
-from fastgae._backends.triton.recursion import LANES, REAL, STEPS, values_of, walk
+from fastgae._backends.triton.recursion import LANES, REAL, STEPS, walk
 from fastgae._call import NEW, Call, GAEResult
 from fastgae._canonical import NEXT_STEP
 from fastgae._interop import OnDevice, Planned
@@ -51,17 +52,15 @@ def gae(call: Call) -> GAEResult:
     matrices = Matrices.of(call.rewards, call.time_axis)
     inputs = [] if call.out is None else [given for given in call if isinstance(given, OnDevice)]
     outputs = [matrices.output(wanted, inputs) for wanted in call.out or (NEW, NEW)]
-    if matrices.rewards.numel() and call.recursion == "n_step_returns":
-        _n_step_returns(call, matrices, outputs[1])
-    elif matrices.rewards.numel():
-        exists = matrices.of_steps(call.mask)
+    if matrices.rewards.numel():
+        mask, exists = matrices.of_steps(call.mask), ()
         if call.autoreset == NEXT_STEP:
-            in_mask, exists = exists, matrices.view(matrices.new(torch.uint8))
-            _steps_without_resets(matrices, call.terminated, call.truncated, call.prev_done, in_mask, exists)
+            exists = matrices.view(matrices.new(torch.uint8))
+            _steps_without_resets(matrices, call.terminated, call.truncated, call.prev_done, mask, exists)
         views = [() if output is None else matrices.view(output.matrix) for output in outputs]
-        walk(call, matrices, exists, *views)
+        walk(call, matrices, mask, exists, *views)
         if call.normalize is not None and views[0]:
-            normalize(matrices, views[0], views[0], exists, call.normalize)
+            normalize(matrices, views[0], views[0], exists or mask, call.normalize)
     return GAEResult(*map(matrices.finished, outputs))
 
 
@@ -85,7 +84,7 @@ def normalized(
             normalize(matrices, *views, by, eps, ddof)
         else:
             (mean, std), numbers = zip(*map(matrices.of_envs, given), strict=True)
-            rescale(matrices, *views, mean, (), std, eps, numbers)
+            rescale(matrices, *views, mean and (mean, ()), (), std, eps, numbers=numbers)
     return cast(Planned, matrices.finished(output))
 
 
@@ -109,30 +108,7 @@ def _steps_without_resets(
     exists: Any,
 ) -> None:
     before, was_done = matrices.of_envs(prev_done)
-    flags = matrices.of_steps(terminated), matrices.of_steps(truncated), before, mask, exists
-    arguments = *flags, matrices.steps, matrices.envs, int(was_done)
-    size = Size(constexpr(LANES), constexpr(STEPS))
+    inputs = Inputs((), ended=matrices.of_steps(terminated), cut=matrices.of_steps(truncated), in_mask=mask)
+    arguments = inputs, before, exists, matrices.steps, matrices.envs, int(was_done)
+    size = Size(*map(constexpr, (LANES, STEPS, REAL[matrices.dtype])))
     matrices.plan.launch(resets.steps_without_resets, blocks_of(matrices.envs, LANES), arguments, (size,))
-
-
-def _n_step_returns(call: Call, matrices: Matrices, returns: Any) -> None:
-    gammas, gamma = matrices.of_coefficients(call.gamma)
-    values, next_values, (last_values, last_value) = values_of(call, matrices)
-    arguments = (
-        matrices.of_steps(call.rewards),
-        values,
-        next_values,
-        last_values,
-        matrices.of_steps(call.final_values),
-        matrices.of_steps(call.terminated),
-        matrices.of_steps(call.truncated),
-        gammas,
-        matrices.view(returns.matrix),
-        matrices.steps,
-        matrices.envs,
-        call.n,
-        last_value,
-        gamma,
-    )
-    programs = blocks_of(matrices.envs, LANES) * matrices.steps
-    matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))

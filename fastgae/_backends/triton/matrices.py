@@ -81,6 +81,11 @@ class Matrices(NamedTuple):
         env = env if matrix.shape[1] > 1 else 0
         return Tiles(matrix.memory, env) if self.env_major and step == 1 else Rows(matrix.memory, step, env)
 
+    def strided(self, view: Any) -> Strided:
+        """Return the matrix of a view, of all steps."""
+        step = 1 if isinstance(view, Tiles) else view.step
+        return Strided(view.data, (self.steps, self.envs), (step, view.env))
+
     def row(self, matrix: Strided) -> Rows:
         """Return the view of the last row, for all steps. All envs read its only number, if it has one."""
         (steps, envs), (step, env) = matrix.shape, matrix.stride
@@ -118,10 +123,10 @@ class Matrices(NamedTuple):
             return None
         result, matrix, in_place = output
         if not in_place:
-            split = torch.empty_strided(matrix.shape, matrix.stride, device="meta").unflatten(
-                1, result.shape[1:] or (1,)
-            )
-            self.plan.copy(Strided(matrix.memory, result.shape, split.stride()[: len(result.shape)]), result)
+            meta = torch.empty_strided(matrix.shape, matrix.stride, device="meta")
+            split = meta.unflatten(1, result.shape[1:] or (1,))
+            source = Strided(matrix.memory, result.shape, split.stride()[: len(result.shape)])
+            self.plan.call(torch.Tensor.copy_, result, source)
         return Planned(self.plan, result.memory.slot)
 
     def _time_first(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -134,7 +139,7 @@ class Matrices(NamedTuple):
             whole = Strided(memory, tuple(moved.shape), moved.stride())
             moved = torch.empty(moved.shape, device="meta", dtype=moved.dtype)
             memory = self.plan.memory(moved.shape, moved.stride(), memory.dtype)
-            self.plan.copy(whole, Strided(memory, tuple(moved.shape), moved.stride()))
+            self.plan.call(torch.Tensor.copy_, Strided(memory, tuple(moved.shape), moved.stride()), whole)
         matrix = moved.reshape(len(moved), -1)
         return Strided(memory, (len(matrix), matrix.shape[1]), matrix.stride())
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from triton.language import constexpr
+import triton.language as tl
 
 from fastgae._backends.triton.kernels import moments as kernels
+from fastgae._backends.triton.kernels.step import Inputs
 from fastgae._backends.triton.kernels.views import Rows, Size, Tiles
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.plan import blocks_of
@@ -15,10 +16,8 @@ from fastgae._canonical import MOMENT_STEPS
 from fastgae._exact_sums import FORMATS, digits_of
 from fastgae._interop import OnDevice
 
-LANES, STEPS = 32, 16  # of a program that sums blocks of steps
+LANES, STEPS = 32, 32  # of a program that sums blocks of steps
 ELEMENTS = 1024  # of a program that rescales
-IN_ONE = 1024  # elements that the only program of ``means`` reads at once, in as many warps as it may have
-WARPS = 8
 AT_ONCE = 2**22  # numbers of which the digits are in memory together
 
 
@@ -26,9 +25,10 @@ def normalize(
     matrices: Matrices, source: Any, target: Any, mask: Any, by: str, eps: float = EPS, ddof: int = 0
 ) -> None:
     """Shift and scale the steps in the mask to mean 0 and standard deviation 1."""
-    mean = _mean(matrices, source, mask, (), by)
-    variance = _mean(matrices, source, mask, mean, by, ddof)
-    rescale(matrices, source, target, mask, mean, variance, (), eps)
+    terms = matrices.steps * (1 if by == "per_env" else matrices.envs)
+    mean = _sums(matrices, source, mask, (), by, terms)
+    variance = _sums(matrices, source, mask, mean, by, terms)
+    rescale(matrices, source, target, mask, mean, variance, (), eps, terms, ddof)
 
 
 def rescale(
@@ -40,15 +40,22 @@ def rescale(
     variance: Any,
     std: Any,
     eps: float,
+    terms: int = 1,
+    ddof: int = 0,
     numbers: tuple[float, float] = (0.0, 0.0),
 ) -> None:
-    """Shift and scale the steps in the mask, by a variance or by a standard deviation; 0 elsewhere."""
+    """Shift and scale the steps in the mask, by a variance or by a standard deviation; 0 elsewhere.
+
+    A mean is a sum and its count. Without a count, the sum is of ``terms`` numbers.
+    """
     outer, inner = (matrices.envs, matrices.steps) if matrices.env_major else (matrices.steps, matrices.envs)
     across = min(ELEMENTS, 1 << (inner - 1).bit_length())
     along = ELEMENTS // across
-    views = (_by_memory(matrices, view) for view in (source, target, mask, mean, variance, std))
+    means = (tuple(_by_memory(matrices, view) for view in each) for each in (mean, variance))
+    views = (*(_by_memory(matrices, view) for view in (source, target, mask)), *means, _by_memory(matrices, std))
     programs = blocks_of(outer, along) * blocks_of(inner, across)
-    matrices.plan.launch(kernels.rescale, programs, (*views, outer, inner, *numbers, eps), (along, across), warps=4)
+    numbers_of_all = outer, inner, terms, ddof, *numbers, eps
+    matrices.plan.launch(kernels.rescale, programs, (*views, *numbers_of_all), (along, across), warps=4)
 
 
 def exact_sums(numbers: OnDevice, mask: OnDevice | None) -> tuple[Array, tuple[int, int, int, int]]:
@@ -71,24 +78,33 @@ def exact_sums(numbers: OnDevice, mask: OnDevice | None) -> tuple[Array, tuple[i
 
 def _by_memory(matrices: Matrices, view: Any) -> Any:
     """Return a view with the strides of the axis that is contiguous in rewards last."""
-    if not view:
-        return ()
+    if len(view) < 2:
+        return view
     step = 1 if isinstance(view, Tiles) else view.step
     return Rows(view.data, view.env, step) if matrices.env_major else Rows(view.data, step, view.env)
 
 
-def _mean(matrices: Matrices, matrix: Any, mask: Any, center: Any, by: str, ddof: int = 0) -> Rows:
-    """Return the mean of x, or of (x - center)^2, of each env or of all, in new memory."""
+def _sums(matrices: Matrices, matrix: Any, mask: Any, center: Any, by: str, terms: int) -> tuple[Any, ...]:
+    """Return the sum of x, or of (x - center)^2, of each env or of all, and their counts if there is a mask."""
     plan, steps, envs = matrices.plan, matrices.steps, matrices.envs
     block = min(MOMENT_STEPS, blocks_of(steps, STEPS) * STEPS)  # no turns after the last step of a short rollout
     blocks = blocks_of(steps, block)
-    sums = Rows(plan.scratch(blocks * envs, torch.float64), envs, 1)
-    counts: Any = Rows(plan.scratch(blocks * envs, torch.float64), envs, 1) if mask else ()
-    size = Size(constexpr(LANES), constexpr(STEPS))
-    programs = blocks_of(blocks * envs, LANES)
-    plan.launch(kernels.block_sums, programs, (matrix, mask, center, sums, counts, steps, envs), (block, size))
-    per_env = by == "per_env"
-    means = Rows(plan.scratch(envs if per_env else 1, torch.float64), 0, int(per_env and envs > 1))
-    arguments = sums, counts, means, steps, blocks, envs, ddof
-    plan.launch(kernels.means, 1, arguments, (per_env, IN_ONE), warps=WARPS)
-    return means
+    sums = tuple(plan.scratch(blocks * envs, torch.float64) if given else () for given in (matrix, mask))
+    views = tuple(Rows(each, envs, 1) if each else () for each in sums)
+    arguments = Inputs(matrix, in_mask=mask), center, *views, steps, envs, terms
+    size = Size(*map(tl.constexpr, (LANES, STEPS, tl.float64)))
+    plan.launch(kernels.block_sums, blocks_of(blocks * envs, LANES), arguments, (block, size))
+    views = _folded(matrices, views, blocks, envs)
+    if by == "per_env":
+        return tuple(view and view._replace(step=0) for view in views)
+    return tuple(view[:1] for view in _folded(matrices, views, envs, 1))
+
+
+def _folded(matrices: Matrices, views: tuple[Any, ...], count: int, width: int) -> tuple[Any, ...]:
+    """Return views of the sums of ``count`` rows, in new memory if there are more than one."""
+    while count > 1:
+        left = blocks_of(count, 2**kernels.LEVELS.value)
+        sums = tuple(view and Rows(matrices.plan.scratch(left * width, torch.float64), width, 1) for view in views)
+        matrices.plan.launch(kernels.fold, blocks_of(left * width, LANES), (views, sums, count, width), (LANES,))
+        views, count = sums, left
+    return views

@@ -39,7 +39,7 @@ class Strided(NamedTuple):
         """Return it as a tensor, once there are memories. Flags are bytes, because any byte but 0 is True."""
         whole = memories[self.memory.slot]
         whole = whole.view(torch.uint8) if whole.dtype == torch.bool else whole
-        return torch.as_strided(whole, self.shape, self.stride, whole.storage_offset() + self.memory.first)
+        return torch.as_strided(whole.detach(), self.shape, self.stride, whole.storage_offset() + self.memory.first)
 
 
 class Plan:
@@ -58,8 +58,9 @@ class Plan:
     def scratch(self, count: int, dtype: torch.dtype) -> Memory:
         return self.memory((count,), (1,), dtype)
 
-    def copy(self, source: Strided, target: Strided) -> None:
-        self.steps.append(lambda memories, *_: target.tensor(memories).copy_(source.tensor(memories)))
+    def call(self, function: Callable[..., Any], *arrays: Strided) -> None:
+        """Call a function of torch with tensors."""
+        self.steps.append(lambda memories, *_: function(*(each.tensor(memories) for each in arrays)))
 
     def launch(
         self, kernel: Any, programs: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], warps: int = 1

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 import triton.language as tl
 
-from fastgae._backends.triton.kernels import packed, recursion
+from fastgae._backends.triton.kernels import n_step, packed, recursion
 from fastgae._backends.triton.kernels.step import How, Inputs
 from fastgae._backends.triton.kernels.views import Rows
 from fastgae._backends.triton.matrices import Matrices
@@ -29,6 +29,10 @@ BITS = {torch.float32: 24, torch.float64: 53}
 LANES_OF_A_MULTIPROCESSOR = 128  # one warp for each of its four schedulers
 SHORTEST_PIECE = 256
 WORTHWHILE = 0.6  # the largest share of an env's steps that a lane may compute with its warm-up
+
+# Where gamma lambda is 1, nothing is forgotten: lanes so few for each multiprocessor, and so long, compute in stages.
+MOST_STAGED, STAGED_STEPS = 16, 1024
+STAGED_PIECE = 128
 
 
 class Cut(NamedTuple):
@@ -57,97 +61,92 @@ def _multiprocessors(device: torch.device) -> int:
     return 132 if INTERPRETED else torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def walk(call: Call, matrices: Matrices, exists: Any, advantages: Any, returns: Any) -> None:
+def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any, returns: Any) -> None:
     """Plan the recursion of ``gae``, or of an estimator whose recursion differs."""
     kind = call.recursion
     if kind == "gae":
         kind = "tail_normalized" if call.tail_normalized else "gae" if call.ratios is None else "vtrace"
-    values, next_values, (last_values, last_value) = values_of(call, matrices)
+    values, next_values, last_values, last_value = _values_of(call, matrices)
     last_advantages, last_advantage = matrices.of_envs(call.last_advantages)
     coefficients = [matrices.of_coefficients(each) for each in (call.gamma, call.gae_lambda, call.returns_lambda)]
     final_values, last, boundaries, lanes = matrices.of_steps(call.final_values), (), (), matrices.envs
     if call.cu_seqlens is not None:
         boundaries, _ = matrices.of_envs(call.cu_seqlens)
         lanes = len(call.cu_seqlens) - 1
-        ends = _sequence_steps(call, matrices, boundaries, lanes, last_values, last_value, coefficients)
+        ends = _sequence_steps(call, matrices, boundaries, (last_values, last_value), coefficients)
         last, final_values, coefficients = ends
         last_values = ()
     views, numbers = zip(*coefficients, strict=True)
-    inputs = Inputs(
-        matrices.of_steps(call.rewards),
-        values,
-        next_values,
-        final_values,
-        matrices.of_steps(call.ratios),
-        matrices.of_steps(call.terminated),
-        matrices.of_steps(call.truncated),
-        matrices.of_steps(call.mask),
-        exists,
-        last,
-        *views,
-    )
-    steps = _steps_of_a_turn(inputs, matrices)
+    rewards, ratios, *flags = map(matrices.of_steps, (call.rewards, call.ratios, call.terminated, call.truncated))
+    inputs = Inputs(*(rewards, values, next_values, final_values, ratios, *flags, mask, exists, last, *views))
+    if kind == "n_step_returns":
+        size = matrices.steps, matrices.envs, call.n, last_value, numbers[0]
+        programs = blocks_of(matrices.envs, LANES) * matrices.steps
+        arguments = inputs, last_values, returns, *size
+        matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))
+        return
     one_lambda = call.returns_lambda is None
-    pieces = Cut(1, matrices.steps, 0) if any(views) else cut(matrices, _decay(kind, *numbers), steps)
-    kept = 1 + sum((not one_lambda, bool(inputs.in_mask), bool(last), kind in ("upgo", "tail_normalized", "retrace")))
-    begun: Any = ()
-    reached: Any = ()
-    if pieces.pieces > 1:
-        boundaries, lanes = (), matrices.envs * pieces.pieces
-        begun, reached = (Rows(matrices.plan.scratch(kept * lanes, torch.float64), lanes, 1) for _ in "br")
-    elif boundaries:
-        pieces = pieces._replace(pieces=lanes)
-        steps = min(steps, FEWER_STEPS)  # sequences begin anywhere, so a tile takes more registers
-    arguments = (
-        inputs,
-        last_values,
-        last_advantages,
-        boundaries,
-        advantages,
-        returns,
-        begun,
-        reached,
-        matrices.steps,
-        matrices.envs,
-        *pieces,
-        last_value,
-        last_advantage,
-        *numbers,
-        *(getattr(call, name) or 0.0 for name in CONSTANTS),
-    )
+    steps = _steps_of_a_turn(inputs, matrices)
+    closes = bool(last) or kind == "upgo"
+    kept = True, not one_lambda, bool(mask), closes, kind == "tail_normalized", kind == "retrace"
     how = How(
         kind,
         bool(call.rewards.dtype.type(call.leaky or 0.0)),
         numbers[:2] == (1.0, 1.0) and kind != "retrace",
         not one_lambda,
         call.carry_over,
+        "sequence" if boundaries else "env",
         False,
         REAL[matrices.dtype],
         LANES,
         steps,
         min(steps, FEWER_STEPS),
-        kept,
+        sum(needed << k for k, needed in enumerate(kept)),
     )
-    _launch(matrices, arguments, how, lanes)
-    if begun:
-        turn = min(steps, FEWER_STEPS)
-        mend = how._replace(mend=True, lanes=min(LANES, 1 << (matrices.envs - 1).bit_length()), steps=turn)
-        _launch(matrices, arguments, mend, matrices.envs)
+    constants = last_value, last_advantage, *numbers, *(getattr(call, name) or 0.0 for name in CONSTANTS)
+
+    def launch(how: How, lanes: int, pieces: Cut, inputs: Inputs, before: Any, outputs: Any, *states: Any) -> None:
+        size = matrices.steps, matrices.envs, *pieces
+        arguments = inputs, *before, boundaries, *outputs, *(states or ((), ())), *size, *constants
+        launched = (How(*map(tl.constexpr, how)),)
+        matrices.plan.launch(recursion.recursion, blocks_of(lanes, how.lanes), arguments, launched)
+
+    whole = Cut(lanes, matrices.steps, 0)
+    pieces = whole if any(views) else cut(matrices, _decay(kind, *numbers), 2 * steps)
+    before, outputs = (last_values, last_advantages), (advantages, returns)
+    sums_deltas = how.undiscounted and kind == "gae" and one_lambda and bool(values) and not (mask or exists)
+    few = lanes <= MOST_STAGED * _multiprocessors(matrices.plan.device)
+    if pieces.warm:
+        lanes = matrices.envs * pieces.pieces
+        states = [Rows(matrices.plan.scratch(len(kept) * lanes, torch.float64), lanes, 1) for _ in ("begun", "reached")]
+        launch(how._replace(lane="piece"), lanes, pieces, inputs, before, outputs, *states)
+        mend = how._replace(lane="piece", mend=True, steps=min(steps, FEWER_STEPS))
+        launch(mend, matrices.envs * LANES, pieces, inputs, before, outputs, *states)
+    elif sums_deltas and few and matrices.steps * matrices.envs >= STAGED_STEPS * lanes:
+        # Only the sum of the deltas depends on the order of time. All multiprocessors compute what is before and after.
+        sums = advantages or matrices.view(matrices.new(matrices.dtype))
+        gated = inputs.ended or inputs.cut or last
+        summed = Inputs(sums, ended=matrices.view(matrices.new(torch.uint8)) if gated else ())
+        deltas = Cut(blocks_of(matrices.steps, STAGED_PIECE), STAGED_PIECE, 0)
+        everywhere = how._replace(kind="deltas", lane="piece")
+        launch(everywhere, matrices.envs * deltas.pieces, deltas, inputs, before, (sums, summed.ended))
+        in_order = how._replace(steps=2 * _steps_of_a_turn(summed, matrices))
+        launch(in_order, lanes, whole, summed, ((), last_advantages), (sums, ()))
+        if returns:
+            terms = map(matrices.strided, (returns, sums, values))
+            matrices.plan.call(lambda out, *both: torch.add(*both, out=out), *terms)
+    else:
+        launch(how, lanes, whole, inputs, before, outputs)
 
 
-def values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, tuple[Any, float]]:
+def _values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, Any, float]:
     """Return V of all steps, V' of all steps if it is given, and otherwise V after the last step."""
     if call.values is None:
-        return (), (), ((), 0.0)
+        return (), (), (), 0.0
     values, last = matrices.matrix(call.values), matrices.of_envs(call.last_values)
     if values.shape[0] > matrices.steps:
         last = matrices.row(values), 0.0
-    return matrices.view(values), matrices.of_steps(call.next_values), last
-
-
-def _launch(matrices: Matrices, arguments: tuple[Any, ...], how: How, lanes: int) -> None:
-    constants = (How(*map(tl.constexpr, how)),)
-    matrices.plan.launch(recursion.recursion, blocks_of(lanes, how.lanes), arguments, constants)
+    return matrices.view(values), matrices.of_steps(call.next_values), *last
 
 
 def _decay(kind: str, gamma: float, gae_lambda: float, returns_lambda: float) -> float:
@@ -162,15 +161,7 @@ def _steps_of_a_turn(inputs: Inputs, matrices: Matrices) -> int:
     return STEPS if words <= 5 and aligned else FEWER_STEPS if words <= 10 else FEWEST_STEPS
 
 
-def _sequence_steps(
-    call: Call,
-    matrices: Matrices,
-    boundaries: Any,
-    sequences: int,
-    last_values: Any,
-    last_value: float,
-    coefficients: list[tuple[Any, float]],
-) -> tuple[Any, Any, list[tuple[Any, float]]]:
+def _sequence_steps(call: Call, matrices: Matrices, boundaries: Any, after: Any, coefficients: list[Any]) -> Any:
     """Plan for each step of packed sequences whether it is the last one, V after it, and its coefficients."""
     last = matrices.view(matrices.new(torch.uint8))
     final_values = () if call.last_values is None else matrices.view(matrices.new(matrices.dtype))
@@ -179,17 +170,8 @@ def _sequence_steps(
         for k, given in enumerate((call.gamma, call.gae_lambda, call.returns_lambda))
         if getattr(given, "ndim", 0) > matrices.rewards.ndim
     }
-    of_sequences = tuple(coefficients[k][0] for k in made)
-    arguments = (
-        boundaries,
-        last_values,
-        of_sequences,
-        last,
-        final_values,
-        tuple(made.values()),
-        matrices.steps,
-        last_value,
-    )
-    constants = REAL[matrices.dtype], SEQUENCE_STEPS
+    (last_values, last_value), sequences = after, len(call.cu_seqlens) - 1
+    views = boundaries, last_values, tuple(coefficients[k][0] for k in made), last, final_values, tuple(made.values())
+    arguments, constants = (*views, matrices.steps, last_value), (REAL[matrices.dtype], SEQUENCE_STEPS)
     matrices.plan.launch(packed.sequence_steps, sequences, arguments, constants, warps=4)
     return last, final_values, [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]

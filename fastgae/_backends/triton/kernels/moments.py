@@ -3,30 +3,33 @@
 import triton.language as tl
 from triton import jit
 
-from fastgae._backends.triton.kernels.views import rows_from
+from fastgae._backends.triton.kernels.step import IN_MASK
+from fastgae._backends.triton.kernels.turns import following
+
+LEVELS = tl.constexpr(6)  # of a fold
 
 
 @jit
-def block_sums(matrix, mask, center, sums, counts, steps, envs, BLOCK: tl.constexpr, size: tl.constexpr):
+def block_sums(inputs, center, sums, counts, steps, envs, terms, BLOCK: tl.constexpr, size: tl.constexpr):
     """Store the float64 sums of x, or of (x - center)^2, over each BLOCK steps, in the order of time; each a lane."""
     blocks = tl.cdiv(steps, BLOCK)
     lane = tl.program_id(0).to(tl.int64) * size.lanes + tl.arange(0, size.lanes)
     lane = tl.minimum(lane, tl.cast(blocks, tl.int64) * envs - 1)
     env, begin = lane % envs, lane // envs * BLOCK
+    length = tl.minimum(steps - begin, BLOCK).to(tl.int32)
     total = tl.full((size.lanes,), 0, tl.float64)
     count, middle = total, total
     if len(center) > 0:
-        middle = tl.load(center.data + env * center.env)
+        middle = _mean(center, env * 0, env, terms, 0)
     for done in range(0, BLOCK, size.steps):
-        left = tl.minimum(steps - begin - done, size.steps).to(tl.int32)
-        rows = rows_from(matrix, env, begin + done, left, size)
-        in_mask = rows_from(mask, env, begin + done, left, size)
-        for i in tl.static_range(size.steps):
-            counts_here = i < left
-            if len(mask) > 0:
-                counts_here = counts_here & (in_mask[i] != 0)
+        left = length - done
+        rows = following(inputs, env, begin + done, left, done + size.steps <= tl.min(length, 0), size)
+        for i in tl.static_range(size.steps - 1, -1, -1):
+            counts_here = size.steps - 1 - i < left
+            if len(inputs.in_mask) > 0:
+                counts_here = counts_here & (rows[IN_MASK][i] != 0)
                 count = tl.where(counts_here, count + 1, count)
-            term = rows[i].to(tl.float64)
+            term = rows[0][i]
             if len(center) > 0:
                 term = term - middle
                 term = term * term
@@ -37,48 +40,46 @@ def block_sums(matrix, mask, center, sums, counts, steps, envs, BLOCK: tl.conste
 
 
 @jit
-def means(sums, counts, result, steps, blocks, envs, ddof, PER_ENV: tl.constexpr, BLOCK: tl.constexpr):
-    """Store sum / (count - ddof) of each env, or of all: one program adds in the order of fastgae/_moments.py."""
-    _fold(sums.data, blocks, envs, BLOCK)
+def _mean(given, o, i, terms, ddof):
+    """Return sum / (count - ddof) from a sum and its count; without a count, there are as many terms for all envs."""
+    total, counts = given
+    at = 0  # of the only number, if there are no strides
+    if len(total) > 1:
+        at = o * total.step + i * total.env
+    count = tl.cast(terms, tl.float64)
     if len(counts) > 0:
-        _fold(counts.data, blocks, envs, BLOCK)
-    quotients = tl.cast(envs, tl.int64)
-    if not PER_ENV:
-        _fold(sums.data, envs, 1, BLOCK)
-        if len(counts) > 0:
-            _fold(counts.data, envs, 1, BLOCK)
-        quotients = quotients * 0 + 1
-    for first in range(0, quotients, BLOCK):
-        place = first + tl.arange(0, BLOCK)
-        count = (tl.cast(steps, tl.int64) * envs // quotients).to(tl.float64) + tl.full((BLOCK,), 0, tl.float64)
-        if len(counts) > 0:
-            count = tl.load(counts.data + place, mask=place < quotients, other=0)
-        total = tl.load(sums.data + place, mask=place < quotients, other=0)
-        most = tl.cast(ddof, tl.int64).to(tl.float64)
-        mean = tl.where(count > most, total / (count - most), float("nan"))
-        tl.store(result.data + place, mean, mask=place < quotients)
+        count = tl.load(counts[0] + at)
+    most = tl.cast(ddof, tl.int64).to(tl.float64)
+    return tl.where(count > most, tl.load(total[0] + at).to(tl.float64) / (count - most), float("nan"))
 
 
 @jit
-def _fold(rows, count, width, BLOCK: tl.constexpr):
-    """Add one half of ``count`` rows to the other, again and again, until one row has the sum."""
-    left, width = tl.cast(count, tl.int64), tl.cast(width, tl.int64)
-    if count != 1:  # Triton 3.6 cannot compile a loop which it knows to have no turn
-        while left > 1:
-            half = left // 2 * width
-            for first in range(0, half, BLOCK):
-                place = first + tl.arange(0, BLOCK)
-                one = tl.load(rows + place, mask=place < half, other=0)
-                other = tl.load(rows + half + place, mask=place < half, other=0)
-                tl.store(rows + place, one + other, mask=place < half)
-            tl.debug_barrier()
-            odd = left * width - 2 * half  # the last row, which has no other, moves up
-            for first in range(0, odd, BLOCK):
-                place = first + tl.arange(0, BLOCK)
-                last = tl.load(rows + 2 * half + place, mask=place < odd, other=0)
-                tl.store(rows + half + place, last, mask=place < odd)
-            tl.debug_barrier()
-            left = left - left // 2
+def fold(sources, targets, count, width, LANES: tl.constexpr):
+    """Add one half of ``count`` rows to the other LEVELS times, each sum in a lane; a row without another moves up."""
+    sizes = (tl.cast(count, tl.int64),)
+    for level in tl.static_range(LEVELS):
+        sizes = sizes + ((sizes[level] + 1) // 2,)
+    lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
+    rows, exist = (lane // width,), (lane < sizes[LEVELS] * width,)
+    for level in tl.static_range(LEVELS):
+        half, both, exist_both = sizes[LEVELS - 1 - level] // 2, (), ()
+        for n in tl.static_range(len(rows)):
+            pair = rows[n] < half
+            both = both + (tl.where(pair, rows[n], 2 * half), rows[n] + half)
+            exist_both = exist_both + (exist[n], exist[n] & pair)
+        rows, exist = both, exist_both
+    for k in tl.static_range(len(sources)):
+        if len(sources[k]) > 0:
+            sums = ()
+            for n in tl.static_range(len(rows)):
+                sums = sums + (tl.load(sources[k].data + rows[n] * width + lane % width, mask=exist[n], other=0),)
+            for level in tl.static_range(LEVELS):
+                halves = ()
+                for n in tl.static_range(len(sums) // 2):
+                    one, other = sums[2 * n], sums[2 * n + 1]
+                    halves = halves + (tl.where(exist[(2 * n + 1) << level], one + other, one),)
+                sums = halves
+            tl.store(targets[k].data + lane, sums[0], mask=exist[0])
 
 
 @jit
@@ -91,6 +92,8 @@ def rescale(
     std,  # missing: computed here from the variance, because torch's root is not rounded correctly on every device
     outer,
     inner,
+    terms,
+    ddof,
     mean_number: tl.float64,
     std_number: tl.float64,
     eps: tl.float64,
@@ -101,13 +104,15 @@ def rescale(
 
     The strides of every matrix here are those of the axes ``outer`` and ``inner``; the inner one is contiguous.
     """
-    o, i = _in_both(outer, inner, OUTER, INNER)
+    across = tl.cdiv(inner, INNER)
+    o = ((tl.program_id(0) // across).to(tl.int64) * OUTER + tl.arange(0, OUTER))[:, None]
+    i = ((tl.program_id(0) % across).to(tl.int64) * INNER + tl.arange(0, INNER))[None, :]
     inside = (o < outer) & (i < inner)
     middle, deviation = mean_number, std_number
     if len(mean) > 0:
-        middle = _element(mean, o, i, inside).to(tl.float64)
+        middle = _mean(mean, tl.minimum(o, outer - 1), tl.minimum(i, inner - 1), terms, 0)
     if len(variance) > 0:
-        deviation = tl.sqrt(_element(variance, o, i, inside))
+        deviation = tl.sqrt(_mean(variance, tl.minimum(o, outer - 1), tl.minimum(i, inner - 1), terms, ddof))
     if len(std) > 0:
         deviation = _element(std, o, i, inside).to(tl.float64)
     given = _element(source, o, i, inside)
@@ -116,15 +121,6 @@ def rescale(
         scaled = tl.where(_element(mask, o, i, inside) != 0, scaled, 0.0)
     at = target.data + o * target.step + i * target.env
     tl.store(at, scaled.to(target.data.dtype.element_ty), mask=inside)
-
-
-@jit
-def _in_both(outer, inner, OUTER: tl.constexpr, INNER: tl.constexpr):
-    """Return the elements of a program along both axes of a matrix."""
-    across = tl.cdiv(inner, INNER)
-    o = (tl.program_id(0) // across).to(tl.int64) * OUTER + tl.arange(0, OUTER)
-    i = (tl.program_id(0) % across).to(tl.int64) * INNER + tl.arange(0, INNER)
-    return o[:, None], i[None, :]
 
 
 @jit

@@ -8,14 +8,8 @@ from fastgae._backends.triton.kernels.views import offset, row, row_or_number
 
 @jit
 def n_step_returns(
-    rewards,
-    values,
-    next_values,
+    inputs,
     last_values,
-    final_values,
-    terminated,
-    truncated,
-    gammas,
     returns,
     steps,
     envs,
@@ -35,22 +29,22 @@ def n_step_returns(
     count = tl.minimum(n, steps - begin)
     for back in range(count):
         t = begin + count - 1 - back
-        if len(gammas) > 0:
-            gamma_here = row(gammas, env, t).to(tl.float64).to(REAL)
+        if len(inputs.gamma) > 0:
+            gamma_here = row(inputs.gamma, env, t).to(tl.float64).to(REAL)
         bootstrap = env >= 0
-        if len(terminated) > 0:
-            bootstrap = row(terminated, env, t) == 0
+        if len(inputs.ended) > 0:
+            bootstrap = row(inputs.ended, env, t) == 0
         goes_on = bootstrap & (back > 0)
-        if len(next_values) > 0:
-            upcoming = row(next_values, env, t).to(REAL)
+        if len(inputs.next_value) > 0:
+            upcoming = row(inputs.next_value, env, t).to(REAL)
         else:
             is_last = t == steps - 1
-            upcoming = tl.where(is_last, after, row(values, env, t + tl.where(is_last, 0, 1)).to(REAL))
-        if len(truncated) > 0:
-            cut = row(truncated, env, t) != 0
+            upcoming = tl.where(is_last, after, row(inputs.value, env, t + tl.where(is_last, 0, 1)).to(REAL))
+        if len(inputs.cut) > 0:
+            cut = row(inputs.cut, env, t) != 0
             goes_on = goes_on & ~cut
-            if len(final_values) > 0:
-                upcoming = tl.where(cut, row(final_values, env, t).to(REAL), upcoming)
-        reward = row(rewards, env, t).to(REAL)
+            if len(inputs.final_value) > 0:
+                upcoming = tl.where(cut, row(inputs.final_value, env, t).to(REAL), upcoming)
+        reward = row(inputs.reward, env, t).to(REAL)
         total = tl.where(bootstrap, reward + gamma_here * tl.where(goes_on, total, upcoming), reward)
     tl.store(returns.data + offset(returns, env, begin), total)

@@ -4,16 +4,16 @@ Every operation is rounded on its own, in the order of the reference in fastgae/
 between the sum and the number without the term. That also stands between a product and a sum, which a compiler could
 otherwise fuse; the launch forbids fusing too.
 
-A turn is some steps. While a lane computes a turn, it loads the next one, so it seldom waits for the memory. Where the
-steps of an env are adjacent, a turn is one tile, which the compiler transposes in shared memory. Only the first steps
-of an env, fewer than a turn, are masked. Lanes beyond the last env compute it again, and store the same bits.
-Each lane also computes delta. To compute it in tiles, and to transpose only delta and the gates, would take 449 stall
-cycles of 16 steps on sm_90 where gamma lambda is 1, in four warps 451, and this way it takes 389.
+A turn is some steps. A lane asks for all numbers of the next turn before it computes one, so it seldom waits for the
+memory. Two turns have names of their own, because the compiler would copy the next turn at the end of a loop, and wait
+for it there. Where the steps of an env are adjacent, a lane reads 16 bytes at once. Only the first steps of an env,
+fewer than two turns, are masked, and the last ones of a packed sequence, because they begin anywhere. Lanes beyond the
+last env compute it again, and store the same bits.
 
 An env may be cut into pieces, each of which is a lane. All but the last in time begin some steps late, with A = 0: the
 rounded recursion forgets where it began. The same kernel, launched again to mend, compares the state in which a piece
 began with the state that its successor reached. Where they differ, it computes the piece again. So the results are
-exact, whatever the numbers are.
+exact, whatever the numbers are. Where gamma lambda is 1, pieces of the kind "deltas" compute all but the sum.
 """
 
 from typing import Any, NamedTuple
@@ -22,11 +22,12 @@ import triton.language as tl
 from triton import jit
 
 from fastgae._backends.triton.kernels.packed import bounds
-from fastgae._backends.triton.kernels.pieces import differs, first_wrong, keep, keep_at, restored
-from fastgae._backends.triton.kernels.step import Numbers, State, step
-from fastgae._backends.triton.kernels.turns import empty, load, places, rows_of, store
+from fastgae._backends.triton.kernels.pieces import first_wrong, keep, restored
+from fastgae._backends.triton.kernels.step import Numbers, State, chosen, step
+from fastgae._backends.triton.kernels.turns import load, places, store
 from fastgae._backends.triton.kernels.views import offset, row_or_number
 
+HEAD = tl.constexpr(16)  # steps of a packed sequence before its first whole turn
 NEVER = tl.constexpr(2**31 - 1)  # a lane that stores nothing does so from this step on
 
 
@@ -35,10 +36,8 @@ class Lanes(NamedTuple):
 
     env: Any
     end: Any  # the step after the first one that is computed
-    length: Any
-    longest: Any
-    shortest: Any
-    stored: Any  # a vector: results are stored from this step of each lane on; (): all are stored
+    length: Any  # a number for all lanes, or one for each
+    stored: Any  # of a piece: results are stored from this step on
 
 
 @jit
@@ -49,7 +48,7 @@ def recursion(
     boundaries,  # where packed sequences begin, if each of them is a lane
     advantages,
     returns,
-    begun,  # the states in which pieces began, if envs are cut
+    begun,  # the states in which pieces began, if they are compared
     reached,  # the states at the first steps of pieces
     steps,
     envs,
@@ -80,83 +79,115 @@ def recursion(
     )
     outputs = (advantages, returns)
     if how.mend:
-        env = tl.minimum(lane, envs - 1)
-        number = first_wrong(begun, reached, env, envs, 1, pieces, how)
-        while number < pieces:
-            lane = env + tl.cast(number, tl.int64) * envs
-            wrong = differs(begun, reached, lane, envs, how)
-            end = tl.cast(steps, tl.int64) - tl.cast(number, tl.int64) * piece - warm
-            length = tl.minimum(end, piece).to(tl.int32)
-            lengths = tl.full((how.lanes,), length, tl.int32)
-            lanes = Lanes(env, end, lengths, length, length, (tl.where(wrong, 0, NEVER),))
-            state = restored(reached, lane - envs, inputs, env, end, how)
+        env = tl.program_id(0).to(tl.int64)
+        first = first_wrong(begun, reached, env, envs, 1, pieces, how)
+        while first < pieces:
+            number = first + tl.arange(0, how.lanes)
+            lane = tl.minimum(number, pieces - 1).to(tl.int64) * envs + env
+            end = steps - lane // envs * piece - warm
+            lanes = Lanes(lane * 0 + env, end, tl.minimum(end, piece).to(tl.int32), 0)
+            state, nan = restored(reached, lane - envs, _begun(inputs, (), (), lanes, lane, 0, 0, envs, how), how)
+            wrong = (number == first) | (nan & (number < pieces))
+            lanes = Lanes(lanes.env, end, lanes.length, tl.where(wrong, 0, NEVER))
+            keep(begun, lane, wrong, state, how)
             state = _walked(inputs, outputs, lanes, state, numbers, (), lane, warm, how)
-            keep(reached, lane, wrong, inputs, state, how)
+            keep(reached, lane, wrong, state, how)
             tl.debug_barrier()  # the threads that stored a state are not those that compare it
-            number = first_wrong(begun, reached, env, envs, number + 1, pieces, how)
+            first = first_wrong(begun, reached, env, envs, first + 1, pieces, how)
     else:
-        if len(boundaries) > 0:
+        if how.lane == "sequence":
             begin, end = bounds(boundaries, tl.minimum(lane, pieces - 1), steps)
-            length = (end - begin).to(tl.int32)
-            lanes = Lanes(lane * 0, end, length, tl.max(length, 0), tl.min(length, 0), ())
-        elif len(begun) > 0:
+            lanes = Lanes(lane * 0, end, (end - begin).to(tl.int32), 0)
+        elif how.lane == "piece":
             lane = tl.minimum(lane, tl.cast(envs, tl.int64) * pieces - 1)
             end = steps - lane // envs * piece
             length = tl.minimum(end, piece + warm).to(tl.int32)
-            lanes = Lanes(
-                lane % envs, end, length, tl.max(length, 0), tl.min(length, 0), (tl.where(lane < envs, 0, warm),)
-            )
+            lanes = Lanes(lane % envs, end, length, tl.where(lane < envs, 0, warm))
         else:
-            length = tl.full((how.lanes,), steps, tl.int32)
-            lanes = Lanes(tl.minimum(lane, envs - 1), tl.cast(steps, tl.int64), length, steps, steps, ())
-        zero = tl.full((how.lanes,), 0, how.real)
-        following = row_or_number(last_values, lanes.env, last_value, how.real)
-        trace = row_or_number(last_advantages, lanes.env, last_advantage, how.real)
-        if len(begun) > 0:
-            trace = tl.where(lane < envs, trace, zero)
-            if (len(inputs.value) > 0) and (len(inputs.in_mask) == 0):
-                at = inputs.value.data + offset(inputs.value, lanes.env, lanes.end)
-                next_value = tl.load(at, mask=lane >= envs, other=0).to(how.real)
-                following = tl.where(lane < envs, following, next_value)
-        closed = tl.full((how.lanes,), how.kind == "upgo", tl.int1)
-        state = State(trace, trace, following, closed, zero, zero.to(tl.float64))
+            lanes = Lanes(tl.minimum(lane, envs - 1), tl.full((how.lanes,), steps, tl.int64), steps, 0)
+        state = _begun(inputs, last_values, last_advantages, lanes, lane, last_value, last_advantage, envs, how)
         state = _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how)
         if len(reached) > 0:
-            keep(reached, lane, lane >= 0, inputs, state, how)
+            keep(reached, lane, lane >= 0, state, how)
+
+
+@jit
+def _begun(inputs, last_values, last_advantages, lanes, lane, last_value, last_advantage, envs, how: tl.constexpr):
+    """Return the state in which lanes begin. Pieces but the last in time begin with A = 0."""
+    zero = tl.full((how.lanes,), 0, how.real)
+    following = row_or_number(last_values, lanes.env, last_value, how.real)
+    trace = row_or_number(last_advantages, lanes.env, last_advantage, how.real)
+    if how.lane == "piece":
+        trace = tl.where(lane < envs, trace, zero)
+        if (len(inputs.value) > 0) and (len(inputs.in_mask) == 0):
+            at = inputs.value.data + offset(inputs.value, lanes.env, lanes.end)
+            following = tl.where(lane < envs, following, tl.load(at, mask=lane >= envs, other=0).to(how.real))
+    return State(trace, trace, following, tl.full((how.lanes,), how.kind == "upgo", tl.int1), zero, zero.to(tl.float64))
 
 
 @jit
 def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.constexpr):
     """Compute the steps of the lanes from their ends on, store the results, and return the state at the first steps."""
-    none = tl.full((how.lanes,), 0, tl.int32)
-    whole = lanes.shortest // how.steps * how.steps
-    at, to = places(inputs, lanes.env, lanes.end, True), places(outputs, lanes.env, lanes.end, True)
-    turn = empty(inputs)
-    for i in tl.static_range(how.steps):
-        turn, at = load(inputs, at, turn, 0, i, none < whole, True, how)
-    for done in range(0, whole, how.steps):
-        keep_at(warm, done, begun, lane, inputs, state, how)
-        rows = rows_of(inputs, turn, how)
-        results = ((), ())
-        turn = empty(inputs)
-        for i in tl.static_range(how.steps):
-            state, advantage, target = step(inputs, rows, i, state, numbers, how)
-            results = (results[0] + (advantage,), results[1] + (target,))
-            turn, at = load(inputs, at, turn, done + how.steps, i, none + done + how.steps < whole, True, how)
-            some = None if len(lanes.stored) == 0 else done >= lanes.stored[0]
-            to = store(outputs, to, results, done, i, some, True, how)
-    for done in range(whole, lanes.longest, how.tail):
-        keep_at(warm, done, begun, lane, inputs, state, how)
-        row_at = places(inputs, lanes.env, lanes.end - done, False)
-        row_to = places(outputs, lanes.env, lanes.end - done, False)
-        rows, results = empty(inputs), ((), ())
-        for i in tl.static_range(how.tail):
-            rows, row_at = load(inputs, row_at, rows, done, i, done + i < lanes.length, False, how)
-        for i in tl.static_range(how.tail):
-            state, advantage, target = step(inputs, rows, i, state, numbers, how)
-            results = (results[0] + (advantage,), results[1] + (target,))
-            some = done + i < lanes.length
-            if len(lanes.stored) > 0:
-                some = some & (done >= lanes.stored[0])
-            row_to = store(outputs, row_to, results, done, i, some, False, how)
+    end, length, none = lanes.end, lanes.length, tl.full((how.lanes,), 0, tl.int32)
+    if how.lane == "sequence":
+        # Whole turns must begin where many bytes can be read at once. What comes after the end has no effect.
+        end = (end + HEAD - 1) // HEAD * HEAD
+        beyond = (end - lanes.end).to(tl.int32)
+        length = length + beyond
+        state = _masked(inputs, outputs, lanes, end, beyond, tl.minimum(length, HEAD), state, numbers, how)
+        end, length = end - HEAD, tl.maximum(length - HEAD, 0)
+    both: tl.constexpr = 2 * how.steps
+    whole = length // both * both
+    most = whole if how.lane == "env" else tl.max(whole, 0)
+    at, to = places(inputs, lanes.env, end), places(outputs, lanes.env, end)
+    one, at = load(inputs, at, 0, none < whole, how.steps, True, how)
+    for done in range(0, most, both):
+        alive, stored, before = None, None, state
+        if how.lane != "env":
+            alive = done < whole
+            stored = alive
+        if how.lane == "piece":
+            stored = alive & (done >= lanes.stored)
+        if len(begun) > 0:  # noqa: SIM102 (only this condition is known when it is compiled)
+            if done == warm:
+                keep(begun, lane, alive, state, how)
+        other, at = load(inputs, at, done + how.steps, alive, how.steps, True, how)
+        state, to = _turn(inputs, outputs, one, to, done, stored, how.steps, True, state, numbers, how)
+        one, at = load(inputs, at, done + both, none + done + both < whole, how.steps, True, how)
+        state, to = _turn(inputs, outputs, other, to, done + how.steps, stored, how.steps, True, state, numbers, how)
+        if how.lane != "env":
+            state = chosen(alive, state, before)
+    if len(begun) > 0:
+        keep(begun, lane, whole == warm, state, how)
+    left = length - whole
+    if how.lane == "piece":
+        left = tl.where(lanes.stored == NEVER, 0, left)
+    after = _masked(inputs, outputs, lanes, end - whole, none, none + left, state, numbers, how)
+    return chosen(left > 0, after, state) if how.lane == "piece" else after
+
+
+@jit
+def _masked(inputs, outputs, lanes, end, first, count, state, numbers, how: tl.constexpr):
+    """Compute ``count`` steps of each lane before ``end``, of which the first ones do not exist."""
+    for done in range(0, tl.max(count, 0), how.tail):
+        some = (first - done, count - done)
+        at, to = places(inputs, lanes.env, end - done), places(outputs, lanes.env, end - done)
+        rows, at = load(inputs, at, 0, some, how.tail, False, how)
+        state, to = _turn(inputs, outputs, rows, to, 0, some, how.tail, False, state, numbers, how)
     return state
+
+
+@jit
+def _turn(
+    inputs, outputs, rows, to, done, some, count: tl.constexpr, tiled: tl.constexpr, state, numbers, how: tl.constexpr
+):
+    """Compute and store ``count`` steps."""
+    results = ((), ())
+    for i in tl.static_range(count):
+        row = ()
+        for k in tl.static_range(len(rows)):
+            row = row + (rows[k][i] if len(rows[k]) > 0 else (),)
+        state, advantage, target = step(inputs, row, state, numbers, how)
+        results = (results[0] + (advantage,), results[1] + (target,))
+        to = store(outputs, to, results, done, i, some, tiled, how)
+    return state, to

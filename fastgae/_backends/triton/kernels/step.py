@@ -24,23 +24,26 @@ class Inputs(NamedTuple):
     returns_lambda: Any = ()
 
 
-FIRST_FLAG, FIRST_COEFFICIENT = (tl.constexpr(Inputs._fields.index(name)) for name in ("ended", "gamma"))
+FIRST_FLAG, IN_MASK, FIRST_COEFFICIENT = (
+    tl.constexpr(Inputs._fields.index(name)) for name in ("ended", "in_mask", "gamma")
+)
 
 
 class How(NamedTuple):
     """What a kernel is compiled for. Each field is a ``tl.constexpr``."""
 
-    kind: Any  # "gae", "tail_normalized", "vtrace", "retrace" or "upgo"
+    kind: Any  # "gae", "tail_normalized", "vtrace", "retrace" or "upgo"; "deltas": delta, and whether A_next is closed
     leaky: Any  # the constant leaky is not 0
     undiscounted: Any  # gamma and lambda are 1
     returns_recursion: Any  # the returns have a lambda of their own
     carry_over: Any  # a skipped step gets A of the next one that exists
+    lane: Any  # what a lane computes: an "env", a "piece" of one, or a packed "sequence"
     mend: Any
     real: Any  # the working dtype
     lanes: Any
     steps: Any  # of a turn
     tail: Any  # steps of a masked turn
-    kept: Any  # how many numbers ``pieces.kept`` returns
+    kept: Any  # the fields of State on which the results depend: bits
 
 
 class State(NamedTuple):
@@ -52,6 +55,9 @@ class State(NamedTuple):
     closed: Any  # A is not used, because a sequence ended, or because upgo's delta is negative
     steps_left: Any  # D of the tail-normalized form
     decay: Any  # lambda min(ratio, 1) of retrace
+
+
+FIELDS = tl.constexpr(len(State._fields))
 
 
 class Numbers(NamedTuple):
@@ -67,48 +73,48 @@ class Numbers(NamedTuple):
 
 
 @jit
-def step(inputs, rows, i: tl.constexpr, state, numbers, how: tl.constexpr):
-    """Return the state after step ``i`` of a turn, its advantage and its return."""
+def step(inputs, row, state, numbers, how: tl.constexpr):
+    """Return the state after a step, its advantage and its return."""
     reward, value, next_value, final_value, ratio, ended, cut, in_mask, exists, last, gammas, lambdas, more_lambdas = (
-        rows
+        row
     )
     one = tl.full((how.lanes,), 1, how.real)
     zero = tl.full((how.lanes,), 0, how.real)
     gamma, lambda_, returns_lambda = numbers.gamma, numbers.lambda_, numbers.returns_lambda
     if len(inputs.gamma) > 0:
-        gamma = gammas[i]
+        gamma = gammas
     if len(inputs.lambda_) > 0:
-        lambda_ = lambdas[i]
+        lambda_ = lambdas
     if len(inputs.returns_lambda) > 0:
-        returns_lambda = more_lambdas[i]
+        returns_lambda = more_lambdas
 
     bootstrap = None  # the gates; None is always open
     if len(inputs.ended) > 0:
-        bootstrap = ended[i] == 0
+        bootstrap = ended == 0
     is_open = bootstrap
     if len(inputs.cut) > 0:
-        is_open = _and(is_open, cut[i] == 0)
+        is_open = _and(is_open, cut == 0)
     closed_here, following = state.closed, state.following
     if len(inputs.last) > 0:
-        closed_here = closed_here | (last[i] != 0)
+        closed_here = closed_here | (last != 0)
         if len(inputs.final_value) > 0:
-            following = tl.where(last[i] != 0, final_value[i], following)
+            following = tl.where(last != 0, final_value, following)
     if (len(inputs.last) > 0) or (how.kind == "upgo"):
         is_open = _and(is_open, ~closed_here)
     if (len(inputs.last) > 0) and (len(inputs.final_value) == 0):
         bootstrap = is_open
 
-    here, upcoming, delta = zero, following, reward[i]
+    here, upcoming, delta = zero, following, reward
     if len(inputs.next_value) > 0:
-        upcoming = next_value[i]
+        upcoming = next_value
     if (len(inputs.final_value) > 0) and (len(inputs.cut) > 0):
-        upcoming = tl.where(cut[i] != 0, final_value[i], upcoming)
+        upcoming = tl.where(cut != 0, final_value, upcoming)
         if len(inputs.value) == 0:
-            bootstrap = _and(bootstrap, cut[i] != 0)
+            bootstrap = _and(bootstrap, cut != 0)
     if (len(inputs.value) > 0) or (len(inputs.final_value) > 0):
         delta = _sum(bootstrap, delta, _times(gamma, upcoming, how))
     if len(inputs.value) > 0:
-        here = value[i]
+        here = value
         delta = delta - here
 
     decay = gamma * lambda_
@@ -122,23 +128,23 @@ def step(inputs, rows, i: tl.constexpr, state, numbers, how: tl.constexpr):
         target = advantage
     elif how.kind == "vtrace":
         advantage = _sum(is_open, delta, _times(decay, state.trace, how))
-        advantage = advantage * _weight(ratio[i], numbers.advantage_clip, numbers.leaky, how)
-        slowed = _weight(ratio[i], numbers.c_clip, numbers.leaky, how) * decay.to(how.real)
-        delta = _weight(ratio[i], numbers.rho_clip, numbers.leaky, how) * delta
+        advantage = advantage * _weight(ratio, numbers.advantage_clip, numbers.leaky, how)
+        slowed = _weight(ratio, numbers.c_clip, numbers.leaky, how) * decay.to(how.real)
+        delta = _weight(ratio, numbers.rho_clip, numbers.leaky, how) * delta
         passed = _sum(is_open, delta, slowed * state.trace)
         target = passed
     else:
-        passed = _sum(is_open, delta, _times(decay, state.trace, how))
+        passed = delta if how.kind == "deltas" else _sum(is_open, delta, _times(decay, state.trace, how))
         advantage, target = passed, passed
         if how.kind == "retrace":
-            next_decay = lambda_ * tl.where(ratio[i] > 1, one, ratio[i]).to(tl.float64)
+            next_decay = lambda_ * tl.where(ratio > 1, one, ratio).to(tl.float64)
     if how.returns_recursion:
         target = _sum(is_open, delta, (gamma * returns_lambda).to(how.real) * state.returns_trace)
     result = target
     if len(inputs.value) > 0:
         result = target + here
         if len(inputs.in_mask) > 0:
-            following = tl.where(in_mask[i] != 0, here, following)
+            following = tl.where(in_mask != 0, here, following)
         else:
             following = here
     if how.kind == "upgo":
@@ -146,23 +152,31 @@ def step(inputs, rows, i: tl.constexpr, state, numbers, how: tl.constexpr):
     else:
         closed = state.closed & False
     after = State(passed, target, following, closed, steps_left, next_decay)
-    if len(inputs.exists) > 0:
-        real = exists[i] != 0
-        after = State(
-            tl.where(real, passed, state.trace),
-            tl.where(real, target, state.returns_trace),
-            following,
-            tl.where(real, closed, closed_here),
-            tl.where(real, steps_left, state.steps_left),
-            tl.where(real, next_decay, state.decay),
-        )
+    if (len(inputs.exists) > 0) or (len(inputs.in_mask) > 0):
+        if len(inputs.exists) > 0:
+            real = exists != 0
+        else:
+            real = in_mask != 0
+        skipped = State(state.trace, state.returns_trace, following, closed_here, state.steps_left, state.decay)
+        after = chosen(real, after, skipped)
         if how.carry_over:
             advantage, result = after.trace, after.trace + here
             if how.returns_recursion:
                 result = after.returns_trace + here
         else:
             advantage, result = tl.where(real, advantage, zero), tl.where(real, result, here)
+    if (how.kind == "deltas") and (is_open is not None):
+        result = (~is_open).to(tl.uint8)
     return after, advantage, result
+
+
+@jit
+def chosen(some, state, other):
+    """Return a state for some lanes, and the other one for the rest."""
+    fields = ()
+    for k in tl.static_range(FIELDS):
+        fields = fields + (tl.where(some, state[k], other[k]),)
+    return State(*fields)
 
 
 @jit

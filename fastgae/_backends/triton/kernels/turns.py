@@ -8,33 +8,17 @@ from fastgae._backends.triton.kernels.views import joined, offset, split
 
 
 @jit
-def _step_of(view):
-    return view.step if len(view) == 3 else 1
-
-
-@jit
-def places(views, env, end, tiled: tl.constexpr):
-    """Return where ``end`` is in each view: offsets in tiles, if they are read, and addresses in rows, which will move.
-
-    A view has three fields if it has rows, two if it has tiles, and none if it is missing.
-    """
+def places(views, env, end):
+    """Return where ``end`` is in each view: the address in rows, which will move, and the offset in tiles."""
     found = ()
     for k in tl.static_range(len(views)):
         place = ()
         if len(views[k]) > 0:
             place = offset(views[k], env, end)
-        if len(views[k]) > 1 + tiled:
+        if len(views[k]) == 3:
             place = views[k].data + place
         found = found + (place,)
     return found
-
-
-@jit
-def empty(views):
-    turn = ()
-    for _ in tl.static_range(len(views)):
-        turn = turn + ((),)
-    return turn
 
 
 @jit
@@ -45,49 +29,82 @@ def _as_read(number, k: tl.constexpr, how: tl.constexpr):
 
 
 @jit
-def _tile(view, place, done, how: tl.constexpr):
-    """Return the addresses of the turn that begins ``done`` steps before the end."""
-    return view.data - (done + how.steps) + (place[:, None] + tl.arange(0, how.steps)[None, :])
+def _tile(view, place, before, width: tl.constexpr):
+    """Return the addresses of ``width`` steps, the first of which is ``before`` steps before the place."""
+    return view.data - before + (place[:, None] + tl.arange(0, width)[None, :])
 
 
 @jit
-def load(inputs, at, turn, done, i: tl.constexpr, some, tiled: tl.constexpr, how: tl.constexpr):
-    """Load row ``i`` of the turn that begins ``done`` steps before the end, and its tiles together with row 0."""
-    loaded, moved = (), ()
-    for k in tl.static_range(len(inputs)):
-        part, place = turn[k], at[k]
-        if len(inputs[k]) > 1 + tiled:
-            place = place - _step_of(inputs[k])
-            part = part + (_as_read(tl.load(place, mask=some), k, how),)
-        elif (len(inputs[k]) == 2) and (i == 0):
-            part = (_as_read(tl.load(_tile(inputs[k], place, done, how), mask=some[:, None]), k, how),)
-        loaded, moved = loaded + (part,), moved + (place,)
-    return loaded, moved
+def _columns(view, place, done, k: tl.constexpr, i: tl.constexpr, lanes, tiled: tl.constexpr, how: tl.constexpr):
+    """Load the tile of which row ``i`` is the first one that is needed, if it is one."""
+    most: tl.constexpr = 128 // view.data.dtype.element_ty.primitive_bitwidth  # as many as 16 bytes hold
+    width: tl.constexpr = (most if most < how.steps else how.steps) if tiled else 1
+    columns = ()
+    if i // width * width == i:
+        tile = tl.load(_tile(view, place, done + i + width, width), mask=None if lanes is None else lanes[:, None])
+        columns = split(_as_read(tile, k, how), how.lanes, width)
+    return columns
 
 
 @jit
-def rows_of(inputs, turn, how: tl.constexpr):
-    """Return the rows of a turn, the last step first."""
-    rows = ()
-    for k in tl.static_range(len(inputs)):
-        if len(inputs[k]) == 2:
-            rows = rows + (split(turn[k][0], how),)
-        else:
-            rows = rows + (turn[k],)
-    return rows
+def load(inputs, at, done, some, count: tl.constexpr, tiled: tl.constexpr, how: tl.constexpr):
+    """Load the ``count`` steps before those that are done: rows, the last step first.
+
+    ``some`` says which lanes are read; or, if they are not tiled, from which of the steps on, and up to which one. None
+    is all.
+    """
+    turn, lanes = (), some
+    for _ in tl.static_range(len(inputs)):
+        turn = turn + ((),)
+    for i in tl.static_range(count):
+        loaded, moved = (), ()
+        if not (tiled or some is None):
+            lanes = (i >= some[0]) & (i < some[1])
+        for k in tl.static_range(len(inputs)):
+            rows, place = turn[k], at[k]
+            if len(inputs[k]) == 3:
+                place = place - inputs[k].step
+                rows = rows + (_as_read(tl.load(place, mask=lanes), k, how),)
+            elif len(inputs[k]) == 2:
+                rows = rows + _columns(inputs[k], place, done, k, i, lanes, tiled, how)
+            loaded, moved = loaded + (rows,), moved + (place,)
+        turn, at = loaded, moved
+    return turn, at
+
+
+@jit
+def _store_columns(view, place, rows, done, i: tl.constexpr, lanes, tiled: tl.constexpr, how: tl.constexpr):
+    """Store the tile of which row ``i`` is the last one that is computed, if it is one."""
+    most: tl.constexpr = 128 // view.data.dtype.element_ty.primitive_bitwidth  # as many as 16 bytes hold
+    width: tl.constexpr = (most if most < how.steps else how.steps) if tiled else 1
+    if (i + 1) // width * width == i + 1:
+        tile = joined(rows, i + 1 - width, how.lanes, width)
+        tl.store(_tile(view, place, done + i + 1, width), tile, mask=None if lanes is None else lanes[:, None])
 
 
 @jit
 def store(outputs, to, results, done, i: tl.constexpr, some, tiled: tl.constexpr, how: tl.constexpr):
-    """Store row ``i`` of a turn, and its tiles together with its first step, for some lanes; None is all lanes."""
-    moved = ()
+    """Store row ``i`` of the results of a turn, or with the last row of a tile all of its rows."""
+    moved, lanes = (), some
+    if not (tiled or some is None):
+        lanes = (i >= some[0]) & (i < some[1])
     for k in tl.static_range(2):
         place = to[k]
-        if len(outputs[k]) > 1 + tiled:
-            place = place - _step_of(outputs[k])
-            tl.store(place, results[k][i], mask=some)
-        elif (len(outputs[k]) == 2) and (i == how.steps - 1):
-            lanes = None if some is None else some[:, None]
-            tl.store(_tile(outputs[k], place, done, how), joined(results[k], how), mask=lanes)
+        if len(outputs[k]) == 3:
+            place = place - outputs[k].step
+            tl.store(place, results[k][i], mask=lanes)
+        elif len(outputs[k]) == 2:
+            _store_columns(outputs[k], place, results[k], done, i, lanes, tiled, how)
         moved = moved + (place,)
     return moved
+
+
+@jit
+def following(inputs, env, first, left, whole, size: tl.constexpr):
+    """Return the steps from ``first`` on, the last one first; ``left`` of them exist, and in whole turns all."""
+    at = places(inputs, env, tl.cast(first, tl.int64) + size.steps)
+    if whole:
+        rows, _ = load(inputs, at, 0, None, size.steps, True, size)
+    else:
+        rows, _ = load(inputs, at, 0, (-left + size.steps, left * 0 + size.steps), size.steps, False, size)
+    return rows

@@ -22,10 +22,11 @@ class Tiles(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The size of what a program reads at once. Each field is a ``tl.constexpr``."""
+    """The size of what a program reads at once, and the dtype of its numbers. Each field is a ``tl.constexpr``."""
 
     lanes: Any
     steps: Any
+    real: Any
 
 
 @jit
@@ -50,52 +51,33 @@ def row_or_number(view, env, number, real: tl.constexpr):
 
 
 @jit
-def rows_from(view, env, first, left, size: tl.constexpr):
-    """Return the steps ``first``, ``first + 1``, ... of each lane; the first ``left`` of them exist."""
-    rows = ()
-    if len(view) == 2:
-        columns = tl.arange(0, size.steps)[None, :]
-        tile_at = view.data + (offset(view, env, tl.cast(first, tl.int64))[:, None] + columns)
-        backwards = split(tl.load(tile_at, mask=columns < left[:, None], other=0), size)
-        for i in tl.static_range(size.steps):
-            rows = rows + (backwards[size.steps - 1 - i],)
-    elif len(view) == 3:
-        at = view.data + offset(view, env, tl.cast(first, tl.int64))
-        for i in tl.static_range(size.steps):
-            rows = rows + (tl.load(at, mask=i < left, other=0),)
-            at = at + view.step
-    return rows
-
-
-@jit
-def split(tile, how: tl.constexpr):
+def split(tile, lanes: tl.constexpr, width: tl.constexpr):
     """Return the columns of a tile, the last one first."""
     parts = (tile,)
-    for _ in tl.static_range(6):  # 2^6 steps at most
-        if len(parts) < how.steps:
-            halves = ()
+    for _ in tl.static_range(6):  # 2^6 columns at most
+        if len(parts) < width:
+            even, odd = (), ()
             for i in tl.static_range(len(parts)):
-                half = tl.reshape(parts[i], (how.lanes, 2, how.steps // len(parts) // 2))
-                earlier, later = tl.split(tl.permute(half, (0, 2, 1)))
-                halves = halves + (later, earlier)
-            parts = halves
+                one, other = tl.split(tl.reshape(parts[i], (lanes, width // len(parts) // 2, 2)))
+                even, odd = even + (one,), odd + (other,)
+            parts = odd + even
     columns = ()
-    for i in tl.static_range(how.steps):
-        columns = columns + (tl.reshape(parts[i], (how.lanes,)),)
+    for i in tl.static_range(width):
+        columns = columns + (tl.reshape(parts[i], (lanes,)),)
     return columns
 
 
 @jit
-def joined(columns, how: tl.constexpr):
+def joined(columns, first: tl.constexpr, lanes: tl.constexpr, width: tl.constexpr):
     """Return the tile of some columns, the inverse of ``split``."""
     parts = ()
-    for i in tl.static_range(how.steps):
-        parts = parts + (tl.reshape(columns[i], (how.lanes, 1)),)
+    for i in tl.static_range(width):
+        parts = parts + (tl.reshape(columns[first + i], (lanes, 1)),)
     for _ in tl.static_range(6):
         if len(parts) > 1:
             wholes = ()
             for i in tl.static_range(len(parts) // 2):
-                both = tl.permute(tl.join(parts[2 * i + 1], parts[2 * i]), (0, 2, 1))
-                wholes = wholes + (tl.reshape(both, (how.lanes, 2 * how.steps // len(parts))),)
+                both = tl.join(parts[len(parts) // 2 + i], parts[i])
+                wholes = wholes + (tl.reshape(both, (lanes, 2 * width // len(parts))),)
             parts = wholes
     return parts[0]

@@ -1,0 +1,100 @@
+"""Check trees of nodes."""
+
+from typing import Any, get_args
+
+import numpy as np
+
+from fastgae._call import Array, Call
+from fastgae._canonical.arguments import as_integers, end_to_end, of_one_dtype, one_for_each, shown
+from fastgae._canonical.frame import Frame
+from fastgae._interop import as_floats
+from fastgae._typing import TreeWeights
+
+SORT = (
+    "sort the nodes: depth = lambda i: 0 if parents[i] < 0 else 1 + depth(parents[i]); "
+    'order = np.argsort([depth(i) for i in range(len(parents))], kind="stable"); '
+    "parents = np.append(np.argsort(order), -1)[parents[order]], and index the other arrays by order"
+)
+
+
+def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
+    """Return the unchecked call of one env, from a call with ``parents``, and what to replace after its checks."""
+    if given.normalize == "per_env":
+        raise ValueError('normalize must be "global" or None: the nodes of trees are not envs')
+    rewards = end_to_end("rewards", given.rewards)
+    values = np.zeros(len(rewards), rewards.dtype) if _is_zero(given.values) else given.values
+    given_last = {} if given.last_values is None else {"last_values": given.last_values}
+    rewards, values, *last = of_one_dtype(rewards=rewards, values=values, **given_last)
+    frame = Frame("rewards", rewards.shape, 0, (), has_time=False)
+    values = frame.steps("values", values)
+    parents = _checked_parents(given.parents, len(rewards))
+    leaves = np.bincount(parents[parents >= 0], minlength=len(rewards)) == 0
+    none = np.zeros(len(rewards), bool)
+    terminated = none if given.terminated is None else frame.flags("terminated", given.terminated)
+    if (wrong := np.flatnonzero(terminated & ~leaves)).size:
+        raise ValueError(
+            f"terminated is True at node {wrong[0]}, which has children: nothing follows a terminated node"
+        )
+    after = np.where(leaves, _after_leaves(last[0], leaves) if last else 0, np.negative(0, dtype=rewards.dtype))
+    weights = _checked_weights(given.weights, parents)
+    call = given._replace(
+        rewards=rewards, values=values, terminated=terminated, last_values=0.0, parents=None, weights=None
+    )
+    return call, {"last_values": None, "final_values": after, "parents": parents, "weights": weights}
+
+
+def _is_zero(given: Any) -> bool:
+    return type(given) in (int, float) and given == 0
+
+
+def _checked_parents(given: Any, nodes: int) -> Array:
+    """Return the parents as int64; each comes before its children."""
+    parents = as_integers("parents", given)
+    if parents.shape != (nodes,):
+        raise ValueError(f"parents has shape {parents.shape}; expected rewards' shape, {(nodes,)}")
+    wrong = np.flatnonzero((parents < -1) | (parents >= nodes))
+    if wrong.size:
+        raise ValueError(
+            f"parents must hold -1 at roots and indices of nodes, 0 to {nodes - 1}, got {parents[wrong[0]]} at node "
+            f"{wrong[0]}"
+        )
+    late = np.flatnonzero(parents >= np.arange(nodes))
+    if late.size:
+        raise ValueError(
+            f"parents has {parents[late[0]]} at node {late[0]}, and each parent must come before its children; {SORT}"
+        )
+    return parents
+
+
+def _after_leaves(last: Array, leaves: Array) -> Array:
+    """Return V after each leaf, at its node; from one number, one for each leaf, or one for each node."""
+    if last.shape == leaves.shape:
+        return last
+    after = np.zeros(leaves.shape, last.dtype)
+    count = np.count_nonzero(leaves)
+    after[leaves] = one_for_each("last_values", last, (int(count),), f"one per leaf, or one per node, {leaves.shape}")
+    return after
+
+
+def _checked_weights(weights: Any, parents: Array) -> Array | str:
+    """Return a word, or numbers in float64 that give each node a share."""
+    words, nodes = get_args(TreeWeights), len(parents)
+    if isinstance(weights, str):
+        if weights not in words:
+            raise ValueError(
+                f"weights must be {' or '.join(map(repr, words))}, or an array with one number per node, got "
+                f"{shown(weights)}"
+            )
+        return weights
+    numbers = as_floats("weights", weights).astype(np.float64)
+    if numbers.shape != (nodes,):
+        raise ValueError(f"weights has shape {numbers.shape}; expected rewards' shape, {(nodes,)}")
+    wrong = np.flatnonzero(~((numbers >= 0) & (numbers < np.inf)))
+    if wrong.size:
+        raise ValueError(f"weights must be finite and not negative, got {numbers[wrong[0]]} at node {wrong[0]}")
+    children = np.flatnonzero(parents >= 0)
+    totals = np.bincount(parents[children], numbers[children], nodes)
+    empty = children[totals[parents[children]] == 0]
+    if empty.size:
+        raise ValueError(f"weights are 0 at all children of node {parents[empty[0]]}, so none has a share")
+    return numbers

@@ -1,0 +1,239 @@
+"""The rows of a source, numbered from 0 over all of its files, and read from the last to the first.
+
+If the types of columns differ from file to file, all rows are read in one type that holds both, as pyarrow.dataset and
+Ray do.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import accumulate, repeat
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from fastgae._call import Array
+from fastgae.data.errors import DataError, first_line, reading
+
+SLICE = 65_536  # rows to read at once from arrays and from tables in memory
+MOST = 2**20  # rows to compute at once; with more, the processor waits for memory
+LARGE = "large.arrow"  # the copy of a part that does not fit into memory
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+Advance: TypeAlias = Callable[[int], None]  # takes how much is done since the last call
+Show: TypeAlias = Callable[..., AbstractContextManager[Advance]]  # takes what is done, how much there is, and its unit
+
+
+class Part(NamedTuple):
+    """Rows that can be read by themselves: a row group of Parquet, a batch of Arrow, a slice of an array, a table."""
+
+    path: Path
+    first: int  # its first row, counted from the beginning of the file
+    rows: int  # a reader may give more, which are left out
+    schema: pa.Schema
+    batches: Callable[[Sequence[str], int], Batches]  # columns of the rows, if possible at most so many at a time
+    state: Callable[[Sequence[str]], pa.Table] | None = None  # behind the last row, where an episode ends
+
+
+class Made(NamedTuple):
+    """A column that is in no file."""
+
+    kind: pa.DataType
+    of: Callable[[int, int], pa.Array]  # from a row up to another
+    behind: Callable[[Array], pa.Array] | None = None  # in the states behind rows
+
+
+class Rows:
+    """All rows of a source, in the types of a schema or, without one, in those in which all files can be read."""
+
+    def __init__(
+        self, parts: Sequence[Part], made: Mapping[str, Made] | None = None, schema: pa.Schema | None = None
+    ) -> None:
+        self.parts, self.made = [part for part in parts if part.rows], made or {}
+        *firsts, self.count = accumulate((part.rows for part in self.parts), initial=0)
+        self.firsts = np.array(firsts, np.int64)
+        self.ends = np.array([at + p.rows - 1 for p, at in zip(self.parts, firsts, strict=True) if p.state], np.int64)
+        self.files = np.array([at for p, at in zip(self.parts, firsts, strict=True) if p.first == 0], np.int64)
+        self._known: list[Part] = []  # one part of each schema
+        for part in self.parts:
+            if not any(part.schema.equals(known.schema, check_metadata=True) for known in reversed(self._known)):
+                self._known.append(part)
+        columns = [(name, each.kind) for name, each in self.made.items()]
+        self.schema = schema or pa.schema([*columns, *promoted(self._known)])
+
+    def also(self, made: Mapping[str, Made]) -> "Rows":
+        """Return the rows with more columns."""
+        return Rows(self.parts, {**self.made, **made})
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Return the items of the files in the columns that are made."""
+        rows = [(row, row + 1) for row in self.files.tolist()]
+        return {name: [made.of(*row)[0].as_py() for row in rows] for name, made in self.made.items()}
+
+    @property
+    def stored(self) -> pa.Schema:
+        """Return the schema with the metadata of the first file, and with dictionaries where all files have them."""
+        schemas = [part.schema for part in self._known]
+        fields = []
+        for field in self.schema:
+            kinds = {each.field(field.name).type if field.name in each.names else None for each in schemas}
+            fields.append(field if field.name in self.made or len(kinds) > 1 else field.with_type(kinds.pop()))
+        return pa.schema(fields, schemas[0].metadata)
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Check that all files have these columns."""
+        for name in (name for name in columns if name not in self.made):
+            has = {name in part.schema.names: part.path for part in reversed(self._known)}
+            if len(has) > 1:
+                raise DataError(f"{has[False]} has no column {name!r}, but {has[True]} has one")
+
+    def _part_of(self, row: int) -> int:
+        return int(np.searchsorted(self.firsts, row, side="right")) - 1
+
+    def file_of(self, rows: Array) -> Array:
+        """Return the numbers of the files of rows."""
+        numbers: Array = np.searchsorted(self.files, rows, side="right") - 1
+        return numbers
+
+    def place(self, row: int) -> tuple[Path, int]:
+        """Return the file of a row, and its number there."""
+        part, first = self.parts[self._part_of(row)], self.firsts[self._part_of(row)]
+        return part.path, part.first + row - int(first)
+
+    def batches(
+        self, start: int, stop: int, columns: Sequence[str], most: int, schema: pa.Schema | None = None
+    ) -> Batches:
+        """Yield columns of the rows start … stop - 1, if possible at most so many rows at a time."""
+        kinds = pa.schema([(schema or self.schema).field(name) for name in columns])
+        inside = [name for name in columns if name not in self.made]
+        if columns and not inside:
+            for first in range(start, stop, most):
+                yield self._completed({}, first, min(most, stop - first), kinds)
+            return
+        for number in range(self._part_of(start), int(np.searchsorted(self.firsts, stop))):
+            part, row = self.parts[number], int(self.firsts[number])
+            last = min(stop, row + part.rows)
+            for batch in part.batches(inside, most):
+                first, end = max(start, row), min(last, row + batch.num_rows)
+                if first < end:
+                    own = batch.slice(first - row, end - first)
+                    with reading(part.path):
+                        found = self._completed(
+                            dict(zip(own.schema.names, own.columns, strict=True)), first, len(own), kinds
+                        )
+                    yield found
+                row += batch.num_rows
+
+    def forwards(
+        self, columns: Sequence[str], size: int, schema: pa.Schema | None = None
+    ) -> Iterator[tuple[slice, pa.Table]]:
+        """Yield columns of all rows in tables of one size, of which the last one may be smaller, with their place."""
+        tables = even(self.batches(0, self.count, columns, size, schema), size) if columns else repeat(pa.table({}))
+        for first, table in zip(range(0, self.count, size), tables, strict=False):
+            yield slice(first, min(first + size, self.count)), table
+
+    def _completed(self, found: Mapping[str, pa.Array], first: int, rows: int, kinds: pa.Schema) -> pa.RecordBatch:
+        """Return rows in other types, with the columns that are made."""
+
+        def column(field: pa.Field) -> pa.Array:
+            if field.name in self.made:
+                return self.made[field.name].of(first, first + rows)
+            return cast(found[field.name], field.type) if field.name in found else pa.nulls(rows, field.type)
+
+        return pa.RecordBatch.from_arrays(list(map(column, kinds)), schema=kinds)
+
+    def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+        """Return columns of the rows start … stop - 1, each in one piece of memory."""
+        kinds = pa.schema([self.schema.field(name) for name in columns])
+        return pa.Table.from_batches(self.batches(start, stop, columns, stop - start), kinds).combine_chunks()
+
+    def behind(self, columns: Sequence[str]) -> Array:
+        """Return the rows behind which there is the next state in all of these columns."""
+        known = all(name not in self.made or self.made[name].behind is not None for name in columns)
+        return self.ends if known and columns else self.ends[:0]
+
+    def states(self, rows: Array, columns: Sequence[str]) -> pa.Table:
+        """Return columns of the states behind some rows."""
+        inside = [name for name in columns if name not in self.made]
+        parts = [self.parts[self._part_of(row)] for row in rows] if inside else []
+        found: Any = pa.concat_tables(part.state(inside) for part in parts if part.state) if parts else {}
+        behind = {name: self.made[name].behind for name in columns if name in self.made}
+        return pa.table({name: behind[name](rows) if name in behind else found[name] for name in columns})  # type: ignore[misc]
+
+    def backwards(
+        self, start: int, stop: int, columns: Sequence[str], most: int, folder: Path
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows start … stop - 1 from the last to the first, at most so many at once, with the first's number.
+
+        A part that has more rows is copied to the folder first, batch by batch.
+        """
+        most = min(most, MOST)
+        while stop > start:
+            at = int(np.searchsorted(self.firsts, stop - most))
+            first = max(start, int(self.firsts[at])) if at < len(self.firsts) else stop
+            if first < stop:
+                yield first, self.read(first, stop, columns)
+                stop = first
+                continue
+            first = max(start, int(self.firsts[self._part_of(stop - 1)]))
+            for table in _copied(self.batches(first, stop, columns, most), most, folder / LARGE):
+                stop -= len(table)
+                yield stop, table
+
+
+def _copied(batches: Batches, most: int, to: Path) -> Iterator[pa.Table]:
+    """Copy batches to a file, and yield them from the last to the first."""
+    to.unlink(missing_ok=True)  # a killed run may have left one, which may have a second name
+    tables = even(batches, most)
+    first = next(tables)
+    with to.open("xb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        writer.write_table(first.combine_chunks())
+        for table in tables:
+            writer.write_table(table.combine_chunks())
+    with pa.memory_map(str(to)) as file:
+        copy = pa.ipc.open_file(file)
+        for number in reversed(range(copy.num_record_batches)):
+            yield pa.Table.from_batches([copy.get_batch(number)])
+    to.unlink()
+
+
+def even(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of one size, of which the last one may be smaller."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        while sum(each.num_rows for each in waiting) >= size:
+            table = pa.Table.from_batches(waiting)
+            yield table.slice(0, size)
+            waiting = table.slice(size).to_batches()
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def promoted(parts: Sequence[Part]) -> pa.Schema:
+    """Return the columns of all parts, each in the type in which all can be read."""
+    common = None
+    for part in parts:
+        plain = pa.schema([field.with_type(_plain(field.type)) for field in part.schema])
+        try:
+            common = plain if common is None else pa.unify_schemas([common, plain], promote_options="permissive")
+        except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+            raise DataError(f"{part.path} and {parts[0].path} have different columns: {first_line(error)}") from error
+    return common or pa.schema([])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type without dictionaries, which differ from batch to batch, and views, which few functions know."""
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    return pa.large_string() if pa.types.is_string_view(kind) else kind
+
+
+def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column in another type; a list of numbers may become a tensor."""
+    if column.type == kind:
+        return column
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return pa.ExtensionArray.from_storage(kind, cast(column, kind.storage_type))
+    return cast(column.storage, kind) if isinstance(column, pa.ExtensionArray) else column.cast(kind)

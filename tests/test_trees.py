@@ -1,0 +1,145 @@
+"""Advantages on rollouts that branch: right by chains and by hand; ``fuzz`` compares random trees with an oracle."""
+
+import re
+
+import numpy as np
+import pytest
+
+import fastgae
+from fastgae import _trees
+from support.cases import assert_same_bits
+
+PARENTS = np.array([-1, 0, 1, 1, 0])
+REWARDS = np.array([0, 0, 1, 3, 5], np.float32)
+VALUES = np.array([3.0, 2.5, 1.5, 2.0, 4.0], np.float32)
+
+
+def forest(trees, nodes, seed=0):
+    """Return the parents of trees of so many nodes each, whose branches are a few nodes long."""
+    rng, node = np.random.default_rng(seed), np.arange(nodes)
+    parents = np.maximum(node - 1 - rng.integers(0, 4, (trees, nodes)), np.minimum(node - 1, 0))
+    return (parents + np.where(parents < 0, 0, nodes * np.arange(trees)[:, np.newaxis])).reshape(-1)
+
+
+def numbers(size, dtype=np.float32, seed=1):
+    return np.random.default_rng(seed).normal(size=(2, size)).astype(dtype)
+
+
+@pytest.mark.parametrize("weights", ["children", "leaves", np.arange(1.0, 16.0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_tree_without_branches_has_the_bits_of_a_packed_sequence(backend, dtype, weights):
+    starts, (rewards, values) = np.array([0, 4, 5, 15]), numbers(15, dtype)
+    parents = np.arange(15) - 1
+    parents[starts[:-1]] = -1
+    terminated = np.isin(np.arange(15), [3])
+    last, mask = np.array([0.5, -1.0, 2.0], dtype), np.arange(15) % 4 != 1
+    options = {"gamma": 0.9, "returns_lambda": 0.5, "normalize": "global", "backend": backend}
+    got = fastgae.gae_tree(
+        rewards, values, parents, terminated, last_values=last, mask=mask, weights=weights, **options
+    )
+    expected = fastgae.gae_packed(rewards, values, starts, terminated, last_values=last, mask=mask, **options)
+    assert_same_bits(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("weights", "returns"),
+    [
+        ("children", [3.5, 2, 1, 3, 5]),
+        ("leaves", [3, 2, 1, 3, 5]),
+        (np.array([0, 3, 1, 0, 1]), [2, 1, 1, 3, 5]),
+    ],
+)
+def test_children_count_by_their_weights(backend, weights, returns):
+    got = fastgae.gae_tree(REWARDS, 0.0, PARENTS, None, weights=weights, gamma=1.0, gae_lambda=1.0, backend=backend)
+    np.testing.assert_allclose(got.returns, returns, rtol=1e-6)
+    assert_same_bits(got.advantages, got.returns)
+
+
+def test_one_value_per_node_and_one_per_leaf_are_the_same(backend):
+    per_node = np.array([np.nan, np.nan, 1, 2, 3], np.float32)
+    for last in (per_node[2:], per_node):
+        got = fastgae.gae_tree(REWARDS, VALUES, PARENTS, None, last_values=last, gamma=0.5, backend=backend)
+        np.testing.assert_allclose(got.advantages[2:], [1 + 0.5 - 1.5, 3 + 1 - 2, 5 + 1.5 - 4])
+
+
+def test_a_node_that_does_not_exist_hands_on_what_it_gets(backend):
+    """Node 1 is left out, so node 0 sees a half of nodes 2 and 3 together, and a half of node 4."""
+    got = fastgae.gae_tree(
+        REWARDS, VALUES, PARENTS, None, mask=PARENTS != 0, gamma=1.0, gae_lambda=1.0, backend=backend
+    )
+    without = np.array([False, True, False, False, True])
+    assert not got.advantages[without].any()
+    assert_same_bits(got.returns[without], VALUES[without])
+    got = fastgae.gae_tree(
+        REWARDS, VALUES, PARENTS, None, mask=np.arange(5) != 1, gamma=1.0, gae_lambda=1.0, backend=backend
+    )
+    assert got.returns[0] == 0.5 * (0.5 * 1 + 0.5 * 3) + 0.5 * 5
+
+
+def test_threads_and_backends_give_the_same_bits(backend):
+    parents = forest(trees=40, nodes=4000)
+    rewards, values = numbers(len(parents))
+    calls = [
+        fastgae.gae_tree(rewards, values, parents, None, gamma=0.99, num_threads=threads, backend=backend)
+        for threads in (1, 3)
+    ]
+    assert_same_bits(*calls)
+    assert_same_bits(calls[0], fastgae.gae_tree(rewards, values, parents, None, gamma=0.99, backend="cpp"))
+
+
+def test_threads_take_whole_trees():
+    parents = forest(trees=100, nodes=2000)
+    spans = _trees._spans(parents, 4)
+    assert len(spans) == 4
+    assert (spans[0].start, spans[-1].stop) == (0, len(parents))
+    assert all(span.start % 2000 == 0 for span in spans)
+    assert _trees._spans(np.arange(200_000) - 1, 4) == [slice(0, 200_000)]  # one tree
+    side_by_side = np.array([-1, -1, *range(199_998)])  # two trees, whose nodes alternate
+    assert _trees._spans(side_by_side, 4) == [slice(0, 200_000)]
+
+
+def test_tensors_give_tensors():
+    torch = pytest.importorskip("torch")
+    expected = fastgae.gae_tree(REWARDS, VALUES, PARENTS, None, gamma=0.9)
+    tensors = (torch.from_numpy(given) for given in (REWARDS, VALUES, PARENTS))
+    got = fastgae.gae_tree(*tensors, None, gamma=0.9)
+    assert_same_bits(tuple(each.numpy() for each in got), expected)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"parents": [-1, 0, 3, 1, 0]}, "parents has 3 at node 2, and each parent must come before its children; sort"),
+        ({"parents": [-1, 0, 5, 1, 0]}, "indices of nodes, 0 to 4, got 5 at node 2"),
+        ({"parents": [-1, 0, -2, 1, 0]}, "got -2 at node 2"),
+        ({"terminated": [0, 1, 0, 0, 0]}, "terminated is True at node 1, which has children"),
+        ({"weights": [1, 1, 0, 0, 1]}, "weights are 0 at all children of node 1"),
+        ({"weights": [1, 1, -1, 0, 1]}, "weights must be finite and not negative, got -1.0 at node 2"),
+        ({"weights": "visits"}, "weights must be 'children' or 'leaves', or an array with one number per node"),
+        ({"last_values": [1.0, 2.0]}, "last_values has shape (2,)"),
+        ({"normalize": "per_env"}, 'normalize must be "global" or None: the nodes of trees are not envs'),
+    ],
+)
+def test_errors_name_the_node(backend, changed, message):
+    given = {"rewards": REWARDS, "values": VALUES, "parents": PARENTS, "terminated": None, "gamma": 0.9}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        fastgae.gae_tree(**given | changed, backend=backend)
+
+
+def test_the_line_that_sorts_is_right():
+    """Nodes in any order, sorted by the line of the error, are the same tree."""
+    order = np.array([3, 0, 4, 2, 1])
+    shuffled = np.append(np.argsort(order), -1)[PARENTS[order]]
+    with pytest.raises(ValueError, match="must come before its children") as raised:
+        fastgae.gae_tree(REWARDS[order], 0.0, shuffled, None, gamma=1.0)
+    names = {"np": np, "parents": shuffled}
+    exec(str(raised.value).partition("sort the nodes: ")[2].partition(", and index")[0], names)
+    got = fastgae.gae_tree(
+        REWARDS[order][names["order"]], 0.0, names["parents"], None, gamma=1.0, gae_lambda=1.0
+    ).returns
+    assert sorted(got.tolist()) == [1, 2, 3, 3.5, 5]
+
+
+def test_diagnose_reads_rollouts_and_no_trees():
+    with pytest.raises(TypeError, match="parents"):
+        fastgae.diagnose(REWARDS, VALUES, np.zeros(5, bool), parents=PARENTS)

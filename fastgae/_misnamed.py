@@ -21,27 +21,31 @@ LIBRARIES = ("numpy", "torch", "jax", "numba", "tensorflow")
 
 # Argument -> what other libraries call it. fastgae.compat has the functions of most of them.
 NAMES_ELSEWHERE = {
-    "rewards": "reward rew rews r r_t mb_rewards token_level_rewards",
-    "values": "value vals v v_s v_t v_tm1 state_value vf_preds vpred value_preds baselines mb_values",
-    "terminated": "done dones mb_dones fdones end_flag terminal terminals terminateds termination terminations "
-    "is_terminal end ends is_last episode_starts firsts is_first discount_t nonterminal nonterminals nextnonterminal "
-    "next_non_terminal not_done not_dones",
+    "rewards": "reward rew rews r r_t mb_rewards reward_arr rewards_arr token_level_rewards",
+    "values": "value vals v v_s v_t v_tm1 vs state_value state_values vf_preds v_pred v_preds vpred vpreds value_preds "
+    "value_estimates baselines mb_values mb_extrinsic_values target_qs vals_arr values_arr",
+    "terminated": "done dones mb_dones fdones mb_fdones dones_arr end_flag traj_flag dw terminal terminals terminateds "
+    "termination terminations is_terminal is_terminals end ends is_last episode_starts first firsts is_first "
+    "discount_t nonterminal nonterminals nextnonterminal next_non_terminal not_done not_dones",
     "truncated": "truncateds truncation truncations timeout timeouts time_outs is_truncated time_limit time_limits",
-    "last_values": "last_value next_value last_val last_v last_r bootstrap bootstrap_value bootstrap_values "
+    "last_values": "last_value value_next next_value last_val last_v last_r bootstrap bootstrap_value bootstrap_values "
     "last_extrinsic_values",
-    "next_values": "next_state_value next_state_values v_s_ next_v v_next",
+    "next_values": "next_state_value next_state_values next_vals next_v_pred next_v_preds next_vpred next_vpreds "
+    "mb_next_values v_prime vs_ v_s_ next_v v_next",
     "final_values": "final_value terminal_value terminal_values truncated_values",
     "autoreset": "autoreset_mode auto_reset",
     "prev_done": "prev_dones",
-    "mask": "masks sample_mask response_mask attention_mask loss_mask action_mask valid valids valid_mask",
+    "mask": "masks sample_mask response_mask response_masks completion_mask attention_mask loss_mask action_mask valid "
+    "valids valid_mask",
     "gamma": "γ discount discounts discount_factor gammas gae_gamma",
-    "gae_lambda": "λ lambda_ lam lambd lamda lmbda lambda1 gae_lam tau lambda_coefficient td_lambda",
+    "gae_lambda": "λ lambda_ lam lambd lamda lmbda lambda1 gae_lam gae_tau gae_param trace_decay_param tau "
+    "lambda_coefficient td_lambda",
     "lambda_": "λ gae_lambda lam lambd lamda lmbda lambda1 tau lambda_coefficient td_lambda",
     "normalize": "normalise standardize standardise "
     "normalize_advantage normalize_advantages norm_adv advantage_norm average_gae whiten",
     "time_axis": "axis dim time_dim batch_first time_major",
     "cu_seqlens": "seqlens seq_lens lengths sequence_lengths",
-    "n": "n_step n_steps num_steps",
+    "n": "nstep nsteps n_step n_steps num_steps",
     "ratios": "ratio rho rhos rho_tm1 log_rhos importance_weights",
     "rho_clip": "rho_bar rho_thresh clip_rho_threshold vtrace_rho_clip",
     "c_clip": "c_bar c_thresh clip_c_threshold vtrace_c_clip",
@@ -66,6 +70,7 @@ NOTES = {
     "done": _FLAGS,
     "dones": f"{_FLAGS}. In CleanRL {_MOVED}",
     "episode_starts": _MOVED,
+    "first": _MOVED,
     "firsts": _MOVED,
     "is_first": _MOVED,
     "is_last": _FLAGS,

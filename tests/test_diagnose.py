@@ -17,6 +17,7 @@ import gymnasium
 
 from fastgae._canonical.checks import _reading
 from fastgae.compat.gymnasium import collect
+from support import planted
 from support.mistakes import (
     both,
     early,
@@ -133,6 +134,57 @@ def test_values_and_rewards_that_do_not_belong_together(plant, detector, mode, r
     untrained = getattr(recorded, form)(random_value(env_id))
     plant(untrained, recorded, random_value(env_id))
     assert detectors(untrained) in ([],) if detector == "gamma_or_scale" else ([], [detector])
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.6])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "TaxiParts-v1"])
+def test_values_that_are_too_small_may_have_only_begun_to_learn(env_id, share):
+    value = fitted_value(env_id)
+    for of_states in (0.0, 1.0):  # the mean is often learned first
+
+        def learning(observations, of_states=of_states):
+            values = value(observations)
+            return share * (values.mean() + of_states * (values - values.mean()))
+
+        assert detectors(record(env_id, "same_step", 8, 512, 0).arguments(learning)) == []
+
+
+@pytest.mark.parametrize("env_id", planted.ENVS)
+def test_values_of_an_untrained_critic_may_have_any_size(env_id):
+    for scale in (1.0, 0.01, 0.001):
+        call = record(env_id, "same_step", 8, 256, 0).arguments(random_value(env_id))
+        assert detectors({**call, "rewards": call["rewards"] * np.float32(scale)}) == []
+
+
+def test_what_happens_by_chance_is_no_finding():
+    """Many steps leave the state as it is, as in Taxi, and no episode ends: often, half of the envs move at once."""
+    for seed, share in itertools.product(range(60), (0.15, 0.65)):
+        rng = np.random.default_rng(seed)
+        values = np.where((rng.random((129, 8)) < share).cumsum(0) % 2, -9.9, -10.1)
+        if share > 0.5:
+            values[-1] = values[-2]
+        call = {"rewards": np.full((128, 8), -0.1), "values": values[:-1], "last_values": values[-1]}
+        assert detectors({**call, "terminated": np.zeros((128, 8))}) == [], f"{seed}, {share}"
+
+
+# Where the state rarely changes, rewards are all the same, or values do not foresee them, these leave no trace.
+UNSEEN = {
+    ("whitened", "CartPoleCut-v1"),
+    ("other_gamma", "TaxiParts-v1"),
+    ("rescaled", "CartPoleCut-v1"),
+    ("own_bootstrap", "TaxiParts-v1"),
+    ("unflagged", "TaxiParts-v1"),
+    ("values_of_other_envs", "TaxiParts-v1"),
+}
+
+
+@pytest.mark.parametrize("mistake", planted.MISTAKES)
+def test_mistakes_of_the_table(mistake):
+    """``python -m support.planted`` plants them in rollouts of trained policies, too, and in those of other envs."""
+    names, _, _, envs = planted.MISTAKES[mistake]
+    for env in {"CartPoleCut-v1", "TaxiParts-v1"} & {*envs}:
+        found = {finding.detector for finding in planted.planted(mistake, env)}
+        assert (found and found <= {*names.split()}) or ((mistake, env) in UNSEEN and not found), f"{env}: {found}"
 
 
 class CutOff(gymnasium.Wrapper):
@@ -371,8 +423,8 @@ def test_the_report():
     assert found[0] is next(iter(found))
     assert isinstance(found[0], fastgae.Finding)
     text = str(found)
-    assert text.startswith("2 findings in 32 steps of 4 environments\n\n  episodes   0 ended\n  rewards    mean ")
-    assert "\n\ncoefficient_rounded: " in text
+    assert text.startswith("2 findings in 32 steps of 4 environments\n\ncoefficient_rounded: ")
+    assert "\n\n  episodes   0 ended\n  rewards    mean " in text
     assert "t=31 n=0, t=31 n=1" in text
     assert max(map(len, text.splitlines())) <= 100
     facts = json.loads(found.to_json())
@@ -381,6 +433,20 @@ def test_the_report():
     assert facts["findings"][1]["where"] == {"count": 4, "first": [[31, 0], [31, 1], [31, 2], [31, 3]]}
     assert set(facts["findings"][0]) == {"detector", "what", "where", "why", "change"}
     assert repr(found) == "<Diagnosis: coefficient_rounded, last_row_bootstrap>"
+
+
+def test_a_report_fits_one_screen():
+    """Three findings are printed in full. A notebook shows all."""
+    call = small_call()
+    call["last_values"][:], call["values"][3, 0], call["rewards"][4, 1] = 0.0, np.nan, np.inf
+    rounded = {name: float(np.float16(0.99)) for name in ("gamma", "gae_lambda")}
+    found = fastgae.diagnose(**call, **rounded, normalize="global")
+    assert len(found) == 6
+    lines = str(found).splitlines()
+    assert lines[0].startswith("6 findings in ")
+    assert "and also non_finite, last_row_bootstrap, normalizer" in lines
+    assert len(lines) <= 40
+    assert all(finding._repr_html_() in found._repr_html_() for finding in found)
 
 
 def test_the_overview():
@@ -487,15 +553,17 @@ def test_a_notebook_shows_the_report_and_a_picture_of_the_suspect_steps(tmp_path
     assert finding.where.times == tuple(np.flatnonzero(call["terminated"][:, env]))
     call["rewards"][:] = 7  # the loop goes on
     figure = found.plot()
-    rewards, _, errors = figure.axes
+    places, rewards, _, errors = figure.axes
+    assert list(zip(*places.lines[0].get_data(), strict=True)) == list(finding.where.marks)
+    assert len(finding.where.marks) == finding.where.total
     marks = errors.lines[-1]
     assert tuple(marks.get_xdata()) == finding.where.times
     np.testing.assert_array_equal(rewards.lines[0].get_ydata(), rollout.rewards[:, env])
     assert figure._repr_svg_().startswith("<?xml")
-    assert not len(right.plot().axes[2].lines[-1].get_xdata())
+    assert not len(right.plot().axes[3].lines[-1].get_xdata())
     for shape in ((0, 3), (3, 0), (0,), (4,), (2, 3, 2)):
         empty = fastgae.diagnose(np.zeros(shape), np.zeros(shape), np.zeros(shape), last_values=1.0)
-        assert len(empty.plot().axes) == 3
+        assert len(empty.plot().axes) == 4
     empty.plot().savefig(tmp_path / "empty.svg")
 
 

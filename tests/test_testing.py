@@ -1,13 +1,16 @@
 """fastgae.testing names the convention of a function, and the mistakes planted in it."""
 
+import itertools
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fastgae
-from fastgae.testing import assert_gae, identify
-from fastgae.testing.conventions import AXES, OUTPUTS
+from fastgae.testing import ROLES, assert_gae, identify
+from fastgae.testing.conventions import MISTAKES
+from loops import environments
 from support.identified import PEERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "your-own-loop.md"
@@ -30,11 +33,12 @@ FINAL = "np.where(truncated[t], final_values[t], following)"
 BOOTSTRAP, TRACE = "np.where(terminated[t], 0, following)", "np.where(done, 0, advantage)"
 LATE = "np.concatenate([{0}[:1] & False, {0}[:-1]])"
 EARLY = "np.concatenate([{0}[1:], {0}[:1] & False])"
-BOTH = f"    terminated, truncated = {LATE.format('terminated')}, {LATE.format('truncated')}\n"
+BOTH = "    terminated, truncated = ({} for each in (terminated, truncated))\n"
 # Each mistake, by its name in the report, and what it writes in place of what.
 PLANTED = [
-    ("flags_late", {STEPS: BOTH + STEPS}),
-    ("flags_early", {STEPS: f"    terminated = {EARLY.format('terminated')}\n{STEPS}"}),
+    ("flags_late", {STEPS: BOTH.format(LATE.format("each")) + STEPS}),
+    ("flags_early", {STEPS: BOTH.format(EARLY.format("each")) + STEPS}),
+    ("flags_apart", {STEPS: f"    terminated = {EARLY.format('terminated')}\n{STEPS}"}),
     ("flags_inverted", {STEPS: f"    terminated = ~terminated\n{STEPS}"}),
     ("rewards_late", {"rewards[t],": "(rewards[t - 1] if t else 0),"}),
     ("rewards_early", {"rewards[t],": "(rewards[t + 1] if t + 1 < len(rewards) else 0),"}),
@@ -115,9 +119,8 @@ def test_a_mistake_can_be_allowed():
 
 
 def test_every_known_mistake_is_planted():
-    known = {choice.name for axis in AXES.values() for choice in axis if choice.why}
-    known |= {words.replace(" ", "_") for words, output in OUTPUTS.items() if output.why}
-    assert known <= {name for name, _ in PLANTED}
+    in_corpus = {name for loop in environments.corpus.values() for name in loop.findings}
+    assert {*MISTAKES} - {"raises"} <= {name for name, _ in PLANTED} | in_corpus
 
 
 def test_two_mistakes_are_both_named():
@@ -147,13 +150,15 @@ def test_the_tolerance():
 
 def test_the_smallest_rollout():
     """It has one number that is not 0, so the results are the weights of this number."""
-    found = identify(written({TRACE: "advantage"}))
-    text = found.smallest
-    assert "rewards = [0, 0]\n" in text
-    assert "terminated = [1, 0]\n  truncated = [0, 0]\n" in text
-    assert "last_values = 1\n" in text
-    assert "advantages of loop     [0.931095, 0.99]\n  advantages of fastgae  [0, 0.99]\n" in text
-    assert found.findings[0].where[:2] == (1, ((0,),))
+    loop = written({TRACE: "advantage"})
+    found = identify(loop)
+    shown = found.smallest["rollout"].partition(": ")[2]
+    assert "terminated = [[1], [0]], truncated = [[0], [0]], last_values = [1], " in shown
+    given = {name: np.float32(number) for name, number in eval(f"dict({shown})").items()}
+    flags = {name: given[name] > 0 for name in ("terminated", "truncated")}
+    np.testing.assert_allclose(loop(**{**given, **flags})[0], [[0.931095], [0.99]], rtol=1e-6)
+    assert found.smallest["it gives"] == "advantages [0.931095, 0.99]"
+    assert found.smallest["fastgae"].startswith("advantages [0, 0.99], by fastgae.gae(rewards, values, ")
 
 
 def test_a_function_that_gets_no_final_values():
@@ -167,26 +172,35 @@ def test_a_function_that_gets_no_final_values():
     assert [finding.detector for finding in found.findings] == ["value_of_the_same_state"]
     assert found.outputs == {"advantages": "advantages", "returns": "returns"}
     assert found.call.endswith("final_values=values, gamma=gamma, gae_lambda=gae_lambda)")
-    assert "final_values = [1], for which loop has no argument" in found.smallest
+    assert "final_values = [[1]], for which loop has no argument" in found.smallest["rollout"]
 
 
-def test_the_page_shows_the_report(capsys):
-    text = PAGE.read_text(encoding="utf-8")
-    exec(text.partition("```python\n")[2].partition("```")[0], {})
-    assert capsys.readouterr().out.rstrip() == text.partition("```text\n")[2].partition("```")[0].rstrip()
+def test_the_page_shows_the_reports(capsys):
+    names, printed, reports = {}, "", 0
+    for kind, block in re.findall(r"^```(python|text)\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S):
+        if kind == "text":
+            assert printed == block
+            reports += 1
+        elif "stable_baselines3" not in block:
+            exec(block, names)
+            printed = capsys.readouterr().out
+    assert reports == 3
 
 
 def test_an_unknown_convention_is_said_to_be_unknown():
-    def n_step(rewards, values, terminated, last_values, gamma):
-        return fastgae.n_step_returns(rewards, values, terminated, last_values=last_values, n=3, gamma=gamma) - values
+    def squashed(rewards, values, masks, last_values, gamma):
+        return np.tanh(fastgae.gae(rewards, values, 1 - masks, last_values=last_values, gamma=gamma).advantages)
 
-    found = identify(n_step)
+    found = identify(squashed)
     assert not found.known
     assert not found.findings
-    assert "unknown" in str(found)
-    assert "fastgae" in found.smallest
+    text = " ".join(str(found).split())
+    assert text.startswith("squashed: its convention is unknown, and no findings unknown I do not know. ")
+    assert "with up to two mistakes" in text
+    assert "What would help: say what masks is, with names={'masks': ...}; pass the gamma and gae_lambda that" in text
+    assert "the smallest in which squashed and fastgae differ: rewards = [[0]], values = [[0]], masks = [[1]], " in text
     with pytest.raises(AssertionError, match="unknown"):
-        assert_gae(n_step)
+        assert_gae(squashed)
 
 
 def test_peers():
@@ -199,11 +213,54 @@ def test_peers():
         assert found.error < 1e-6, name
 
 
+def test_a_coefficient_that_is_taken_must_be_used():
+    def loop(rewards, values, dones, next_value, gamma, gae_lambda):
+        return fastgae.gae(rewards, values, dones, last_values=next_value, gamma=0.99, gae_lambda=gae_lambda)
+
+    assert not identify(loop).known
+
+
 def test_coefficients_that_are_built_in_are_measured():
     def loop(rewards, values, dones, next_value):
         return fastgae.gae(rewards, values, dones, last_values=next_value, gamma=0.9, gae_lambda=0.5)
 
     assert identify(loop).call.endswith("gamma=0.9, gae_lambda=0.5)")
+
+
+def test_garbage_fails():
+    """One output that is no result, or a rollout that stops the function, fails, and the report names it."""
+    calls = itertools.count()
+
+    def beside(garbage):
+        return lambda rewards, values, dones, last_values: (
+            (right := fastgae.gae(rewards, values, dones, last_values=last_values)).advantages,
+            garbage(right.returns),
+        )
+
+    for garbage, said in (
+        (lambda returns: returns.astype(int), "result[1] (ndarray of shape (7, 5) and dtype int64) is nothing that"),
+        (lambda returns: returns[:-1], "result[1] is nothing that fastgae knows"),
+        (lambda returns: returns[:3], "result[1] (ndarray of shape (3, 5) and dtype float32) is nothing that"),
+        (lambda returns: "returns", "result[1] (str) is nothing that"),
+        (lambda returns: None, "result[1] (None) is nothing that"),
+        (lambda returns: returns + 1j, "result[1] (ndarray of shape (7, 5) and dtype complex64) is nothing that"),
+        (lambda returns: 1 / (len(returns) - 1) * returns, "ZeroDivisionError: division by zero (1 step)"),
+        (lambda returns: returns if next(calls) % 3 else 1 / 0, "ZeroDivisionError: division by zero ("),
+    ):
+        with pytest.raises(AssertionError) as error:
+            assert_gae(beside(garbage))
+        assert said in " ".join(str(error.value).split()), str(error.value)
+
+    def of_both(*rollout):
+        assert not (rollout[2] & rollout[3]).any(), "two flags at once"
+        return fastgae.gae(*rollout[:4], last_values=rollout[4], final_values=rollout[5])
+
+    def two_flags(rewards, values, terminated, truncated, last_values, final_values):
+        return of_both(rewards, values, terminated, truncated, last_values, final_values)
+
+    with pytest.raises(AssertionError) as error:
+        assert_gae(two_flags)
+    assert "(7 steps with both flags at the same ends)" in " ".join(str(error.value).split())
 
 
 def test_forms_of_functions():
@@ -233,6 +290,17 @@ def test_forms_of_functions():
     assert found.outputs == {"targets": "returns", "weights": "advantages divided by their std"}
 
 
+def test_names_that_no_loop_of_the_corpus_has():
+    for name, role in (
+        ("vpreds", "values"),
+        ("next_vals", "next_values"),
+        ("mb_next_values", "next_values"),
+        ("response_masks", "mask"),
+        ("gae_tau", "gae_lambda"),
+    ):
+        assert role in ROLES[name], name
+
+
 def test_functions_that_keep_their_memory():
     """A list of results, memory that is used again, and optional arguments that exclude each other."""
     memory = np.empty((2, 7, 3), np.float32)
@@ -253,17 +321,30 @@ def test_functions_that_keep_their_memory():
     assert [finding.detector for finding in identify(noisy).findings] == ["not_deterministic"]
 
 
+class OfUnknownArguments:
+    """It can be called, and is shown in many lines."""
+
+    __call__ = __signature__ = max
+
+    def __repr__(self):
+        return "\n" * 65
+
+
 def test_functions_that_cannot_be_identified():
     for function, error in (
-        (lambda rewards, values, foo: rewards, r"the argument foo is: say so with names=\{\"foo\": ...\}"),
-        (lambda *given: given, "the argument \\*given"),
-        (lambda rewards: rewards, "no argument of the function is values"),
+        (lambda rewards, values, foo: rewards, r"the argument foo is: say so with names=\{'foo': ...\}"),
+        (lambda rewards, values, foo: rewards, r"or fill it in: identify\(functools.partial\(f, foo=...\)\)"),
+        (lambda *given: given, r"in a lambda that names them: identify\(lambda rewards, values, dones: f\(...\)\)"),
+        (lambda values: values, "no argument of the function is rewards"),
+        (np.zeros((500, 50)), "identify takes a function, and got ndarray: .* look at arrays with fastgae.diagnose"),
+        (OfUnknownArguments(), "cannot tell the arguments of OfUnknownArguments: pass a lambda that calls it"),
         (lambda rewards, values: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda rewards, values: None, "returned no floats of the shape of rewards"),
         (lambda rewards, values: rewards.sum(), "returned no floats of the shape of rewards"),
     ):
-        with pytest.raises(TypeError, match=error):
+        with pytest.raises(TypeError, match=error) as raised:
             identify(function)
-    for names, error in (({"x": "values"}, "names has 'x'"), ({"values": "qqq"}, "expected one of rewards")):
+        assert "\n" not in str(raised.value)
+    for names, error in (({"x": "values"}, "names has 'x'"), ({"values": "qqq"}, "expected one of discounts, done, ")):
         with pytest.raises(ValueError, match=error):
             identify(lambda rewards, values: rewards, names=names)

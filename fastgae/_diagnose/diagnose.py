@@ -27,6 +27,7 @@ DETECTORS: dict[str, Callable[[Steps], Iterator[Finding]]] = {
     "flags_inverted": flags.inverted,
     "axes_swapped": flags.axes,
     "envs_shuffled": fit.envs_shuffled,
+    "padding": rows.padding,
     "flags_shifted": flags.shift,
     "flags_missing": flags.missing,
     "truncation_as_termination": flags.merged,
@@ -46,7 +47,7 @@ OF_FIT: dict[str, Callable[[Steps], Iterator[Finding]]] = {
 }
 
 # After one of these, nobody can tell where episodes end, so the findings of later detectors would mislead.
-DECISIVE = ("flags_inverted", "axes_swapped", "envs_shuffled")
+DECISIVE = ("flags_inverted", "axes_swapped", "envs_shuffled", "values_shifted", "padding")
 
 
 @public
@@ -74,15 +75,15 @@ def diagnose(
     if the rollout gives clear evidence, a count and a ratio, and they report the evidence too. A rollout with few
     episode ends, or with constant values, may hide a mistake. A finding is not a proof.
 
-    They look for: flags one step late or early, missing or inverted; time limits flagged as terminated; V' of another
-    episode, of the same state, or 0 at truncated steps; no bootstrap after the last row; reset rows that count as
-    steps, or steps that count as reset rows; swapped axes; values of envs in another order; gamma or lambda rounded to
-    16 bits; numbers that are not finite, and whether a flag hides them; advantages that cannot be normalised. If they
-    find none of these, they also look for mistakes without which the values would fit the rewards well: another gamma,
-    or another scale of the rewards, than in the training of the values; rewards one step late or early; and limits
-    flagged as terminated.
+    They look for: flags, or values, one step late or early; flags that are missing or inverted; time limits flagged as
+    terminated; V' of another episode, of the same state, or 0 at truncated steps; no bootstrap after the last row;
+    reset rows and padding that count as steps, or steps that count as reset rows; swapped axes; values of envs in
+    another order; gamma or lambda rounded to 16 bits; numbers that are not finite, and whether a flag hides them;
+    advantages that cannot be normalised. If they find none of these, they also look for values larger than the rewards
+    can add up to, because of another gamma or of scaled or clipped rewards; whitened rewards; rewards one step late or
+    early; and limits flagged as terminated. Values that are too small may have only begun to learn.
 
-    The report begins with an overview: episodes and their lengths, how much of the variance of the returns the values
+    The report ends with an overview: episodes and their lengths, how much of the variance of the returns the values
     explain, and the TD errors.
 
     Parameters
@@ -94,7 +95,7 @@ def diagnose(
     -------
     Diagnosis
         A sequence of ``Finding(what, where, why, change, detector)``, which is true if there are any findings.
-        ``overview`` has the numbers with which the report begins. ``str`` gives the report for people; ``as_dict`` and
+        ``overview`` has the numbers with which the report ends. ``str`` gives the report for people; ``as_dict`` and
         ``to_json`` are for programs.
 
     Raises
@@ -140,7 +141,7 @@ def diagnose(
 def _found(detectors: dict[str, Callable[[Steps], Iterator[Finding]]], steps: Steps) -> list[Finding]:
     found: list[Finding] = []
     for name, detect in detectors.items():
-        found += [finding._replace(detector=name) for finding in detect(steps)]
+        found += [finding._replace(detector=finding.detector or name) for finding in detect(steps)]
         if found and found[-1].detector in DECISIVE:
             break
     return found

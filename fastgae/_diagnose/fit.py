@@ -16,9 +16,8 @@ from fastgae._diagnose.report import Finding, Places
 from fastgae._diagnose.steps import Steps, median, number_of
 
 # Common discounts.
-GAMMAS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.997, 0.999, 1.0)
+GAMMAS = (0.95, 0.97, 0.98, 0.99, 0.995, 0.997, 0.999, 1.0)
 FEWEST = 64  # steps
-PARTS = 16  # of a rollout, to test whether something holds in all of them
 
 
 class Fit(NamedTuple):
@@ -31,30 +30,25 @@ class Fit(NamedTuple):
     rewards: Array
     expected: Array
     # Makes the same with one value at all states, the mean of V. Few fits need it, and it takes one more pass.
-    expected_by_one: Callable[[], Array]
+    by_one: Callable[[], Array]
 
-    def error(self, scale: float = 1.0) -> float:
-        """Return the mean squared error of the values, in variances of the rewards divided by ``scale``."""
-        return _error(self.rewards / scale, self.expected)
+    def error(self) -> float:
+        """Return the mean squared error of the values, in variances of the rewards."""
+        return _error(self.rewards, self.expected)
 
-    def scale(self) -> float:
-        """Return the factor by which rewards are larger than expected, by least squares."""
-        return _ratio(self.rewards, self.expected)
+    def scaled_error(self) -> float:
+        """Return the same for the values at their best scale."""
+        return _error(self.rewards / _ratio(self.rewards, self.expected), self.expected)
 
     def informative(self) -> bool:
         """Return whether the values explain more, at their best scale, than one value at all states."""
-        by_one = self.expected_by_one()
-        error = _error(self.rewards / _ratio(self.rewards, by_one), by_one)
-        return self.error(self.scale()) < min(0.7, 0.8 * error)
-
-    def mean_and_slope(self) -> tuple[float, float]:
-        """Return the scale from the means alone, and from the variation around the means alone."""
-        rewards, expected = self.rewards - self.rewards.mean(), self.expected - self.expected.mean()
-        return float(self.rewards.mean() / self.expected.mean()), _ratio(rewards, expected)
+        return self.scaled_error() < min(0.7, 0.8 * self._replace(expected=self.by_one()).scaled_error())
 
     def agrees(self) -> bool:
-        """Return whether rewards are about as large as expected, by both scales."""
-        return all(1 / 1.5 < number < 1.5 for number in self.mean_and_slope())
+        """Return whether rewards are about as large as expected, by their means and by the variation around these."""
+        rewards, expected = self.rewards - self.rewards.mean(), self.expected - self.expected.mean()
+        scales = float(self.rewards.mean() / self.expected.mean()), _ratio(rewards, expected)
+        return all(1 / 1.5 < scale < 1.5 for scale in scales)
 
 
 def _ratio(rewards: Array, expected: Array) -> float:
@@ -92,50 +86,62 @@ def gamma_or_scale(steps: Steps) -> Iterator[Finding]:
     evidence = steps.shape[1] if steps.sequences else number_of(steps.exists)
     if np.ndim(steps.given.gamma) or evidence < FEWEST or not _finite(steps):
         return
-    gamma, given = float(steps.given.gamma), fit(steps)
-    if given.agrees():
+    gamma = float(steps.given.gamma)
+    real, errors = steps.rewards[steps.exists], steps.td_errors[steps.exists]
+    rewards, values = np.abs(real), np.abs(steps.values[steps.exists])
+    # Values that are too small may have only begun to learn. Nothing teaches them to be larger than rewards can add up,
+    # but they may overshoot, and before they foresee anything, they may have any size.
+    most = rewards.max() / (1.0 - gamma) if gamma < 1.0 else np.inf
+    large = np.mean(values > 1.5 * most) > 0.5 and np.mean(rewards > 0.0) > 0.5
+    explained = (steps.explained_variance or 0.0) > 0.5
+    bias = float(errors.mean() / errors.std()) if errors.std() > 0.0 else 0.0
+    surprising = abs(bias) > 0.1 and explained
+    whitened = abs(real.mean()) < 1e-4 and abs(real.std() - 1.0) < 1e-4
+    if whitened and (large or surprising):
+        yield Finding(
+            "rewards have mean 0 and standard deviation 1, as if whitened, and values do not expect that, unless they "
+            f"have only begun to learn: the mean TD error is {bias:.2g} standard deviations",
+            Places(),
+            "a shift of all rewards changes what long and short episodes are worth, and most advantages have one sign",
+            "pass the rewards on which the values were trained, or divide rewards by their standard deviation alone",
+            "rewards_whitened",
+        )
         return
-    candidates = [found for found in (_by_gamma(steps, gamma, given), _by_scale(given)) if found is not None]
-    if candidates:
-        yield min(candidates)[1]
+    if not (large or steps.sequences):
+        return
+    if found := _other_gamma(steps, gamma):
+        yield found
+    elif large and ((explained and fit(steps).scaled_error() < 0.5) or fit(steps).informative()):
+        yield Finding(
+            "values are larger than these rewards can add up to, unless they have only begun to learn: |V| is "
+            f"{values.mean():.3g} on average, and at most {rewards.max():.3g} in each step adds up to {most:.3g} with "
+            f"a gamma of {gamma:g}",
+            Places(),
+            "either the rewards or V count for next to nothing in the advantages",
+            "pass the gamma and the rewards with which the values were trained, scaled and clipped as they were then",
+        )
 
 
-def _by_gamma(steps: Steps, gamma: float, given: Fit) -> tuple[float, Finding] | None:
-    # Values that do not yet foresee the score at the end of a sequence look as if they discounted it more.
-    fits = {other: fit(steps, gamma=other) for other in GAMMAS if other > gamma or not steps.sequences}
-    if not fits:
+def _other_gamma(steps: Steps, gamma: float) -> Finding | None:
+    """Return the finding if the values fit the rewards far better with a larger gamma.
+
+    Values that do not foresee what is far ahead have only begun to learn, and look as if they discounted it more.
+    """
+    given, fits = fit(steps), {other: fit(steps, gamma=other) for other in GAMMAS if other > gamma}
+    if given.agrees() or not fits:
         return None
     other = min(fits, key=lambda each: fits[each].error())
     found, error = fits[other], fits[other].error()
-    longer = (1.0 - min(gamma, other) + 1e-3) / (1.0 - max(gamma, other) + 1e-3)
-    if not (longer > 2.5 and found.agrees() and found.informative() and error < 0.7 and given.error() > 3.0 * error):
+    longer = (1.0 - gamma + 1e-3) / (1.0 - other + 1e-3)
+    if not (longer > 2.5 and found.agrees() and found.informative() and error < 0.5 and given.error() > 3.0 * error):
         return None
-    return error, Finding(
+    return Finding(
         f"looks like values of another gamma than {gamma:g}: with {other:g} they miss the discounted rewards by "
         f"{math.sqrt(error):.2g} standard deviations, and with {gamma:g} by {math.sqrt(given.error()):.2g}",
         Places(),
         "the values do not fit the rewards under this discount, so the sign of an advantage shows that misfit and not "
         "whether the action was good",
         "pass the gamma with which the values were trained",
-        "gamma",
-    )
-
-
-def _by_scale(given: Fit) -> tuple[float, Finding] | None:
-    scale, by = given.scale(), given.mean_and_slope()
-    agree = min(by) > 0.0 and max(by) < 1.8 * min(by)
-    if not (agree and (min(by) > 3.0 or max(by) < 1 / 3) and given.informative()):
-        return None
-    error = given.error(scale)
-    return error, Finding(
-        f"looks like rewards of another scale: their mean and their variation are about {scale:.3g} times what the "
-        f"values expect; with the rewards divided by that, the values miss them by {math.sqrt(error):.2g} standard "
-        "deviations",
-        Places(),
-        "either the rewards or V count for next to nothing in the advantages",
-        "pass the rewards on which the values were trained, scaled or clipped as they were then; ignore this if the "
-        "values have only begun to learn",
-        "reward_scale",
     )
 
 
@@ -209,42 +215,16 @@ def _nearest(steps: Steps, rows: slice) -> Array:
 
 
 def rewards_shifted(steps: Steps) -> Iterator[Finding]:
-    """Find rewards that are one step late or early."""
+    """Find rewards that are one step late or early: one marks the ends beside the flags, and V jumps at the flags."""
     marked = rewards_look_shifted(steps)
     if marked is not None:
-        seen = f"{marked.seen}; the values change far more at the flags"
-        yield _shifted_rewards(marked.by, seen, steps.places(marked.flags))
-        return
-    if steps.mask is not None or steps.rewards.size < FEWEST or steps.shape[0] < 3 or not _finite(steps):
-        return
-    expected = (steps.rewards - steps.td_errors)[1:-1]
-    kept = steps.exists[1:-1]
-    for by in (1, -1):
-        moved = steps.rewards[1 + by : steps.shape[0] - 1 + by]
-        given, other = ((each - expected) ** 2 for each in (steps.rewards[1:-1], moved))
-        parts = np.array([part.sum() for part in np.array_split(np.where(kept, given - other, 0.0).T.ravel(), PARTS)])
-        certain = parts.mean() > 4.0 * parts.std(ddof=1) / math.sqrt(PARTS)
-        # Values without information about rewards fit better, too, if the moved rewards are smaller.
-        fits = (
-            other[kept].mean() < 0.7 * moved[kept].var() and moved[kept].var() > 0.5 * steps.rewards[steps.exists].var()
+        yield Finding(
+            f"rewards look one step {'late' if marked.by > 0 else 'early'}: {marked.seen}; the values change far more "
+            "at the flags",
+            steps.places(marked.flags),
+            "each action is credited with the reward of another one",
+            "store the reward that env.step returned in the row of the observation and the action that went into it",
         )
-        if certain and fits and given[kept].mean() > 1.25 * other[kept].mean():
-            seen = (
-                f"with the rewards moved by a step, the mean square of the TD error is {other[kept].mean():.3g} "
-                f"instead of {given[kept].mean():.3g}, and it is smaller in {number_of(parts > 0)} of {PARTS} parts of "
-                "the rollout"
-            )
-            differs = kept & (moved != steps.rewards[1:-1])
-            yield _shifted_rewards(by, seen, steps.places(np.pad(differs, ((1, 1), (0, 0)))))
-
-
-def _shifted_rewards(by: int, seen: str, where: Places) -> Finding:
-    return Finding(
-        f"rewards look one step {'late' if by > 0 else 'early'}: {seen}",
-        where,
-        "each action is credited with the reward of another one",
-        "store the reward that env.step returned in the row of the observation and the action that went into it",
-    )
 
 
 def _finite(steps: Steps) -> bool:

@@ -95,24 +95,50 @@ class Shift(NamedTuple):
     by: int
     seen: str
     flags: Array
+    may_be_values: bool = False  # or V, and not the flag, is in another row
 
 
 def shift(steps: Steps) -> Iterator[Finding]:
-    """Find flags that are one step late or early."""
+    """Find flags, or values, that are one step late or early."""
     found = flags_look_shifted(steps)
-    if found:
-        late = found.by < 0
+    if found is None:
+        return
+    late = found.by < 0
+    word, other = ("late", "early") if late else ("early", "late")
+    if found.may_be_values and (proof := _values_are_shifted(steps, found)):
         yield Finding(
-            f"flags look one step {'late' if late else 'early'}: {found.seen}",
+            f"values look one step {other}: {found.seen}, and {proof}",
             steps.places(found.flags),
-            "each episode runs on for one step, into the first step of the next episode"
-            if late
-            else "each episode ends one step too early, and its last step runs on into the next episode",
-            "pass the flag of step t as env.step returned it with the reward of step t: here, terminated[t] is the "
-            "flag of "
-            + ("step t - 1, as in buffers that store episode starts" if late else "step t + 1")
-            + ". If the flags are right, the rewards may be in the wrong row",
+            f"V of the observation {'after' if late else 'before'} counts as V of each",
+            "pass V of the observation on which the policy acted: here, values[t] is V of observation "
+            f"t {'+' if late else '-'} 1",
+            "values_shifted",
         )
+        return
+    yield Finding(
+        f"flags look one step {word}{f', unless values are one step {other}' * found.may_be_values}: {found.seen}",
+        steps.places(found.flags),
+        "each episode runs on for one step, into the first step of the next episode"
+        if late
+        else "each episode ends one step too early, and its last step runs on into the next episode",
+        "pass the flag of step t as env.step returned it with the reward of step t: here, terminated[t] is the flag of "
+        + ("step t - 1, as in buffers that store episode starts" if late else "step t + 1")
+        + ". If the flags are right, the rewards or the values may be in the wrong row",
+    )
+
+
+def _values_are_shifted(steps: Steps, found: Shift) -> str:
+    """Return the proof that values are in the wrong row, and flags are in the right one, or ""."""
+    base = 1 if steps.next_step else 0
+    here = shifted(found.flags, base)
+    rewards = steps.rewards[here]
+    elsewhere = steps.rewards[~here & ~shifted(steps.done, base)] == rewards[0]
+    if (rewards == rewards[0]).all() and by_chance(elsewhere, len(rewards)) < 1e-6:
+        return f"a reward of {rewards[0]:g}, which is rare elsewhere, marks the rows of all flags"
+    going_on = steps.exists[-1] & ~steps.done[-1]
+    if found.by < 0 and going_on.any() and (steps.last_values == steps.values[-1])[going_on].all():
+        return "V after the last row equals values[-1]"
+    return ""
 
 
 def flags_look_shifted(steps: Steps) -> Shift | None:
@@ -211,10 +237,7 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
     floor = max(median(steps.errors[~near]), 10.0 * steps.tolerance)
     for by in (-1, 1):
         usable = _usable(steps, by) & _inside(steps, base + 1) & _inside(steps, base + by)
-        here, there = (
-            steps.errors[shifted(usable, base)],
-            steps.errors[shifted(usable, base + by)],
-        )
+        here, there = (steps.errors[shifted(usable, base)], steps.errors[shifted(usable, base + by)])
         comparable = np.isfinite(here) & np.isfinite(there)
         count = number_of(comparable)
         larger = there[comparable] > 4.0 * np.maximum(here[comparable], floor)
@@ -227,6 +250,7 @@ def _shift_by_errors(steps: Steps) -> Shift | None:
                 f"{_beside(base)} (medians {median(there):.3g} and {median(here):.3g}, and {floor:.3g} elsewhere)"
                 + (reset if not steps.next_step else ""),
                 usable,
+                may_be_values=True,
             )
     return None
 
@@ -323,15 +347,24 @@ def _jumps(steps: Steps) -> Array:
     They occur in most environments at once, or at equal distances, or lead to states with the same V, as starts do.
     A surprising reward makes a large TD error too, so the values must change far more than the reward.
     """
-    errors = steps.errors
-    large = errors > 8.0 * max(median(errors), 10.0 * steps.tolerance)
-    large &= steps.changes > 4.0 * _surprises(steps)
-    rows = large.mean(1) >= 0.75
-    together: Array = large & rows[:, np.newaxis]
-    if steps.shape[1] >= 4 and rows.any() and number_of(together) >= 0.8 * number_of(large):
-        return together
-    limit, ends, _ = common_length(large, np.ones_like(large))
-    if limit:
-        return ends
-    starts = steps.next_row[large]
-    return large if len(starts) >= 8 and starts.std() < 0.25 * steps.values.std() else np.zeros_like(large)
+    errors, none = steps.errors, np.zeros(steps.shape, bool)
+    usual = max(median(errors), 10.0 * steps.tolerance)
+    moved = steps.changes > 4.0 * _surprises(steps)
+    of_rows = np.median(np.nan_to_num(errors[:-1]), 1)
+    at_once = of_rows > 6.0 * max(median(of_rows), 10.0 * steps.tolerance)
+    apart = np.diff(np.flatnonzero(at_once))
+    smallest = of_rows[at_once].min(initial=np.inf)
+    clear = len(apart) and apart.min() >= 16 and of_rows[~at_once].max() < 0.4 * smallest
+    # Where errors as large are common, some rows have many of them by chance.
+    if steps.shape[1] >= 4 and clear and np.mean(errors[:-1][~at_once] > 0.5 * smallest) < 0.1:
+        return np.append(at_once, False)[:, np.newaxis] & (errors > 2.0 * usual) & moved
+    for factor in (8.0, 16.0, 32.0, 64.0):
+        large = (errors > factor * usual) & moved
+        limit, ends, _ = common_length(large, ~none)
+        if limit:
+            return ends
+        starts, lengths = steps.next_row[large], episode_lengths(large, ~none)[large]
+        # An agent that walks to and fro between two states crosses the same jump every few steps.
+        if len(starts) >= 8 and starts.std() < 0.3 * steps.values.std() and np.median(lengths) >= 8:
+            return large
+    return none

@@ -12,16 +12,15 @@ def overview(steps: Steps) -> Overview:
     """Return the size of a rollout, its episodes, and how far its values are from its returns."""
     ends = steps.done & steps.exists
     lengths = np.count_nonzero(steps.exists, 0) if steps.sequences else episode_lengths(ends, steps.exists)[ends]
-    advantages, errors = steps.advantages()[steps.exists], steps.td_errors[steps.exists]
-    rewards, values = steps.rewards[steps.exists], steps.values[steps.exists]
-    variance = _finite(np.var(advantages + values)) if advantages.size else None
+    errors, rewards, values = (each[steps.exists] for each in (steps.td_errors, steps.rewards, steps.values))
     return Overview(
         *steps.shape,
         tokens=number_of(steps.exists) if steps.sequences else None,
+        flags=steps.given.terminated is not None or steps.given.truncated is not None,
         episodes=number_of(ends),
         truncated=number_of(ends & ~steps.terminated),
         lengths=(int(lengths.min()), int(np.median(lengths)), int(lengths.max())) if lengths.size else None,
-        explained_variance=_finite(1.0 - np.var(advantages) / variance) if variance else None,
+        explained_variance=steps.explained_variance,
         mean_reward=_finite(rewards.mean()) if rewards.size else None,
         mean_value=_finite(values.mean()) if values.size else None,
         mean_td_error=_finite(errors.mean()) if errors.size else None,

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from fastgae._diagnose.plot import Column
 
-SHOWN = 4
+SHOWN = 4  # places of a finding
+MOST_FINDINGS = 3  # in full, so that a report fits one screen
 
 
 class Places(NamedTuple):
@@ -19,10 +20,9 @@ class Places(NamedTuple):
     total: int = 0
     first: tuple[tuple[int, ...], ...] = ()
     times: tuple[int, ...] = ()  # of all places in the env of the first one
+    marks: tuple[tuple[int, int], ...] = ()  # of the first thousands: the step and the number of the env
 
     def __str__(self) -> str:
-        if not self.total:
-            return "the whole call"
         listed = ", ".join(_place(index) for index in self.first)
         more = self.total - len(self.first)
         return f"{listed}{f', and {more:,} more' if more else ''}"
@@ -53,13 +53,15 @@ class Finding(NamedTuple):
     detector: str = ""
 
     def __str__(self) -> str:
-        lines = (("where", str(self.where)), ("why", self.why), ("change", self.change))
-        return "\n".join(
-            [wrapped(f"{self.detector}: ", self.what, 2), *(wrapped(f"  {k:<8}", v, 10) for k, v in lines)]
-        )
+        lines = [wrapped(f"  {name:<8}", text, 10) for name, text in self._lines().items()]
+        return "\n".join([wrapped(f"{self.detector}: ", self.what, 2), *lines])
 
     def _repr_html_(self) -> str:
-        return _table(self.detector, {"what": self.what, "where": self.where, "why": self.why, "change": self.change})
+        return _table(f"{self.detector}: {self.what}", self._lines())
+
+    def _lines(self) -> dict[str, str]:
+        where = {"where": str(self.where)} if self.where.total else {}  # none: it is about the whole call
+        return {**where, "why": self.why, "change": self.change}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as a dict that JSON can keep."""
@@ -73,6 +75,7 @@ class Overview(NamedTuple):
     steps: int
     envs: int
     tokens: int | None  # steps that exist, if each env is one sequence
+    flags: bool  # whether flags were given
     episodes: int  # that end in the rollout
     truncated: int  # of them, and not terminated
     lengths: tuple[int, int, int] | None  # of episodes or sequences: the shortest, the median and the longest
@@ -89,9 +92,6 @@ class Overview(NamedTuple):
             return f"{self.steps:,} steps of {self.envs:,} environment{'s' * (self.envs != 1)}"
         return f"{self.tokens:,} tokens of {self.envs:,} sequence{'s' * (self.envs != 1)}"
 
-    def __str__(self) -> str:
-        return "\n".join(wrapped(f"  {name:<11}", text, 13) for name, text in self.lines().items())
-
     def lines(self) -> dict[str, str]:
         """Return the lines of the report: what each is about, and its text."""
         name, unit, parts = "episodes", "steps", [f"{self.episodes:,} ended"]
@@ -99,6 +99,7 @@ class Overview(NamedTuple):
             parts[0] += f", {self.truncated / self.episodes:.0%} of them truncated"
         if self.tokens is not None:
             name, unit, parts = "sequences", "tokens", [f"{self.envs:,}"]
+            parts += ["no flags given: each env counts as one sequence"] * (not self.flags)
         if self.lengths is not None:
             shortest, typical, longest = self.lengths
             parts.append(
@@ -121,8 +122,8 @@ class Diagnosis(Sequence[Finding]):
     Attributes
     ----------
     overview : Overview
-        The numbers with which the report begins: ``steps``, ``envs``, ``tokens`` (None if the envs have episodes),
-        ``episodes``, ``truncated``, ``lengths``, ``explained_variance``, ``mean_reward``, ``mean_value``,
+        The numbers with which the report ends: ``steps``, ``envs``, ``tokens`` (None if the envs have episodes),
+        ``flags``, ``episodes``, ``truncated``, ``lengths``, ``explained_variance``, ``mean_reward``, ``mean_value``,
         ``mean_td_error`` and ``std_td_error``.
     """
 
@@ -152,13 +153,13 @@ class Diagnosis(Sequence[Finding]):
         return f"{len(self)} finding{'s' * (len(self) > 1)} in {size}"
 
     def __str__(self) -> str:
-        return "\n\n".join([f"{self._heading}\n\n{self.overview}", *map(str, self)])
+        return as_text(self._heading, self, self.overview.lines())
 
     def _repr_html_(self) -> str:
-        return _table(self._heading, self.overview.lines()) + "".join(finding._repr_html_() for finding in self)
+        return as_html(self._heading, self, self.overview.lines())
 
     def plot(self, finding: int = 0) -> "Figure":
-        """Draw the env in which a finding begins, and mark the suspect steps. Needs matplotlib.
+        """Draw where a finding is, in the rollout and in the env in which it begins. Needs matplotlib.
 
         Parameters
         ----------
@@ -168,14 +169,14 @@ class Diagnosis(Sequence[Finding]):
         Returns
         -------
         matplotlib.figure.Figure
-            Rewards, values and TD errors, with the ends of episodes. Notebooks show it; ``savefig`` writes it to a
-            file. If nothing was found, it shows the first env, without marks.
+            The places in the rollout, and rewards, values and TD errors of one env, with the ends of its episodes.
+            Notebooks show it; ``savefig`` writes it to a file. If nothing was found, it shows the first env.
         """
         from fastgae._diagnose.plot import draw  # here, because it needs matplotlib
 
         if not self:
-            return draw(self._columns[0], "nothing found", ())
-        return draw(self._columns[finding], self[finding].detector, self[finding].where.times)
+            return draw(self._columns[0], "nothing found", Places())
+        return draw(self._columns[finding], self[finding].detector, self[finding].where)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the overview and the findings as a dict that JSON can keep."""
@@ -192,13 +193,28 @@ def _shown(number: float | None) -> str:
     return "undefined" if number is None else format(number, ".3g")
 
 
+def as_text(heading: str, findings: Sequence[Finding], about: dict[str, str]) -> str:
+    """Return a report of one screen: what was found, and then what it is about."""
+    more = [finding.detector for finding in findings[MOST_FINDINGS:]]
+    parts = [heading, *map(str, findings[:MOST_FINDINGS])]
+    parts += [wrapped("and also ", ", ".join(more), 2)] * bool(more)
+    wide = max(map(len, about), default=0) + 2
+    parts.append("\n".join(wrapped(f"  {name:<{wide}}", text, wide + 2) for name, text in about.items()))
+    return "\n\n".join(parts)
+
+
+def as_html(heading: str, findings: Sequence[Finding], about: dict[str, str]) -> str:
+    """Return the same report for a notebook, with all findings."""
+    return f"<p><b>{html.escape(heading)}</b></p>" + "".join(map(Finding._repr_html_, findings)) + _table("", about)
+
+
 def _table(heading: str, rows: dict[str, Any]) -> str:
     lines = "".join(
-        f'<tr><th style="text-align: left; vertical-align: top">{name}</th>'
+        f'<tr><th style="text-align: left; vertical-align: top">{html.escape(name)}</th>'
         f'<td style="text-align: left">{html.escape(str(text))}</td></tr>'
         for name, text in rows.items()
     )
-    return f"<p><b>{html.escape(heading)}</b></p><table>{lines}</table>"
+    return f"<p><b>{html.escape(heading)}</b></p>" * bool(heading) + f"<table>{lines}</table>"
 
 
 def _place(index: tuple[int, ...]) -> str:

@@ -15,7 +15,8 @@ def reset_rows(steps: Steps) -> Iterator[Finding]:
     if rows is not None:
         zeros = number_of(steps.rewards[steps.unmasked & ~rows] == 0)
         yield Finding(
-            f"looks like reset rows: all {number_of(rows):,} rows after a done have reward 0 and no flag, and "
+            f"looks like reset rows, unless flags are one step early: all {number_of(rows):,} rows after a done have "
+            f"reward 0 and no flag, and "
             f"{zeros:,} of the {number_of(steps.unmasked & ~rows):,} other rows have reward 0",
             steps.places(rows),
             "in Gymnasium's NEXT_STEP mode (its default) the env ignores the action in the row after a done: that row "
@@ -37,6 +38,25 @@ def reset_rows_without_rewards(steps: Steps) -> Array | None:
     second = shifted(after, 1) & steps.unmasked
     rewarded = number_of(steps.rewards[second])
     return after if by_chance(elsewhere, count) < 1e-3 and rewarded > 0.5 * number_of(second) else None
+
+
+def padding(steps: Steps) -> Iterator[Finding]:
+    """Find the padding of episodes that are filled up to one length, if no mask leaves it out."""
+    if steps.mask is not None or steps.shape[0] < 2:
+        return
+    ended = np.cumsum(steps.done, 0)
+    rows = np.greater(ended, steps.done)
+    count, values = number_of(rows), steps.values[rows]
+    if count < 8 or (ended[-1] > 1).any() or len(np.flatnonzero(rows.any(0))) < 2:
+        return  # each env has one episode, and several are shorter than the longest
+    if (steps.rewards[rows] == 0.0).all() and np.ptp(values) <= steps.tolerance and steps.values[~rows].std() > 0.0:
+        yield Finding(
+            f"looks like padding without a mask: all {count:,} rows after the one flag of each env have reward 0 and "
+            f"V = {values[0]:.3g}, which are {count / rows.size:.0%} of all rows",
+            steps.places(rows),
+            "rows that do not exist count as steps in the loss, in the normaliser and in the value targets",
+            "pass mask: True up to the flag of each episode, also to the loss",
+        )
 
 
 def not_next_step(steps: Steps) -> Iterator[Finding]:

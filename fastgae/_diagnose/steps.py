@@ -14,6 +14,8 @@ from fastgae._canonical import NEXT_STEP
 from fastgae._diagnose.plot import Column
 from fastgae._diagnose.report import SHOWN, Places
 
+MOST_MARKS = 4000  # in a picture
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -135,6 +137,14 @@ class Steps:
         """Return r + gamma V' - V of every step, with the V' and the gates of the call."""
         return self.advantages(gae_lambda=0.0)
 
+    @functools.cached_property
+    def explained_variance(self) -> float | None:
+        """Return 1 - Var(returns - values) / Var(returns), with the returns of the call; None if they do not vary."""
+        advantages = self.advantages()[self.exists]
+        variance = np.var(advantages + self.values[self.exists]) if advantages.size else 0.0
+        explained = 1.0 - np.var(advantages) / variance if variance else np.nan
+        return float(explained) if np.isfinite(explained) else None
+
     def advantages(self, **changed: Any) -> Array:
         """Return the advantages of the call, with some arguments changed."""
         return self.matrix(self.computed(self.given._replace(**changed)).advantages)
@@ -158,6 +168,7 @@ class Steps:
             len(found),
             tuple((int(t), *map(int, env)) for (t, _), env in zip(found[:SHOWN], envs, strict=True)),
             tuple(np.flatnonzero(where[:, found[0][1]]).tolist()) if len(found) else (),
+            tuple(map(tuple, found[:MOST_MARKS].tolist())),
         )
 
     def places_of_envs(self, envs: Any) -> Places:
@@ -175,7 +186,8 @@ class Steps:
         series = {"rewards": self.rewards, "values": self.values, "TD errors": self.td_errors}
         one = slice(n, n + 1)  # empty if there are no envs
         copies = {name: array[:, one].flatten() for name, array in series.items()}
-        return Column(env, copies, self.terminated[:, one].flatten(), self.truncated[:, one].flatten())
+        ends = self.terminated[:, one].flatten(), self.truncated[:, one].flatten()
+        return Column(env, copies, *ends, self.shape)
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):

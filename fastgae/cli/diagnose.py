@@ -34,7 +34,7 @@ arguments of fastgae.gae by their names:
   {", ".join(ARRAYS)},
   {", ".join(COEFFICIENTS)}. Write it with numpy.savez. It may hold other arrays.
 
-The report begins with an overview: the episodes, and how well the values fit.
+The report ends with an overview: the episodes, and how well the values fit.
 
 The exit status is 0 if nothing was found, 1 if something was found, and 2 if
 the data or an option cannot be used.

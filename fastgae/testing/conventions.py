@@ -5,7 +5,7 @@ fastgae of them, as text. The search evaluates this text, so a report shows the 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ DEFAULTS: Fields = {
     "r": "rewards",
     "v": "values",
     "last": "last_values",  # V after the last step
+    "final": "final_values",
     "following": "np.concatenate([{v}[1:], {last}[np.newaxis]])",  # V of the next row
     "n": "{following}",  # V', the next value that is used
     "e": "terminated",
@@ -29,96 +30,174 @@ DEFAULTS: Fields = {
     "discount": "gamma",
     "decay": "gamma * gae_lambda",
     "delta": "(({r} + {discount} * np.where({b}, 0, {n})) - {v})",
-    "settings": "",  # other arguments of ``gae``
+    "estimator": "gae",
+    "settings": "",  # other arguments of the estimator
+    "coefficients": "gamma=gamma, gae_lambda=gae_lambda",
+    "less": "",  # what is subtracted from its result to give advantages
+}
+
+LATE = "np.concatenate([{0}[:1] & False, {0}[:-1]])"
+EARLY = "np.concatenate([{0}[1:], {0}[:1] & False])"
+BEGINS = "right only if row t says that observation t begins an episode"
+LATE_REWARDS = "np.concatenate([{r}[:1] * 0, {r}[:-1]])"
+EARLY_REWARDS = "np.concatenate([{r}[1:], {r}[:1] * 0])"
+FINAL = "bootstrap truncated steps with V of their final observation"
+CUT = "cut the bootstrap where terminated, and the trace where terminated or truncated"
+OWN_ROW = "read the flag of row t at step t"
+LAST_ROW = "bootstrap the last row with V of the state after it"
+NEXT_EPISODE = "values and advantages of the next episode leak into this one"
+LAMBDA = "multiply the next advantage by gamma * gae_lambda"
+
+# What may be wrong: name -> why, and what to change. A choice with another name is no mistake.
+MISTAKES = {
+    "flags_late": ("each episode runs on for one step, into the first step of the next episode", OWN_ROW),
+    "flags_early": (
+        "each episode ends one step too early",
+        f"{OWN_ROW}; if row t is about observation t, names={{...: 'starts'}} and an argument next_done say so",
+    ),
+    "flags_apart": ("each episode ends at another step for its bootstrap than for its trace", OWN_ROW),
+    "flags_inverted": ("every step but the last one of an episode is taken for its end", "multiply by 1 - flag"),
+    "rewards_late": (
+        "each action is judged by the reward of the action before it",
+        "read the reward of row t at step t",
+    ),
+    "rewards_early": ("each action is judged by the next reward", "read the reward of row t at step t"),
+    "last_row_dropped": (
+        "its reward and its flag have no effect, and its action is not judged: of T steps, T - 1 teach something",
+        "give the last row an advantage, too, with V of the state after it",
+    ),
+    "last_values_ignored": ("the last episode of the rollout looks as if it had ended there", LAST_ROW),
+    "last_values_of_the_last_step": ("V' of the last step is V of the state before its action", LAST_ROW),
+    "last_values_missing": (
+        "an episode that goes on after the last row looks as if it had ended there",
+        "take V of the state after the last step, as an argument or as one more row of values",
+    ),
+    "truncation_as_termination": (
+        "the state after a truncated step has no value then, so values near a time limit become too small",
+        FINAL,
+    ),
+    "value_of_the_same_state": ("V(s_t) is not the value of the state to which the step led", FINAL),
+    "value_of_the_reset_observation": ("values[t + 1] belongs to the first observation of the next episode", FINAL),
+    "truncation_dropped": ("truncated steps, and their rewards, teach nothing", FINAL),
+    "truncation_ignored": (NEXT_EPISODE, CUT),
+    "bootstrap_at_termination": ("a terminated state has no value", CUT),
+    "bootstrap_cut_early": ("V of the last state of each episode is never used, and V of the next episode is", OWN_ROW),
+    "flags_ignored": (NEXT_EPISODE, CUT),
+    "trace_not_cut": ("advantages of the next episode leak into this one", CUT),
+    "flags_mixed_up": (
+        "values are taken where there are none and left out where there are some, or the next episode leaks in",
+        CUT,
+    ),
+    "one_episode": (NEXT_EPISODE, "pass one episode per call, or per row of a padded batch"),
+    "values_not_subtracted": (
+        "the result grows with V(s_t), so it is no advantage",
+        "subtract values[t] from the target of step t",
+    ),
+    "values_exchanged": ("good steps look bad", "subtract values[t], and bootstrap from the next value"),
+    "no_bootstrap": (
+        "the value of the next state is missing from every target",
+        "add gamma * V' to the reward where not terminated",
+    ),
+    "discount_missing": ("the target of a step is wrong", "multiply V' by gamma"),
+    "coefficients_exchanged": ("the target of a step is wrong", "multiply V' by gamma"),
+    "lambda_missing": ("gae_lambda has no effect on the trace", LAMBDA),
+    "gamma_missing": ("later rewards count too much", LAMBDA),
+    "gamma_twice": ("later rewards count too little", LAMBDA),
+    "no_trace": ("gae_lambda has no effect", LAMBDA),
+    "returns_of_normalised_advantages": (
+        "the critic learns values in units of the normalised advantages, and not of the rewards",
+        "add values to the advantages before they are normalised",
+    ),
+    "raises": ("such rollouts occur, and stop the training", "let it take rollouts of any length, and any flags"),
+    "inputs_written": ("the caller's arrays change", "write into new arrays"),
+    "not_deterministic": ("nobody can repeat a run", "look for random numbers, and for memory that is not initialised"),
+    "not_finite": ("they spread to the loss", "look for a division by 0"),
+    "output_unknown": (
+        "nothing was compared with it",
+        "return advantages + values if it is meant as returns, or leave it out, in a lambda, if it is something else",
+    ),
+    "outputs_equal": (
+        "if one of them is meant as returns, the critic learns advantages",
+        "return advantages + values as returns",
+    ),
+    "both_flags": (
+        "Gymnasium may set both. The episode ended for good then",
+        "let terminated win: do not bootstrap there",
+    ),
+}
+ONE_EPISODE = "right only if each call gets one episode, with the flag in its last row"
+# What is said of a mistake that is no choice of a convention.
+ODD = {
+    "one_episode": f"{ONE_EPISODE}: with more, it is nothing that fastgae knows",
+    "last_values_missing": "right only if the last row ends an episode: there is no V after it",
+    "raises": "it stops at some rollouts: {}",
+    "inputs_written": "it writes into {}",
+    "not_deterministic": "two calls with the same arrays give different numbers in {}",
+    "not_finite": "{} has numbers that are not finite, from rewards and values that are",
+    "output_unknown": "{} is nothing that fastgae knows",
+    "outputs_equal": "{} are returned twice",
+    "both_flags": "where terminated and truncated are both set, {} differ from fastgae's",
+    "returns_of_normalised_advantages": "{} is returns of normalised advantages",
 }
 
 
 class Choice(NamedTuple):
-    """One thing that a loop may do in place of what fastgae does. Without ``why`` it is no mistake."""
+    """One thing that a loop may do in place of what fastgae does."""
 
     name: str
     words: str
     fields: Fields
-    why: str = ""
-    change: str = ""
-    needs: str = ""  # the argument without which this choice has no meaning
+    needs: str = ""  # what a function must have, so that the choice has a meaning
+
+    @property
+    def wrong(self) -> bool:
+        return self.name in MISTAKES
 
 
 def _moved(flags: str) -> Fields:
     return {"e": flags.format("{e}"), "u": flags.format("{u}")}
 
 
-def _ends(b: str, c: str, **others: str) -> Fields:
-    return {"b": f"{{{b}}}", "c": f"{{{c}}}", **others}
+def _ends(b: str, c: str, n: str = "{n}") -> Fields:
+    return {"b": f"{{{b}}}", "c": f"{{{c}}}", "n": n}
 
 
-LATE_FLAGS = "np.concatenate([{0}[:1] & False, {0}[:-1]])"
-EARLY_FLAGS = "np.concatenate([{0}[1:], {0}[:1] & False])"
-SHIFTED = (
-    "each episode ends one step too early. This is right if row t of the flags says that observation t begins an "
-    'episode: say so with names={"your argument": "starts"}, and pass the flag after the last step as next_done'
-)
-LATE_REWARDS = "np.concatenate([{r}[:1] * 0, {r}[:-1]])"
-EARLY_REWARDS = "np.concatenate([{r}[1:], {r}[:1] * 0])"
-OWN_ROW = "read the flag of row t at step t"
-LAST_ROW = "bootstrap the last row with V of the state after it"
-FINAL = "bootstrap truncated steps with V of their final observation"
-CUT = "cut the bootstrap where terminated, and the trace where terminated or truncated"
-DECAY = "multiply the next advantage by gamma * gae_lambda"
-LEAK = "values and advantages of the next episode leak into this one"
+def _closed(words: str, b: str, c: str) -> Iterator[Choice]:
+    """Yield a mix-up of the two flags with each V' that it may use."""
+    for n in ("{n}", "{following}", "np.where({e}, {final}, {following})"):
+        yield Choice("flags_mixed_up", f"terminated and truncated are mixed up: {words}", _ends(b, c, n), "u")
 
+
+# In each axis, at most one choice is made. Those that need "e" or "u" are for functions with one or two flags.
 AXES: dict[str, tuple[Choice, ...]] = {
     "flags": (
-        Choice(
-            "flags_late",
-            "step t takes the flag of row t - 1",
-            _moved(LATE_FLAGS),
-            "each episode runs on for one step, into the first step of the next episode",
-            OWN_ROW,
-            "e",
-        ),
         *(
-            Choice("flags_early", f"step t takes the flag of row t + 1, {words}", _moved(flags), SHIFTED, OWN_ROW, "e")
-            for words, flags in (
-                ("and the last step none", EARLY_FLAGS),
-                ("and the last step its own", "np.concatenate([{0}[1:], {0}[-1:]])"),
+            Choice(f"flags_{word}", f"step t takes the flag of row t {row}{words}", _moved(flags), "e")
+            for word, row, words, flags in (
+                ("late", "- 1", "", LATE),
+                ("late", "- 1", ", and the last step its own", f"np.concatenate([{LATE}[:-1], {{0}}[-1:]])"),
+                ("early", "+ 1", f", and the last step none: {BEGINS}", EARLY),
+                ("early", "+ 1", f", and the last step its own: {BEGINS}", "np.concatenate([{0}[1:], {0}[-1:]])"),
             )
         ),
         *(
             Choice(
-                f"flags_{word}",
+                "flags_apart",
                 f"step t takes {name} of row {row}, and the other flag of its own row",
                 {field: flags.format(f"{{{field}}}")},
-                "each episode ends at another step for its bootstrap than for its trace",
-                OWN_ROW,
                 "u",
             )
             for field, name in (("e", "terminated"), ("u", "truncated"))
-            for word, row, flags in (("late", "t - 1", LATE_FLAGS), ("early", "t + 1", EARLY_FLAGS))
+            for row, flags in (("t - 1", LATE), ("t + 1", EARLY))
         ),
-        Choice(
-            "flags_inverted",
-            "a flag that is False ends the episode",
-            {"e": "~{e}"},
-            "every step but the last one of an episode is taken for its end",
-            "multiply by 1 - flag",
-            "e",
-        ),
+        Choice("flags_inverted", "a flag that is False ends the episode", {"e": "~{e}"}, "e"),
     ),
     "rewards": (
-        *(
-            Choice(
-                name, f"step t takes the reward of row {row}", {"r": rewards}, why, "read the reward of row t at step t"
-            )
-            for name, row, rewards, why in (
-                ("rewards_late", "t - 1", LATE_REWARDS, "each action is judged by the reward of the action before it"),
-                (
-                    "rewards_early",
-                    "t + 1",
-                    EARLY_REWARDS,
-                    "each action is judged by the next reward. This is right if rewards[t] came with observation t",
-                ),
-            )
+        Choice("rewards_late", "step t takes the reward of row t - 1", {"r": LATE_REWARDS}),
+        Choice(
+            "rewards_early",
+            "right only if rewards[t] came with observation t: step t takes the reward of row t + 1",
+            {"r": EARLY_REWARDS},
         ),
     ),
     "rows": (
@@ -127,179 +206,137 @@ AXES: dict[str, tuple[Choice, ...]] = {
             "rewards and flags come one row late, with the next observation, and the last row gives nothing",
             {
                 "r": EARLY_REWARDS,
-                **_moved(EARLY_FLAGS),
+                **_moved(EARLY),
+                "last": "0 * {v}[-1]",
                 "delta": "np.concatenate([{delta}[:-1], {delta}[:1] * 0])",
             },
-            needs="e",
+            "e",
         ),
     ),
     "last": (
         Choice(
-            "last_values_ignored",
-            "after the last step, V is 0",
-            {"last": NOTHING},
-            "the last episode of the rollout looks as if it had ended there",
-            LAST_ROW,
-            "last",
+            "last_row_dropped",
+            "the last row gives no advantage, and its V is the bootstrap of the row before",
+            {
+                **{name: f"{{{name}}}[:-1]" for name in ("r", "e", "u", "final")},
+                "v": "values[:-1]",
+                "last": "values[-1]",
+                "settings": "",
+            },
+            "same rows",
         ),
+        Choice("last_values_ignored", "after the last step, V is 0", {"last": NOTHING}, "last"),
         Choice(
             "last_values_of_the_last_step",
             "the last step bootstraps from V of its own state",
             {"last": "{v}[-1]"},
-            "V' of the last step is V of the state before its action",
-            LAST_ROW,
             "last",
         ),
     ),
     "ends": (
-        Choice(
-            "truncation_as_termination",
-            "a truncated step counts as terminated",
-            _ends("either", "either"),
-            "the state after a truncated step has no value then, so values near a time limit become too small",
-            FINAL,
-            "u",
-        ),
+        Choice("truncation_as_termination", "a truncated step counts as terminated", _ends("either", "either"), "u"),
         Choice(
             "value_of_the_same_state",
             "a truncated step bootstraps from V(s_t), the state before its action",
-            _ends("e", "either", n="np.where({u}, {v}, {following})"),
-            "V(s_t) is not the value of the state to which the step led",
-            FINAL,
+            _ends("e", "either", "np.where({u}, {v}, {following})"),
             "u",
         ),
         Choice(
             "value_of_the_reset_observation",
-            "a truncated step bootstraps from values[t + 1]",
-            _ends("e", "either", n="{following}"),
-            "values[t + 1] belongs to the first observation of the next episode. This is right if row t + 1 holds the "
-            'final observation, as with autoreset="next_step"',
-            FINAL,
+            'right only if row t + 1 holds the final observation, as with autoreset="next_step": a truncated step '
+            "bootstraps from values[t + 1]",
+            _ends("e", "either", "{following}"),
             "u",
         ),
         Choice(
             "truncation_dropped",
             "the TD error of a truncated step is 0, so its advantage is 0 and its return is V",
             {"delta": "np.where({u}, 0, {delta})", "n": "{following}"},
-            "truncated steps, and their rewards, teach nothing",
-            FINAL,
+            "u",
+        ),
+        Choice(
+            "steps_before_truncation",
+            "truncation counts as termination, and the step before a truncated one takes no advantage from it, because "
+            "truncated steps are left out of the loss",
+            {"b": "{either}", "c": "({either} | " + EARLY.format("{u}") + ")"},
             "u",
         ),
         Choice(
             "bootstrap_at_termination",
-            "flags cut the trace alone, and every step bootstraps",
+            "right only if V' is 0 where terminated: flags cut the trace alone, and every step bootstraps",
             _ends("nowhere", "either"),
-            "a terminated state has no value. This is right if V' is 0 there",
-            CUT,
             "e",
         ),
         Choice(
             "bootstrap_at_termination",
             "flags cut the trace alone, and every step bootstraps from values[t + 1]",
-            _ends("nowhere", "either", n="{following}"),
-            "V of the next episode counts as the value of this one",
-            CUT,
+            _ends("nowhere", "either", "{following}"),
+            "e",
+        ),
+        Choice(
+            "bootstrap_cut_early",
+            "the bootstrap takes the flag of row t + 1, and the trace the flag of row t",
+            {"b": EARLY.format("{either}"), "c": "{either}"},
             "e",
         ),
         Choice(
             "truncation_ignored",
             "a truncated step is no boundary: bootstrap and trace go on to the next row",
-            _ends("e", "e", n="{following}"),
-            LEAK,
-            CUT,
+            _ends("e", "e", "{following}"),
             "u",
         ),
-        Choice(
-            "flags_ignored",
-            "flags have no effect",
-            _ends("nowhere", "nowhere", n="{following}"),
-            LEAK,
-            CUT,
-            "e",
-        ),
+        Choice("flags_ignored", "flags have no effect", _ends("nowhere", "nowhere", "{following}"), "e"),
         *(
-            Choice("trace_not_cut", words, fields, "advantages of the next episode leak into this one", CUT, needs)
+            Choice("trace_not_cut", words, fields, needs)
             for words, fields, needs in (
                 ("the trace is never cut", _ends("e", "nowhere"), "e"),
                 ("the trace is cut where terminated alone", _ends("e", "e"), "u"),
-                ("no end bootstraps, and none cuts the trace", _ends("either", "nowhere", n="{following}"), "u"),
-                ("no end bootstraps, and terminated cuts the trace", _ends("either", "e", n="{following}"), "u"),
+                ("no end bootstraps, and none cuts the trace", _ends("either", "nowhere", "{following}"), "u"),
+                ("no end bootstraps, and terminated cuts the trace", _ends("either", "e", "{following}"), "u"),
             )
         ),
-        *(
-            Choice(
-                "flags_mixed_up",
-                f"terminated and truncated are mixed up: {words}",
-                _ends(*closed, **n),
-                "values are taken where there are none and left out where there are some, or the next episode leaks in",
-                CUT,
-                "u",
-            )
-            for words, closed in (
-                ("truncated steps do not bootstrap, and terminated steps do", ("u", "either")),
-                ("truncated steps end the episode, and terminated steps do not", ("u", "u")),
-                ("truncated closes the bootstrap, and terminated cuts the trace", ("u", "e")),
-                ("terminated closes the bootstrap, and truncated cuts the trace", ("e", "u")),
-            )
-            for n in ({}, {"n": "{following}"}, {"n": "np.where({e}, final_values, {following})"})
-        ),
+        *_closed("truncated steps do not bootstrap, and terminated steps do", "u", "either"),
+        *_closed("truncated steps end the episode, and terminated steps do not", "u", "u"),
+        *_closed("truncated closes the bootstrap, and terminated cuts the trace", "u", "e"),
+        *_closed("terminated closes the bootstrap, and truncated cuts the trace", "e", "u"),
     ),
     "delta": (
         Choice(
             "values_not_subtracted",
             "V(s_t) is not subtracted in the TD error",
             {"delta": "({r} + {discount} * np.where({b}, 0, {n}))"},
-            "the result grows with V(s_t), so it is no advantage",
-            "subtract values[t] from the target of step t",
         ),
         Choice(
             "values_exchanged",
             "the TD error has V(s_t) and the next value exchanged",
             {"delta": "(({r} + {discount} * np.where({b}, 0, {v})) - {n})"},
-            "good steps look bad",
-            "subtract values[t], and bootstrap from the next value",
         ),
-        Choice(
-            "no_bootstrap",
-            "no step bootstraps: the TD error is r_t - V(s_t)",
-            {"delta": "({r} - {v})"},
-            "the value of the next state is missing from every target",
-            "add gamma * V' to the reward where not terminated",
-        ),
+        Choice("no_bootstrap", "no step bootstraps: the TD error is r_t - V(s_t)", {"delta": "({r} - {v})"}),
     ),
     "coefficients": (
-        *(
-            Choice(
-                name, f"V' is {words}", {"discount": factor}, "the target of a step is wrong", "multiply V' by gamma"
-            )
-            for name, words, factor in (
-                ("discount_missing", "not discounted", "1.0"),
-                ("coefficients_exchanged", "discounted by gae_lambda", "gae_lambda"),
-            )
+        Choice("discount_missing", "V' is not discounted", {"discount": "1.0"}),
+        Choice("coefficients_exchanged", "V' is discounted by gae_lambda", {"discount": "gae_lambda"}),
+        Choice("lambda_missing", "the trace decays by gamma", {"decay": "gamma"}),
+        Choice("gamma_missing", "the trace decays by gae_lambda", {"decay": "gae_lambda"}),
+        Choice(
+            "gamma_twice", "the trace decays by gamma * gamma * gae_lambda", {"decay": "gamma * gamma * gae_lambda"}
         ),
-        *(
-            Choice(name, f"the trace decays by {factor}", {"decay": factor}, why, DECAY)
-            for name, factor, why in (
-                ("lambda_missing", "gamma", "gae_lambda has no effect on the trace"),
-                ("gamma_missing", "gae_lambda", "later rewards count too much"),
-                ("gamma_twice", "gamma * gamma * gae_lambda", "later rewards count too little"),
-            )
-        ),
-        Choice("no_trace", "the trace is left out", {"decay": "0.0"}, "gae_lambda has no effect", DECAY),
+        Choice("no_trace", "the trace is left out", {"decay": "0.0"}),
     ),
     "mask": (
         Choice(
             "masked_as_zero",
             "rewards and values outside the mask are 0, and the recursion runs through them",
             {"r": "({r} * mask)", "v": "({v} * mask)", "settings": ""},
-            needs="mask",
+            "mask",
         ),
         Choice(
             "mask_cuts",
             "a step before a masked one ends the sequence",
             {"e": "({e} | ~np.concatenate([mask[1:], mask[:1] | True]))", "settings": ""},
-            needs="mask",
+            "mask",
         ),
+        Choice("masked_ends", "a masked step ends the sequence", {"e": "({e} | ~mask)", "settings": ""}, "mask"),
         Choice(
             "masked_without_discount",
             "V of a masked step is 0, and the trace passes it without a discount",
@@ -310,9 +347,9 @@ AXES: dict[str, tuple[Choice, ...]] = {
                 "decay": "np.where(mask, {decay}, 1)",
                 "settings": "",
             },
-            needs="mask",
+            "mask",
         ),
-        Choice("mask_ignored", "the mask has no effect on the recursion", {"settings": ""}, needs="mask"),
+        Choice("mask_ignored", "the mask has no effect on the recursion", {"settings": ""}, "mask"),
     ),
     "form": (
         Choice(
@@ -320,69 +357,33 @@ AXES: dict[str, tuple[Choice, ...]] = {
             "the finite-horizon form: weights of k-step advantages add up to 1 also near the end",
             {"settings": "{settings}, tail_normalized=True"},
         ),
+        Choice("upgo", "upgoing returns (UPGO)", {"estimator": "upgo", "coefficients": "gamma=gamma"}),
+        *(
+            Choice(
+                "n_step",
+                f"{n}-step returns",
+                {"estimator": "n_step_returns", "settings": "", "coefficients": f"n={n}, gamma=gamma", "less": "{v}"},
+                needs,
+            )
+            for n, needs in (("n", "n"), *((n, "no n") for n in range(2, 6)))
+        ),
     ),
 }
 
-
-class Output(NamedTuple):
-    """An array that a function may return: what it is, as an expression, and why it is a mistake, if it is one."""
-
-    expression: str
-    why: str = ""
-    change: str = ""
-
-    @property
-    def of_advantages(self) -> bool:
-        """Whether the expression scales the advantages, so that to apply it again changes nothing."""
-        return self.expression.startswith(("normalised", "A /")) and "V" not in self.expression
-
-
-OUTPUTS: dict[str, Output] = {
-    "advantages": Output("A"),
-    "returns": Output("A + V"),
-    "normalised advantages (mean 0, std 1)": Output("normalised(A)"),
-    "normalised advantages (mean 0, Bessel's std 1)": Output("normalised(A, ddof=1)"),
-    "advantages normalised per env": Output("normalised(A, axis=0)"),
-    "advantages divided by their std": Output("A / A[mask].std()"),
-    "rewards to go (returns with lambda 1)": Output("to_go()"),
-    "one more TD step on the returns": Output("one_step(A + V)"),
-    "values": Output("V"),
-    "returns of normalised advantages": Output(
-        "normalised(A) + V",
-        "the critic learns values in units of the normalised advantages, and not of the rewards",
-        "add values to the advantages before they are normalised",
-    ),
+# What a function may return: words -> an expression. It is known by one of the first three; the others are returned
+# beside them. All may be normalised.
+OUTPUTS = {
+    "advantages": "A",
+    "returns": "R",
+    "returns of normalised advantages": "A",
+    "values": "V",
+    "rewards to go (returns with lambda 1)": "of(1.0) + V",
+    "TD(0) targets": "of(0.0) + V",
+    "TD errors": "of(0.0)",
+    "one more TD step on the returns": "one_step(R)",
 }
-
-# What else may be wrong: name -> what, why, and what to change.
-ODD: dict[str, tuple[str, str, str]] = {
-    "inputs_written": ("it writes into {}", "the caller's arrays change", "write into new arrays"),
-    "not_deterministic": (
-        "two calls with the same arrays give different numbers in {}",
-        "nobody can repeat a run",
-        "look for random numbers, and for memory that is not initialised",
-    ),
-    "not_finite": (
-        "{} has numbers that are not finite, from rewards and values that are",
-        "they spread to the loss",
-        "look for a division by 0",
-    ),
-    "output_unknown": (
-        "{} is nothing that fastgae knows",
-        "it is no function of the advantages here",
-        "return advantages + values",
-    ),
-    "outputs_equal": (
-        "{} are returned twice",
-        "if one of them is meant as returns, the critic learns advantages",
-        "return advantages + values as returns",
-    ),
-    "both_flags": (
-        "where terminated and truncated are both set, {} differ from fastgae's",
-        "Gymnasium may set both. The episode ended for good then",
-        "let terminated win: do not bootstrap there",
-    ),
-}
+PRIMARY = tuple(OUTPUTS)[:3]
+TOO_EARLY = PRIMARY[2]  # values are added to what is normalised already
 
 # Where bootstrap and trace are closed -> the flags to pass to ``gae`` as terminated and truncated.
 GATES = {
@@ -392,16 +393,24 @@ GATES = {
 }
 
 
-def conventions(base: Fields, given: set[str], count: int) -> Iterator[tuple[tuple[Choice, ...], Fields]]:
-    """Yield the conventions with this count of choices for which a function has the arguments."""
+def conventions(
+    base: Fields, given: set[str], mistakes: int, others: int
+) -> Iterator[tuple[tuple[Choice, ...], Fields]]:
+    """Yield the conventions with so many mistakes and other choices for which a function has the arguments."""
     open_axes = [[choice for choice in axis if choice.needs in given | {""}] for axis in AXES.values()]
-    for axes in combinations(open_axes, count):
+    for axes in combinations(open_axes, mistakes + others):
         for choices in product(*axes):
-            fields = dict(base)
-            for choice in choices:
-                # A field that names itself stands for its expression before this choice.
-                fields |= {name: new.replace(f"{{{name}}}", fields[name]) for name, new in choice.fields.items()}
-            yield choices, fields
+            if sum(choice.wrong for choice in choices) == mistakes:
+                yield choices, composed(base, choices)
+
+
+def composed(base: Fields, choices: Iterable[Choice]) -> Fields:
+    """Return a convention with some choices made."""
+    fields = dict(base)
+    for choice in choices:
+        # A field that names itself stands for its expression before this choice.
+        fields |= {name: new.replace(f"{{{name}}}", fields[name]) for name, new in choice.fields.items()}
+    return fields
 
 
 def expression(fields: Fields, text: str) -> str:
@@ -412,16 +421,16 @@ def expression(fields: Fields, text: str) -> str:
 
 
 def call_of(fields: Fields) -> str:
-    """Return the call that gives the advantages: ``gae`` if its gates can express them, else ``reverse_scan``.
+    """Return the call that gives the advantages: an estimator if its gates can express them, else ``reverse_scan``.
 
     Empty if there is no such call.
     """
-    gates = fields["b"], fields["c"]
+    gates, estimator = (fields["b"], fields["c"]), fields["estimator"]
     plain = all(fields[name] == DEFAULTS[name] for name in ("discount", "decay", "delta"))
     if plain and (gates[0] == gates[1] or gates in GATES):
         arguments = _arguments(fields, *GATES.get(gates, (gates[0], "")))
-        call = f"fastgae.gae({{r}}, {arguments}{{settings}}, gamma=gamma, gae_lambda=gae_lambda)"
-    elif fields["settings"]:
+        call = f"fastgae.{estimator}({{r}}, {arguments}{{settings}}, {{coefficients}}){fields['less'] and ' - {less}'}"
+    elif fields["settings"] or estimator != "gae":
         return ""
     else:
         call = "fastgae.reverse_scan({delta}, np.where({c}, 0, {decay}).astype(rewards.dtype))"
@@ -431,20 +440,19 @@ def call_of(fields: Fields) -> str:
 
 
 def _arguments(fields: Fields, terminated: str, truncated: str) -> str:
-    """Return the values, the flags and the bootstrap of a call of ``gae``, in their shortest form."""
-    has_flags = fields["e"] != "no_flags"
-    flags = f", {terminated}" if has_flags else ", terminated=None"
+    """Return the values, the flags and the bootstrap of a call, in their shortest form."""
     values, n, last = fields["v"], fields["n"], fields["last"]
+    flags = f"{terminated}, {truncated}" if truncated else terminated
     final = ""
-    if truncated:
-        flags += f", {truncated}"
-        if n.startswith(f"np.where({truncated}, "):
-            final = f", final_values={n.split(', ')[1]}"
-            n = "{following}"
-    elif terminated == "{either}" and n.startswith("np.where({u}, "):
+    if n.startswith(f"np.where({truncated or '{u}'}, ") and (truncated or terminated == "{either}"):
+        final = f", final_values={n.split(', ')[1]}" * bool(truncated)
         n = "{following}"
+    bootstrap = f"last_values={'0.0' if last == NOTHING else last}{final}"
     if n != "{following}" or (truncated and not final):
-        return f"{values}{flags}, next_values={n}"
-    if has_flags and (values, last) == ("values[:-1]", "values[-1]"):
-        return f"values{flags}{final}"
-    return f"{values}{flags}, last_values={'0.0' if last == NOTHING else last}{final}"
+        bootstrap = f"next_values={n}"
+    elif fields["e"] != "no_flags" and (values, last) == ("values[:-1]", "values[-1]"):
+        values, bootstrap = "values", final.removeprefix(", ")
+    if fields["e"] == "no_flags":
+        flags = "terminated=None" if bootstrap.startswith("last") else "np.zeros_like(rewards, bool)"
+    taken = [flags, bootstrap] if fields["estimator"] == "discounted_returns" else [values, flags, bootstrap]
+    return ", ".join(filter(None, taken))

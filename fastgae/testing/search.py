@@ -1,536 +1,325 @@
-"""Say in words which convention a function computes, and what is wrong in it."""
+"""Find the convention that a function computes: of all that ``conventions`` has, the one with the fewest mistakes."""
 
-from __future__ import annotations
-
-import functools
 import itertools
-import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae._call import EPS, Array, GAEResult
-from fastgae._diagnose.report import SHOWN, Finding, Places, wrapped
-from fastgae.estimators.gae import gae
-from fastgae.estimators.reverse_scan import reverse_scan
-from fastgae.testing.conventions import (
-    DEFAULTS,
-    NOTHING,
-    ODD,
-    OUTPUTS,
-    Choice,
-    Fields,
-    call_of,
-    conventions,
-    expression,
-)
-from fastgae.testing.rollouts import (
-    ENDS,
-    NOTES,
-    Outputs,
-    Probe,
-    Style,
-    called,
-    random_rollout,
-    roles_of,
-    styles,
-    tiny_rollouts,
-)
+from fastgae._call import Array
+from fastgae.testing.conventions import DEFAULTS, NOTHING, OUTPUTS, PRIMARY, Choice, Fields, call_of, conventions
+from fastgae.testing.readings import LAYOUTS, Outputs, Reading, assignments, called, inner_readings, libraries_of
+from fastgae.testing.results import CLOSE, FASTGAE, Output, Results, relative
+from fastgae.testing.rollouts import Probe, random_rollout
 
-CLOSE = 1e-4  # relative to the largest number; other conventions differ by far more in a random rollout
-MOST_CHOICES = 2
-FASTGAE = SimpleNamespace(gae=gae, reverse_scan=reverse_scan)
-# The output that is meant, where one is a mistake.
-RIGHT_OUTPUTS = {"returns of normalised advantages": "returns"}
+# How many mistakes and how many other choices a convention may have, in the order in which they are tried.
+LEVELS = ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
+STEPS = 7
+SIZES = ((1, 1), (2, 2), (0, STEPS), (3, STEPS), (4, 20))  # seeds and steps of random rollouts
+OTHER_NUMBERS = (0.93, 0.87)
+WRITTEN = (0.9995, 0.9997, 0.9999)  # coefficients of more than three decimals that people write
+NOT_EXACT = float(np.finfo(np.float32).tiny)
 
 
-@dataclass(frozen=True)
-class Identified:
-    """What a function computes. ``str`` gives the report for people.
+class Way(NamedTuple):
+    """A reading that the function takes, what it returned, and what gamma and gae_lambda may be."""
 
-    Attributes
-    ----------
-    function : str
-        Its name.
-    arguments : str
-        What its arguments are, and how they were passed.
-    outputs : dict
-        What each of its outputs is, in words.
-    convention : tuple of str
-        What it does that other loops do otherwise, in words. Empty if the convention is unknown.
-    call : str
-        The call of fastgae that gives the same advantages, with arrays of shape (T, N). Empty if it is unknown.
-    error : float
-        The largest difference from that call, relative to the largest number; 0.0: the same bits.
-    findings : tuple of Finding
-        What is wrong in it. The detector of each is the name of the mistake.
-    smallest : str
-        The smallest rollout that shows it, with the results.
-    """
-
-    function: str
-    arguments: str
-    outputs: dict[str, str]
-    convention: tuple[str, ...]
-    call: str
-    error: float
-    findings: tuple[Finding, ...]
-    smallest: str
-
-    @property
-    def known(self) -> bool:
-        """Whether fastgae knows the convention."""
-        return bool(self.call)
-
-    def __str__(self) -> str:
-        unknown = f"unknown: none that fastgae knows, also not with up to {MOST_CHOICES} of the mistakes that it knows"
-        same = "the same bits as this call" if self.error == 0 else f"within {self.error:.0e} of this call, relatively"
-        lines = {
-            "arguments": self.arguments,
-            "outputs": ", ".join(f"{name}: {words}" for name, words in self.outputs.items()),
-            "convention": "; ".join(self.convention) or unknown,
-            "call": self.call,
-            "exactness": same if self.known else "",
-        }
-        heading = f"{self.function}: {len(self.findings) or 'no'} finding{'s' * (len(self.findings) != 1)}"
-        if not self.known:
-            heading += ", and an unknown convention"
-        about = "\n".join(wrapped(f"  {name:<12}", text, 14) for name, text in lines.items() if text)
-        return "\n\n".join(part for part in (heading, about, *map(str, self.findings), self.smallest) if part)
-
-
-def identify(
-    function: Callable[..., Any],
-    *,
-    names: Mapping[str, str | None] | None = None,
-    gamma: float = 0.99,
-    gae_lambda: float = 0.95,
-) -> Identified:
-    """Call a function that computes advantages on small rollouts, and say which convention it computes.
-
-    Parameters
-    ----------
-    function : callable
-        It takes arrays of NumPy, torch or JAX by name, and returns advantages, returns, or both, as arrays, in a tuple
-        or in a dict. Shapes (T, N), (N, T), (T,) and these with an axis of length 1 are tried, and flags as bool and as
-        numbers. torch and JAX are tried if they are imported. Wrap anything else in a lambda.
-    names : dict, optional
-        What an argument is, if its name does not say so: {"d": "terminated"}. None leaves an argument at its default.
-        ``fastgae.testing.ROLES`` has all names that are understood, with what they mean: "done" is a flag of both ends
-        of an episode, "starts" is the flag of an observation that begins an episode, "next_done" is the flag after the
-        last step, "going_on" is 1 - done, and "discounts" is gamma (1 - done). The others are arguments of ``gae``.
-    gamma, gae_lambda : float
-        Passed to the function if it has such arguments. If not, they are what it has built in; if the function does
-        something else then, they are measured.
-
-    Returns
-    -------
-    Identified
-        The convention, the call of fastgae that gives the same, and findings: what is wrong in the function.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An argument of the function is unknown, or the function cannot be called, or it returns no arrays of the shape
-        of the rewards.
-    """
-    subject = Subject(function, roles_of(function, names), (gamma, gae_lambda))
-    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):  # of numbers that are not finite
-        ran = list(subject.ways())
-        match = subject.match(ran)
-        if match is None and not {"gamma", "gae_lambda"} & subject.given and (found := subject.measured(ran[0][0])):
-            measured = replace(subject, coefficients=found)
-            if match := measured.match(ran):
-                subject = measured
-        return subject.report(match or subject.nearest(*ran[0]), known=match is not None)
-
-
-def assert_gae(
-    function: Callable[..., Any],
-    *,
-    names: Mapping[str, str | None] | None = None,
-    gamma: float = 0.99,
-    gae_lambda: float = 0.95,
-    allow: tuple[str, ...] = (),
-    tolerance: float = 1e-5,
-) -> None:
-    """Raise an AssertionError with the report of ``identify`` if a function does not compute GAE, or has a mistake.
-
-    Parameters
-    ----------
-    function, names, gamma, gae_lambda
-        As in ``identify``.
-    allow : tuple of str
-        Names of findings that are meant, such as ("truncation_as_termination",).
-    tolerance : float
-        The largest difference from fastgae's results, relative to the largest number. 0.0: the same bits.
-    """
-    found = identify(function, names=names, gamma=gamma, gae_lambda=gae_lambda)
-    wrong = {finding.detector for finding in found.findings} - {*allow}
-    if wrong or not found.known or found.error > tolerance:
-        raise AssertionError(str(found))
+    reading: Reading
+    outputs: Outputs
+    numbers: list[tuple[float, float]]
 
 
 class Match(NamedTuple):
     """A convention, and what the outputs of the function are in it."""
 
-    style: Style
+    reading: Reading
+    numbers: tuple[float, float]
     choices: tuple[Choice, ...]
     fields: Fields
-    outputs: dict[str, str]
+    outputs: dict[str, Output]
+    episodes: bool  # it holds only if each call gets one episode
+    whole: bool  # it explains all outputs
+
+    @property
+    def cost(self) -> tuple[bool, int]:
+        return not self.whole, sum(choice.wrong for choice in self.choices)
 
 
-@dataclass(frozen=True)
 class Subject:
-    """A function, what its arguments are, and gamma and gae_lambda."""
+    """A function, and all that its calls have shown."""
 
-    function: Callable[..., Any]
-    roles: dict[str, str]
-    coefficients: tuple[float, float]
+    def __init__(self, function: Callable[..., Any], names: Mapping[str, str | None] | None, numbers: Any) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.assignments = assignments(function, names)
+        self.numbers: tuple[float, float] = numbers
+        self.raised: dict[str, list[str]] = {}  # error -> in which rollouts
+        self.tried = 0
+        self.errors: dict[str, list[Exception]] = {}  # of each library, because a function may raise anything
+        self.ran = False
+        self.libraries = libraries_of(function)
+        self._runs = {(name, longer): self._run(name, longer) for name in self.libraries for longer in (False, True)}
 
-    @property
-    def name(self) -> str:
-        return getattr(self.function, "__name__", type(self.function).__name__)
+    def ways(self, longer: bool) -> Iterator[Way]:
+        """Yield the readings that the function takes, with arrays of the first library of which it takes any."""
+        for library in self.libraries:
+            if any(True for either in (longer, not longer) for _ in self._ways(library, either)):
+                yield from self._ways(library, longer)
+                return
 
-    @property
-    def given(self) -> set[str]:
-        return set(self.roles.values())
+    def _ways(self, library: str, longer: bool) -> Iterator[Way]:
+        """Yield the readings with arrays of a library. None is tried before it is needed, and none twice."""
+        self._runs[library, longer], again = itertools.tee(self._runs[library, longer])
+        return again
 
-    @property
-    def ends(self) -> int:
-        """In how many ways an episode may end."""
-        if "truncated" in self.given or {"terminated", "done"} <= self.given:
-            return 2
-        return int(bool(self.given & ENDS))
+    def _run(self, library: str, longer: bool) -> Iterator[Way]:
+        seen, settled = set(), False
+        for layout, roles in itertools.product(LAYOUTS, self.assignments):
+            if settled and roles is self.assignments[0]:
+                return
+            for reading, outputs in self._taken(inner_readings(roles, library, layout, longer)):
+                arrays = ((name, array.tobytes()) for name, array in outputs.arrays.items())
+                same = (*arrays, *sorted(reading.given), reading.longer_values, reading.longer_flags)
+                if outputs.arrays and same not in seen:
+                    seen.add(same)
+                    pulse = self._pulse(reading, "rewards")
+                    settled |= _runs_along_time(pulse)
+                    yield Way(reading, outputs, self._measured(reading, pulse))
 
-    @property
-    def built_in(self) -> dict[str, float]:
-        """The coefficients that the function does not take."""
-        both = dict(zip(("gamma", "gae_lambda"), self.coefficients, strict=True))
-        return {name: number for name, number in both.items() if name not in self.given}
-
-    def random(self, seed: int, steps: int = 7) -> Probe:
-        return random_rollout(seed, steps, 3, self.ends, "mask" in self.given, self.coefficients)
-
-    def called(self, style: Style, rollout: Probe) -> Outputs:
-        return called(self.function, self.roles, style, rollout)
-
-    def ways(self) -> Iterator[tuple[Style, Outputs]]:
-        """Yield the ways to pass a rollout that the function takes, and what it returned."""
-        first: Exception | None = None
-        ran, seen = False, set()
-        for style in styles(self.roles):
+    def _taken(self, readings: Iterator[Reading]) -> Iterator[tuple[Reading, Outputs]]:
+        """Yield the first of these readings that the function takes, and those before it that lose a row."""
+        for reading in readings:
+            errors = self.errors.setdefault(reading.library, [])
             try:
-                outputs = self.called(style, self.random(0))
-            except Exception as error:  # a function may raise anything if arrays are not as it expects
-                first = first or error
+                outputs = called(self.function, reading, self.rollout(reading))
+            except Exception as error:
+                errors += [error] * (reading.flags == "float32")
                 continue
-            ran = ran or bool(outputs.arrays)
-            same = (style.longer, *(array.tobytes() for array in outputs.arrays.values()))
-            if outputs.arrays and same not in seen:
-                seen.add(same)
-                yield style, outputs
-        if not ran and first:
-            raise TypeError(
-                f"{self.name} raised an error however the arrays were passed: for NumPy arrays of shape (T, N), "
-                f"{type(first).__name__}: {first}. If it takes tensors, import their library first; if two "
-                "arguments exclude each other, leave one out with names={...: None}"
-            ) from first
-        if not ran:
-            raise TypeError(f"{self.name} returned no floats of the shape of rewards: pass a lambda that returns them")
+            self.ran = True
+            yield reading, outputs
+            if outputs.flat:
+                other = reading._replace(flat="NT")
+                yield other, called(self.function, other, self.rollout(other))
+            whole = outputs.arrays and all(len(array) == STEPS for array in outputs.arrays.values())
+            longer = reading.longer_values or reading.longer_flags
+            if whole and not longer and (reading.library != "jax" or reading.of_last):
+                return
 
-    def right(self, longer: bool) -> Fields:
+    def check_that_it_ran(self) -> None:
+        """Raise an error if the function takes no reading."""
+        if any(True for longer in (False, True) for _ in self.ways(longer)):
+            return
+        first, raised = next(iter(self.errors.items()))  # of the library that the function is written for
+        if self.ran:
+            raise TypeError(f"{self.name} returned no floats of the shape of rewards: pass a lambda that returns them")
+        said = Counter(map(_shown, raised)).most_common(1)[0][0]
+        raise TypeError(
+            f"{self.name} raised an error however its arguments were passed, with arrays of {first} most often {said}. "
+            "If it takes tensors, import their library first; if two arguments exclude each other, leave one out with "
+            "names={...: None}; if it takes anything else, call it in a lambda that names its arrays"
+        ) from raised[0]
+
+    def rollout(self, reading: Reading, seed: int = 0, steps: int = STEPS, episodes: bool = False) -> Probe:
+        numbers = OTHER_NUMBERS if steps > STEPS else self.numbers  # so that it must use those that it takes
+        return random_rollout(seed, steps, reading.kind._replace(episodes=episodes), numbers)
+
+    def called(self, reading: Reading, rollout: Probe, where: str = "") -> Outputs | None:
+        """Call the function with a rollout. If it raises an error, remember that and return None."""
+        try:
+            return called(self.function, reading, rollout)
+        except Exception as error:
+            self._note(_shown(error), rollout, where)
+            return None
+
+    def _note(self, what: str, rollout: Probe, where: str = "") -> None:
+        steps = len(rollout.rewards)
+        words, rollouts = f"{steps} step{'s' * (steps > 1)}{where}", self.raised.setdefault(what, [])
+        rollouts += [words] * (words not in rollouts)
+
+    def _pulse(self, reading: Reading, name: str) -> dict[str, Array]:
+        """Return the results for one number 1 in row 3 of env 1, and 0 elsewhere."""
+        blank = self.rollout(reading).map(np.zeros_like)
+        numbers = getattr(blank, name)
+        numbers[3, 1] = 1.0
+        blank = blank._replace(mask=~blank.mask, ratios=blank.ratios + 1, **{name: numbers})
+        outputs = self.called(reading, blank)
+        return outputs.arrays if outputs else {}
+
+    def _measured(self, reading: Reading, pulse: dict[str, Array]) -> list[tuple[float, float]]:
+        """Return what gamma and gae_lambda may be, the most plausible first.
+
+        A reward or a value of 1 shows in the rows before it as powers of their product, also in normalised results.
+        """
+        gamma, gae_lambda = self.numbers
+        if len(reading.takes) == 2:
+            return [self.numbers]
+        found: list[tuple[float, float]] = []
+        of_values = self._pulse(reading, "values")
+        for name in pulse.keys() & of_values.keys():
+            rewards, values = (each[name][:, 1] - each[name][-1, 1] for each in (pulse, of_values))
+            decay = rewards[0] / rewards[1] if rewards[1] else 0.0
+            one_step = values[2] if abs(values[3]) < 1e-6 else -values[2] / values[3]
+            for discount in (gamma,) if "gamma" in reading.takes else (decay + one_step, decay):
+                if 0.0 < discount <= 1.0 + 1e-5:
+                    takes_lambda = "gae_lambda" in reading.takes
+                    found.append((_written(discount), gae_lambda if takes_lambda else _written(decay / discount)))
+        found = [pair for pair in found if all(0.0 <= each <= 1.0 for each in pair)]
+        natural = [pair for pair in found if all(round(each, 3) == each or each in WRITTEN for each in pair)]
+        return [*dict.fromkeys([*natural, self.numbers, *found])]
+
+    def right(self, reading: Reading) -> Fields:
         """Return the right convention for these arguments."""
+        given, ends, longer = reading.given, reading.kind.ends, reading.longer_values
         fields = dict(DEFAULTS)
-        if self.ends < 2:
-            fields |= {"e": "terminated" if self.ends else "no_flags", "either": "{e}", "c": "{e}"}
+        if ends < 2:
+            fields |= {"e": "terminated" if ends else "no_flags", "either": "{e}", "c": "{e}"}
         if longer:
             fields |= {"v": "values[:-1]", "last": "values[-1]"}
-        elif "last_values" not in self.given:
-            fields["last"] = "next_values[-1]" if "next_values" in self.given else NOTHING
-        if "next_values" in self.given:
+        elif "last_values" not in given:
+            fields["last"] = "next_values[-1]" if "next_values" in given else NOTHING
+        if "next_values" in given:
             fields["n"] = "next_values"
-        elif self.ends == 2:
-            fields["n"] = "np.where({u}, final_values, {following})"
-        if "mask" in self.given:
+        elif ends == 2:
+            fields["n"] = "np.where({u}, {final}, {following})"
+        if "values" not in given and "next_values" in given:  # returns depend on V only at later steps
+            fields["v"] = "np.concatenate([next_values[:1], next_values[:-1]])"
+        elif "values" not in given:
+            fields |= {"v": "np.zeros_like(rewards)", "estimator": "discounted_returns", "coefficients": "gamma=gamma"}
+        if "mask" in given:
             fields["settings"] = ", mask=mask"
+        if {"ratios", "log_ratios"} & given:
+            fields |= {"estimator": "vtrace", "settings": f", ratios=ratios{fields['settings']}"}
+            fields["coefficients"] = "gamma=gamma, lambda_=gae_lambda"
         return fields
 
-    def match(self, ran: list[tuple[Style, Outputs]]) -> Match | None:
-        """Return the convention with the fewest choices that explains all outputs, or else some of them."""
-        partial = None
-        for count in range(MOST_CHOICES + 1):
-            for style, outputs in ran:
-                has = {"e": self.ends > 0, "u": self.ends > 1, "mask": "mask" in self.given}
-                has["last"] = style.longer or "last_values" in self.given
-                given = {name for name, holds in has.items() if holds}
-                names = names_of(self.random(0), style.longer)
-                possible = {name: _possible(array, names["mask"]) for name, array in outputs.arrays.items()}
-                for choices, fields in conventions(self.right(style.longer), given, count):
-                    match = Match(style, choices, fields, _explained(fields, names, outputs.arrays, possible))
-                    if set(match.outputs.values()) - {"values"} and self.error(match) <= CLOSE:
-                        if len(match.outputs) == len(outputs.arrays):
+    def match(self) -> Match | None:
+        """Return the convention with the fewest mistakes that explains all outputs, or else some of them.
+
+        Longer arrays are tried where shorter ones, which people have at hand, do not do or lose a row.
+        """
+        found = self._match(longer=False)
+        if found is None or not found.whole or any(choice.name == "last_row_dropped" for choice in found.choices):
+            found = min(filter(None, (found, self._match(longer=True))), key=lambda each: each.cost, default=None)
+        return found
+
+    def _match(self, longer: bool) -> Match | None:
+        partial: Match | None = None
+        for episodes, levels in ((False, LEVELS), (True, LEVELS[:2])):
+            for mistakes, others in levels:
+                for way in self.ways(longer):
+                    for match in self._matches(way, mistakes, others, episodes):
+                        if match.whole:
                             return match
                         partial = partial or match
         return partial
 
-    def nearest(self, style: Style, outputs: Outputs) -> Match:
-        """Return the right convention, with each output as the nearer of advantages and returns."""
-        fields = self.right(style.longer)
-        if self.ends == 2 and not self.given & {"final_values", "next_values"}:
-            fields["n"] = "np.where({u}, {v}, {following})"  # the best that it can do
-        right = results(fields, names_of(self.random(0), style.longer))
-        words = {
-            name: min(("advantages", "returns"), key=lambda each: np.abs(right(each) - array).sum())
-            for name, array in outputs.arrays.items()
-        }
-        return Match(style, (), fields, words)
+    def _matches(self, way: Way, mistakes: int, others: int, episodes: bool) -> Iterator[Match]:
+        reading = way.reading
+        rollout = self.rollout(reading, episodes=episodes)
+        outputs = self.called(reading, rollout) if episodes else way.outputs
+        _, ends, masked, *_ = reading.kind
+        if outputs is None or (episodes and not (ends or masked)):
+            return
+        of_last = reading.longer_values or "last_values" in reading.given
+        has = {"e": ends > 0, "u": ends > 1, "mask": masked, "last": of_last}
+        has |= {"n": "n" in reading.given, "no n": "n" not in reading.given}
+        has["same rows"] = "values" in reading.given and not of_last and "next_values" not in reading.given
+        given = {name for name, holds in has.items() if holds}
+        for numbers in way.numbers:
+            names = names_of(rollout, reading, numbers)
+            for choices, fields in conventions(self.right(reading), given, mistakes, others):
+                self.tried += 1
+                explained = self._explained(fields, names, outputs.arrays, "values" in reading.given)
+                whole = len(explained) == len(outputs.arrays)
+                match = Match(reading, numbers, choices, fields, explained, episodes, whole)
+                if explained and self.error(match) <= CLOSE:
+                    yield match
 
-    def measured(self, style: Style) -> tuple[float, float] | None:
-        """Return gamma and gae_lambda as the weights of the second reward and value in the first result."""
-        blank = self.random(0).map(np.zeros_like)
-        blank = blank._replace(mask=~blank.mask)
-        found = []
-        for name in ("rewards", "values"):
-            numbers = getattr(blank, name).copy()
-            numbers[1] = 1.0
-            arrays = self.called(style, blank._replace(**{name: numbers})).arrays
-            found.append(float(next(iter(arrays.values()))[0, 0]))
-        decay, gamma = found[0], found[0] + found[1]
-        return (round(gamma, 6), round(decay / gamma, 6)) if 0 < decay <= gamma <= 1 else None
-
-    def report(self, match: Match, known: bool) -> Identified:
-        """Say what was found in words."""
-        style, choices, fields, outputs = match
-        right = self.right(style.longer) if known else fields
-        for choice in choices:
-            right |= {name: fields[name] for name in choice.fields if not choice.why}
-        wrong_output = any(OUTPUTS[words].why for words in outputs.values())
-        wrong_convention = any(choice.why for choice in choices) or not known
-        smallest, places = self.smallest(match, right) if wrong_convention or wrong_output else ("", Places())
-        wrong = [Finding(each.words, places, each.why, each.change, each.name) for each in choices if each.why]
-        wrong += self.odd(match, known)
-        call = call_of(fields) if known else ""
-        for name, number in self.built_in.items():
-            call = call.replace(f"{name}={name}", f"{name}={number}")
-        time_second = call.startswith("fastgae.gae") and "[" not in call and style.layout.words.startswith("(N")
-        return Identified(
-            self.name,
-            self.about(style),
-            outputs if known else {},
-            (tuple(each.words for each in choices) or (self.plain(),)) if known else (),
-            f"{call[:-1]}, time_axis=1)" if time_second else call,
-            self.error(match) if known else float("nan"),
-            tuple(wrong),
-            smallest,
-        )
-
-    def plain(self) -> str:
-        """Return the words for a convention without any choice."""
-        flags = (
-            "no flags: each env is one sequence",
-            "the flag of a step cuts its bootstrap and its trace",
-            "terminated cuts the bootstrap, either end cuts the trace, and truncated steps bootstrap from final values",
-        )
-        return flags[self.ends] + ("; a masked step is skipped, as if it were cut out" if "mask" in self.given else "")
-
-    def about(self, style: Style) -> str:
-        """Return the words for the arguments."""
-        passed = ", ".join(name if name == role else f"{name} ({role})" for name, role in self.roles.items())
-        notes = [f"; {NOTES[role].format(name)}" for name, role in self.roles.items() if role in NOTES]
-        rows = ", values with T + 1 rows" * style.longer
-        flags = f", flags as {style.flags}" * bool(self.ends)
-        return f"{passed}{''.join(notes)}; passed as {style.library} arrays of shape {style.layout.words}{rows}{flags}"
+    def _explained(
+        self, fields: Fields, names: dict[str, Any], arrays: dict[str, Array], has_values: bool
+    ) -> dict[str, Output]:
+        """Return what the outputs of the function are, as far as a convention gives them."""
+        if not call_of(fields):
+            return {}
+        try:
+            results = Results(fields, names)
+        except (ValueError, TypeError):  # some choices have no meaning together
+            return {}
+        found = results.explain(arrays, PRIMARY if has_values else ("returns",))
+        rest = {name: array for name, array in arrays.items() if name not in found}
+        found |= results.explain(rest, tuple(OUTPUTS)) if found else {}
+        return {name: found[name] for name in arrays if name in found}
 
     def beside(
-        self, style: Style, fields: Fields, outputs: dict[str, str], rollout: Probe
+        self, match: Match, fields: Fields, rollout: Probe, where: str = ""
     ) -> Iterator[tuple[str, Array, Array]]:
-        """Yield each output of a call, and what it is in a convention, if that is finite."""
-        try:
-            arrays = self.called(style, rollout).arrays
-        except Exception:  # such as a single step, which some functions refuse
+        """Yield each output of a call, and what it is in a convention, in the mask and if that is finite."""
+        if (got := self.called(match.reading, rollout, where)) is None:
             return
-        right = results(fields, names_of(rollout, style.longer))
-        for name, words in outputs.items():
-            expected = right(words)[rollout.mask]
+        results = Results(fields, names_of(rollout, match.reading, match.numbers))
+        for name, output in match.outputs.items():
+            if name not in got.arrays:
+                self._note(f"{name} is {got.others.get(name, 'missing')}", rollout, where)
+                continue
+            rows = len(got.arrays[name])
+            array, expected = (each[:rows][rollout.mask[:rows]] for each in (got.arrays[name], results(output)))
             if np.isfinite(expected).all():
-                yield name, arrays[name][rollout.mask], expected
+                yield name, array, expected
 
     def error(self, match: Match) -> float:
-        """Return the largest difference from the call in some random rollouts; 0 only for the same bits."""
+        """Return the largest difference from the convention in some random rollouts; 0 only for the same bits."""
         worst = 0.0
-        for seed, steps in enumerate((1, 2, 7, 7, 50)):
-            rollout = self.random(seed, steps)
-            for _, got, expected in self.beside(match.style, match.fields, match.outputs, rollout):
+        for seed, steps in SIZES:
+            rollout = self.rollout(match.reading, seed, steps, match.episodes)
+            for _, got, expected in self.beside(match, match.fields, rollout):
                 if got.dtype != expected.dtype or got.tobytes() != expected.tobytes():
-                    worst = max(worst, _relative(got, expected), float(np.finfo(np.float32).tiny))
+                    worst = max(worst, relative(got, expected), NOT_EXACT)
         return worst
 
-    def odd(self, match: Match, known: bool) -> list[Finding]:
-        """Return findings that are no part of a convention."""
-        rollout = self.random(0)
-        once, again = (self.called(match.style, rollout) for _ in range(2))
-        outputs = match.outputs if known else {}
-        both = rollout._replace(truncated=rollout.truncated | rollout.terminated)
-        can_tell = {"terminated", "truncated"} <= self.given
-        beside = self.beside(match.style, match.fields, outputs, both) if can_tell else ()
-        found = {
-            "inputs_written": once.written,
-            "not_deterministic": [
-                name for name, a in once.arrays.items() if a.tobytes() != again.arrays[name].tobytes()
-            ],
-            "not_finite": [name for name, array in once.arrays.items() if not np.isfinite(array).all()],
-            "output_unknown": [name for name in once.arrays if known and name not in outputs],
-            "outputs_equal": {words for words in outputs.values() if [*outputs.values()].count(words) > 1},
-            "both_flags": [name for name, got, expected in beside if _relative(got, expected) > CLOSE],
+    def agrees(self, match: Match, fields: Fields) -> bool:
+        """Return whether the function does the same as a convention if each call gets one episode."""
+        rollouts = (self.rollout(match.reading, seed, STEPS, True) for seed in range(3))
+        pairs = [pair for rollout in rollouts for pair in self.beside(match, fields, rollout)]
+        return bool(pairs) and all(relative(got, expected) <= CLOSE for _, got, expected in pairs)
+
+    def nearest(self) -> Match:
+        """Return the right convention, with each output as the nearer of advantages and returns."""
+        reading, outputs, numbers = next(itertools.chain(self.ways(False), self.ways(True)))
+        fields = self.right(reading)
+        if reading.kind.ends == 2 and not reading.given & {"final_values", "next_values"} and "values" in reading.given:
+            fields["n"] = "np.where({u}, {v}, {following})"  # the best that it can do
+        results = Results(fields, names_of(self.rollout(reading), reading, numbers[0]))
+        near = {
+            name: min(map(Output, PRIMARY[:2]), key=lambda each: np.abs(results(each)[: len(array)] - array).sum())
+            for name, array in outputs.arrays.items()
         }
-        wrong = [
-            Finding(f"{name} is {words}", Places(), output.why, output.change, words.replace(" ", "_"))
-            for name, words in outputs.items()
-            if (output := OUTPUTS[words]).why
-        ]
-        for name, names in found.items():
-            if names:
-                what, why, change = ODD[name]
-                wrong.append(Finding(what.format(", ".join(names)), Places(), why, change, name))
-        return wrong
-
-    def smallest(self, match: Match, right: Fields) -> tuple[str, Places]:
-        """Return the smallest rollout in which the function differs from the right call, and where it differs."""
-        style = match.style
-        outputs = {name: RIGHT_OUTPUTS.get(words, words) for name, words in match.outputs.items()}
-
-        def different(rollout: Probe) -> tuple[str, Array, Array] | None:
-            beside = self.beside(style, right, outputs, rollout)
-            return next((each for each in beside if _relative(*each[1:]) > CLOSE), None)
-
-        shown = next(filter(different, tiny_rollouts(self.ends, self.coefficients)), None)
-        if shown is None:
-            return "", Places()
-        for field in ("rewards", "values", "final_values"):
-            for row, number in itertools.product(range(len(getattr(shown, field))), (1.0, 0.0)):
-                array = getattr(shown, field).copy()
-                array[row] = number
-                if different(shorter := shown._replace(**{field: array})):
-                    shown = shorter
-        name, got, expected = different(shown) or ("", shown.rewards, shown.rewards)
-        at = [(int(t),) for t in np.flatnonzero(~np.isclose(got, expected, rtol=CLOSE))]
-        passed = shown.arguments()
-        call = call_of(right)
-        if style.longer:
-            passed["values"] = passed["longer_values"]
-        lines = [f"  {argument} = {_listed(passed[role])}" for argument, role in self.roles.items()]
-        if "final_values" in call and "final_values" not in self.given:
-            lines.append(f"  final_values = {_listed(passed['final_values'])}, for which {self.name} has no argument")
-        wide = max(len(self.name), len("fastgae"))
-        return "\n".join(
-            [
-                f"The smallest rollout in which {self.name} and fastgae differ:",
-                "",
-                *lines,
-                "",
-                f"  {outputs[name]} of {self.name:<{wide}}  {_listed(got)}",
-                f"  {outputs[name]} of {'fastgae':<{wide}}  {_listed(expected)}",
-                "",
-                wrapped("  fastgae ", f"is {call}", 10),
-            ]
-        ), Places(len(at), tuple(at[:SHOWN]))
+        return Match(reading, numbers[0], (), fields, near, False, False)
 
 
-def names_of(rollout: Probe, longer: bool) -> dict[str, Any]:
+def _shown(error: Exception) -> str:
+    """Return an error in one line."""
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text if len(text) < 100 else text[:97] + '...'}"
+
+
+def names_of(rollout: Probe, reading: Reading, numbers: tuple[float, float]) -> dict[str, Any]:
     """Return the names that the expressions of conventions use."""
-    names = rollout.arguments()
-    return {
-        **names,
-        "values": names["longer_values" if longer else "values"],
-        "no_flags": rollout.terminated & False,
-        "np": np,
-        "fastgae": FASTGAE,
-    }
+    names = rollout.arguments(reading.longer_values)
+    both = zip(("gamma", "gae_lambda"), numbers, strict=True)
+    measured = {name: number for name, number in both if name not in reading.takes}
+    return {**names, **measured, "no_flags": rollout.terminated & False, "np": np, "fastgae": FASTGAE}
 
 
-def results(fields: Fields, names: dict[str, Any]) -> Callable[[str], Array]:
-    """Return a function that gives an output of a convention by its words."""
-    call, mask = call_of(fields), names["mask"]
-    values = evaluated(expression(fields, "{v}"), names)
-    advantages = evaluated(call, names)
-
-    def to_go() -> Array:
-        return evaluated(call, {**names, "gae_lambda": 1.0}) + values
-
-    def one_step(targets: Array) -> Array:
-        if "{n}" not in fields["delta"]:
-            return np.full_like(targets, np.nan)  # without a bootstrap, it would be the TD error
-        last = evaluated(expression(fields, "{last}"), names)
-        following = np.concatenate([targets[1:], last[np.newaxis]])
-        return evaluated(expression({**fields, "n": "following"}, "{delta}"), {**names, "following": following})
-
-    known = {
-        **names,
-        "normalised": functools.partial(_normalised, mask),
-        "A": advantages,
-        "V": values,
-        "to_go": to_go,
-        "one_step": one_step,
-    }
-    return lambda words: evaluated(OUTPUTS[words].expression, known)
+def _runs_along_time(pulse: dict[str, Array]) -> bool:
+    """Return whether a reward in row 3 of env 1 changes rows before it, and no other env, as if time were this axis."""
+    inside = [np.nan_to_num(array[:3, 1]) for array in pulse.values()]
+    outside = [np.nan_to_num(np.r_[array[4:, 1], np.delete(array, 1, 1).ravel()]) for array in pulse.values()]
+    alone = all(np.ptp(each) <= 1e-6 for each in outside)
+    return alone and any(np.ptp(np.r_[each, rest[:1]]) > 1e-3 for each, rest in zip(inside, outside, strict=True))
 
 
-def _normalised(mask: Array, array: Array, ddof: int = 0, axis: int | None = None) -> Array:
-    count = mask.sum(axis)
-    shifted = array - np.where(mask, array, 0).sum(axis, np.float64) / count
-    variance = np.where(mask, shifted**2, 0).sum(axis) / (count - ddof)
-    return cast(Array, shifted / (np.sqrt(variance) + EPS))
-
-
-def evaluated(text: str, names: dict[str, Any]) -> Array:
-    """Evaluate an expression of ``conventions``."""
-    result: Any = eval(_compiled(text), names)
-    return cast(Array, result.advantages if isinstance(result, GAEResult) else result)
-
-
-@functools.lru_cache(4096)
-def _compiled(text: str) -> Any:
-    return compile(text, "fastgae.testing.conventions", "eval")
-
-
-def _possible(array: Array, mask: Array) -> list[str]:
-    """Return the words that an array can have in any convention. Normalising a normalised array changes nothing."""
-    known = {"A": array, "mask": mask, "normalised": functools.partial(_normalised, mask)}
-    return [
-        words
-        for words, output in OUTPUTS.items()
-        if not output.of_advantages or _relative(array[mask], evaluated(output.expression, known)[mask]) <= CLOSE
-    ]
-
-
-def _explained(
-    fields: Fields, names: dict[str, Any], arrays: dict[str, Array], possible: dict[str, list[str]]
-) -> dict[str, str]:
-    """Return what the outputs of the function are, as far as a convention gives them."""
-    if not call_of(fields):
-        return {}
-    right, mask = results(fields, names), names["mask"]
-    close = (
-        (name, next((words for words in possible[name] if _relative(array[mask], right(words)[mask]) <= CLOSE), ""))
-        for name, array in arrays.items()
-    )
-    return {name: words for name, words in close if words}
-
-
-def _relative(got: Array, expected: Array) -> float:
-    """Return the largest difference relative to the largest number, or infinity if one is not finite."""
-    if not (np.isfinite(got).all() and np.isfinite(expected).all()):
-        return float("inf")
-    largest = float(np.abs(expected).max(initial=0.0))
-    return float(np.abs(got.astype(np.float64) - expected).max(initial=0.0)) / (largest or 1.0)
-
-
-def _listed(given: Any) -> str:
-    """Return numbers as people write them."""
-    numbers = [float(f"{number:.6g}") for number in np.ravel(given)]
-    listed = ", ".join(f"{number:g}" for number in numbers)
-    return f"[{listed}]" if np.size(given) != 1 or np.ndim(given) > 1 else listed
+def _written(number: float) -> float:
+    """Return a coefficient as people write it, if it is that up to rounding."""
+    shortest = min((round(number, 3), *WRITTEN), key=lambda each: abs(each - number))
+    return shortest if abs(shortest - number) < 3e-6 else round(float(number), 6)

@@ -83,7 +83,7 @@ def test_settings_are_options_and_not_read_from_the_file(saved, refused, capsys)
     assert "Not used" not in capsys.readouterr().out
 
 
-def test_the_report_begins_with_an_overview(saved, capsys):
+def test_the_report_has_an_overview(saved, capsys):
     assert main(["diagnose", saved()]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["episodes", "rewards", "values", "TD"]

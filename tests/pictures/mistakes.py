@@ -40,6 +40,7 @@ CARTPOLE, PENDULUM = ("CartPole-v1", 256), ("Pendulum-v1", 512)
 PLANTED = {
     "nothing": Planted(None, *PENDULUM),
     "late": Planted(mistakes.late, *CARTPOLE),
+    "values_early": Planted(mistakes.values_early, *CARTPOLE),
     "unflagged": Planted(mistakes.unflagged, *CARTPOLE),
     "inverted": Planted(mistakes.inverted, *CARTPOLE),
     "merged": Planted(mistakes.merged, *PENDULUM),
@@ -48,11 +49,14 @@ PLANTED = {
     "no_autoreset": Planted(mistakes.no_autoreset, *CARTPOLE, "next_step"),
     "wrong_autoreset": Planted(mistakes.wrong_autoreset, *CARTPOLE),
     "no_prev_done": Planted(mistakes.no_prev_done, *CARTPOLE, "next_step"),
+    "padded": Planted(mistakes.padded, *CARTPOLE),
     "swapped_axes": Planted(mistakes.swapped_axes, *CARTPOLE, form="arguments_with_next_values"),
     "values_of_other_envs": Planted(mistakes.values_of_other_envs, *PENDULUM),
     "rewards_late": Planted(mistakes.rewards_late, *PENDULUM, "next_step"),
     "other_gamma": Planted(mistakes.other_gamma, *PENDULUM),
     "rescaled": Planted(mistakes.rescaled, *PENDULUM),
+    "clipped": Planted(mistakes.clipped, *PENDULUM),
+    "whitened": Planted(mistakes.whitened, "TaxiParts-v1", 512),
     "rounded_gamma": Planted(mistakes.rounded_gamma, *PENDULUM),
     "not_a_number": Planted(mistakes.not_a_number, *PENDULUM),
 }

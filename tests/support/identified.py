@@ -123,7 +123,7 @@ PEERS = {
         "fastgae.gae(rewards, values, terminated, truncated, next_values=np.concatenate([values[1:], "
         f"0 * values[0][np.newaxis]]), {GIVEN})",
         ["returns"],
-        "value_of_the_reset_observation",
+        "value_of_the_reset_observation last_values_missing",
     ),
     "rsl_rl": Peer(rsl_rl.compute_returns, DONE, ["returns", BESSEL]),
     "sample_factory": Peer(

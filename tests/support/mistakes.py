@@ -130,3 +130,42 @@ def not_a_number(call, recorded, value):
 
 def rounded_gamma(call, recorded, value):
     call["gamma"] = float(np.float16(0.99))
+
+
+def whitened(call, recorded, value):
+    rewards = call["rewards"]
+    call["rewards"] = (rewards - rewards.mean()) / (rewards.std() + 1e-8)
+
+
+def clipped(call, recorded, value):
+    call["rewards"] = np.clip(call["rewards"], -1, 1)
+
+
+def values_late(call, recorded, value):
+    """Store in row t the value of observation t - 1."""
+    call["values"] = np.concatenate([call["values"][:1], call["values"][:-1]])
+
+
+def values_early(call, recorded, value):
+    """Store in row t the value of observation t + 1, as a loop does that evaluates it after the step."""
+    call["values"] = np.concatenate([call["values"][1:], recorded.values_by(value)[2][np.newaxis]])
+
+
+def padded(call, recorded, value):
+    """Make a column of each whole episode, and fill it up with zeros, without a mask."""
+    done = call["terminated"] | call["truncated"]
+    ends = [(n, np.flatnonzero(done[:, n])) for n in range(done.shape[1])]
+    spans = [(n, slice(a + 1, b + 1)) for n, rows in ends for a, b in zip([-1, *rows], rows, strict=False)]
+    longest = max(rows.stop - rows.start for _, rows in spans)
+    columns = {
+        name: np.zeros((longest, len(spans)), call[name].dtype)
+        for name in ("rewards", "values", "terminated", "truncated")
+    }
+    columns["values"][:] = value(np.zeros_like(recorded.observations[0, :1]))
+    columns["next_values"] = columns["values"].copy()
+    following = recorded.values_by(value)[1]
+    for column, (n, rows) in enumerate(spans):
+        for name, array in columns.items():
+            array[: rows.stop - rows.start, column] = (following if name == "next_values" else call[name])[rows, n]
+    call.clear()
+    call.update(columns)

@@ -9,8 +9,26 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from fastgae.cli import rollout
+from fastgae.compat.gymnasium import collect
 
 MODES = ("next_step", "same_step", "disabled")
+
+
+def _taxi():
+    """Return Taxi with a vector for the row, the column, the passenger and the destination."""
+    env = gymnasium.make("Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3").unwrapped
+    places = np.array([100, 20, 4, 1]), np.array([5, 5, 5, 4])
+
+    def parts(state):
+        return np.concatenate(
+            [np.eye(5, dtype=np.float32)[state // by % many] for by, many in zip(*places, strict=True)]
+        )
+
+    return gymnasium.wrappers.TransformObservation(env, parts, gymnasium.spaces.Box(0, 1, (20,), np.float32))
+
+
+gymnasium.register("CartPoleCut-v1", "gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=20)
+gymnasium.register("TaxiParts-v1", _taxi, max_episode_steps=200)
 
 
 @dataclass(frozen=True, eq=False)  # each is its own key in a cache
@@ -53,15 +71,21 @@ class Recorded:
         return tuple(map(value, (self.observations, self.next_observations, self.last_observations)))
 
 
-@functools.cache
-def record(env_id, mode, num_envs, num_steps, seed):
+def make(env_id, mode, num_envs):
     options = {"autoreset_mode": AutoresetMode[mode.upper()]}
-    with contextlib.closing(gymnasium.make_vec(env_id, num_envs, "sync", vector_kwargs=options)) as envs:
+    return contextlib.closing(gymnasium.make_vec(env_id, num_envs, "sync", vector_kwargs=options))
+
+
+@functools.cache
+def record(env_id, mode, num_envs, num_steps, seed, act=None):
+    """Record a policy, the uniformly random one if there is none."""
+    with make(env_id, mode, num_envs) as envs:
         envs.action_space.seed(seed)
         current, _ = envs.reset(seed=seed)
         rows = []
         for _ in range(num_steps):
-            after, rewards, terminated, truncated, info = envs.step(envs.action_space.sample())
+            actions = act(current).actions if act else envs.action_space.sample()
+            after, rewards, terminated, truncated, info = envs.step(actions)
             before_reset, done = after.copy(), terminated | truncated
             if mode == "same_step":
                 for n in np.flatnonzero(done):
@@ -75,10 +99,10 @@ def record(env_id, mode, num_envs, num_steps, seed):
 
 
 @functools.cache
-def fitted_value(env_id, seed=100):
+def fitted_value(env_id, seed=100, act=None):
     """Return a value function fitted to the discounted returns of another rollout."""
     with contextlib.closing(rollout.make_envs(env_id, 8)) as envs:
-        data = rollout.collect(envs, 512, seed)
+        data = next(collect(envs, act, 2048, seed=seed)) if act else rollout.collect(envs, 512, seed)
     value = rollout.ValueFunction(data.observations, seed)
     value.fit(data, 0.99)
     return value

@@ -2,9 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 import torch
 
 from fastgae.testing import identify
+from loops import environments
 
 
 def of_torch(rewards, values, dones, next_value, gamma=0.99, lam=0.95):
@@ -43,3 +45,14 @@ def test_jax():
     assert found.outputs == {"targets": "returns", "advantages": "advantages"}
     assert found.call.endswith("gamma=0.9, gae_lambda=0.8)")
     assert found.error < 1e-6
+
+
+def test_the_error_is_that_of_the_library_that_the_function_is_written_for():
+    with pytest.raises(TypeError, match="with arrays of torch most often AttributeError: 'Tensor' object has no attr"):
+        identify(lambda rewards, values: torch.relu(rewards.no_such_method()))
+
+
+def test_a_loop_in_numpy_gets_arrays_of_numpy():
+    """JAX would take its shorter arrays, too, because it reads the last row in place of one that does not exist."""
+    for name in ("ikostrikov", "epymarl", "pymarl"):
+        assert "; passed as numpy " in identify(environments.corpus[name].function).arguments

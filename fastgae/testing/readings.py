@@ -1,0 +1,309 @@
+"""How to call a function that takes its arrays by other names, in other shapes and libraries, and read its results."""
+
+import importlib
+import inspect
+import itertools
+import operator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastgae._call import Array
+from fastgae._interop.libraries import LIBRARIES, on_the_cpu
+from fastgae._misnamed import GOING_ON, NAMES_ELSEWHERE
+from fastgae.testing.rollouts import FLAGS, Kind, Probe
+
+# What an argument may be -> its names. If a name is in several rows, all are tried, the first row first.
+_FLAGS = {
+    "going_on": f"{' '.join(GOING_ON)} masks mask done_mask done_masks terminal_masks undones cont continues",
+    "not_truncated": "bad_masks",
+    "done": "dones mb_dones fdones mb_fdones dones_arr done_mask done_masks terminal_masks end_flag end ends is_last "
+    "traj_flag",
+    "starts": "episode_starts first firsts is_first",
+    "not_starts": "masks mask",
+    "next_done": "next_dones last_done last_dones",
+    "next_going_on": "next_mask next_masks last_mask",
+    "discounts": "discount_t",
+}
+_OTHER_MEANING = {*" ".join(_FLAGS.values()).split(), "done", "log_rhos"}
+_ELSEWHERE = {
+    role: " ".join(name for name in names.split() if role == "mask" or name not in _OTHER_MEANING)
+    for role, names in NAMES_ELSEWHERE.items()
+    if role in {*Probe._fields, "last_values", "next_values"}
+}
+_SECOND = {
+    "terminated": "done dones",
+    "values": "bootstrap_values",
+    "next_values": "next_value value_next v_t",
+    "last_values": "next_values",
+    "next_done": "done dones fdones",
+    "log_ratios": "log_rhos rhos rho",
+}
+ROLES: dict[str, tuple[str, ...]] = {}
+for _role, _names in itertools.chain(_FLAGS.items(), _ELSEWHERE.items(), _SECOND.items()):
+    for _name in (_role, *_names.split()):
+        ROLES[_name] = tuple(dict.fromkeys((*ROLES.get(_name, ()), _role)))
+WORDS = sorted({role for roles in ROLES.values() for role in roles})
+# What an argument is that others read otherwise, for the report.
+NOTES = {
+    "mask": "{} is True where the step exists",
+    "starts": "row t of {} says that observation t begins an episode: step t has the flag of row t + 1",
+    "not_starts": "row t of {} is 0 where observation t begins an episode: step t has the flag of row t + 1",
+    "going_on": "{} is 1 where the step ended no episode",
+    "not_truncated": "{} is 0 where the step was truncated",
+    "discounts": "{} is gamma, and 0 where the step ended the episode",
+}
+ENDS = {*FLAGS, "discounts"} - {"truncated", "not_truncated"}
+NEXT_FLAGS = {"next_done": ("done", "starts"), "next_going_on": ("going_on", "not_starts")}
+COPIES = {"torch": ("torch", "tensor"), "jax": ("jax.numpy", "array")}
+
+
+def assignments(function: Callable[..., Any], names: Mapping[str, str | None] | None) -> list[dict[str, str]]:
+    """Return what the arguments of a function may be. ``names`` says it for some; None there leaves an argument out."""
+    parameters = _parameters(function)
+    given = dict(names or {})
+    named = {name for name, each in parameters.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+    takes_more = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    shown = getattr(function, "__name__", "f").replace("<lambda>", "f")
+    for name, role in given.items():
+        if name not in named and not takes_more:
+            raise ValueError(f"names has {name!r}, but the function takes {', '.join(parameters)}")
+        if role is not None and role not in WORDS:
+            raise ValueError(f"names[{name!r}] is {role!r}; expected one of {', '.join(WORDS)}")
+    possible = {name: ROLES.get(name, ()) for name in parameters if name in named}
+    possible |= {name: () if role is None else (role,) for name, role in given.items()}
+    for name, roles in possible.items():
+        if not roles and name in named and parameters[name].default is inspect.Parameter.empty:
+            raise TypeError(
+                f"cannot tell what the argument {name} is: say so with names={{{name!r}: ...}}, one of "
+                f"{', '.join(WORDS)}, or fill it in: identify(functools.partial({shown}, {name}=...))"
+            )
+    possible = {name: roles for name, roles in possible.items() if roles}
+    found = [_fitted(dict(zip(possible, roles, strict=True))) for roles in itertools.product(*possible.values())]
+    sensible = [roles for roles in found if roles and "rewards" in roles.values()]
+    if not sensible:
+        line = f"identify(lambda rewards, values, dones: {shown}(...))"
+        raise TypeError(
+            "no argument of the function is rewards, or two are the same: say what they are with "
+            f'names={{...: "rewards"}}, or call it in a lambda that names them: {line}'
+        )
+    return sensible
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    if not callable(function):
+        raise TypeError(
+            f"identify takes a function, and got {type(function).__name__}: pass the function that computes the "
+            "advantages, or look at arrays with fastgae.diagnose"
+        )
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise TypeError(f"cannot tell the arguments of {name}: pass a lambda that calls it") from error
+
+
+def _fitted(roles: dict[str, str]) -> dict[str, str] | None:
+    """Return roles that fit together, or None: no role twice, and ``done`` alone is both ends of an episode."""
+    for following, (own, begins) in NEXT_FLAGS.items():
+        if following in roles.values():
+            roles = {name: begins if role == own else role for name, role in roles.items()}
+            if begins not in roles.values():
+                return None
+    given = [*roles.values()]
+    of_both = {"done", "going_on", "starts", "not_starts", "discounts"} & {*given}
+    merely_named = any(role == "terminated" and "done" in ROLES.get(name, ()) for name, role in roles.items())
+    if len(given) > len({*given}) or len(of_both) > 1:
+        return None
+    return None if merely_named and not of_both | ({"truncated", "not_truncated"} & {*given}) else roles
+
+
+class Layout(NamedTuple):
+    """How arrays of shape (T, N) and (N,) are passed."""
+
+    words: str
+    each_env: bool  # a call gets one env
+    steps: Callable[[Array], Array]
+    envs: Callable[[Array], Array]
+    held: Callable[[Any], Any] = lambda array: array  # in a list
+
+
+LAYOUTS = (
+    Layout("arrays of shape (T, N)", False, lambda a: a, lambda a: a),
+    Layout("arrays of shape (N, T)", False, lambda a: a.T, lambda a: a),
+    Layout("arrays of shape (T,)", True, lambda a: a[:, 0], lambda a: a[0]),
+    Layout("arrays of shape (T, N, 1)", False, lambda a: a[..., np.newaxis], lambda a: a[:, np.newaxis]),
+    Layout("arrays of shape (N, T, 1)", False, lambda a: a.T[..., np.newaxis], lambda a: a[:, np.newaxis]),
+    Layout("arrays of shape (T, 1)", True, lambda a: a, lambda a: a),
+    Layout("lists of T arrays of shape (N,)", False, lambda a: a, lambda a: a, list),
+    Layout("lists of T numbers", True, lambda a: a[:, 0], lambda a: a[0], lambda array: array.tolist()),
+)
+
+
+class Reading(NamedTuple):
+    """One way to pass a rollout."""
+
+    roles: dict[str, str]
+    library: str
+    layout: Layout
+    longer_values: bool  # values have T + 1 rows
+    longer_flags: bool  # flags have a row more, for the step before the rollout
+    last_rows: bool  # what belongs to the last row has an axis of time
+    flags: str  # their dtype
+    flat: str = "TN"  # the order of results without axes
+
+    @property
+    def given(self) -> set[str]:
+        return {*self.roles.values()}
+
+    @property
+    def takes(self) -> set[str]:
+        """Return which of gamma and gae_lambda the function takes."""
+        return {"gamma" if role == "discounts" else role for role in self.given} & {"gamma", "gae_lambda"}
+
+    @property
+    def of_last(self) -> bool:
+        """Return whether an argument has what follows the last row."""
+        return bool(self.given & {"last_values", "next_values", *NEXT_FLAGS})
+
+    @property
+    def kind(self) -> Kind:
+        """Return what the rollouts of the function must have."""
+        given = self.given
+        two = given & {"truncated", "not_truncated"} or ("terminated" in given and len(given & ENDS) > 1)
+        begins = {"starts", "not_starts"} & given and not given & {*NEXT_FLAGS} and not self.longer_flags
+        envs = 2 if self.layout.each_env else 5  # 5: no result of many envs has as many rows, so its shape tells
+        return Kind(envs, 2 if two else int(bool(given & ENDS)), "mask" in given, bool(begins))
+
+    def __str__(self) -> str:
+        passed = ", ".join(name if name == role else f"{name} ({role})" for name, role in self.roles.items())
+        notes = [f"; {NOTES[role].format(name)}" for name, role in self.roles.items() if role in NOTES]
+        more = ", values with T + 1 rows" * self.longer_values + ", flags with T + 1 rows" * self.longer_flags
+        flags = f", flags as {self.flags}" * bool(self.given & {*FLAGS})
+        return f"{passed}{''.join(notes)}; passed as {self.library} {self.layout.words}{more}{flags}"
+
+
+def inner_readings(roles: dict[str, str], library: str, layout: Layout, longer: bool) -> Iterator[Reading]:
+    """Yield the ways to pass a rollout in one layout, the most common first, without or with T + 1 rows.
+
+    JAX reads the last row in place of one that does not exist, so there an error does not tell which it must be.
+    """
+    given, both = {*roles.values()}, (False, True)
+    takes_flags = bool(given & {*FLAGS})
+    for choices in itertools.product(
+        both if "values" in given and not given & {"last_values", "next_values"} else both[:1],
+        both if takes_flags else both[:1],
+        both if given & {"last_values", *NEXT_FLAGS} else both[:1],
+        ("float32", "bool") if takes_flags or "mask" in given else ("float32",),
+    ):
+        if not longer if library == "jax" else any(choices[:2]) == longer:
+            yield Reading(roles, library, layout, *choices)
+
+
+def libraries_of(function: Callable[..., Any]) -> list[str]:
+    """Return the libraries whose arrays a function may take: first those that it, and what it calls, refer to."""
+    used, waiting = set(), [function]
+    for each in waiting:  # which grows
+        each = inspect.unwrap(getattr(each, "func", each))
+        named = each if isinstance(each, str) else getattr(each, "__module__", None) or getattr(each, "__name__", "")
+        used.add(package := str(named).partition(".")[0])
+        if (inspect.isfunction(each) or inspect.ismethod(each)) and package not in ("numpy", "fastgae", *LIBRARIES):
+            found = inspect.getclosurevars(each)
+            names = (*found.globals.values(), *found.nonlocals.values(), *each.__annotations__.values())
+            waiting += [one for one in names if all(one is not other for other in waiting)]
+    loaded = [name for name in LIBRARIES if name in sys.modules]
+    return [*(name for name in loaded if name in used), "numpy", *(name for name in loaded if name not in used)]
+
+
+class Outputs(NamedTuple):
+    """The results of a call."""
+
+    arrays: dict[str, Array]  # of shape (T, N), or (T - 1, N)
+    others: dict[str, str]  # what has another size, in words
+    flat: bool  # some result has one axis for steps and envs
+    written: tuple[str, ...]  # arguments that the function has changed
+
+
+def called(function: Callable[..., Any], reading: Reading, rollout: Probe) -> Outputs:
+    """Call a function with a rollout."""
+    envs = rollout.rewards.shape[1]
+    if reading.layout.each_env and envs > 1:
+        alone = [called(function, reading, rollout.map(operator.itemgetter(np.s_[:, n : n + 1]))) for n in range(envs)]
+        joined = {name: np.concatenate([each.arrays[name] for each in alone], 1) for name in alone[0].arrays}
+        return alone[0]._replace(arrays=joined, flat=False)
+    given = rollout.arguments(reading.longer_values, reading.longer_flags)
+    passed = {name: converted(role, given[role], reading) for name, role in reading.roles.items()}
+    before = {name: _array(each).copy() for name, each in passed.items()}
+    kinds = inspect.signature(function).parameters.values()
+    positional = [passed.pop(each.name) for each in kinds if each.kind is each.POSITIONAL_ONLY and each.name in passed]
+    result = function(*positional, **passed)
+    written = tuple(name for name, each in passed.items() if not np.array_equal(_array(each), before[name], True))
+    arrays, others, flat = {}, {}, False
+    shape = rollout.rewards.shape
+    for name, each in _items(result, shape):
+        array = _array(each)
+        if array.dtype.kind == "f" and (held := _held(array, shape, reading.flat)) is not None:
+            arrays[name] = held
+            flat |= array.ndim == 1 and min(held.shape) > 1
+        else:
+            others[name] = _described(each, array)
+    return Outputs(arrays, others, flat, written)
+
+
+def converted(role: str, given: Any, reading: Reading) -> Any:
+    """Return an argument as a reading passes it."""
+    if not isinstance(given, np.ndarray):
+        return given
+    layout, by_env = reading.layout, given.ndim == 1
+    array = layout.envs(given) if by_env and not reading.last_rows else layout.steps(np.atleast_2d(given))
+    array = np.array(array, reading.flags if array.dtype == bool else None, order="C")
+    if reading.library != "numpy":
+        module, name = COPIES[reading.library]
+        array = getattr(importlib.import_module(module), name)(array)
+    return array if by_env and layout.held is list else layout.held(array)
+
+
+def _items(result: Any, shape: tuple[int, int]) -> Iterator[tuple[str, Any]]:
+    """Yield what a function returned, and its names. A list holds the rows of one array, or several results."""
+    if isinstance(result, Mapping):
+        yield from ((str(name), each) for name, each in result.items())
+    elif isinstance(result, tuple) or (isinstance(result, list) and not _is_array(result, shape)):
+        names = getattr(result, "_fields", [f"result[{number}]" for number in range(len(result))])
+        yield from zip(names, result, strict=True)
+    else:
+        yield "result", result
+
+
+def _is_array(given: list[Any], shape: tuple[int, int]) -> bool:
+    steps, envs = shape
+    return len(given) in (steps, steps - 1, envs, steps * envs) and _held(_array(given), shape, "TN") is not None
+
+
+def _held(array: Array, shape: tuple[int, int], flat: str) -> Array | None:
+    """Return a result as an array of shape (T, N), or (T - 1, N) if the last step gives none; None if it is neither."""
+    steps, envs = shape
+    sizes = [size for size in array.shape if size != 1]
+    rows = array.size // envs
+    if len(sizes) > 2 or rows * envs != array.size or rows - steps not in (-1, 0, 1):
+        return None
+    if len(sizes) == 2 and sizes not in ([rows, envs], [envs, rows]):
+        return None
+    time_first = sizes[0] == rows if len(sizes) == 2 else flat == "TN"
+    held = array.reshape(rows, envs) if time_first else array.reshape(envs, rows).T
+    return held[:steps].copy()  # the function may use its memory again
+
+
+def _array(given: Any) -> Array:
+    try:
+        rows = isinstance(given, list)
+        return np.stack([np.asarray(on_the_cpu(row)) for row in given]) if rows and given else on_the_cpu(given)
+    except (TypeError, ValueError):
+        return np.array(None)
+
+
+def _described(given: Any, array: Array) -> str:
+    if array.dtype.kind in "OUS":
+        return "None" if given is None else type(given).__name__
+    return f"{type(given).__name__} of shape {array.shape} and dtype {array.dtype}"

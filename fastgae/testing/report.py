@@ -1,0 +1,309 @@
+"""Say in words which convention a function computes, and what is wrong in it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastgae._call import Array
+from fastgae._diagnose.report import Finding, Places, as_html, as_text
+from fastgae.testing.conventions import (
+    MISTAKES,
+    NOTHING,
+    ODD,
+    ONE_EPISODE,
+    TOO_EARLY,
+    Choice,
+    Fields,
+    call_of,
+    composed,
+)
+from fastgae.testing.readings import ROLES, Outputs, converted
+from fastgae.testing.results import CLOSE, Output, relative
+from fastgae.testing.rollouts import Probe, tiny_rollouts
+from fastgae.testing.search import Match, Subject
+
+BOTH = " with both flags at the same ends"
+BESIDE = ODD.keys() - {"returns_of_normalised_advantages", "one_episode"}  # no rollout shows these
+
+
+@dataclass(frozen=True)
+class Identified:
+    """What a function computes. ``str`` gives the report for people, and a notebook shows it as a table.
+
+    Attributes
+    ----------
+    function : str
+        Its name.
+    arguments : str
+        What its arguments are, and how they were passed.
+    outputs : dict
+        What each of its outputs is, in words.
+    convention : tuple of str
+        What it does that other loops do otherwise, in words. Empty if the convention is unknown.
+    call : str
+        The call of fastgae that gives the same advantages, with arrays of shape (T, N). Empty if it is unknown.
+    error : float
+        The largest difference from that call, relative to the largest number; 0.0: the same bits.
+    findings : tuple of Finding
+        What is wrong in it. The detector of each is the name of the mistake.
+    smallest : dict
+        The smallest rollout that shows it, with the results of both.
+    tried : str
+        If the convention is unknown: what was tried, and what would help.
+    """
+
+    function: str
+    arguments: str
+    outputs: dict[str, str]
+    convention: tuple[str, ...]
+    call: str
+    error: float
+    findings: tuple[Finding, ...]
+    smallest: dict[str, str]
+    tried: str
+
+    @property
+    def known(self) -> bool:
+        """Whether fastgae knows the convention."""
+        return bool(self.call)
+
+    @property
+    def _heading(self) -> str:
+        found = f"{len(self.findings) or 'no'} finding{'s' * (len(self.findings) != 1)}"
+        return f"{self.function}: {found if self.known else f'its convention is unknown, and {found}'}"
+
+    def _about(self) -> dict[str, str]:
+        same = "the same bits as this call" if self.error == 0 else f"within {self.error:.0e} of this call, relatively"
+        lines = {
+            "unknown": self.tried,
+            "outputs": ", ".join(f"{name}: {words}" for name, words in self.outputs.items()),
+            "convention": "; ".join(each for each in self.convention if not any(each in f.what for f in self.findings)),
+            "call": self.call,
+            "exactness": same * self.known,
+            "arguments": self.arguments,
+            **self.smallest,
+        }
+        return {name: text for name, text in lines.items() if text}
+
+    def __str__(self) -> str:
+        return as_text(self._heading, self.findings, self._about())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._heading, self.findings, self._about())
+
+
+def identify(
+    function: Callable[..., Any],
+    *,
+    names: Mapping[str, str | None] | None = None,
+    gamma: float = 0.99,
+    gae_lambda: float = 0.95,
+) -> Identified:
+    """Call a function that computes advantages on small rollouts, and say which convention it computes.
+
+    Parameters
+    ----------
+    function : callable
+        It takes arrays of NumPy, torch or JAX by name, and returns advantages, returns, or both, as arrays, in a tuple
+        or in a dict. Shapes (T, N), (N, T), (T,) and these with an axis of length 1 are tried, lists of rows and of
+        numbers, and flags as bool and as numbers. Tensors are tried first if the function's code names their library.
+        Wrap anything else in a lambda.
+    names : dict, optional
+        What an argument is, if its name does not say so: {"d": "terminated"}. None leaves an argument at its default.
+        ``fastgae.testing.ROLES`` has all names that are understood, with what they may mean: "done" is a flag of both
+        ends of an episode, "starts" is the flag of an observation that begins an episode, "next_done" is the flag after
+        the last step, "going_on" is 1 - done, "not_starts" is 1 - starts, and "discounts" is gamma (1 - done). The
+        others are arguments of ``gae`` and ``vtrace``. Where a name may mean several, all are tried.
+    gamma, gae_lambda : float
+        Passed to the function if it has such arguments. What it has built in is measured.
+
+    Returns
+    -------
+    Identified
+        The convention, the call of fastgae that gives the same, and findings: what is wrong in the function.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the function is unknown, or the function cannot be called, or it returns no arrays of the shape
+        of the rewards.
+    """
+    subject = Subject(function, names, (gamma, gae_lambda))
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):  # of numbers that are not finite
+        match = subject.match()
+        if match is None:
+            subject.check_that_it_ran()
+        return _Report(subject, match or subject.nearest(), known=match is not None).identified()
+
+
+def assert_gae(
+    function: Callable[..., Any],
+    *,
+    names: Mapping[str, str | None] | None = None,
+    gamma: float = 0.99,
+    gae_lambda: float = 0.95,
+    allow: tuple[str, ...] = (),
+    tolerance: float = 1e-5,
+) -> None:
+    """Raise an AssertionError with the report of ``identify`` if a function does not compute GAE, or has a mistake.
+
+    Parameters
+    ----------
+    function, names, gamma, gae_lambda
+        As in ``identify``.
+    allow : tuple of str
+        Names of findings that are meant, such as ("truncation_as_termination",).
+    tolerance : float
+        The largest difference from fastgae's results, relative to the largest number. 0.0: the same bits.
+    """
+    found = identify(function, names=names, gamma=gamma, gae_lambda=gae_lambda)
+    wrong = {finding.detector for finding in found.findings} - {*allow}
+    if wrong or not found.known or found.error > tolerance:
+        raise AssertionError(str(found))
+
+
+class _Report:
+    """What is to be said of a function and its convention, or of the nearest one if its own is unknown."""
+
+    def __init__(self, subject: Subject, match: Match, known: bool) -> None:
+        self.subject, self.match, self.known = subject, match, known
+        self.each_env = match.reading.layout.each_env
+        self.right = self.without(lambda choice: not choice.wrong) if known else match.fields
+
+    def without(self, kept: Callable[[Choice], bool]) -> Fields:
+        """Return the convention with some of its choices."""
+        return composed(self.subject.right(self.match.reading), filter(kept, self.match.choices))
+
+    def identified(self) -> Identified:
+        subject, match = self.subject, self.match
+        subject.raised.clear()  # what other readings of the arguments raised is no finding
+        error = subject.error(match) if self.known else float("nan")
+        findings = tuple(self.findings())
+        wrong = not self.known or any(each.detector not in BESIDE for each in findings)
+        outputs = {name: output.words(self.each_env) for name, output in match.outputs.items()}
+        return Identified(
+            subject.name,
+            str(match.reading),
+            outputs if self.known else {},
+            (tuple(each.words for each in match.choices) or (self.plain(),)) if self.known else (),
+            self.call(match.fields) if self.known else "",
+            error,
+            findings,
+            self.smallest() if wrong else {},
+            "" if self.known else self.tried(),
+        )
+
+    def call(self, fields: Fields) -> str:
+        """Return the call of a convention, with the numbers that the function has built in."""
+        reading, call = self.match.reading, call_of(fields)
+        if "(N, T" in reading.layout.words and "[" not in call and "reverse_scan" not in call:
+            call = call_of({**fields, "coefficients": fields["coefficients"] + ", time_axis=1"})
+        for name, number in zip(("gamma", "gae_lambda"), self.match.numbers, strict=True):
+            if name not in reading.given:
+                call = re.sub(rf"\b{name}\b(?!=)", f"{number:g}", call)
+        return call
+
+    def plain(self) -> str:
+        """Return the words for a convention without any choice."""
+        flags = (
+            "no flags: each env is one sequence",
+            "the flag of a step cuts its bootstrap and its trace",
+            "terminated cuts the bootstrap, either end cuts the trace, and truncated steps bootstrap from final values",
+        )
+        masked = "; a masked step is skipped, as if it were cut out" * self.match.reading.kind.masked
+        return flags[self.match.reading.kind.ends] + masked
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what is wrong: first in the convention, and then beside it."""
+        match, subject, kind = self.match, self.subject, self.match.reading.kind
+        for choice in match.choices:
+            if choice.wrong:
+                right = choice.name == "trace_not_cut" and subject.agrees(
+                    match, self.without(lambda each: each.name != "trace_not_cut")
+                )
+                yield _finding(choice.name, f"{ONE_EPISODE}: {choice.words}" if right else choice.words)
+        no_last = self.known and self.right["last"] == match.fields["last"] == NOTHING
+        rollout = subject.rollout(match.reading)
+        both = rollout._replace(truncated=rollout.truncated | rollout.terminated)
+        can_tell = self.known and {"terminated", "truncated"} <= match.reading.given
+        beside = subject.beside(match, match.fields, both, BOTH) if can_tell else ()
+        once, again = (subject.called(match.reading, rollout) or Outputs({}, {}, False, ()) for _ in range(2))
+        words = [output.words(self.each_env) for output in match.outputs.values()] if self.known else []
+        arrays = {name: (array, again.arrays.get(name)) for name, array in once.arrays.items()}
+        found = {
+            "returns_of_normalised_advantages": [n for n, each in match.outputs.items() if each.base == TOO_EARLY],
+            "one_episode": [""] * match.episodes,
+            "last_values_missing": [""] * (no_last and kind.ends > 0 and not kind.masked),
+            "both_flags": [name for name, got, expected in beside if relative(got, expected) > CLOSE],
+            "raises": [f"{error} ({'; '.join(rollouts)})" for error, rollouts in subject.raised.items()],
+            "inputs_written": once.written,
+            "not_deterministic": [name for name, (a, b) in arrays.items() if b is None or a.tobytes() != b.tobytes()],
+            "not_finite": [name for name, (array, _) in arrays.items() if not np.isfinite(array).all()],
+            "output_unknown": [name for name in arrays if self.known and name not in match.outputs]
+            + [f"{name} ({each})" for name, each in once.others.items()],
+            "outputs_equal": sorted({each for each in words if "advantages" in each and words.count(each) > 1}),
+        }
+        yield from (_finding(name, ODD[name].format(", ".join(names))) for name, names in found.items() if names)
+
+    def tried(self) -> str:
+        """Return what was tried, and what would help."""
+        reading, ways = self.match.reading, [way for longer in (False, True) for way in self.subject.ways(longer)]
+        unsure = [name for name, role in reading.roles.items() if len(ROLES.get(name, ())) > 1]
+        help_ = [f"say what {name} is, with names={{{name!r}: ...}}" for name in unsure]
+        if len(reading.takes) < 2:
+            help_.append("pass the gamma and gae_lambda that it has built in, identify(f, gamma=..., gae_lambda=...)")
+        help_.append("let it return plain advantages, or split it, and identify its parts")
+        return (
+            f"I do not know. {self.subject.tried:,} conventions were tried, with up to two mistakes, on "
+            f"{len(ways)} way{'s' * (len(ways) > 1)} to pass the arrays. It may be right. What would help: "
+            f"{'; '.join(help_)}"
+        )
+
+    def smallest(self) -> dict[str, str]:
+        """Return the smallest rollout in which the function differs from the right call, with the results of both."""
+        match, reading, name = self.match, self.match.reading, self.subject.name
+        meant = {n: Output("returns") if each.base == TOO_EARLY else each for n, each in match.outputs.items()}
+
+        def different(rollout: Probe) -> tuple[str, Array, Array] | None:
+            beside = self.subject.beside(match._replace(outputs=meant), self.right, rollout)
+            return next((each for each in beside if not relative(*each[1:]) <= CLOSE), None)
+
+        shown = next(filter(different, tiny_rollouts(reading.kind, self.subject.numbers)), None)
+        if shown is None:
+            return {}
+        for field in ("rewards", "values", "final_values"):
+            for row, number in itertools.product(range(len(getattr(shown, field))), (1.0, 0.0)):
+                array = getattr(shown, field).copy()
+                array[row] = number
+                if different(shorter := shown._replace(**{field: array})):
+                    shown = shorter
+        output, got, expected = different(shown) or ("", shown.rewards, shown.rewards)
+        given = shown.arguments(reading.longer_values, reading.longer_flags)
+        passed = {role: _listed(converted(role, given[role], reading)) for role in (*reading.given, "final_values")}
+        lines = [f"{argument} = {passed[role]}" for argument, role in reading.roles.items()]
+        call, words = self.call(self.right), meant[output].words(self.each_env)
+        if "final_values" in call and "final_values" not in reading.given:
+            lines.append(f"final_values = {passed['final_values']}, for which {name} has no argument")
+        return {
+            "rollout": f"the smallest in which {name} and fastgae differ: {', '.join(lines)}",
+            "it gives": f"{words} {_listed(got)}",
+            "fastgae": f"{words} {_listed(expected)}, by {call}",
+        }
+
+
+def _finding(name: str, what: str) -> Finding:
+    return Finding(what, Places(), *MISTAKES[name], name)
+
+
+def _listed(given: Any) -> str:
+    """Return numbers as people write them."""
+    if np.ndim(given):
+        return f"[{', '.join(map(_listed, given))}]"
+    return f"{float(given):.6g}"

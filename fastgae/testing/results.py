@@ -1,0 +1,169 @@
+"""What a convention gives for a rollout, and whether an output of a function is that, perhaps normalised."""
+
+import functools
+import itertools
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from fastgae._call import EPS, Array, GAEResult
+from fastgae.estimators.discounted_returns import discounted_returns
+from fastgae.estimators.gae import gae
+from fastgae.estimators.n_step_returns import n_step_returns
+from fastgae.estimators.reverse_scan import reverse_scan
+from fastgae.estimators.upgo import upgo
+from fastgae.estimators.vtrace import vtrace
+from fastgae.testing.conventions import OUTPUTS, TOO_EARLY, Fields, call_of, expression
+
+CLOSE = 1e-4  # relative to the largest number; other conventions differ by far more in a random rollout
+FUNCTIONS = (gae, reverse_scan, discounted_returns, n_step_returns, upgo, vtrace)
+FASTGAE = SimpleNamespace(**{function.__name__: function for function in FUNCTIONS})
+
+
+class Scaling(NamedTuple):
+    """How an array was normalised."""
+
+    ddof: int
+    mean: str  # what became of it: "0", "kept" or "added back"
+    per_env: bool
+    eps: float
+
+    def __call__(self, array: Array, mask: Array) -> Array:
+        axis = 0 if self.per_env else None
+        count = mask.sum(axis)
+        mean = np.where(mask, array, 0).sum(axis, np.float64) / count
+        variance = np.where(mask, (array - mean) ** 2, 0).sum(axis) / (count - self.ddof)
+        variance = np.where(variance > 0.0, variance, np.nan)  # nobody agrees on what 0 / 0 is
+        scaled = (array if self.mean == "kept" else array - mean) / (np.sqrt(variance) + self.eps)
+        return cast(Array, scaled + mean if self.mean == "added back" else scaled)
+
+
+class Output(NamedTuple):
+    """What an output of a function is: one of ``OUTPUTS``, and how it was normalised."""
+
+    base: str
+    scaling: Scaling | None = None
+
+    def words(self, each_env: bool) -> str:
+        if self.scaling is None or self.base == TOO_EARLY:
+            return self.base
+        ddof, mean, per_env, eps = self.scaling
+        std = ("Bessel's std" if ddof else "std") + f", eps {eps:g}" * (eps != EPS)
+        if mean == "kept":
+            return f"{self.base} divided by their {std}"
+        where = "per env, " * (per_env and not each_env)
+        return f"normalised {self.base} ({where}mean {mean}, {std.replace('std', 'std 1')})"
+
+
+class Results:
+    """What a convention gives for a rollout."""
+
+    def __init__(self, fields: Fields, names: dict[str, Any]) -> None:
+        self.fields, self.names, self.mask = fields, names, names["mask"]
+        call, values = evaluated(call_of(fields), names), evaluated(expression(fields, "{v}"), names)
+        self.rows = len(values)  # one less than there are if the last row gives nothing
+        if self.rows < len(self.mask):
+            values = np.concatenate([values, evaluated(expression(fields, "{last}"), names)[np.newaxis]])
+        advantages = self._whole(call)
+        returns = call.returns if isinstance(call, GAEResult) and len(call.returns) == len(values) else None
+        self.known = {
+            **names,
+            "A": advantages,
+            "R": advantages + values if returns is None else returns,
+            "V": values,
+            "of": self._of,
+            "one_step": self._one_step,
+        }
+
+    def _whole(self, result: Any) -> Array:
+        advantages = result.advantages if isinstance(result, GAEResult) else result
+        missing = [(0, len(self.mask) - len(advantages)), (0, 0)]
+        return np.pad(advantages, missing) if missing[0][1] else advantages
+
+    def _of(self, gae_lambda: float) -> Array:
+        return self._whole(evaluated(call_of(self.fields), {**self.names, "gae_lambda": gae_lambda}))
+
+    def _one_step(self, targets: Array) -> Array:
+        if "{n}" not in self.fields["delta"]:
+            return np.full_like(targets, np.nan)  # without a bootstrap, it would be the TD error
+        last = evaluated(expression(self.fields, "{last}"), self.names)
+        following = {"following": np.concatenate([targets[1:], last[np.newaxis]])}
+        return cast(Array, evaluated(expression({**self.fields, "n": "following"}, "{delta}"), self.names | following))
+
+    def __call__(self, output: Output) -> Array:
+        """Return an output as the function should return it."""
+        array: Array = evaluated(OUTPUTS[output.base], self.known)
+        if output.scaling is not None:
+            array = output.scaling(array, self.mask)
+        return array + self.known["V"] if output.base == TOO_EARLY else array
+
+    def explain(self, arrays: dict[str, Array], bases: tuple[str, ...]) -> dict[str, Output]:
+        """Return which of these outputs each array is, and leave out what is none of them."""
+        found = {}
+        for name, got in arrays.items():
+            mask = self.mask[: len(got)]
+            if len(got) < self.rows:
+                continue
+            plain = (Output(base) for base in bases if base != TOO_EARLY)
+            same = (each for each in plain if close(got, self(each)[: len(got)], mask))
+            scaled = filter(None, (self._scaled(got, base, mask) for base in bases))
+            if output := next(itertools.chain(same, scaled), None):
+                found[name] = output
+        return found
+
+    def _scaled(self, got: Array, base: str, mask: Array) -> Output | None:
+        """Return the output if the array is ``base``, normalised."""
+        if base == TOO_EARLY:
+            got = got - self.known["V"][: len(got)]
+        right: Array = evaluated(OUTPUTS[base], self.known)[: len(got)]
+        if not _on_a_line(right[mask[:, 0], 0][:3].tolist(), got[mask[:, 0], 0][:3].tolist()):
+            return None
+        for per_env in (False, True):
+            here = mask & (np.arange(mask.shape[1]) == 0) if per_env else mask
+            x, y = right[here].astype(np.float64), got[here].astype(np.float64)
+            x, y = x - x.mean(), y - y.mean()
+            slope = (x @ y) / (x @ x)
+            if not slope > 0.0 or np.abs(y - slope * x).max() > CLOSE * np.abs(y).max():
+                continue
+            for ddof in (0, 1):
+                eps = 1.0 / slope - x.std(ddof=ddof)
+                written = 10.0 ** np.round(np.log10(max(eps, 1e-12)))  # as people write it
+                for mean in ("0", "kept", "added back"):
+                    scaling = Scaling(ddof, mean, per_env, EPS if written < 3e-6 else float(written))
+                    if close(got, scaling(right, mask), mask):
+                        return Output(base, scaling)
+        return None
+
+
+def _on_a_line(x: list[float], y: list[float]) -> bool:
+    """Return whether the first three points may lie on one line. It is quick, and nearly always False."""
+    if len(x) < 3:
+        return True
+    one, other = (y[1] - y[0]) * (x[2] - x[0]), (y[2] - y[0]) * (x[1] - x[0])
+    return abs(one - other) <= 1e-3 * (abs(one) + abs(other))
+
+
+def close(got: Array, expected: Array, mask: Array) -> bool:
+    """Return whether two arrays agree in the mask. Most do not agree at the first step, which exists in each env."""
+    if not abs(got[0, 0] - expected[0, 0]) <= 1e-3 * max(1.0, abs(expected[0, 0])):
+        return False
+    return relative(got[mask], expected[mask]) <= CLOSE
+
+
+def relative(got: Array, expected: Array) -> float:
+    """Return the largest difference relative to the largest number, or infinity if one is not finite."""
+    if not (np.isfinite(got).all() and np.isfinite(expected).all()):
+        return float("inf")
+    largest = float(np.abs(expected).max(initial=0.0))
+    return float(np.abs(got.astype(np.float64) - expected).max(initial=0.0)) / (largest or 1.0)
+
+
+def evaluated(text: str, names: dict[str, Any]) -> Any:
+    """Evaluate an expression of ``conventions``."""
+    return eval(_compiled(text), names)
+
+
+@functools.lru_cache(4096)
+def _compiled(text: str) -> Any:
+    return compile(text, "fastgae.testing.conventions", "eval")

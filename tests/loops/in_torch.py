@@ -1,0 +1,158 @@
+"""Loops in torch."""
+
+import torch
+
+from . import BESSEL, BOTH, GAE, GIVEN, LAST, LONGER, TOKENS, Corpus
+
+corpus = Corpus()
+says = corpus.says
+
+
+def swept(deltas, going_on, decay):
+    """Return the sums along time that all these loops have in common."""
+    sums, total = torch.zeros_like(deltas), 0.0
+    for t in reversed(range(len(deltas))):
+        sums[t] = total = deltas[t] + decay * going_on[t] * total
+    return sums
+
+
+@says(GAE, "returns")
+def higgsfield(next_value, rewards, masks, values, gamma=0.99, tau=0.95):
+    values, gae, returns = values + [next_value], 0, []  # noqa: RUF005 (lists, as there)
+    for t in reversed(range(len(rewards))):
+        gae = rewards[t] + gamma * values[t + 1] * masks[t] - values[t] + gamma * tau * masks[t] * gae
+        returns.insert(0, gae + values[t])
+    return returns
+
+
+@says(LONGER, BOTH)
+def allenact(rewards, value_preds, masks, gamma, tau):
+    deltas = rewards + gamma * value_preds[1:] * masks[1:] - value_preds[:-1]
+    advantages = swept(deltas, masks[1:], gamma * tau)
+    return advantages, advantages + value_preds[:-1]
+
+
+@says(f"fastgae.gae(rewards, values, terminated, {GIVEN}, time_axis=1)", "returns")
+def lucidrains(rewards, values, masks, gamma=0.99, lam=0.95):
+    values, following = values[:, :-1], values[:, 1:]
+    deltas = rewards + gamma * following * masks - values
+    return swept(deltas.T, masks.T, gamma * lam).T + values
+
+
+@says("", "advantages", "last_row_dropped")
+def gymnasium_tutorial(rewards, value_preds, masks, gamma, lam):
+    advantages, gae = torch.zeros(rewards.shape), 0.0
+    for t in reversed(range(len(rewards) - 1)):
+        delta = rewards[t] + gamma * masks[t] * value_preds[t + 1] - value_preds[t]
+        advantages[t] = gae = delta + gamma * lam * masks[t] * gae
+    return advantages
+
+
+@says(GAE, BESSEL)
+def one_env(rewards, values, dones, next_value, gamma=0.99, gae_lambda=0.95):
+    values = torch.cat([values, next_value.reshape(1)])
+    advantages = swept(rewards + gamma * values[1:] * (1 - dones) - values[:-1], 1 - dones, gamma * gae_lambda)
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+@says(GAE, "normalised advantages (per env, mean 0, Bessel's std 1)")
+def by_env(rewards, values, dones, next_value, gamma, gae_lambda):
+    values = torch.cat([values, next_value[None]])
+    advantages = swept(rewards + gamma * values[1:] * (1 - dones) - values[:-1], 1 - dones, gamma * gae_lambda)
+    return (advantages - advantages.mean(0)) / (advantages.std(0) + 1e-8)
+
+
+@says(f"fastgae.gae(rewards, values, terminated, next_values=next_values, {GIVEN})", ("TD(0) targets", "advantages"))
+def minimal_rl(r, v, v_prime, done_mask, gamma, lmbda):
+    target = r + gamma * v_prime * done_mask
+    advantages, advantage = [], 0.0
+    for delta, going_on in zip((target - v).numpy()[::-1], done_mask.numpy()[::-1], strict=True):
+        advantage = gamma * lmbda * advantage * going_on[0] + delta[0]
+        advantages.append([advantage])
+    return target, torch.tensor(advantages[::-1], dtype=torch.float)
+
+
+@says(f"fastgae.gae(rewards, values, terminated, {LAST}, {GIVEN})", ("advantages", "returns"))
+def flattened(rewards, values, dones, next_value, next_done, gamma, lam):
+    going_on = ~torch.cat([dones[1:], next_done[None]]).bool()
+    following = torch.cat([values[1:], next_value[None]])
+    advantages = swept(rewards + gamma * following * going_on - values, going_on, gamma * lam)
+    return advantages.reshape(-1), (advantages + values).reshape(-1)
+
+
+@says("", BOTH, "trace_not_cut last_values_missing")
+def homework(rewards, values, dones, gamma, lam):
+    following = torch.cat([values[1:], torch.zeros(1)])
+    deltas = rewards + gamma * following * (1 - dones) - values
+    advantages = swept(deltas, torch.ones_like(deltas), gamma * lam)
+    return advantages, advantages + values
+
+
+@says(GAE, ("returns", BESSEL))
+def skrl(rewards, dones, values, next_values, discount_factor, lambda_coefficient):
+    going_on = dones.logical_not()
+    following = torch.cat([values[1:], next_values[None]])
+    returns = swept(
+        rewards - values + discount_factor * going_on * following, going_on, discount_factor * lambda_coefficient
+    )
+    returns = returns + values
+    return returns, (returns - values - (returns - values).mean()) / ((returns - values).std() + 1e-8)
+
+
+@says(GAE, ("advantages", "returns"))
+def of_numbers(rewards, values, is_terminals, next_value, gamma, lam):
+    advantages, gae, values = [], 0, [*values, next_value]
+    for t in reversed(range(len(rewards))):
+        going_on = 0.0 if is_terminals[t] else 1.0
+        gae = rewards[t] + gamma * going_on * values[t + 1] - values[t] + gamma * lam * going_on * gae
+        advantages = [gae, *advantages]
+    return torch.tensor(advantages), torch.tensor(advantages) + torch.tensor(values[:-1])
+
+
+@says(TOKENS, (BESSEL, "returns"))
+def rlhf(values, rewards, gamma, lam):
+    deltas = rewards + gamma * torch.nn.functional.pad(values[:, 1:], (0, 1)) - values
+    advantages = swept(deltas.T, torch.ones_like(deltas.T), gamma * lam).T
+    return (advantages - advantages.mean()) * torch.rsqrt(advantages.var() + 1e-8), advantages + values
+
+
+@says(
+    "fastgae.vtrace(rewards, values, terminated, last_values=last_values, ratios=ratios, gamma=0.99, lambda_=1)",
+    ("returns", "advantages"),
+)
+def torchbeast(log_rhos, discounts, rewards, values, bootstrap_value):
+    ratios = log_rhos.exp().clamp(max=1.0)
+    following = torch.cat([values[1:], bootstrap_value[None]])
+    vs, total = values.clone(), torch.zeros_like(bootstrap_value)
+    for t in reversed(range(len(rewards))):
+        delta = ratios[t] * (rewards[t] + discounts[t] * following[t] - values[t])
+        total = delta + discounts[t] * ratios[t] * total
+        vs[t] += total
+    after = torch.cat([vs[1:], bootstrap_value[None]])
+    return vs, ratios * (rewards + discounts * after - values)
+
+
+@says(GAE, BOTH)
+@torch.no_grad()
+def with_gradients_off(reward, value, terminated, last_value, gamma, lam):
+    following = torch.cat((value[1:], last_value.unsqueeze(0)))
+    going_on = (~terminated.bool()).float()
+    advantages = swept(reward + gamma * following * going_on - value, going_on, gamma * lam)
+    return {"advantages": advantages, "returns": advantages + value}
+
+
+@says(GAE, BOTH, "inputs_written")
+def in_place(rewards, values, dones, next_value, gamma, lam):
+    rewards += gamma * torch.cat([values[1:], next_value[None]]) * (1 - dones) - values
+    advantages = swept(rewards, 1 - dones, gamma * lam)
+    return advantages, advantages + values
+
+
+@says(LONGER, "returns")
+def di_engine(bootstrap_values, rewards, gammas, lambda_, done):
+    following, returns = bootstrap_values[1:], torch.empty_like(rewards)
+    returns[-1] = rewards[-1] + (1 - done[-1]) * gammas * following[-1]
+    for t in reversed(range(len(rewards) - 1)):
+        mixed = lambda_ * returns[t + 1] + (1 - lambda_) * following[t]
+        returns[t] = rewards[t] + (1 - done[t]) * gammas * mixed
+    return returns

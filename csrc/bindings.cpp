@@ -220,7 +220,8 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
                py::arg("key"), py::arg("inputs"), py::arg("outputs"), py::arg("call"));
     module.def("xla_handler", xla_handler, "Return what XLA calls from compiled programs.", py::arg("minor"),
                py::arg("fallback"));
-    define_trees<float>(module);
-    define_trees<double>(module);
+    module.def("tree_scan", tree_scan, "Compute a recursion over the nodes of trees.", py::arg("parents"),
+               py::arg("shares"), py::arg("terms"), py::arg("decay"), py::arg("gate"), py::arg("exists"),
+               py::arg("follows"), py::arg("sums"), py::arg("y"));
     if (PyModule_AddFunctions(module.ptr(), raw_functions) != 0) throw py::error_already_set();
 }

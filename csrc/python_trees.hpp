@@ -6,30 +6,39 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <string>
+#include <type_traits>
 
 #include "python.hpp"
 
 namespace fastgae {
 
+// Return the elements of an array with one per node; throw unless it is as promised.
 template <class Element>
-using Nodes = py::array_t<Element, py::array::c_style>;
+Element* nodes_of(const py::array& array, Index nodes, const char* name) {
+    using Exactly = py::array_t<std::remove_const_t<Element>, py::array::c_style>;
+    if (!py::isinstance<Exactly>(array) || array.size() != nodes || !(std::is_const_v<Element> || array.writeable()))
+        throw std::invalid_argument(std::string(name) + " is read-only, or has another dtype, size or layout");
+    return static_cast<Element*>(const_cast<void*>(array.data()));
+}
 
-// fastgae/_backends/trees.py says what it computes.
 template <class Real>
-void tree_scan(const Nodes<std::int64_t>& parents, const Nodes<Real>& shares, const Nodes<Real>& terms,
-               const Nodes<Real>& decay, const Nodes<bool>& gate, const std::optional<Nodes<bool>>& exists,
-               Nodes<bool>& follows, Nodes<Real>& sums, Nodes<Real>& y) {
-    const Index nodes = parents.size();
-    for (const Index size : {shares.size(), terms.size(), decay.size(), gate.size(), exists ? exists->size() : nodes,
-                             follows.size(), sums.size(), y.size()})
-        if (size != nodes) throw std::invalid_argument("the arrays of a tree differ in size");
-    const std::int64_t* const parent = parents.data();
+void scan_nodes(const py::array& parents, const py::array& shares, const py::array& terms, const py::array& decay,
+                const py::array& gate, const py::object& exists, const py::array& follows, const py::array& sums,
+                const py::array& y) {
+    const Index nodes = y.size();
+    const auto* const parent = nodes_of<const std::int64_t>(parents, nodes, "parents");
+    const auto* const share = nodes_of<const Real>(shares, nodes, "shares");
+    const auto* const term = nodes_of<const Real>(terms, nodes, "terms");
+    const auto* const factor = nodes_of<const Real>(decay, nodes, "decay");
+    const auto* const open = nodes_of<const bool>(gate, nodes, "gate");
+    const auto* const here =
+        exists.is_none() ? nullptr : nodes_of<const bool>(exists.cast<py::array>(), nodes, "exists");
+    auto* const followed = nodes_of<bool>(follows, nodes, "follows");
+    auto* const sum = nodes_of<Real>(sums, nodes, "sums");
+    auto* const to = nodes_of<Real>(y, nodes, "y");
     for (Index node = 0; node < nodes; ++node)
         if (parent[node] >= node) throw std::invalid_argument("a parent does not come before its child");
-    const Real *const share = shares.data(), *const term = terms.data(), *const factor = decay.data();
-    const bool *const open = gate.data(), *const here = exists ? exists->data() : nullptr;
-    bool* const followed = follows.mutable_data();
-    Real *const sum = sums.mutable_data(), *const to = y.mutable_data();
     const WithoutGil released;
     for (Index node = nodes; node-- > 0;) {
         to[node] = open[node] && followed[node] ? term[node] + factor[node] * sum[node] : term[node];
@@ -43,12 +52,12 @@ void tree_scan(const Nodes<std::int64_t>& parents, const Nodes<Real>& shares, co
     }
 }
 
-template <class Real>
-void define_trees(py::module_& module) {
-    module.def("tree_scan", tree_scan<Real>, "Compute a recursion over the nodes of trees.",
-               py::arg("parents").noconvert(), py::arg("shares").noconvert(), py::arg("terms").noconvert(),
-               py::arg("decay").noconvert(), py::arg("gate").noconvert(), py::arg("exists").noconvert().none(true),
-               py::arg("follows").noconvert(), py::arg("sums").noconvert(), py::arg("y").noconvert());
+// fastgae/_trees.py says what it computes.
+inline void tree_scan(const py::array& parents, const py::array& shares, const py::array& terms, const py::array& decay,
+                      const py::array& gate, const py::object& exists, const py::array& follows, const py::array& sums,
+                      const py::array& y) {
+    const bool single = y.itemsize() == sizeof(float);
+    (single ? scan_nodes<float> : scan_nodes<double>)(parents, shares, terms, decay, gate, exists, follows, sums, y);
 }
 
 }  // namespace fastgae

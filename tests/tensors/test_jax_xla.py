@@ -23,9 +23,10 @@ ERRORS = (ValueError, jax.errors.JaxRuntimeError)  # which one depends on who wa
 CSRC = Path(__file__).parents[2] / "csrc"
 CASE = make_case((17, 6), np.float32, bootstrap="final_dense")
 ROLLOUT = CASE.arguments()
-# Functions that fill no arrays of the caller, a call whose results JAX makes narrower, and calls that the short cut
-# declines.
-WITH_PYTHON = {name for name in FEW if name.startswith(("valid_steps", "normalize")) or name.endswith("prev_done")}
+# Functions that fill no arrays of the caller, packed sequences, which Python turns into one env, a call whose results
+# JAX makes narrower, and calls that the short cut declines.
+IN_PYTHON = ("valid_steps", "normalize", "gae_packed")
+WITH_PYTHON = {name for name in FEW if name.startswith(IN_PYTHON) or name.endswith("prev_done")}
 WITH_PYTHON |= {"gae-int", "gae-agents", "gae-number"}
 
 

@@ -1,5 +1,6 @@
 """Draw one env of a rollout, with the steps that a finding suspects."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -9,8 +10,6 @@ from fastgae._pictures import BLUE, INK, PURPLE, VERMILION, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from fastgae._diagnose.report import Places
 
 MOST_STEPS = 300  # in a picture
 
@@ -25,16 +24,16 @@ class Column(NamedTuple):
     shape: tuple[int, int]  # of the rollout
 
 
-def draw(column: Column, title: str, where: "Places") -> "Figure":
-    """Draw the places in the rollout, and the steps of an env around the first of them, where all are marked."""
-    first = max(0, where.times[0] - MOST_STEPS // 10) if where.times else 0
+def draw(column: Column, title: str, times: Sequence[int], marks: Sequence[tuple[int, int]]) -> "Figure":
+    """Mark steps and envs in the rollout, and draw the steps of an env around the first of its times."""
+    first = max(0, times[0] - MOST_STEPS // 10) if times else 0
     shown = np.arange(len(column.terminated))[first : first + MOST_STEPS]
-    suspect = np.intersect1d(shown, np.array(where.times, int))
+    suspect = np.intersect1d(shown, np.array(times, int))
     figure = new_figure(9, 6.5, f"{title}, env {', '.join(map(str, column.env))}" if column.env else title)
     whole, *panels = figure.subplots(4)
     for panel in panels[1:]:
         panel.sharex(panels[0])
-    whole.plot(*np.array(where.marks, int).reshape(-1, 2).T, "|", color=VERMILION, markersize=6, rasterized=True)
+    whole.plot(*np.array(marks, int).reshape(-1, 2).T, "|", color=VERMILION, markersize=6, rasterized=True)
     whole.set(ylabel="env", xlim=(-0.5, max(1, column.shape[0]) - 0.5), ylim=(max(1, column.shape[1]) - 0.5, -0.5))
     style(whole)
     ends = ((column.terminated, "-", INK), (column.truncated & ~column.terminated, "--", PURPLE))

@@ -175,8 +175,9 @@ class Diagnosis(Sequence[Finding]):
         from fastgae._diagnose.plot import draw  # here, because it needs matplotlib
 
         if not self:
-            return draw(self._columns[0], "nothing found", Places())
-        return draw(self._columns[finding], self[finding].detector, self[finding].where)
+            return draw(self._columns[0], "nothing found", (), ())
+        where = self[finding].where
+        return draw(self._columns[finding], self[finding].detector, where.times, where.marks)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the overview and the findings as a dict that JSON can keep."""

@@ -20,7 +20,7 @@ from fastgae._call import Array, Call
 # None for ``exists``: all nodes do. Every product and sum is rounded on its own.
 TreeScan = Callable[..., object]
 
-NODES_PER_THREAD = 32_768  # a thread takes some 50 us to start, and computes as many nodes in 200
+NODES_PER_THREAD = 32_768  # which take a millisecond, many times longer than a thread takes to start
 
 
 def gae(call: Call, tree_scan: TreeScan, num_threads: int) -> None:

@@ -72,6 +72,11 @@ def end_to_end(name: str, given: object) -> Array:
     return array
 
 
+def refuse_per_env(normalize: object, what: str) -> None:
+    if isinstance(normalize, str) and normalize == "per_env":
+        raise ValueError(f'normalize must be "global" or None: {what} are not envs')
+
+
 def as_integers(name: str, given: object) -> Array:
     """Return an array of integers as int64; a uint64 too large for it becomes negative, which no caller accepts."""
     array = as_array(name, given)

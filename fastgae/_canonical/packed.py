@@ -12,6 +12,7 @@ from fastgae._canonical.arguments import (
     end_to_end,
     of_one_dtype,
     one_for_each,
+    refuse_per_env,
     shown,
 )
 from fastgae._canonical.frame import Frame, as_unit_interval
@@ -53,8 +54,7 @@ def _working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
 
 def _one_env(given: tuple[Any, ...], last: Array | None) -> tuple[Any, ...]:
     rewards, _, terminated, _, mask, normalize, boundaries = _read(given)
-    if normalize == "per_env":
-        raise ValueError('normalize must be "global" or None: packed sequences are not envs')
+    refuse_per_env(normalize, "packed sequences")
     starts, total = as_boundaries("cu_seqlens", boundaries), len(rewards)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow
@@ -116,8 +116,7 @@ def checked_one_env(given: Call) -> tuple[Call, dict[str, Any]]:
     """Return the unchecked call of one env from any call with ``cu_seqlens``, and what to replace after its checks."""
     rewards, values, last = _numbers(given)
     if isinstance(given.rewards, OnDevice):
-        if given.normalize == "per_env":
-            raise ValueError('normalize must be "global" or None: packed sequences are not envs')
+        refuse_per_env(given.normalize, "packed sequences")
         packed = _for_kernel(given, len(rewards), last)
         ones = {name: 1.0 for name in COEFFICIENTS if name in packed}
         return given._replace(cu_seqlens=None, rewards=rewards, values=values, last_values=0.0, **ones), packed

@@ -5,7 +5,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import Array, Call
-from fastgae._canonical.arguments import as_integers, end_to_end, of_one_dtype, one_for_each, shown
+from fastgae._canonical.arguments import as_integers, end_to_end, of_one_dtype, one_for_each, refuse_per_env, shown
 from fastgae._canonical.frame import Frame
 from fastgae._interop import as_floats
 from fastgae._typing import TreeWeights
@@ -19,10 +19,10 @@ SORT = (
 
 def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     """Return the unchecked call of one env, from a call with ``parents``, and what to replace after its checks."""
-    if given.normalize == "per_env":
-        raise ValueError('normalize must be "global" or None: the nodes of trees are not envs')
+    refuse_per_env(given.normalize, "the nodes of trees")
     rewards = end_to_end("rewards", given.rewards)
-    values = np.zeros(len(rewards), rewards.dtype) if _is_zero(given.values) else given.values
+    no_critic = type(given.values) in (int, float) and given.values == 0
+    values = np.zeros(len(rewards), rewards.dtype) if no_critic else given.values
     given_last = {} if given.last_values is None else {"last_values": given.last_values}
     rewards, values, *last = of_one_dtype(rewards=rewards, values=values, **given_last)
     frame = Frame("rewards", rewards.shape, 0, (), has_time=False)
@@ -41,10 +41,6 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
         rewards=rewards, values=values, terminated=terminated, last_values=0.0, parents=None, weights=None
     )
     return call, {"last_values": None, "final_values": after, "parents": parents, "weights": weights}
-
-
-def _is_zero(given: Any) -> bool:
-    return type(given) in (int, float) and given == 0
 
 
 def _checked_parents(given: Any, nodes: int) -> Array:
@@ -70,9 +66,8 @@ def _after_leaves(last: Array, leaves: Array) -> Array:
     """Return V after each leaf, at its node; from one number, one for each leaf, or one for each node."""
     if last.shape == leaves.shape:
         return last
-    after = np.zeros(leaves.shape, last.dtype)
-    count = np.count_nonzero(leaves)
-    after[leaves] = one_for_each("last_values", last, (int(count),), f"one per leaf, or one per node, {leaves.shape}")
+    after, count = np.zeros(leaves.shape, last.dtype), int(np.count_nonzero(leaves))
+    after[leaves] = one_for_each("last_values", last, (count,), f"one per leaf, or one per node, {leaves.shape}")
     return after
 
 

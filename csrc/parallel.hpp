@@ -257,7 +257,7 @@ Index gae(const Target& target, const CanonicalRollout<Real>& rollout, Index num
 template <class Real>
 void n_step_returns(const Target& target, const CanonicalRollout<Real>& rollout, Index n, Index num_threads) {
     n = std::min(n, rollout.steps);
-    const Index columns = rounded_up(sweep_columns<Real>() / n, 64);
+    const Index columns = rounded_up(sweep_columns<Real>() / n + 1, 64);  // some, also where one row fills the cache
     const Spans spans(rollout.envs, 64, useful_threads(num_threads, rollout.steps, rollout.envs));
     spread(spans, [&](Index, Index first, Index last) {
         for (Index end; first < last; first = end) {

@@ -142,7 +142,8 @@ class _Faults:
             value = self.given[name]
             kinds = {Role.BOUNDARIES: "iu", Role.LABELS: "biuUSO", Role.PARENTS: "iu"}.get(ROLES[name], "biuf")
             empty = ROLES[name] is Role.LABELS and not Seen(value).array.size
-            if value is None or (Seen(value).kind not in kinds and not empty):
+            is_object = Seen(value).kind == "O" and not Seen(value).ndim and not isinstance(value, Given | np.ndarray)
+            if value is None or is_object or (Seen(value).kind not in kinds and not empty):
                 self.add(TypeError, name)
                 self.unknown.add(name)
 

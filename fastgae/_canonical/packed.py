@@ -54,7 +54,8 @@ def _working_dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
 
 def _one_env(given: tuple[Any, ...], last: Array | None) -> tuple[Any, ...]:
     rewards, _, terminated, _, mask, normalize, boundaries = _read(given)
-    refuse_per_env(normalize, "packed sequences")
+    if normalize is not None:
+        refuse_per_env(normalize, "packed sequences")
     starts, total = as_boundaries("cu_seqlens", boundaries), len(rewards)
     firsts, nexts = starts[:-1], starts[1:]
     some = nexts > firsts  # compared, because differences can overflow

@@ -164,6 +164,23 @@ PyObject* gae_called(PyObject*, PyObject* const* given, Py_ssize_t count) {
     return nullptr;
 }
 
+// Append what is known of each kind of sweep.
+template <class Real>
+void add_prefetching(const char* dtype, py::list& to) {
+    for (std::size_t i = 0; i < std::size(kSweepNames); ++i) {
+        const PrefetchChoice& choice = prefetch_choices<Real>[i];
+        if (choice.turns != PrefetchChoice::kEnough) continue;
+        const PrefetchWay way = kPrefetchWays[choice.way];
+        to.append(py::make_tuple(dtype, kSweepNames[i], way.level, way.bytes, double(choice.gain)));
+    }
+}
+
+py::list prefetching() {
+    py::list known;
+    add_prefetching<float>("float32", known), add_prefetching<double>("float64", known);
+    return known;
+}
+
 template <bool checked>
 PyCFunction as_method() {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(gae_called<checked>));
@@ -205,6 +222,10 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
     module.def(
         "cache_sizes", [] { return py::make_tuple(cache_sizes.l1d, cache_sizes.l2, cache_sizes.l3); },
         "Return the bytes of L1d, L2 and L3; 0 where the CPU does not say.");
+    module.def(
+        "prefetching", prefetching,
+        "Return what large calls have measured: dtype, sweep, the chosen (level, bytes), how often as fast as the "
+        "first way.");
     module.def(
         "redone", [] { return redone; },
         "Return how many steps of long trajectories the last call of this thread computed again.");

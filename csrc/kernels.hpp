@@ -125,6 +125,8 @@ struct Lane {
     Index env, origin;
 };
 
+class Prefetching;
+
 // How results are written: not at all, with ordinary stores, or with streaming stores, which bypass the caches.
 enum class Store { nothing, cached, streamed };
 
@@ -140,14 +142,15 @@ struct Kernels {
     // How many numbers of scratch memory each thread needs for `lanes`, without options and with them.
     Index lanes_scratch, options_scratch;
     // Time-major: compute all steps of the envs [first, last). A row of `states` has room for a cache line more than
-    // there are envs, and so has each of the rows of `scratch`, kScratchRows if there are options.
+    // there are envs, and so has each of the rows of `scratch`, kScratchRows if there are options. `prefetching` is
+    // read where results are streamed.
     // Where a row has fewer than two vectors, the states after the call are undefined.
     void (*rows)(const CanonicalRollout<Real>&, Index first, Index last, Real* states, Index stride, Real* scratch,
-                 Store);
+                 Store, Prefetching& prefetching);
     // Env-major: compute the steps [bottom, top) of `count` lanes. Both limits are multiples of kBlockSteps. `states`
     // and `scratch` are aligned to 64 bytes, and a row of `states` has room for a multiple of `width` numbers.
     void (*lanes)(const CanonicalRollout<Real>&, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
-                  Index stride, Real* scratch, Store);
+                  Index stride, Real* scratch, Store, Prefetching& prefetching);
     // Without options. One env of an env-major rollout, or all of a time-major one whose rows follow each other without
     // gaps: compute the elements [bottom, top) of `flat_lanes` runs. Run i begins at element first + i * stride of the
     // memory. `carry` is a (flat_distance, flat_lanes) matrix with the advantages of the elements from top on before

@@ -455,8 +455,8 @@ void write_results(const Tile<Real>& tile, Index which, bool blanks, bool stream
 template <class Real>
 class TilePrefetch {
 public:
-    TilePrefetch(const CanonicalRollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps)
-        : rollout_(rollout), lane_(lanes), end_(lanes + count), s_(s), steps_(steps) {}
+    TilePrefetch(const CanonicalRollout<Real>& rollout, const Lane* lanes, Index count, Index s, Index steps, int level)
+        : rollout_(rollout), lane_(lanes), end_(lanes + count), s_(s), steps_(steps), level_(level) {}
 
     FASTGAE_INLINE void operator()(Index lines) {
         if (lane_ < end_) fetch(lines);
@@ -468,9 +468,9 @@ private:
             if (k_ == 0) point();
             const Index end = std::min(steps_, k_ + lines * kLine<Real>);
             for (int i = 0; i < number_count_; ++i)
-                for (Index k = k_; k < end; k += kLine<Real>) prefetch(numbers_[i] + k);
+                for (Index k = k_; k < end; k += kLine<Real>) prefetch(numbers_[i] + k, level_);
             for (int i = 0; i < flag_count_; ++i)
-                for (Index k = (k_ + 63) / 64 * 64; k < end; k += 64) prefetch(flags_[i] + k);
+                for (Index k = (k_ + 63) / 64 * 64; k < end; k += 64) prefetch(flags_[i] + k, level_);
             lines -= (end - k_) / kLine<Real>;
             k_ = end;
             if (k_ == steps_) ++lane_, k_ = 0;
@@ -496,6 +496,7 @@ private:
     int number_count_ = 0, flag_count_ = 0;
     const Lane *lane_, *end_;
     Index s_, steps_, k_ = 0;
+    int level_;
 };
 
 template <class Real>
@@ -505,7 +506,7 @@ using Fill = void (*)(const Tile<Real>&, bool passed);
 // are fetched from memory while the chain, which needs none, runs; `following` lanes come after these in the array.
 template <class Known, class Real>
 void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bottom, Index top,
-               const States<Real> states, Fill<Real> fill, Store store, bool prefetches) {
+               const States<Real> states, Fill<Real> fill, Store store, bool prefetches, Prefetching& prefetching) {
     using V = Vector<Real>;
     using T = Tile<Real>;
     constexpr int chains = T::chains;
@@ -534,8 +535,9 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
             if (along_time(rollout, Factor(which))) fill_factor(tile, Factor(which));
         const bool ends = s == bottom;  // so the next tile belongs to the lanes that follow
         const Index next_end = ends ? top : s, next = first_step(next_end), next_count = ends ? following : tile.count;
+        const int level = prefetches ? prefetching.next(4 * tile.count * tile.steps * Index(sizeof(Real))).level : 1;
         TilePrefetch<Real> fetch(rollout, ends ? tile.lane + tile.count : tile.lane, prefetches ? next_count : 0, next,
-                                 next_end - next);
+                                 next_end - next, level);
         for (Index k = tile.steps - V::width; k >= 0; k -= V::width) {
             fetch(T::lanes * V::width / kLine<Real>);
             const auto link = [&](auto c) FASTGAE_INLINE_LAMBDA {
@@ -561,7 +563,7 @@ void run_lanes(const Known options, Tile<Real>& tile, Index following, Index bot
 
 template <class Real>
 void lanes(const CanonicalRollout<Real>& rollout, const Lane* lanes, Index count, Index bottom, Index top, Real* states,
-           Index stride, Real* scratch, Store store) {
+           Index stride, Real* scratch, Store store, Prefetching& prefetching) {
     const auto fill = with_inputs(rollout, [&](auto in) -> Fill<Real> {
         return rollout.gammas.step ? fill_tile<decltype(in), true, Real> : fill_tile<decltype(in), false, Real>;
     });
@@ -572,7 +574,8 @@ void lanes(const CanonicalRollout<Real>& rollout, const Lane* lanes, Index count
             tile.lane = lanes + i;
             tile.count = std::min(tile.lanes, count - i);
             const Index following = std::min(tile.lanes, count - i - tile.count);
-            run_lanes(options, tile, following, bottom, top, States<Real>{states + i, stride}, fill, store, prefetches);
+            run_lanes(options, tile, following, bottom, top, States<Real>{states + i, stride}, fill, store, prefetches,
+                      prefetching);
         }
     });
 }

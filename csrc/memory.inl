@@ -3,18 +3,22 @@
 template <class Real>
 constexpr Index kLine = 64 / sizeof(Real);  // elements of a cache line
 
-// Prefetch the cache line of a pointer. The address need not be mapped.
-FASTGAE_INLINE void prefetch(const void* pointer) {
+// Prefetch the cache line of a pointer into the first or the second level of the caches. The address need not be
+// mapped.
+FASTGAE_INLINE void prefetch(const void* pointer, int level = 1) {
 #if defined(__GNUC__)
-    __builtin_prefetch(pointer);
+    if (level == 1)
+        __builtin_prefetch(pointer);
+    else
+        __builtin_prefetch(pointer, 0, 2);
 #else
-    (void)pointer;
+    (void)pointer, (void)level;
 #endif
 }
 
 // Prefetch the cache line `bytes` below a pointer.
-FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
-    prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
+FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes, int level = 1) {
+    prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes), level);
 }
 
 // Call body(V(), i) for the elements [first, last), from the last to the first. V is the type of the vector that begins

@@ -8,6 +8,7 @@
 
 #include "caches.hpp"
 #include "pieces.hpp"
+#include "prefetching.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
@@ -39,6 +40,12 @@ const Kernels<Real>& kernels_of_rows(const Target& target, const Suits& suits) {
     return kernels(target, Real());
 }
 
+// Return whether the carry and the values of the row after do not stay in L1, so that a row waits for L2.
+template <class Real>
+bool waits_for_l2(Index envs) {
+    return 2 * envs * Index(sizeof(Real)) > cache_sizes.l1d;
+}
+
 // Compute a time-major rollout. All sweeps of a thread use the same states, so that they stay in a cache. Streaming may
 // write whole cache lines of the results from there, so they get the results' offset within a line.
 template <class Real>
@@ -53,10 +60,12 @@ void gae_time_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
     const Scratch<Real> memory(shift + stride * rows, spans.number);
     spread(spans, [&](Index thread, Index first, Index last) {
         Real *const states = memory.of(thread) + shift, *const scratch = states + state_rows * stride;
+        const Sweep sweep = waits_for_l2<Real>(last - first) ? Sweep::long_rows : Sweep::short_rows;
+        Prefetching prefetching(prefetch_choices<Real>[int(sweep)], store);
         for (Index end; first < last; first = end) {
             end = std::min(first + columns, last);
             begin_states(rollout, first, end - first, states, stride);
-            kernel.rows(rollout, first, end, states, stride, scratch, store);
+            kernel.rows(rollout, first, end, states, stride, scratch, store, prefetching);
         }
         kernel.finish(store);
     });
@@ -116,6 +125,7 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
 
     spread(spans, [&](Index thread, Index first, Index last) {
         Lane lane = lane_at(first);
+        Prefetching prefetching(prefetch_choices<Real>[int(Sweep::env_major)], store);
         for (; first < last; first += kBatchLanes) {
             const Index number = std::min(kBatchLanes, last - first), padded = rounded_up(number, kernel.width);
             Lane lanes[kBatchLanes];
@@ -123,7 +133,8 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
             for (Index state = 0; state < states_of(rollout); ++state)
                 std::fill_n(states + state * kBatchLanes, padded, Real(0));
             const auto run = [&](Index bottom, Index top, Store how) {
-                kernel.lanes(rollout, lanes, number, bottom, top, states, kBatchLanes, scratch.of(thread), how);
+                kernel.lanes(rollout, lanes, number, bottom, top, states, kBatchLanes, scratch.of(thread), how,
+                             prefetching);
             };
             for (Index i = 0; i < number; ++i) {
                 lanes[i] = lane;
@@ -147,7 +158,8 @@ Index gae_env_major(const Kernels<Real>& kernel, const CanonicalRollout<Real>& r
         const Lane lane = lane_at(i);
         alignas(64) Real states[kStates * kMaxLanes] = {};
         ends.read_end(i + 1, states, kMaxLanes);
-        kernel.lanes(rollout, &lane, 1, 0, cut.steps, states, kMaxLanes, scratch.of(0), Store::cached);
+        Prefetching none(prefetch_choices<Real>[0], Store::cached);
+        kernel.lanes(rollout, &lane, 1, 0, cut.steps, states, kMaxLanes, scratch.of(0), Store::cached, none);
         ends.keep(true, i, 1, states, kMaxLanes);
         redone += cut.steps;
     }
@@ -232,8 +244,7 @@ Index gae_with(const Target& target, const CanonicalRollout<Real>& rollout, Inde
     // rows that are shorter than a vector are computed one number at a time.
     const bool reaching = plain && is_dense(rollout);
     const Store store = store_from(stream_bytes);
-    // The carry and the values of the row after do not stay in L1, so that the row waits for L2 and for memory.
-    const bool waits = store == Store::streamed && 2 * rollout.envs * Index(sizeof(Real)) > cache_sizes.l1d;
+    const bool waits = store == Store::streamed && waits_for_l2<Real>(rollout.envs);
     const auto suits = [&](Index vector) {
         if (waits) return vector * Index(sizeof(Real)) <= kWaitingVectorBytes;
         return reaching ? rollout.envs == vector : rollout.envs >= vector;

@@ -58,32 +58,40 @@ FASTGAE_INLINE void row_vectors(const Row<Real>& row, const Results<Real>& to, c
 // still in a cache.
 enum class Prefetch { nothing, values, values_and_next };
 
-// Compute the envs [first, last) of one row, a cache line at a time. `gap` is the distance to the row before.
+// Where to prefetch: `gap` is the distance to the row before.
+struct Ahead {
+    PrefetchWay way = {};
+    Index gap = 0;
+};
+
+// Compute the envs [first, last) of one row, a cache line at a time.
 template <class In, class Out, Prefetch prefetch, class Known, class Real>
 FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const Known& options,
                             const Numbers<Real>& numbers, const States<Real>& states, Index first, Index last,
-                            Index gap = 0) {
+                            const Ahead& ahead = {}) {
     using V = Vector<Real>;
+    const auto [level, bytes] = ahead.way;
     // At the left end of a sweep, the memory that comes next is the right end of the row before.
-    const auto ahead = [&](Index size) { return kPrefetchBytes + (first * size < kPrefetchBytes ? gap * size : 0); };
-    const Index numbers_ahead = ahead(sizeof(Real)), flags_ahead = ahead(1);
+    const auto distance = [&](Index size) { return bytes + (first * size < bytes ? ahead.gap * size : 0); };
+    const Index numbers_ahead = distance(sizeof(Real)), flags_ahead = distance(1);
     constexpr Index line = kLine<Real>;
     Index n = last;
     while (n - first >= line) {
         n -= line;
         if constexpr (prefetch != Prefetch::nothing) {
-            prefetch_below(row.at.rewards + n, numbers_ahead);
-            prefetch_below(row.at.values + n, numbers_ahead);
-            if constexpr (prefetch == Prefetch::values_and_next) prefetch_below(row.at.next_values + n, numbers_ahead);
+            prefetch_below(row.at.rewards + n, numbers_ahead, level);
+            prefetch_below(row.at.values + n, numbers_ahead, level);
+            if constexpr (prefetch == Prefetch::values_and_next)
+                prefetch_below(row.at.next_values + n, numbers_ahead, level);
             if (In::final_values && (!In::optional || row.at.final_values))
-                prefetch_below(row.at.final_values + n, numbers_ahead);
-            if (options.ratios) prefetch_below(row.ratios + n, numbers_ahead);
+                prefetch_below(row.at.final_values + n, numbers_ahead, level);
+            if (options.ratios) prefetch_below(row.ratios + n, numbers_ahead, level);
             for (int which = 0; Known::arrays && which < kRatio; ++which)
-                if (row.varies[which]) prefetch_below(row.coefficients[which] + n, numbers_ahead);
+                if (row.varies[which]) prefetch_below(row.coefficients[which] + n, numbers_ahead, level);
             if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
-                prefetch_below(row.at.terminated + n, flags_ahead);
-                if constexpr (In::truncated) prefetch_below(row.at.truncated + n, flags_ahead);
-                if (options.mask) prefetch_below(row.mask + n, flags_ahead);
+                prefetch_below(row.at.terminated + n, flags_ahead, level);
+                if constexpr (In::truncated) prefetch_below(row.at.truncated + n, flags_ahead, level);
+                if (options.mask) prefetch_below(row.mask + n, flags_ahead, level);
             }
         }
         row_vectors<V, In, Out, line / V::width>(row, to, options, numbers, states, n);
@@ -211,14 +219,16 @@ struct Turn {
 template <class In, class Known, class Real, class Run>
 FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const Known& options, Index bottom,
                                   Index first, Index last, Real* trace, const RowScratch<Real>& scratch,
-                                  const Run& run) {
+                                  Prefetching& prefetching, const Run& run) {
     constexpr bool plain = Known::plain;
     const Index envs = last - first;
     const bool join = rows_join(rollout, first, last);
     Turn<Real> advantages_turn, returns_turn;
-    Index advantages_end = 0, returns_end = 0;  // of the results that are computed and wait
+    Index advantages_end = 0, returns_end = 0;      // of the results that are computed and wait
+    const Index gap = rollout.rewards.step - envs;  // between rows; other inputs mostly have the same
     const auto stream_row = [&](const Row<Real>& row, const Results<Real>& to) FASTGAE_INLINE_LAMBDA {
         advantages_end += envs, returns_end += envs;
+        const Ahead ahead = {prefetching.next(4 * envs * Index(sizeof(Real))), gap};
         for (Index end = envs, begin; end > 0; end = begin) {
             begin = end > kStreamRun ? end - kStreamRun : 0;
             if (begin > 0) begin += to_line((to.advantages ? to.advantages : to.returns) + begin);
@@ -227,7 +237,7 @@ FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const K
                 turn.advantages = advantages_turn.begin(begin, end, to.advantages ? advantages_end - end : 0);
                 turn.returns = returns_turn.begin(begin, end, to.returns ? returns_end - end : 0);
             }
-            run(row, turn, begin, end);
+            run(row, turn, begin, end, ahead);
             const bool more = begin > 0 || join;
             const Real* const values = row.at.values;
             if (to.advantages) stream_down<false>(to.advantages, turn.advantages, values, begin, advantages_end, more);
@@ -326,19 +336,20 @@ void few_envs(const CanonicalRollout<Real>& rollout, Index top, const Real* carr
 // Stream the rows [bottom, T) of a rollout without options.
 template <class In, Prefetch prefetch, class Real>
 void plain_rows_streamed(const CanonicalRollout<Real>& rollout, Index bottom, Index first, Index last,
-                         const States<Real> states, const RowScratch<Real>& scratch) {
+                         const States<Real> states, const RowScratch<Real>& scratch, Prefetching& prefetching) {
     const NoOptions options{Options(rollout)};
     const Numbers<Real> numbers(rollout);
-    const Index gap = rollout.rewards.step - (last - first);  // between rows; other inputs mostly have the same
-    const auto run = [&](const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
-        row_run<In, Outputs<false, false>, prefetch>(row, to, options, numbers, states, begin, end, gap);
+    const auto run = [&](const auto& row, const auto& to, Index begin, Index end,
+                         const Ahead& ahead) FASTGAE_INLINE_LAMBDA {
+        row_run<In, Outputs<false, false>, prefetch>(row, to, options, numbers, states, begin, end, ahead);
     };
-    rows_streamed<In>(rollout, options, bottom, first, last, states.of(kTrace), scratch, run);
+    rows_streamed<In>(rollout, options, bottom, first, last, states.of(kTrace), scratch, prefetching, run);
 }
 
 // Compute the rows of a rollout without options.
 template <class In, class Real>
-void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, States<Real> states, Store store) {
+void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, States<Real> states, Store store,
+                Prefetching& prefetching) {
     using V = Vector<Real>;
     const RowScratch<Real> scratch = {};
     // The vectors of short_rows must not reach past the last row, nor past the last row of next_values.
@@ -348,7 +359,7 @@ void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, 
         const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);
         const auto run = next_elsewhere ? plain_rows_streamed<In, Prefetch::values_and_next, Real>
                                         : plain_rows_streamed<In, Prefetch::values, Real>;
-        run(rollout, top, first, last, states, scratch);
+        run(rollout, top, first, last, states, scratch, prefetching);
         if (!top) return;
     }
     with_outputs(rollout, [&](auto out) {
@@ -366,13 +377,13 @@ struct RowsWith {
     void (*cached)(const CanonicalRollout<Real>&, Options, Index bottom, Index first, Index last, States<Real>,
                    const RowScratch<Real>&);
     void (*turn)(const Row<Real>&, const Results<Real>&, const Options&, const Numbers<Real>&, const States<Real>&,
-                 Index begin, Index end, Index gap);
+                 Index begin, Index end, const Ahead&);
 };
 template <class In, class Known, class Real>
 void turn_with(const Row<Real>& row, const Results<Real>& to, const Options& options, const Numbers<Real>& numbers,
-               const States<Real>& states, Index begin, Index end, Index gap) {
+               const States<Real>& states, Index begin, Index end, const Ahead& ahead) {
     row_run<In, Outputs<true, true>, Prefetch::values_and_next>(row, to, Known{options}, numbers, states, begin, end,
-                                                                gap);
+                                                                ahead);
 }
 template <class In, class Known, class Real>
 constexpr RowsWith<Real> rows_with = {rows_cached<In, Outputs<true, true>, Known, Real>, turn_with<In, Known, Real>};
@@ -392,7 +403,7 @@ RowsWith<Real> rows_kernels(const CanonicalRollout<Real>& rollout, const Options
 // rows.
 template <class Real>
 void rows_with_options(const CanonicalRollout<Real>& given, Index first, Index last, States<Real> states, Real* memory,
-                       Store store) {
+                       Store store, Prefetching& prefetching) {
     const Options options(given);
     const RowsWith<Real> kernels = rows_kernels(given, options);
     CanonicalRollout<Real> rollout = given;
@@ -405,11 +416,10 @@ void rows_with_options(const CanonicalRollout<Real>& given, Index first, Index l
     if (!rollout.truncated) rollout.truncated = rollout.terminated;  // cuts no trace more
     if (store == Store::streamed) {
         const Numbers<Real> numbers(rollout);
-        const Index gap = rollout.rewards.step - (last - first);
-        const auto run = [&](const auto& row, const auto& to, Index begin, Index end) FASTGAE_INLINE_LAMBDA {
-            kernels.turn(row, to, options, numbers, states, begin, end, gap);
-        };
-        return rows_streamed<AnyInputs>(rollout, options, 0, first, last, states.of(kTrace), scratch, run);
+        const auto run =
+            [&](const auto& row, const auto& to, Index begin, Index end, const Ahead& ahead)
+                FASTGAE_INLINE_LAMBDA { kernels.turn(row, to, options, numbers, states, begin, end, ahead); };
+        return rows_streamed<AnyInputs>(rollout, options, 0, first, last, states.of(kTrace), scratch, prefetching, run);
     }
     // A result that is not wanted is written all the same.
     for (View<Real>* const result : {&rollout.advantages, &rollout.returns})
@@ -419,8 +429,8 @@ void rows_with_options(const CanonicalRollout<Real>& given, Index first, Index l
 
 template <class Real>
 void rows(const CanonicalRollout<Real>& rollout, Index first, Index last, Real* states, Index stride, Real* scratch,
-          Store store) {
+          Store store, Prefetching& prefetching) {
     const States<Real> rows_of = {states, stride};
-    if (rollout.has_options()) return rows_with_options(rollout, first, last, rows_of, scratch, store);
-    with_inputs(rollout, [&](auto in) { plain_rows<decltype(in)>(rollout, first, last, rows_of, store); });
+    if (rollout.has_options()) return rows_with_options(rollout, first, last, rows_of, scratch, store, prefetching);
+    with_inputs(rollout, [&](auto in) { plain_rows<decltype(in)>(rollout, first, last, rows_of, store, prefetching); });
 }

@@ -11,6 +11,7 @@
 #include "architecture.hpp"
 #include "kernels.hpp"
 #include "narrow_float.hpp"
+#include "prefetching.hpp"
 #include "tuning.hpp"
 
 #if FASTGAE_X86

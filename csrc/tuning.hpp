@@ -28,9 +28,10 @@ constexpr Index kBatchLanes = tuned(256, 32);
 constexpr Index kPrefetchedSteps = tuned(32, 1);
 // Bytes between the rows of a tile. Without them the rows, a power of two long, would all fall into one cache set.
 constexpr Index kTilePadding = 64;
-// Rollouts of at least this many bytes, or of half the last-level cache, get streaming stores: 1.3 times as fast. On
-// AArch64, which has none, the streamed sweep would only take more instructions.
-constexpr Index kStreamBytes = tuned(kHasStreamingStores ? Index(32) << 20 : PTRDIFF_MAX, 256);
+// Rollouts of at least this many bytes, or of half the last-level cache, get streaming stores: 1.5 times as fast at
+// 8 MiB and 2.2 at 16 if another rollout lies in the caches, as in training, and as fast if this one does. On AArch64,
+// which has none, the streamed sweep would only take more instructions.
+constexpr Index kStreamBytes = tuned(kHasStreamingStores ? Index(8) << 20 : PTRDIFF_MAX, 256);
 // The same for the flat kernel, whose ordinary stores go to many places at once: 2 times as fast, and as fast at 2 MiB.
 constexpr Index kFlatStreamBytes = tuned(kHasStreamingStores ? Index(4) << 20 : PTRDIFF_MAX, 256);
 // Bytes of the smallest rollout with rows of one vector that waits for memory. There the flat kernel, which streams, is
@@ -39,8 +40,15 @@ constexpr Index kVectorRowsBytes = Index(8) << 20;
 // Numbers of one result that are streamed before as many of the other. With turns of half a cache line the two can meet
 // in one bank of the memory: up to 8 times as slow, depending on where the results lie.
 constexpr Index kStreamRun = tuned(128, 16);
-// How many bytes ahead a streaming sweep prefetches: 1.2 times as fast as 1 KiB.
-constexpr Index kPrefetchBytes = 4096;
+// Inputs and results of the rows that a streaming sweep computes with one way to prefetch, to time it: some 100 us.
+constexpr Index kPrefetchTurnBytes = tuned(512 * 1024, 512);
+// How many times each way is timed, and how much faster than the first one another way must be.
+constexpr Index kPrefetchTurns = tuned(11, 1);
+constexpr double kPrefetchGain = 1.05;
+// The first sweeps of a process, which are not timed: the first write to new memory takes longer than all prefetches.
+constexpr Index kPrefetchWarmUp = tuned(4, 1);
+// The streaming sweeps after which the ways are timed again.
+constexpr Index kPrefetchSweeps = tuned(4096, 4);
 // How many bytes ahead the flat kernel prefetches each run when it streams: 1.25 times as fast. In cache it would be
 // slower.
 constexpr Index kFlatPrefetchBytes = 256;

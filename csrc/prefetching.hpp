@@ -43,8 +43,8 @@ struct PrefetchChoice {
             medians[i] = *middle;
         }
         const Index best = std::min_element(medians, medians + kWays) - medians;
-        gain = medians[0] / medians[best];
-        way = gain > kPrefetchGain ? best : 0;
+        way = medians[0] > kPrefetchGain * medians[best] ? best : 0;
+        gain = medians[0] / medians[way];
     }
 };
 

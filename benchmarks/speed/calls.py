@@ -1,6 +1,8 @@
 """The call of a contender on a row, and whether its answer is right."""
 
+import copy
 import functools
+import itertools
 from collections.abc import Callable
 from timeit import Timer
 from typing import Any
@@ -9,6 +11,7 @@ import numpy as np
 
 import fastgae
 
+from .caches import beyond_caches
 from .contenders import Contender
 from .rollouts import Array, outputs_like, same_bits
 from .rows import ADVANTAGES, FRESH, Row
@@ -53,12 +56,25 @@ class Prepared:
         given = [array for array in self.arguments.values() if isinstance(array, np.ndarray)]
         return sum(array.nbytes for array in [*given, *self.outputs])
 
+    @functools.cached_property
+    def copies(self) -> int:
+        """Return how many rollouts take turns: so many that the caches have forgotten the first one after the last."""
+        return 2 + beyond_caches(1) // self.bytes_moved() if self.row.cold else 1
+
+    def _passed(self) -> dict[str, Any]:
+        return {**self.arguments, **({"out": self.out} if self.out else {})}
+
     def _names(self) -> dict[str, Any]:
-        return {"function": self.function, **self.arguments, **({"out": self.out} if self.out else {})}
+        if self.copies == 1:
+            return {"function": self.function, **self._passed()}
+        turns = itertools.cycle([copy.deepcopy(self._passed()) for _ in range(self.copies)])
+        return {"function": self.function, "turn": turns.__next__}
 
     def _statement(self, contender: Contender) -> str:
         """Write the call out as a user would, because a call through ``partial`` costs more."""
-        passed = [name if name in POSITIONAL else f"{name}={name}" for name in self._names() if name != "function"]
+        passed = [name if name in POSITIONAL else f"{name}={name}" for name in self._passed()]
+        if self.copies > 1:
+            passed = ["**turn()"]
         return (
             f"function({', '.join([*passed, f'num_threads={contender.num_threads}'])}, backend={contender.backend!r})"
         )

@@ -21,7 +21,7 @@ def measure(row: Row, contenders: Sequence[Contender], seconds: float, over: str
     ready = prepared(row)
     wrong = [each.name for each in contenders if not ready.right(each)]
     assert not wrong, f"{row.name}: {', '.join(wrong)} differ from numpy"
-    timers = {ADD: np_add(ready.first), **({LIMIT: limit(ready)} if over == LIMIT else {})}
+    timers = {ADD: np_add(ready.first, copies=ready.copies), **({LIMIT: limit(ready)} if over == LIMIT else {})}
     found = best(timers | {each.name: ready.timer(each) for each in contenders}, seconds)
     if over == LIMIT:  # the seconds in which memory moves the bytes of the row
         found[LIMIT] *= ready.bytes_moved() / (ADD_BYTES * row.size)

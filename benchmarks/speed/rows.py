@@ -50,6 +50,7 @@ class Row:
     given: str = ""  # how the arrays are passed, by a name in GIVEN; else as fastgae reads them in place
     dtype: str = "float32"
     ends: float = 0.01
+    cold: bool = False  # another rollout in every call, as in training, so that no cache holds its arrays
 
     @property
     def label(self) -> str:
@@ -80,5 +81,10 @@ def case(name: str, steps: int, envs: int, **settings: Any) -> Row:
     Packed sequences hold the same number of steps end to end.
     """
     size = (steps * envs, 1) if name.startswith("packed") else (steps, envs)
-    unusual = ("env-major" if settings.get("env_major") else "", settings.get("dtype", ""), settings.get("outputs", ""))
+    unusual = (
+        "env-major" if settings.get("env_major") else "",
+        settings.get("dtype", ""),
+        settings.get("outputs", ""),
+        "cold" if settings.get("cold") else "",
+    )
     return Row(name, *size, detail=" ".join(filter(None, unusual)), **CASES[name], **settings)

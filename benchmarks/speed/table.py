@@ -6,6 +6,7 @@ from .rows import ADVANTAGES, CASES, FRESH, OPTIONS, Row, case
 
 ONE, FEW, SMALL = (1, 1), (8, 1), (128, 8)
 HALF, CACHED, DEEP = (128, 512), (128, 1024), (2048, 64)  # these fit into the caches
+COLD = (1024, 1024)  # and so does this, unless it is cold
 MEMORY = (1024, 4096)  # this does not
 LONG = (65536, 1)
 LAYOUTS = (False, True)  # env_major
@@ -14,6 +15,7 @@ LAYOUTS = (False, True)  # env_major
 THROUGHPUT = [
     *(case("plain", *size) for size in (SMALL, CACHED, DEEP, MEMORY)),
     *(case("plain", *size, env_major=True) for size in (CACHED, MEMORY)),
+    *(case("plain", *size, env_major=env_major, cold=True) for size in (COLD, CACHED) for env_major in LAYOUTS),
     case("plain", *CACHED, dtype="float64"),
     case("plain", *LONG),
     *(case(name, *CACHED) for name in OPTIONS),

@@ -31,6 +31,9 @@ examples:
 """
 
 
+LARGE_CALLS = 8  # after which the compiled kernels have timed every way to prefetch
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -63,6 +66,7 @@ def gather() -> dict[str, Any]:
         "default_backend": attempt(partial(resolved, None)),
         "num_threads": attempt(lambda: _dispatch.resolve_threads(None) or _threads.usable_cpus()),
         "recycled": attempt(_recycled),
+        "prefetching": _prefetching(),
         "backends": [
             {**backend._asdict(), "target": attempt(partial(_chosen_target, backend.name)) if backend.targets else None}
             for backend in fastgae.backends()
@@ -90,6 +94,20 @@ def resolved(backend: str | None) -> dict[str, str | None]:
 def _recycled() -> dict[str, int]:
     _dispatch.recycle()
     return _memory.recycled()
+
+
+def _prefetching() -> list[dict[str, Any]]:
+    """Return what the compiled kernels choose after some large rollouts in each layout."""
+    if not next(backend for backend in fastgae.backends() if backend.name == "cpp").available:
+        return []
+    from fastgae import _core
+
+    for shape, order in (((4096, 1024), "C"), ((256, 16384), "C"), ((4096, 1024), "F")):
+        rewards = np.ones(shape, np.float32, order)  # type: ignore[call-overload]
+        for _ in range(LARGE_CALLS):
+            fastgae.gae(rewards, rewards, None, last_values=0.0, backend="cpp", num_threads=1)
+    names = ("dtype", "sweep", "level", "bytes", "gain")
+    return [dict(zip(names, each, strict=True)) for each in _core.prefetching()]
 
 
 def _chosen_target(backend: str) -> str | None:
@@ -127,6 +145,21 @@ def text(facts: dict[str, Any]) -> str:
             *((name, v["value"] or "not set", v["meaning"]) for name, v in facts["environment"].items()),
         ],
     ]
+    if facts["prefetching"]:
+        tables.append(
+            [
+                ("large rollouts", "prefetch into", "bytes ahead", "times as fast as into L1"),
+                *(
+                    (
+                        f"{each['dtype']}, {each['sweep']}",
+                        f"L{each['level']}",
+                        str(each["bytes"]),
+                        f"{each['gain']:.2f}",
+                    )
+                    for each in facts["prefetching"]
+                ),
+            ]
+        )
     sections = [*map(_columns, tables)]
     if facts["problems"]:
         sections.append("\n".join(["problems", *(f"  {_indented(problem)}" for problem in facts["problems"])]))

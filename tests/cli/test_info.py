@@ -1,6 +1,7 @@
 """What `info` says, and that it can say it anywhere."""
 
 import json
+import platform
 
 import numpy as np
 import pytest
@@ -36,6 +37,19 @@ def test_info_as_text(capsys):
         assert row.split()[1] == ("yes" if backend.available else "no")
         assert all(target in row for target in backend.targets)
         assert ((backend.version if backend.available else backend.why_missing) or "").splitlines()[0] in row
+
+
+def test_info_measures_how_large_rollouts_are_prefetched(capsys):
+    assert main(["info", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["prefetching"]
+    compiled = any(backend.name == "cpp" and backend.available for backend in fastgae.backends())
+    sweeps = (
+        {"short rows", "long rows", "env-major"} if compiled and platform.machine() in ("x86_64", "AMD64") else set()
+    )
+    assert {each["sweep"] for each in found if each["dtype"] == "float32"} == sweeps
+    for each in found:
+        assert (each["level"], each["bytes"]) in {(1, 4096), (2, 4096), (2, 1024)}
+        assert (each["gain"] == 1) == (each["level"] == 1)
 
 
 def test_info_needs_numpy_alone(python):

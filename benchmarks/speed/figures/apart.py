@@ -40,6 +40,11 @@ def trainers() -> dict[str, Any]:
     return found_by("speed.figures.trainers", OMP_NUM_THREADS="1")
 
 
+def tokens() -> dict[str, Any]:
+    """Time the functions of trainers of language models beside those of fastgae.compat, on one thread."""
+    return found_by("speed.figures.tokens", OMP_NUM_THREADS="1")
+
+
 def suites() -> dict[str, Any]:
     """Run the tests that libraries publish, as they are and with fastgae in place."""
     return found_by("suites")

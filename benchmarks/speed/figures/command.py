@@ -65,6 +65,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "threads": lambda: of_rows(table.THREADS, thread_counts(runs_here(), usable_cpus()), 1.5),
     "memory": of_memory,
     "peers": peers.measure,
+    "tokens": apart.tokens,
     "jax": in_jax.measure,
     "training": training.measure,
     "hooks": apart.hooks,

@@ -7,7 +7,7 @@ from typing import Any
 from speed.table import ADD
 from speed.text import duration, markdown
 
-from . import apart, in_jax, peers, training
+from . import apart, in_jax, peers, tokens, training
 from .charts import contenders, in_times_of_ours, label_of, machine_line
 
 Results = Mapping[str, Any]
@@ -55,7 +55,11 @@ def in_short(measured: Results) -> str:
     shares = [
         row["their_seconds"] / (row["their_seconds"] + row["rest_seconds"]) for row in measured["training"]["rows"]
     ]
+    answer = next(row for row in measured["tokens"]["rows"] if row["library"] == "OpenRLHF")
     return (
+        f"For one answer of {answer['tokens']:,} tokens, OpenRLHF's own function takes "
+        f"{duration(answer['before_seconds'])}, and fastgae's with the same arguments "
+        f"{duration(answer['after_seconds'])}.\n"
         f"On one CPU, a call on 128×8 steps takes {duration(small['fastgae, cpp'])} and one on 2048×64 "
         f"{duration(large['fastgae, cpp'])}; a tuned Numba loop written by hand takes {' and '.join(loop)} times as "
         f"long, a compiled JAX scan {' and '.join(scan)} times.\n"
@@ -71,6 +75,7 @@ TABLES: dict[str, Callable[[Results], str]] = {  # of the section with this name
     "threads": of_backends,
     "memory": of_memory,
     "peers": peers.table,
+    "tokens": tokens.table,
     "jax": in_jax.table,
     "training": training.table,
     "hooks": apart.table_of_hooks,

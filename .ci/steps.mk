@@ -239,7 +239,7 @@ every-release-test: release
 suites: libraries-and-wheel
 	step "the peers' own tests, with fastgae and without"
 	venv peers
-	export FASTGAE_TEST_REPOSITORIES=$${CI:+https://github.com}
+	export FASTGAE_TEST_REPOSITORIES=$${GITHUB_ACTIONS:+https://github.com}
 	tests "$$repo/tests/suites"
 	PYTHONPATH=$$work/oldest/skrl tests "$$repo/tests/suites" -k skrl
 

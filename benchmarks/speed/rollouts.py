@@ -90,9 +90,15 @@ def strided(array: Array) -> Array:
     return np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array
 
 
-# How to pass a rollout that fastgae cannot read in place.
+def rank_3(array: Array) -> Array:
+    """Return the envs as a matrix."""
+    return array.reshape(*array.shape[:-1], 2, -1) if array.ndim else array
+
+
+# Other ways to pass a rollout. fastgae reads the last one in place, and not the others.
 GIVEN: Mapping[str, Callable[[Any], Any]] = {
     "strided": strided,
     "byte-swapped": lambda array: array.astype(array.dtype.newbyteorder()),
     "int flags": lambda array: array.astype(np.int64) if array.dtype == bool else array,
+    "rank 3": rank_3,
 }

@@ -87,7 +87,8 @@ def table(found: dict[str, Any]) -> str:
         size, column = f"{row['answers']} × {row['tokens']:,}", f"{row['library']}, {row['values']} values"
         cells[size, column] = f"{duration(before)} → {duration(after)} ({before / after:,.0f})"
     sizes, columns = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
-    return markdown(("answers × tokens", *columns), [(size, *(cells[size, each] for each in columns)) for size in sizes])
+    rows = [(size, *(cells[size, column] for column in columns)) for size in sizes]
+    return markdown(("answers × tokens", *columns), rows)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
+ADVICE = """\
+The change, or this CPU? `python benchmarks ab main HEAD` times both commits here; it also sees losses of some percent,
+which this gate leaves to it. Where the loss is the price of the change, or lies in this kind of CPU:
+`python benchmarks gate CHECK --accept`, and say why in the commit."""
 
 
 class Line(NamedTuple):
@@ -30,7 +34,7 @@ def judged(lines: Iterable[Line]) -> int:
         print(line, flush=True)
         every.append(line)
     red = [line for line in every if line.red]
-    print("", *red, f"{len(red)} of {len(every)} red", sep="\n")
+    print("", *red, f"{len(red)} of {len(every)} red", *[ADVICE] * bool(red), sep="\n")
     return int(bool(red))
 
 

@@ -21,6 +21,7 @@ PAIRS = (("cpp", ADD), ("cpp", "numpy"), ("numba", "numpy"))
 # A floor is this part of the accepted ratio. On arrays that fill a cache, np.add alone varies by a factor of three
 # from one kind of CPU to another: such a floor finds a collapse.
 MARGIN, MARGIN_OF_ADD = 0.5, {True: 0.7, False: 0.3}  # of short rows, and of longer ones
+FAR = 4  # times its floor: so high a ratio is accepted anew, and so is one below its floor
 
 
 def check() -> Iterator[Line]:
@@ -35,20 +36,28 @@ def check() -> Iterator[Line]:
 
 
 def accept() -> Iterator[str]:
-    """Write floors for this machine, where the slowest of the wide CPU targets sets a floor, so that all have it."""
+    """Write floors where this machine is below one or far above it. All others stay, because machines differ.
+
+    The slowest of the wide CPU targets sets a floor, so that all of them have it.
+    """
+    known = accepted.read("floors")
     wide = [name for name in runs_here(every_target=True) if name.startswith("cpp:") and name != "cpp:baseline"]
     floors: dict[str, dict[str, float]] = {}
     for row in [*SHORT, *LONGER]:
         never = dict.fromkeys([*PAIRS, *((name, over) for name in wide for over in (ADD, "numpy"))], float("inf"))
         ratios = measured(timers(row, wide), never)  # tries as often as it can
-        floors[row.name] = {" over ".join(pair): floor(row, pair, ratios) for pair in PAIRS}
+        floors[row.name] = dict(known.get(row.name, {}))
+        for pair in PAIRS:
+            before, slowest = known.get(row.name, {}).get(" over ".join(pair), 0), slowest_of(pair, ratios)
+            if not before <= slowest < FAR * before:
+                margin = MARGIN_OF_ADD[row in SHORT] if pair[1] == ADD else MARGIN
+                floors[row.name][" over ".join(pair)] = float(f"{slowest * margin:.2g}")
     return accepted.write("floors", floors)
 
 
-def floor(row: Row, pair: Pair, ratios: dict[Pair, float]) -> float:
+def slowest_of(pair: Pair, ratios: dict[Pair, float]) -> float:
     one, over = pair
-    slowest = min(ratio for (name, other), ratio in ratios.items() if name.startswith(one) and other == over)
-    return float(f"{slowest * (MARGIN_OF_ADD[row in SHORT] if over == ADD else MARGIN):.2g}")
+    return min(ratio for (name, other), ratio in ratios.items() if name.startswith(one) and other == over)
 
 
 def timers(row: Row, more: list[str] | None = None) -> dict:

@@ -1,7 +1,12 @@
-"""The name of fastgae on the package index, and the commands that install it. Tests compare every page with these."""
+"""Where fastgae is: its name on the package index, its repository, its site, and the commands that install it.
+
+Files that cannot import these, such as pyproject.toml, repeat them; a test finds every one that says something else.
+"""
 
 DISTRIBUTION = "fastgae-rl"
-RELEASED = False  # on the index; until then, fastgae is installed from a clone
+REPOSITORY = "https://github.com/fastgae/fastgae"
+SITE = "https://fastgae.github.io/fastgae/"
+RELEASED = False  # all three exist; until then, fastgae is installed from a clone
 
 
 def pip_install(extra: str = "", options: str = "") -> str:

@@ -200,7 +200,7 @@ def test_every_mention_of_index_repository_and_site_is_the_constant():
 
 
 def test_what_installs_fastgae_is_said_once():
-    """Until there is a release, no page and no message says what fails. docs/install.md alone speaks of the release to come."""
+    """Until there is a release, no page and no message says what fails. docs/install.md alone speaks of a release."""
     extras = {_project.pip_install(extra) for extra in ("", *PROJECT["optional-dependencies"])}
     sources = [path for path in (ROOT / "fastgae").rglob("*.py") if path.name != "_project.py"]
     for path in [*sources, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:

@@ -23,7 +23,9 @@ PAGE = """<meta charset="utf-8"><script src="%s"></script>%s
     const given = rollout(asked);
     const charts = [...root.querySelectorAll(".charts svg")];
     const lines = charts.map((each) => each.querySelectorAll("path:not(.zero)").length);
-    return [given, gae(given), { code: text(".code"), lines, legend: !root.querySelector(".legend").hidden }];
+    const live = root.querySelector("[aria-live]").textContent, steps = root.querySelectorAll(".step").length;
+    const legend = !root.querySelector(".legend").hidden;
+    return [given, gae(given), { code: text(".code"), live, steps, lines, legend }];
   });
   document.body.textContent = JSON.stringify(answers);
 });</script>"""
@@ -53,5 +55,6 @@ def test_the_page_computes_and_shows_the_numbers_of_gae(browser, tmp_path):
         numbers = [float(number) for number in re.findall(r"= (-?\d+\.\d{3})$", shown["code"], re.MULTILINE)]
         assert numbers[-2:] == pytest.approx([each[question["t"]] for each in expected], abs=6e-4), question
         wrong = question["kind"] == "truncated"
+        assert (shown["live"], shown["steps"]) == (shown["code"], 3 * 12)
         assert (shown["legend"], shown["lines"]) == (wrong, [1 + wrong, 1 + wrong, 2 + wrong])
     assert flagged == 2 / 3 * len(asked)

@@ -136,16 +136,19 @@ MACHINES = {
 }
 
 
+def pythons():
+    """Those of the classifiers, and free-threaded ones from 3.14 on: 3.13t was an experiment."""
+    minors = [int(minor) for minor in re.findall(r":: Python :: 3\.(\d+)'", str(PROJECT["classifiers"]))]
+    return [f"cp3{minor}" for minor in minors] + [f"cp3{minor}t" for minor in minors if minor >= 14]
+
+
 @pytest.mark.parametrize(("platform", "machine"), MACHINES)
 def test_there_is_a_wheel_for_every_python(platform, machine):
-    """The Pythons are those of the classifiers, and free-threaded ones from 3.14 on: 3.13t was an experiment."""
     pytest.importorskip("cibuildwheel")
     command = [sys.executable, "-m", "cibuildwheel", "--print-build-identifiers"]
     command += ["--platform", platform, "--archs", machine, str(ROOT)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    minors = [int(minor) for minor in re.findall(r":: Python :: 3\.(\d+)'", str(PROJECT["classifiers"]))]
-    pythons = [f"cp3{minor}" for minor in minors] + [f"cp3{minor}t" for minor in minors if minor >= 14]
-    assert sorted(printed) == sorted(f"{python}-{kind}" for python in pythons for kind in MACHINES[platform, machine])
+    assert sorted(printed) == sorted(f"{python}-{kind}" for python in pythons() for kind in MACHINES[platform, machine])
 
 
 def test_a_runner_builds_the_wheels_of_every_machine():
@@ -154,6 +157,8 @@ def test_a_runner_builds_the_wheels_of_every_machine():
     assert len(runners.split(", ")) == len(MACHINES)
     for system in ("ubuntu", "macos", "windows"):
         assert len(re.findall(system, runners)) == 2
+    (built,) = re.findall(r"python: \[(.*)\]", workflow)
+    assert sorted(re.findall(r"(cp\d+t?)-\*", built)) == sorted(pythons())
 
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has a GIL")

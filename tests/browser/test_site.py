@@ -57,11 +57,11 @@ class Handler(SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def site(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
     """The folder of the built site."""
     pytest.importorskip("mkdocs")
-    folder = tmp_path / "site"
+    folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", folder]
     subprocess.run(command, cwd=ROOT, check=True)
     return folder
@@ -89,3 +89,14 @@ def test_the_search_and_that_nothing_comes_from_another_host(site, browser, tmp_
     asked = {*re.findall(rf'"initiator":"{origin}".*"url":"([^"]*)"', log.read_text("utf-8"))}
     assert f"{origin}/search/search_index.json" in asked
     assert not {url for url in asked if not url.startswith(origin)}
+
+
+def test_every_page_says_what_it_is_about(site):
+    heads = {page: page.read_text("utf-8").partition("</head>")[0] for page in site.rglob("index.html")}
+    for kind in ("<title>(.*)</title>", '<meta name="description" content="(.*)">'):
+        found = [re.findall(kind, head) for head in heads.values()]
+        assert all(len(each) == 1 for each in found)
+        assert len({text for (text,) in found}) == len(heads), kind
+    for head in heads.values():
+        (card,) = re.findall('<meta property="og:image" content="https://[^"]*/(assets/.*)">', head)
+        assert (site / card).is_file()

@@ -35,6 +35,19 @@ def test_charts_are_drawn_from_the_results(results):
         assert digest(numbers) in text, f"{name}.svg is of other numbers"
 
 
+def test_the_start_page_shows_answers_once_they_are_measured(results):
+    row = {"answers": 1, "tokens": 131072, "values": "float32", "library": "verl"}
+    verl = {**row, "before_seconds": 2.0, "after_seconds": 0.1}
+    rows = [
+        verl,
+        {**verl, "library": "TRL", "before_seconds": 1.0, "after_seconds": 0.2},
+        {**verl, "values": "float16"},
+    ]
+    groups = home_bars({**results, "tokens": {"rows": rows}})
+    assert groups["one answer of 131,072 tokens"] == {"fastgae": 0.2, "verl's function": 2.0, "TRL's function": 1.0}
+    assert all(bars["fastgae"] == min(bars.values()) for bars in groups.values())
+
+
 def test_every_picture_of_a_page_is_there_and_made_by_the_command():
     shown = {
         (page.parent / target).resolve()

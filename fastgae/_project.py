@@ -1,12 +1,10 @@
-"""Where fastgae is: its name on the package index, its repository, its site, and the commands that install it.
+"""The name of fastgae on the package index, and the commands that install it.
 
-Files that cannot import these, such as pyproject.toml, repeat them; a test finds every one that says something else.
+pyproject.toml has this name, the repository and the site. A test finds every file that names another one.
 """
 
 DISTRIBUTION = "fastgae-rl"
-REPOSITORY = "https://github.com/fastgae/fastgae"
-SITE = "https://fastgae.github.io/fastgae/"
-RELEASED = False  # all three exist; until then, fastgae is installed from a clone
+RELEASED = False  # these exist; until then, fastgae is installed from a clone, and README.md names no address
 
 
 def pip_install(extra: str = "", options: str = "") -> str:

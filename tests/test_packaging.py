@@ -186,17 +186,15 @@ OUR_ADDRESS = re.compile(r"https?://[\w./-]*fastgae[\w./-]*")
 
 
 @in_a_clone
-def test_every_mention_of_index_repository_and_site_is_the_constant():
-    repository, site = _project.REPOSITORY, _project.SITE
-    assert PROJECT["name"] == _project.DISTRIBUTION
-    assert (PROJECT["urls"]["Source"], PROJECT["urls"]["Documentation"]) == (repository, site)
+def test_every_file_names_the_index_the_repository_and_the_site_of_pyproject():
+    repository, site = PROJECT["urls"]["Source"], PROJECT["urls"]["Documentation"]
     within = f"/{repository.partition('://')[2].replace('.com', '')}"  # as Colab names it
     naming = set()
     for path in tracked_files():
         with contextlib.suppress(UnicodeDecodeError):  # a picture
             text = (ROOT / path).read_text(encoding="utf-8")
             names, addresses = OUR_NAME.findall(text), OUR_ADDRESS.findall(text)
-            assert {*names} <= {_project.DISTRIBUTION}, path
+            assert {*names} <= {PROJECT["name"]}, path
             for address in addresses:
                 assert address.startswith((repository, site)) or within in address, (path, address)
             if names or addresses:
@@ -289,6 +287,6 @@ def test_the_readme_calls_gae_on_a_rollout_and_shows_what_diagnose_prints(capsys
 def test_readme_is_short_and_names_an_address_once_it_exists():
     assert len(README.split()) <= 700
     assert README.count("](") <= 25
-    for address in (_project.REPOSITORY, _project.SITE):
-        assert (address in README) == _project.RELEASED
+    for address in ("Source", "Documentation"):
+        assert (PROJECT["urls"][address] in README) == _project.RELEASED
     assert README.count("rollout_buffer_class=RolloutBuffer") == 1

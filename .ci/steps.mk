@@ -78,7 +78,7 @@ lint: installed
 	outside python -m mypy.stubtest fastgae._core
 
 site: installed
-	step "the site, where a warning is an error, and its page to play with in a browser"
+	step "the site, where a warning is an error; its search and its page to play with, in a browser"
 	venv installed
 	NO_MKDOCS_2_WARNING=1 timeout 300 mkdocs build --strict --site-dir "$$work/site"  # with --quiet, it would count no warning
 	command -v google-chrome >/dev/null || packages chromium chromium

@@ -35,7 +35,7 @@ if typing.TYPE_CHECKING:
     from fastgae._diagnose.report import Diagnosis, Finding
     from fastgae.estimators.moments import Moments, moments
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "BackendInfo",

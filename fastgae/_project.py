@@ -1,7 +1,10 @@
-"""The name of fastgae on the package index, and the commands that install it. Tests compare every page with these."""
+"""The name of fastgae on the package index, and the commands that install it.
+
+pyproject.toml has this name, the repository and the site. A test finds every file that names another one.
+"""
 
 DISTRIBUTION = "fastgae-rl"
-RELEASED = False  # on the index; until then, fastgae is installed from a clone
+RELEASED = False  # these exist; until then, fastgae is installed from a clone, and README.md names no address
 
 
 def pip_install(extra: str = "", options: str = "") -> str:

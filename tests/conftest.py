@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fastgae
+from fastgae._project import DISTRIBUTION
 from fastgae._threads import usable_cpus
 from support.backends import BACKENDS, DTYPES
 from support.cases import make_case
@@ -22,7 +23,7 @@ from support.layouts import LAYOUTS
 def pytest_configure(config):
     """Stop where `python -m pytest` imports the source folder in place of a compiled package that is installed."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        installed = importlib.metadata.files("fastgae-rl") or []
+        installed = importlib.metadata.files(DISTRIBUTION) or []
         compiled = any(file.match("fastgae/_core.*") and file.suffix != ".pyi" for file in installed)
         if compiled and importlib.util.find_spec("fastgae._core") is None:
             raise pytest.UsageError(

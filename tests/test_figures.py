@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speed.figures.charts import digest
+from speed.figures.charts import digest, home_bars
 from speed.figures.command import CHARTS
 from speed.figures.tables import filled
 
@@ -28,10 +28,24 @@ def test_tables_are_those_of_the_results(page, results):
 
 def test_charts_are_drawn_from_the_results(results):
     drawn = {path.stem for path in DRAWN.glob("*.svg")}
-    assert drawn == set(CHARTS)
-    for name in drawn:
+    shown = {**{name: results[name] for name in CHARTS}, "home": home_bars(results)}
+    assert drawn == {*shown}
+    for name, numbers in shown.items():
         text = (DRAWN / f"{name}.svg").read_text(encoding="utf-8")
-        assert digest(results[name]) in text, f"{name}.svg is of other numbers"
+        assert digest(numbers) in text, f"{name}.svg is of other numbers"
+
+
+def test_the_start_page_shows_answers_once_they_are_measured(results):
+    row = {"answers": 1, "tokens": 131072, "values": "float32", "library": "verl"}
+    verl = {**row, "before_seconds": 2.0, "after_seconds": 0.1}
+    rows = [
+        verl,
+        {**verl, "library": "TRL", "before_seconds": 1.0, "after_seconds": 0.2},
+        {**verl, "values": "float16"},
+    ]
+    groups = home_bars({**results, "tokens": {"rows": rows}})
+    assert groups["one answer of 131,072 tokens"] == {"fastgae": 0.2, "verl's function": 2.0, "TRL's function": 1.0}
+    assert all(bars["fastgae"] == min(bars.values()) for bars in groups.values())
 
 
 def test_every_picture_of_a_page_is_there_and_made_by_the_command():
@@ -42,5 +56,5 @@ def test_every_picture_of_a_page_is_there_and_made_by_the_command():
         if "://" not in target
     }
     assert shown
-    assert {path for path in shown if path.parent == DRAWN} == {DRAWN / f"{name}.svg" for name in CHARTS}
+    assert {path for path in shown if path.parent == DRAWN} == {*DRAWN.glob("*.svg")}
     assert all(path.is_file() for path in shown)

@@ -1,6 +1,7 @@
 """What is shipped: one version, the licence, types, and documents that agree with the code."""
 
 import ast
+import contextlib
 import inspect
 import os
 import re
@@ -42,9 +43,9 @@ def test_one_version():
 @pytest.fixture
 def distribution():
     try:
-        return metadata.distribution("fastgae-rl")
+        return metadata.distribution(_project.DISTRIBUTION)
     except metadata.PackageNotFoundError:
-        pytest.skip("fastgae-rl is not installed: this is a source tree on the path")
+        pytest.skip("fastgae is not installed: this is a source tree on the path")
 
 
 def test_metadata(distribution):
@@ -62,6 +63,9 @@ def test_command(distribution):
     assert callable(command.load())
 
 
+in_a_clone = pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="this is no clone")
+
+
 def tracked_files():
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return {name for name in listed.split("\0") if (ROOT / name).is_file()}
@@ -77,7 +81,7 @@ def source_distribution(tree, folder):
         return file, {member.name.partition("/")[2] for member in opened if member.isfile()}
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="this is no clone")
+@in_a_clone
 def test_the_source_distribution_is_what_git_tracks(tmp_path):
     pytest.importorskip("pybind11")
     pytest.importorskip("setuptools", minversion="77")
@@ -132,16 +136,19 @@ MACHINES = {
 }
 
 
+def pythons():
+    """Those of the classifiers, and free-threaded ones from 3.14 on: 3.13t was an experiment."""
+    minors = [int(minor) for minor in re.findall(r":: Python :: 3\.(\d+)'", str(PROJECT["classifiers"]))]
+    return [f"cp3{minor}" for minor in minors] + [f"cp3{minor}t" for minor in minors if minor >= 14]
+
+
 @pytest.mark.parametrize(("platform", "machine"), MACHINES)
 def test_there_is_a_wheel_for_every_python(platform, machine):
-    """The Pythons are those of the classifiers, and free-threaded ones from 3.14 on: 3.13t was an experiment."""
     pytest.importorskip("cibuildwheel")
     command = [sys.executable, "-m", "cibuildwheel", "--print-build-identifiers"]
     command += ["--platform", platform, "--archs", machine, str(ROOT)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    minors = [int(minor) for minor in re.findall(r":: Python :: 3\.(\d+)'", str(PROJECT["classifiers"]))]
-    pythons = [f"cp3{minor}" for minor in minors] + [f"cp3{minor}t" for minor in minors if minor >= 14]
-    assert sorted(printed) == sorted(f"{python}-{kind}" for python in pythons for kind in MACHINES[platform, machine])
+    assert sorted(printed) == sorted(f"{python}-{kind}" for python in pythons() for kind in MACHINES[platform, machine])
 
 
 def test_a_runner_builds_the_wheels_of_every_machine():
@@ -150,6 +157,8 @@ def test_a_runner_builds_the_wheels_of_every_machine():
     assert len(runners.split(", ")) == len(MACHINES)
     for system in ("ubuntu", "macos", "windows"):
         assert len(re.findall(system, runners)) == 2
+    (built,) = re.findall(r"python: \[(.*)\]", workflow)
+    assert sorted(re.findall(r"(cp\d+t?)-\*", built)) == sorted(pythons())
 
 
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has a GIL")
@@ -158,15 +167,43 @@ def test_the_compiled_module_leaves_the_gil_off(python):
     assert python("import fastgae._core, sys; print(sys._is_gil_enabled())") == "False"
 
 
-def test_citation_names_the_repository_and_no_version():
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\nrepository-code: {PROJECT['urls']['Source']}\n" in citation
-    assert "\nversion:" not in citation
+def test_citation_names_no_version():
+    assert "\nversion:" not in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+# The files that name the package on the index, the repository or the site. A new one needs a reason: it has to be
+# changed by hand when one of the three changes.
+NAMING = {
+    ".github/ISSUE_TEMPLATE/config.yml",
+    "CITATION.cff",
+    "docs/install.md",
+    "examples/find_the_bug.ipynb",
+    "fastgae/_project.py",
+    "pyproject.toml",
+}
+OUR_NAME = re.compile(r"(?<![\w/.-])fastgae-\w+")
+OUR_ADDRESS = re.compile(r"https?://[\w./-]*fastgae[\w./-]*")
+
+
+@in_a_clone
+def test_every_file_names_the_index_the_repository_and_the_site_of_pyproject():
+    repository, site = PROJECT["urls"]["Source"], PROJECT["urls"]["Documentation"]
+    within = f"/{repository.partition('://')[2].replace('.com', '')}"  # as Colab names it
+    naming = set()
+    for path in tracked_files():
+        with contextlib.suppress(UnicodeDecodeError):  # a picture
+            text = (ROOT / path).read_text(encoding="utf-8")
+            names, addresses = OUR_NAME.findall(text), OUR_ADDRESS.findall(text)
+            assert {*names} <= {PROJECT["name"]}, path
+            for address in addresses:
+                assert address.startswith((repository, site)) or within in address, (path, address)
+            if names or addresses:
+                naming.add(path)
+    assert naming == NAMING | ({"README.md"} if _project.RELEASED else set())
 
 
 def test_what_installs_fastgae_is_said_once():
-    """Until there is a release, no page and no message says what fails. README alone speaks of the release to come."""
-    assert PROJECT["name"] == _project.DISTRIBUTION
+    """Until there is a release, no page and no message says what fails. docs/install.md alone speaks of a release."""
     extras = {_project.pip_install(extra) for extra in ("", *PROJECT["optional-dependencies"])}
     sources = [path for path in (ROOT / "fastgae").rglob("*.py") if path.name != "_project.py"]
     for path in [*sources, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
@@ -227,9 +264,8 @@ def test_a_page_lists_the_backends():
 
 
 def test_readme_starts_with_two_commands_and_ci_runs_the_tests_one():
-    demo, test, *_ = readme_blocks("sh")
-    source = PROJECT["urls"]["Source"]
-    assert demo == f"git clone {source} && cd fastgae\npython -m pip install -e '.[demo]' && python -m fastgae demo\n"
+    demo, test = readme_blocks("sh")
+    assert demo == f"{_project.pip_install('demo', '-e')} && python -m fastgae demo\n"
     assert test in CI
 
 
@@ -241,9 +277,16 @@ def test_the_readme_calls_gae_on_a_rollout_and_shows_what_diagnose_prints(capsys
     exec(first, names)
     assert names["advantages"].shape == names["returns"].shape == (512, 8)
     exec(diagnosed, names)
-    assert readme_blocks("text")[0] in capsys.readouterr().out
+    (shown,) = readme_blocks("text")
+    whole, ellipsis, after = shown.partition("...\n")
+    assert (ellipsis, after) == ("...\n", "")
+    assert capsys.readouterr().out.startswith(whole)
     assert not fastgae.diagnose(**names["arguments"])
 
 
-def test_readme_names_the_site():
-    assert f"]({PROJECT['urls']['Documentation']})" in README
+def test_readme_is_short_and_names_an_address_once_it_exists():
+    assert len(README.split()) <= 700
+    assert README.count("](") <= 25
+    for address in ("Source", "Documentation"):
+        assert (PROJECT["urls"][address] in README) == _project.RELEASED
+    assert README.count("rollout_buffer_class=RolloutBuffer") == 1

@@ -1,5 +1,7 @@
 """The performance gate calls the right rows red. These tests give it numbers and time nothing."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from speed import table
@@ -56,6 +58,12 @@ def test_what_cannot_be_measured_is_red_in_ci(monkeypatch, variable, red):
     monkeypatch.setattr(instructions, "why_not", lambda: "valgrind not installed")
     (line,) = instructions.check()
     assert line.red == red
+
+
+def test_a_container_that_forbids_setarch_is_told_what_to_allow(monkeypatch):
+    monkeypatch.setattr(instructions.shutil, "which", lambda name: name)
+    monkeypatch.setattr(instructions.subprocess, "run", lambda command, **_: SimpleNamespace(returncode=1))
+    assert "--security-opt seccomp=unconfined" in instructions.why_not()
 
 
 def test_counts_above_the_accepted_ones_and_new_counts_are_red(monkeypatch):

@@ -7,7 +7,7 @@ from .rows import Row
 
 
 def duration(seconds: float) -> str:
-    scale, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "us")
+    scale, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
     return f"{seconds * scale:,.2f} {unit}"
 
 

@@ -3,6 +3,7 @@
 import logging
 import re
 import tomllib
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,35 @@ title: {name}
 """
 # What stands behind a result without a description.
 EMPTY = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
+PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+# What other sites show of a link to a page.
+CARD = """<meta property="og:type" content="website">
+<meta property="og:site_name" content="{config.site_name}">
+<meta property="og:title" content="{page.title}">
+<meta property="og:description" content="{page.meta[description]}">
+<meta property="og:url" content="{page.canonical_url}">
+<meta property="og:image" content="{config.site_url}assets/card.png">
+<meta name="twitter:card" content="summary_large_image">
+"""
 # What a browser loads with the page from another server.
 LOADED = re.compile(
     r'<(?:script|img|iframe)\b[^>]*\bsrc="(?:https?:)?//|<link\b(?=[^>]*stylesheet)[^>]*\bhref="(?:https?:)?//'
 )
+
+# How much a page counts in the search, by how its path begins: pages that explain come before pages that list.
+BOOSTS = {
+    "api/fastgae.compat": 0.05,
+    "api/types": 0.05,
+    "api/": 0.2,
+    "conventions": 4,
+    "design": 0.1,
+    "gallery": 0.1,
+    "backends": 2,
+    "install": 1.5,
+    "performance": 2,
+    "reliability": 0.1,
+    "which-arguments": 2,
+}
 
 log = logging.getLogger(f"mkdocs.hooks.{__name__}")  # below "mkdocs", so that --strict counts its warnings
 
@@ -72,6 +98,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     depth = page.file.src_uri.count("/")
     if page.file.src_uri == "index.md":
         page.meta["hide"] = ["navigation"]  # its cards lead to every page
+    boost = next((boost for begin, boost in BOOSTS.items() if page.file.src_uri.startswith(begin)), 1)
+    page.meta["search"] = {"boost": boost}
 
     def absolute(link: re.Match[str]) -> str:
         return link[0] if link[0].count("../") <= depth else f"{config.repo_url}/blob/main/"
@@ -84,7 +112,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the names of pages in docstrings into links, and drop dashes that nothing follows."""
+    """Describe a page by its first paragraph. In pages of the API, link the pages that docstrings name."""
+    first = next((text for text in map(plain, PARAGRAPH.findall(html)) if len(text) > 40), config.site_description)
+    page.meta["description"] = escape(first if len(first) <= 160 else f"{first[:157].rpartition(' ')[0]} ...")
     if not page.file.src_uri.startswith("api/"):
         return html
 
@@ -98,8 +128,16 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return EMPTY.sub("", NAMED.sub(linked, html))
 
 
+def plain(html: str) -> str:
+    """Return the text of a paragraph in one line."""
+    return unescape(" ".join(re.sub("<[^>]+>", "", html).split()))
+
+
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     found = LOADED.search(output)
     if found:
         log.warning("%s loads something from another server: %s", page.file.src_uri, found[0])
-    return output
+    # The theme asks GitHub for the stars of the repository wherever this attribute is.
+    output = output.replace(' data-md-component="source"', "")
+    output = output.replace("<title>fastgae - fastgae<", f"<title>fastgae: {config.site_description}<")
+    return output.replace("</head>", CARD.format(page=page, config=config) + "</head>", 1)

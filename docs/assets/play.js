@@ -35,11 +35,16 @@ function chart(name, label, right, wrong, at, { values, terminated, truncated })
   const begins = (t) => t === 0 || terminated[t - 1] || truncated[t - 1];  // an episode
   const lines = [right[name], ...(wrong ? [wrong[name]] : []), ...(name === "returns" ? [values] : [])];
   const low = Math.min(0, ...lines.flat()), high = Math.max(0.1, ...lines.flat());
-  const x = (t) => 40 + 46 * t, y = (number) => 104 - (84 * (number - low)) / (high - low);
+  const x = (t) => 66 + 46 * t, y = (number) => 146 - (104 * (number - low)) / (high - low);
   const path = (numbers) => numbers.map((number, t) => `${begins(t) ? "M" : "L"}${x(t)} ${y(number).toFixed(1)}`).join("");
   const dots = right[name].map((number, t) => `<circle cx="${x(t)}" cy="${y(number).toFixed(1)}" r="${t === at ? 6 : 3}"/>`);
-  return `<svg viewBox="0 0 580 124" role="img" aria-label="${label}">
-    <text x="0" y="12">${label}</text><text x="0" y="${y(0) + 4}">0</text><path class="zero" d="M20 ${y(0)}H570"/>
+  // The numbers of both axes. Numbers that would touch the 0 are left out.
+  const heights = [low, high].filter((number) => Math.abs(y(number) - y(0)) > 24);
+  const left = [0, ...heights].map((number) => `<text class="tick" x="50" y="${y(number) + 5}">${number ? number.toFixed(1) : 0}</text>`);
+  const below = values.map((_, t) => `<text class="step" x="${x(t)}" y="178">${t}</text>`);
+  return `<svg viewBox="0 0 600 184" role="img" aria-label="${label}, step by step">
+    <text x="0" y="16">${label}</text>${left.join("")}${below.join("")}<text class="tick" x="50" y="178">t</text>
+    <path class="zero" d="M56 ${y(0)}H590"/>
     ${name === "returns" ? `<path class="values" d="${path(values)}"/>` : ""}
     ${wrong ? `<path class="wrong" d="${path(wrong[name])}"/>` : ""}
     <path class="right" d="${path(right[name])}"/><g class="right">${dots.join("")}</g></svg>`;

@@ -24,7 +24,7 @@ def table(titles: str, rows: Iterable[Iterable[str]]) -> str:
 
 
 def numbers(tolerance: float, note: str = "") -> str:
-    return (f"to {tolerance:.0e}" if tolerance else "the same bits") + (f": {note}" if note else "")
+    return (f"to {tolerance:.0e}" if tolerance else "✓") + (f": {note}" if note else "")
 
 
 def of_library(row: Row) -> tuple[str, ...]:

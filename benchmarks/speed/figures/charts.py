@@ -4,10 +4,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastgae._pictures import BLUE, INK, NOTE, PURPLE, VERMILION, new_figure, style, svg
+from fastgae._pictures import BLUE, INK, NOTE, PURPLE, SHADES, VERMILION, new_figure, style, svg
 from speed.table import ADD, LIMIT
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LOOKS = ((BLUE, "o"), (VERMILION, "s"), (INK, "D"), (PURPLE, "^"))  # of the series of a chart, in their order
 
@@ -55,6 +59,76 @@ def peers_chart(measured: Mapping[str, Any]) -> bytes:
     names = sorted(next(iter(times.values())), key=lambda name: math.prod(each[name] for each in times.values()))
     ratios = {shape: [each[name] for name in names] for shape, each in times.items()}
     return _dots(measured, names, ratios, "times as long as fastgae on its cpp backend (dashed)", mark=1)
+
+
+# The start page: the columns of "peers" and the rows of "tokens" that it shows, and what each bar is called.
+HOME = {"128×8": "8 environments, 128 steps", "2048×64": "64 environments, 2,048 steps"}
+HOME_TOKENS = {(64, 4096): "64 answers of 4,096 tokens", (1, 131072): "one answer of 131,072 tokens"}
+BARS = {
+    "fastgae, cpp": "fastgae",
+    "hand-written Numba loop": "a hand-written Numba loop",
+    "JAX, lax.scan": "JAX, a scan under jit",
+    "Stable-Baselines3": "Stable-Baselines3's loop",
+}
+
+
+def home_bars(results: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return what the chart of the start page shows: seconds by bar, for each thing that is computed."""
+    groups = {}
+    for column, what in HOME.items():
+        seconds = results["peers"]["seconds"][column]
+        groups[what] = {shown: seconds[name] for name, shown in BARS.items() if name in seconds}
+    tokens = [row for row in results.get("tokens", {"rows": []})["rows"] if row["values"] == "float32"]
+    for size, what in HOME_TOKENS.items():
+        if rows := [row for row in tokens if (row["answers"], row["tokens"]) == size]:
+            # A library may do more than the loop, such as whitening, which fastgae.compat then does, too.
+            ours = max(row["after_seconds"] for row in rows)
+            groups[what] = {"fastgae": ours} | {f"{row['library']}'s function": row["before_seconds"] for row in rows}
+    return groups
+
+
+def home_chart(results: Mapping[str, Any]) -> bytes:
+    """Draw a bar for each loop that people have, and ours above them, on one logarithmic axis of time."""
+    groups = home_bars(results)
+    figure = new_figure(5.2, 0.24 * sum(len(bars) + 1.6 for bars in groups.values()) + 0.5)
+    _bars(figure.subplots(), groups)
+    return svg(figure, digest(groups))
+
+
+def card(results: Mapping[str, Any]) -> "Figure":
+    """Draw what other sites show beside a link to ours, 1200 × 630 points: the last group of the start page."""
+    figure = new_figure(8, 4.2)
+    figure.suptitle("fastgae", x=0.03, ha="left", fontsize=36, fontweight="bold", color=BLUE)
+    axes = figure.subplots()
+    axes.set_title("Advantages for PPO and RLHF: the same bits on every backend\n", loc="left", fontsize=15, color=INK)
+    _bars(axes, dict([*home_bars(results).items()][-1:]))
+    return figure
+
+
+def _bars(axes: "Axes", groups: Mapping[str, Mapping[str, float]]) -> None:
+    micros = [seconds * 1e6 for bars in groups.values() for seconds in bars.values()]
+    style(axes, "x")
+    axes.set_xscale("log")
+    row, left = 0.0, 10 ** math.floor(math.log10(min(micros) / 1.2))
+    for what, bars in groups.items():
+        axes.text(left, row, what, color=INK, fontweight="bold", va="center")
+        for name, seconds in bars.items():
+            row += 1
+            ours = name == "fastgae"
+            axes.barh(row, seconds * 1e6 - left, 0.7, left, color=BLUE if ours else SHADES[0])
+            axes.text(seconds * 1.1e6, row, f"{name}: {_short(seconds)}", color=BLUE if ours else INK, va="center")
+        row += 1.6
+    axes.set_ylim(row - 0.8, -0.8)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_xticks([1, 1e3, 1e6], ["1 µs", "1 ms", "1 s"])
+    axes.set_xlim(left, max(micros) * 400)  # room for the words behind the longest bar
+    axes.set_xlabel("time of one call on one CPU; shorter is better", color=NOTE)
+
+
+def _short(seconds: float) -> str:
+    scale, unit = next(each for each in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if seconds * each[0] >= 1)
+    return f"{seconds * scale:.3g} {unit}"
 
 
 def in_times_of_ours(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fastgae._pictures import save
 from speed import memory, table
 from speed.calls import prepared
 from speed.contenders import Contender, one_thread, runs_here, thread_counts, without_reference
@@ -24,7 +25,7 @@ from speed.rows import Row
 from speed.text import track
 
 from . import apart, in_jax, peers, training
-from .charts import overhead_chart, peers_chart, throughput_chart
+from .charts import card, home_chart, overhead_chart, peers_chart, throughput_chart
 from .tables import filled, machine_of, render
 
 DRAWN = ROOT / "docs" / "figures"
@@ -120,5 +121,7 @@ def write(results: Mapping[str, Any]) -> None:
     for name, draw in CHARTS.items():
         if name in results:
             (DRAWN / f"{name}.svg").write_bytes(draw(results[name]))
+    (DRAWN / "home.svg").write_bytes(home_chart(results))
+    save(card(results), ROOT / "docs" / "assets" / "card.png")
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8"), results), encoding="utf-8")

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastgae._project import DISTRIBUTION
+
 from .in_jax import own_scan
 
 Array = NDArray[Any]
@@ -167,8 +169,8 @@ def ours(backend: str, rollout: Rollout) -> Ready:
 
 # name in the tables -> (distribution that has the version, function that prepares it)
 PEERS: dict[str, tuple[str, Callable[[Rollout], Ready]]] = {
-    "fastgae, cpp": ("fastgae-rl", partial(ours, "cpp")),
-    "fastgae, numba": ("fastgae-rl", partial(ours, "numba")),
+    "fastgae, cpp": (DISTRIBUTION, partial(ours, "cpp")),
+    "fastgae, numba": (DISTRIBUTION, partial(ours, "numba")),
     "hand-written Numba loop": ("numba", numba_loop),
     "rlox, batched float32": ("rlox", rlox),
     "JAX, lax.scan": ("jax", jax_scan),

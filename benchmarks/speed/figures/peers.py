@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import fastgae
+from fastgae._project import DISTRIBUTION
 from speed.machine import describe_machine
 from speed.rollouts import make_rollout
 from speed.text import duration, markdown, rounded
@@ -50,7 +51,7 @@ def one_cpu() -> Iterator[None]:
 
 def versions() -> dict[str, str]:
     def of(distribution: str) -> str:
-        if distribution == "fastgae-rl":
+        if distribution == DISTRIBUTION:
             return fastgae.__version__
         try:
             return version(distribution)

@@ -25,6 +25,32 @@ def of_backends(measured: Results) -> str:
     return markdown(("T×N", ADD, *names), rows)
 
 
+USERS = {  # rows of "throughput", by what they are to a user
+    "128×8": "8 envs",
+    "2048×64": "64 envs, long rollouts",
+    "128×1024": "1,024 envs of a compiled simulator",
+    "128×1024 env-major": "the same, env-major",
+    "1024×4096": "4,096 envs, more than the caches hold",
+    "65536×1": "one long trajectory",
+    "final_values 128×1024": "truncation, with `final_values`",
+    "mask 128×1024": "`mask`",
+    "normalize 128×1024": "`normalize`",
+    "packed 131072×1": "131,072 tokens in packed sequences",
+}
+
+
+def of_users(results: Results) -> str:
+    """Write the best time of every contender on the rollouts that users have."""
+    measured = results["throughput"]
+    rows = {label_of(row): row for row in measured["rows"]}
+    names = contenders(measured)
+    shown = []
+    for label, what in USERS.items():
+        row = rows[label]
+        shown.append((what, row["label"], *(duration(row["seconds"][name]) for name in names)))
+    return markdown(("rollout", "T×N", *names), shown, left=2)
+
+
 def of_limits(measured: Results) -> str:
     """Write the times of the yardstick, the ratio of every contender to it, and the goal."""
     names = contenders(measured)
@@ -47,11 +73,7 @@ def of_memory(measured: Results) -> str:
 def in_short(measured: Results) -> str:
     """Write two sentences for the README."""
     small, large = (measured["peers"]["seconds"][shape] for shape in ("128×8", "2048×64"))
-
-    def times(name: str) -> tuple[str, str]:
-        return f"{in_times_of_ours(small)[name]:,.2g}", f"{in_times_of_ours(large)[name]:,.2g}"
-
-    loop, scan = times("hand-written Numba loop"), times("JAX, lax.scan")
+    scan = " and ".join(f"{in_times_of_ours(each)['JAX, lax.scan']:,.2g}" for each in (small, large))
     shares = [
         row["their_seconds"] / (row["their_seconds"] + row["rest_seconds"]) for row in measured["training"]["rows"]
     ]
@@ -59,11 +81,10 @@ def in_short(measured: Results) -> str:
     return (
         f"For one answer of {answer['tokens']:,} tokens, OpenRLHF's own function takes "
         f"{duration(answer['before_seconds'])}, and fastgae's with the same arguments "
-        f"{duration(answer['after_seconds'])}.\n"
-        f"On one CPU, a call on 128×8 steps takes {duration(small['fastgae, cpp'])} and one on 2048×64 "
-        f"{duration(large['fastgae, cpp'])}; a tuned Numba loop written by hand takes {' and '.join(loop)} times as "
-        f"long, a compiled JAX scan {' and '.join(scan)} times.\n"
-        f"In a whole PPO run of Stable-Baselines3, GAE is {min(shares):.2%} to {max(shares):.2%} of the time even with "
+        f"{duration(answer['after_seconds'])}. "
+        f"On one CPU, 128×8 steps take {duration(small['fastgae, cpp'])} and 2048×64 take "
+        f"{duration(large['fastgae, cpp'])}; a JAX scan that `jit` compiled, called from Python, takes {scan} times as "
+        f"long. In a PPO run of Stable-Baselines3, GAE is {min(shares):.2%} to {max(shares):.2%} of the time even with "
         "its own loop."
     )
 
@@ -83,12 +104,13 @@ TABLES: dict[str, Callable[[Results], str]] = {  # of the section with this name
     "suites": apart.table_of_suites,
 }
 
+OF_SEVERAL: dict[str, Callable[[Results], str]] = {"speed-in-short": in_short, "rollouts": of_users}
+
 
 def render(name: str, results: Results) -> str:
-    if name == "speed-in-short":
-        return in_short(results)
-    measured = results[name]
-    return TABLES[name](measured).rstrip()
+    if name in OF_SEVERAL:
+        return OF_SEVERAL[name](results)
+    return TABLES[name](results[name]).rstrip()
 
 
 def machine_of(name: str, results: Results) -> str:

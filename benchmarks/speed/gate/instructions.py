@@ -52,6 +52,8 @@ def why_not() -> str | None:
     missing = [name for name in ("valgrind", "setarch", "cc") if not shutil.which(name)]
     if missing:
         return f"{' and '.join(missing)} not installed (Debian and Ubuntu: apt-get install valgrind gcc)"
+    if subprocess.run(["setarch", "-R", "true"], stderr=subprocess.DEVNULL).returncode:
+        return "addresses cannot be fixed: allow personality(2), in Docker by --security-opt seccomp=unconfined"
     return None if fastgae.backends()[0].available else "the compiled backend cannot run here"
 
 

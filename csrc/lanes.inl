@@ -467,10 +467,12 @@ private:
         while (lines > 0 && lane_ < end_) {
             if (k_ == 0) point();
             const Index end = std::min(steps_, k_ + lines * kLine<Real>);
-            for (int i = 0; i < number_count_; ++i)
-                for (Index k = k_; k < end; k += kLine<Real>) prefetch(numbers_[i] + k, level_);
-            for (int i = 0; i < flag_count_; ++i)
-                for (Index k = (k_ + 63) / 64 * 64; k < end; k += 64) prefetch(flags_[i] + k, level_);
+            with_level(level_, [&](auto into) FASTGAE_INLINE_LAMBDA {
+                for (int i = 0; i < number_count_; ++i)
+                    for (Index k = k_; k < end; k += kLine<Real>) prefetch<into>(numbers_[i] + k);
+                for (int i = 0; i < flag_count_; ++i)
+                    for (Index k = (k_ + 63) / 64 * 64; k < end; k += 64) prefetch<into>(flags_[i] + k);
+            });
             lines -= (end - k_) / kLine<Real>;
             k_ = end;
             if (k_ == steps_) ++lane_, k_ = 0;

@@ -3,22 +3,29 @@
 template <class Real>
 constexpr Index kLine = 64 / sizeof(Real);  // elements of a cache line
 
-// Prefetch the cache line of a pointer into the first or the second level of the caches. The address need not be
-// mapped.
-FASTGAE_INLINE void prefetch(const void* pointer, int level = 1) {
+// Prefetch the cache line of a pointer into a level of the caches. The address need not be mapped.
+template <int level = 1>
+FASTGAE_INLINE void prefetch(const void* pointer) {
 #if defined(__GNUC__)
-    if (level == 1)
-        __builtin_prefetch(pointer);
-    else
-        __builtin_prefetch(pointer, 0, 2);
+    __builtin_prefetch(pointer, 0, level == 1 ? 3 : 2);
 #else
-    (void)pointer, (void)level;
+    (void)pointer;
 #endif
 }
 
 // Prefetch the cache line `bytes` below a pointer.
-FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes, int level = 1) {
-    prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes), level);
+template <int level = 1>
+FASTGAE_INLINE void prefetch_below(const void* pointer, Index bytes) {
+    prefetch<level>(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(pointer) - bytes));
+}
+
+// Call work with the level as a constant.
+template <class Work>
+FASTGAE_INLINE void with_level(int level, const Work& work) {
+    if (level == 1)
+        work(std::integral_constant<int, 1>());
+    else
+        work(std::integral_constant<int, 2>());
 }
 
 // Call body(V(), i) for the elements [first, last), from the last to the first. V is the type of the vector that begins

@@ -70,7 +70,8 @@ FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const
                             const Numbers<Real>& numbers, const States<Real>& states, Index first, Index last,
                             const Ahead& ahead = {}) {
     using V = Vector<Real>;
-    const auto [level, bytes] = ahead.way;
+    const int level = ahead.way.level;
+    const Index bytes = ahead.way.bytes;
     // At the left end of a sweep, the memory that comes next is the right end of the row before.
     const auto distance = [&](Index size) { return bytes + (first * size < bytes ? ahead.gap * size : 0); };
     const Index numbers_ahead = distance(sizeof(Real)), flags_ahead = distance(1);
@@ -78,22 +79,22 @@ FASTGAE_INLINE void row_run(const Row<Real>& row, const Results<Real>& to, const
     Index n = last;
     while (n - first >= line) {
         n -= line;
-        if constexpr (prefetch != Prefetch::nothing) {
-            prefetch_below(row.at.rewards + n, numbers_ahead, level);
-            prefetch_below(row.at.values + n, numbers_ahead, level);
-            if constexpr (prefetch == Prefetch::values_and_next)
-                prefetch_below(row.at.next_values + n, numbers_ahead, level);
-            if (In::final_values && (!In::optional || row.at.final_values))
-                prefetch_below(row.at.final_values + n, numbers_ahead, level);
-            if (options.ratios) prefetch_below(row.ratios + n, numbers_ahead, level);
-            for (int which = 0; Known::arrays && which < kRatio; ++which)
-                if (row.varies[which]) prefetch_below(row.coefficients[which] + n, numbers_ahead, level);
-            if (n / line % 4 == 0) {  // one line of flags belongs to at least four lines of numbers
-                prefetch_below(row.at.terminated + n, flags_ahead, level);
-                if constexpr (In::truncated) prefetch_below(row.at.truncated + n, flags_ahead, level);
-                if (options.mask) prefetch_below(row.mask + n, flags_ahead, level);
-            }
-        }
+        if constexpr (prefetch != Prefetch::nothing)
+            with_level(level, [&](auto into) FASTGAE_INLINE_LAMBDA {
+                const auto numbers = [&](const Real* at) { prefetch_below<into>(at + n, numbers_ahead); };
+                const auto flags = [&](const std::uint8_t* at) { prefetch_below<into>(at + n, flags_ahead); };
+                numbers(row.at.rewards);
+                numbers(row.at.values);
+                if constexpr (prefetch == Prefetch::values_and_next) numbers(row.at.next_values);
+                if (In::final_values && (!In::optional || row.at.final_values)) numbers(row.at.final_values);
+                if (options.ratios) numbers(row.ratios);
+                for (int which = 0; Known::arrays && which < kRatio; ++which)
+                    if (row.varies[which]) numbers(row.coefficients[which]);
+                if (n / line % 4 != 0) return;  // one line of flags belongs to at least four lines of numbers
+                flags(row.at.terminated);
+                if constexpr (In::truncated) flags(row.at.truncated);
+                if (options.mask) flags(row.mask);
+            });
         row_vectors<V, In, Out, line / V::width>(row, to, options, numbers, states, n);
     }
     if constexpr (V::width < line)

@@ -97,9 +97,24 @@ def test_red_rows_stand_at_the_end_and_give_exit_status_1(monkeypatch, capsys):
     lines = [Line("bad", "2", red=True), Line("good", "1")]
     monkeypatch.setattr(floors, "check", lambda: lines)
     assert command.main(["floors"]) == 1
-    assert capsys.readouterr().out.endswith("\n\nRED bad: 2\n1 of 2 red\n")
+    assert capsys.readouterr().out.endswith(f"\n\nRED bad: 2\n1 of 2 red\n{accepted.ADVICE}\n")
     del lines[0]
     assert command.main(["floors"]) == 0
+    assert capsys.readouterr().out.endswith("\n0 of 1 red\n")
+
+
+def test_only_floors_that_a_machine_misses_or_leaves_far_below_are_accepted_anew(monkeypatch):
+    known = {row.name: dict.fromkeys(map(" over ".join, floors.PAIRS), 1.0) for row in [*table.SHORT, *table.LONGER]}
+    speed = iter([0.9, 1.0, 3.9, 4.0])
+    monkeypatch.setattr(floors, "runs_here", lambda **_: ["cpp", "cpp:avx2", "numba", "numpy"])
+    monkeypatch.setattr(floors, "timers", lambda *_: {})
+    monkeypatch.setattr(floors, "measured", lambda _, never: dict.fromkeys(never, next(speed, 1.0)))
+    monkeypatch.setattr(accepted, "read", lambda _: known)
+    written = {}
+    monkeypatch.setattr(accepted, "write", lambda _, found: written.update(found) or [])
+    list(floors.accept())
+    first = [written[row.name]["cpp over numpy"] for row in table.SHORT[:4]]
+    assert first == [0.45, 1.0, 1.0, 2.0]
 
 
 def test_every_accepted_number_has_its_row_and_every_row_its_number():

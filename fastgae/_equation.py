@@ -120,6 +120,8 @@ class Library:
 def gae(lib: Library, call: Call) -> GAEResult[Any]:
     """delta = (r + gamma V') - V;  A = delta + gamma lambda A_next;  R = A + V; a closed gate leaves its term out."""
     xp, rewards = lib.xp, lib.steps(call.rewards)
+    if call.cu_seqlens is not None:
+        call = one_env(lib, call, rewards)
     terminated, truncated, exists = (lib.steps(each, bool) for each in (call.terminated, call.truncated, call.mask))
     ends, zero = either(terminated, truncated), zeros(lib, rewards)
     values, following = values_of(lib, call, rewards, truncated, exists)
@@ -169,6 +171,25 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
     if call.normalize is not None:
         advantages = lib.normalized(advantages, exists, call.normalize)
     return GAEResult(lib.back(advantages), lib.back(returns))
+
+
+def one_env(lib: Library, call: Call, rewards: Any) -> Call:
+    """Return packed sequences as one env whose episodes end with them."""
+    starts, exists, inside = lib.array(call.cu_seqlens), lib.steps(call.mask, bool), lib.steps(call.terminated, bool)
+    after = lib.xp.cumsum(lib.xp.ones_like(rewards, dtype=starts.dtype), 0)  # the place of the step after each
+    sequence = lib.xp.searchsorted(starts, after - 1, side="right") - 1
+    last_steps = lib.next_existing(after - 1, starts[-1], exists) >= starts[sequence + 1]
+    if call.last_values is None:
+        ends = {"terminated": either(inside, last_steps)}
+    else:
+        last = lib.xp.broadcast_to(lib.array(call.last_values, lib.dtype), (len(starts) - 1,))
+        ends = {"truncated": last_steps, "final_values": last[sequence]}
+    coefficients = {
+        name: lib.array(given)[sequence, 0]
+        for name in ("gamma", "gae_lambda", "returns_lambda")
+        if getattr(given := getattr(call, name), "ndim", 0) == 2
+    }
+    return call._replace(cu_seqlens=None, last_values=zeros(lib, rewards), **ends, **coefficients)
 
 
 def values_of(lib: Library, call: Call, rewards: Any, truncated: Any, exists: Any) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from fastgae import _equation
 from fastgae._call import EPS, Call, GAEResult
 from fastgae._interop import FUNCTIONS, OnDevice
 
-RECURSIONS = ("gae", "n_step_returns", "retrace")
+RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
 
 
 def takes(array: OnDevice) -> bool:

@@ -40,8 +40,6 @@ def takes(array: OnDevice) -> bool:
 
 def gae(call: Call) -> GAEResult[Any]:
     """Compute a checked call. ``out`` is never given, because JAX arrays never change."""
-    if call.cu_seqlens is not None:
-        call = _one_env(call)
     return _equation.gae(Arrays(call.rewards, call.time_axis), call)
 
 
@@ -157,33 +155,6 @@ def steps_without_resets(
     lib = Arrays(terminated, time_axis)
     ends = _equation.either(lib.steps(terminated, bool), lib.steps(truncated, bool))
     return lib.back(_equation.without_resets(lib, ends, lib.envs(prev_done, ends, bool), None))
-
-
-def _one_env(call: Call) -> Call:
-    """Return packed sequences as one env whose episodes end with them."""
-    total, starts = call.rewards.shape[0], call.cu_seqlens.array
-    sequence = jnp.searchsorted(starts, jnp.arange(total, dtype=starts.dtype), side="right") - 1
-    place = jnp.arange(total + 1, dtype=starts.dtype)
-    lib = Arrays(call.rewards, 0)
-    exists, inside, last = lib.steps(call.mask, bool), lib.steps(call.terminated, bool), call.last_values
-    last_steps = lib.next_existing(place[:-1], place[-1], exists) >= starts[sequence + 1]
-
-    def held(array: Any, dtype: np.dtype[Any]) -> OnDevice:
-        return OnDevice(array, array.shape, dtype)
-
-    def per_step(given: Any) -> Any:
-        if not isinstance(given, OnDevice) or given.ndim != 2:
-            return given
-        return held(given.array[sequence, 0], given.dtype)
-
-    if last is None:
-        ends = {"terminated": held(_equation.either(inside, last_steps), FLAG)}
-    else:
-        final = jnp.broadcast_to(lib.array(last, lib.dtype), (len(starts) - 1,))[sequence]
-        ends = {"truncated": held(last_steps, FLAG), "final_values": held(final, call.rewards.dtype)}
-    zero = held(np.zeros((), call.rewards.dtype), call.rewards.dtype)
-    coefficients = {name: per_step(getattr(call, name)) for name in ("gamma", "gae_lambda", "returns_lambda")}
-    return call._replace(cu_seqlens=None, last_values=zero, **ends, **coefficients)
 
 
 def _loop(step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, rows: tuple[Any, ...]) -> Any:

@@ -27,6 +27,7 @@ def gae_packed(
     returns_lambda: float | ArrayLike | None = None,
     normalize: Normalize | None = None,
     out: Output[ArrayT] | None = None,
+    stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
     **misnamed: Unpack[Misnamed],
@@ -57,7 +58,7 @@ def gae_packed(
         per step.
     normalize : str, optional
         "global", as in ``gae``: over all steps that exist.
-    out, num_threads, backend
+    out, stop_gradients, num_threads, backend
         As in ``gae``.
 
     Returns
@@ -83,4 +84,4 @@ def gae_packed(
     )  # fmt: skip
     if type(rewards) is ndarray:  # torch.compile cannot follow the rest, and need not
         call = as_one_env(call)
-    return run(gae_packed, call, backend, num_threads, True, unnamed, misnamed)
+    return run(gae_packed, call, backend, num_threads, stop_gradients, unnamed, misnamed)

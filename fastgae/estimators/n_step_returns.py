@@ -7,7 +7,7 @@ from typing import Never, Unpack
 from fastgae._call import NEW
 from fastgae._declared import estimator
 from fastgae._run import run
-from fastgae._typing import ArrayLike, ArrayT, Misnamed, Numbers
+from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
 
 
 @estimator(result="returns")
@@ -25,6 +25,8 @@ def n_step_returns(
     time_axis: int = 0,
     out: ArrayT | None = None,
     stop_gradients: bool = True,
+    num_threads: int | None = None,
+    backend: BackendName | None = None,
     **misnamed: Unpack[Misnamed],
 ) -> ArrayT:
     r"""Compute n-step returns, n rewards and a bootstrap: the target of n-step temporal-difference learning.
@@ -34,12 +36,12 @@ def n_step_returns(
         G_t^(1) = r_t + gamma V'_t              V' left out where terminated_t
         G_t^(k) = r_t + gamma G_{t+1}^(k-1)     where step t neither ends an episode nor is the last; else G_t^(1)
 
-    It takes n passes over the rollout, on one thread.
+    It takes n passes over the rollout. Only the compiled backend has a kernel for it; NumPy computes it elsewhere.
 
     Parameters
     ----------
     rewards, values, terminated, truncated, last_values, next_values, final_values, gamma, time_axis, stop_gradients
-        As in ``gae``.
+        As in ``gae``, and so are ``num_threads`` and ``backend``.
     n : int >= 1
         Number of rewards in each return; fewer if the episode or the rollout ends before.
     out : array, optional
@@ -51,7 +53,7 @@ def n_step_returns(
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError, TypeError, BackendUnavailableError
         As ``gae``.
 
     Notes
@@ -70,4 +72,4 @@ def n_step_returns(
         rewards, values, terminated, truncated, last_values, next_values, final_values, None, None, None, gamma, 0.0,
         time_axis, (None, NEW if out is None else out), None, None, None, False, False, None, n, "n_step_returns",
     )  # fmt: skip
-    return run(n_step_returns, call, None, None, stop_gradients, unnamed, misnamed).returns
+    return run(n_step_returns, call, backend, num_threads, stop_gradients, unnamed, misnamed).returns

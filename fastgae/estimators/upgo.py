@@ -28,6 +28,7 @@ def upgo(
     normalize: Normalize | None = None,
     time_axis: int = 0,
     out: Output[ArrayT] | None = None,
+    stop_gradients: bool = True,
     num_threads: int | None = None,
     backend: BackendName | None = None,
     **misnamed: Unpack[Misnamed],
@@ -47,7 +48,8 @@ def upgo(
     Parameters
     ----------
     rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
-        As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``num_threads`` and ``backend``.
+        As in ``gae``, and so are ``normalize``, ``time_axis``, ``out``, ``stop_gradients``, ``num_threads`` and
+        ``backend``.
 
     Returns
     -------
@@ -76,4 +78,4 @@ def upgo(
         rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
         gamma, 1.0, time_axis, out, normalize, None, None, False, False, None, None, "upgo",
     )  # fmt: skip
-    return run(upgo, call, backend, num_threads, True, unnamed, misnamed)
+    return run(upgo, call, backend, num_threads, stop_gradients, unnamed, misnamed)

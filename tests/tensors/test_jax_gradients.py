@@ -77,13 +77,27 @@ CALLS = {
         {**FLAGS, "mask": MASK, "rho_clip": 1.5, "leaky": 0.2},
     ),
     "retrace": (fastgae.retrace, "rewards values next_values ratios gamma lambda_", {**FLAGS, "mask": MASK}),
+    "upgo": (fastgae.upgo, "rewards values last_values gamma", {"terminated": CASE.terminated, "mask": MASK}),
+    "gae_packed": (
+        fastgae.gae_packed,
+        "rewards values last_values gae_lambda",
+        {"terminated": CASE.terminated[:, 0], "mask": MASK[:, 0], "cu_seqlens": np.array([0, 2, 2, 7, 9]), "gamma": 0.9},
+    ),
+}
+# The sequences of gae_packed lie in one env.
+PACKED = {
+    "rewards": CASE.rewards[:, 0],
+    "values": CASE.values[:, 0],
+    "last_values": CASE.last_values,
+    "gae_lambda": np.linspace(0.2, 0.9, 9, dtype=np.float32),
 }
 
 
 def call_of(name, **settings):
     """The function of its numbers alone, and these numbers as arrays of JAX."""
     function, numbers, others = CALLS[name]
-    given = {each: jnp.asarray(NUMBERS[each]) for each in numbers.split()}
+    known = {**NUMBERS, **PACKED} if name == "gae_packed" else NUMBERS
+    given = {each: jnp.asarray(known[each], NUMBERS[each].dtype) for each in numbers.split()}
     return lambda given: function(**given, **others, stop_gradients=False, **settings), given
 
 

@@ -81,7 +81,12 @@ CALLS = {
     "gae_packed": (
         fastgae.gae_packed,
         "rewards values last_values gae_lambda",
-        {"terminated": CASE.terminated[:, 0], "mask": MASK[:, 0], "cu_seqlens": np.array([0, 2, 2, 7, 9]), "gamma": 0.9},
+        {
+            "terminated": CASE.terminated[:, 0],
+            "mask": MASK[:, 0],
+            "cu_seqlens": np.array([0, 2, 2, 7, 9]),
+            "gamma": 0.9,
+        },
     ),
 }
 # The sequences of gae_packed lie in one env.

@@ -26,6 +26,7 @@ CASES: dict[str, dict[str, Any]] = {
     "discounted_returns": {"function": "discounted_returns", "without": ("values",)},
     "reverse_scan": {"function": "reverse_scan", "bootstrap": "decay"},
     "upgo": {"function": "upgo"},
+    "n_step_returns": {"function": "n_step_returns", "options": {"n": 5}},
     "retrace": {"function": "retrace", "bootstrap": "next_values", "extras": ("ratios",)},
     "packed, mask": {**PACKED, "extras": ("mask",)},
     **{given: {"given": given} for given in GIVEN},

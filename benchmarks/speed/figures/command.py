@@ -24,7 +24,7 @@ from speed.places import ROOT
 from speed.rows import Row
 from speed.text import track
 
-from . import apart, in_jax, peers, training
+from . import apart, corners, in_jax, peers, training
 from .charts import card, home_chart, overhead_chart, peers_chart, throughput_chart
 from .tables import filled, machine_of, render
 
@@ -64,6 +64,7 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "limits": of_limits,
     "overhead": lambda: of_rows(table.OVERHEAD, one_thread(runs_here()), 0.5),
     "threads": lambda: of_rows(table.THREADS, thread_counts(runs_here(), usable_cpus()), 1.5),
+    "corners": corners.measure,
     "memory": of_memory,
     "peers": peers.measure,
     "tokens": apart.tokens,

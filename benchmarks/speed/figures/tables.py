@@ -7,7 +7,7 @@ from typing import Any
 from speed.table import ADD
 from speed.text import duration, markdown
 
-from . import apart, in_jax, peers, tokens, training
+from . import apart, corners, in_jax, peers, tokens, training
 from .charts import contenders, in_times_of_ours, label_of, machine_line
 
 Results = Mapping[str, Any]
@@ -94,6 +94,7 @@ TABLES: dict[str, Callable[[Results], str]] = {  # of the section with this name
     "limits": of_limits,
     "overhead": of_backends,
     "threads": of_backends,
+    "corners": corners.table,
     "memory": of_memory,
     "peers": peers.table,
     "tokens": tokens.table,

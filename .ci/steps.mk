@@ -11,7 +11,8 @@ PUSH := ray gpu readme tiny thread address native emulated peers fuzz gate tenso
 # What needs no push: .github/workflows/nightly.yml runs it, with new seeds where something is random. On a push,
 # `emulated` tries two or three of the machines, `release` collects the tests and runs those that depend on what is
 # installed, and `peers` compares the functions that the libraries' own tests call.
-NIGHTLY := every-machine every-release-test suites random tiny-random address-random thread-random files mutants planted
+NIGHTLY := every-machine every-release-test suites random tiny-random address-random thread-random files mutants planted \
+    slower
 
 .PHONY: all nightly $(PUSH) $(NIGHTLY) sdist wheel installed libraries libraries-and-wheel system emulators
 all: $(PUSH)
@@ -272,3 +273,8 @@ planted: installed
 	step "mistakes planted in rollouts are found, and nothing in correct ones, also while a critic learns"
 	venv installed
 	(cd "$$repo/tests" && python -m support.planted)
+
+slower: libraries-and-wheel
+	step "regressions planted in the package are red in the gate"
+	venv peers
+	outside python "$$repo/benchmarks" gate --self-test

@@ -12,7 +12,7 @@ valgrind, is red where the environment variable CI is set, and elsewhere left ou
 import argparse
 from collections.abc import Sequence
 
-from . import choices, counts, floors, instructions
+from . import choices, counts, floors, instructions, planted
 from .accepted import judged
 
 CHECKS = {"floors": floors, "choices": choices, "counts": counts, "instructions": instructions}
@@ -24,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.accept:
         print(*(line for name in args.checks for line in ACCEPTED[name].accept()), sep="\n")
         return 0
+    if args.self_test:
+        return judged(planted.check())
     return judged(line for name in args.checks or CHECKS for line in CHECKS[name].check())
 
 
@@ -32,6 +34,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"of {', '.join(CHECKS)}; none: all")
     parser.add_argument(
         "--accept", action="store_true", help="write what is measured here into the files of these checks"
+    )
+    parser.add_argument(
+        "--self-test", action="store_true", help="plant five regressions in a copy, and see each check red; ten minutes"
     )
     args = parser.parse_args(arguments)
     if unknown := set(args.checks) - set(CHECKS):

@@ -179,4 +179,5 @@ def kernels_of_gpus() -> Found:
         yield f"GPU, {what}", number
 
 
-COUNTS = (peaks, peaks_of_compat, page_faults, reads, compilations, waiting, launches, kernels_of_gpus)
+# Page faults come first, because malloc itself keeps large blocks once a process has freed some.
+COUNTS = (page_faults, peaks, peaks_of_compat, reads, compilations, waiting, launches, kernels_of_gpus)

@@ -11,8 +11,7 @@ PUSH := ray gpu readme tiny thread address native emulated peers fuzz gate tenso
 # What needs no push: .github/workflows/nightly.yml runs it, with new seeds where something is random. On a push,
 # `emulated` tries two or three of the machines, `release` collects the tests and runs those that depend on what is
 # installed, and `peers` compares the functions that the libraries' own tests call.
-NIGHTLY := every-machine every-release-test suites random tiny-random address-random thread-random files mutants planted \
-    slower
+NIGHTLY := every-machine every-release-test suites random tiny-random address-random thread-random files mutants planted slower
 
 .PHONY: all nightly $(PUSH) $(NIGHTLY) sdist wheel installed libraries libraries-and-wheel system emulators
 all: $(PUSH)

@@ -178,6 +178,7 @@ NAMING = {
     "CITATION.cff",
     "docs/install.md",
     "examples/find_the_bug.ipynb",
+    "examples/tokens.ipynb",
     "fastgae/_project.py",
     "pyproject.toml",
 }

@@ -194,7 +194,7 @@ class _Faults:
         totals = collections.Counter[int]()
         for parent, number in zip(parents, numbers.tolist(), strict=True):
             totals[parent] += number
-        if any(totals[parent] == 0 for parent in parents if parent >= 0):
+        if any(totals[parent] in (0, math.inf) for parent in parents if parent >= 0):
             self.add(ValueError, "weights")
 
     def baseline(self) -> None:

@@ -10,11 +10,11 @@ import pytest
 from speed.calls import prepared
 from speed.contenders import Contender, one_thread, runs_here
 from speed.rows import Row
-from speed.table import OVERHEAD, THROUGHPUT
+from speed.table import OVERHEAD, THROUGHPUT, TREES
 
 
 @pytest.mark.parametrize("contender", one_thread(runs_here(every_target=True)), ids=lambda contender: contender.name)
-@pytest.mark.parametrize("row", [*THROUGHPUT, *OVERHEAD], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [*THROUGHPUT, *OVERHEAD, *TREES], ids=lambda row: row.name)
 @pytest.mark.benchmark(max_time=0.1, min_rounds=2)
 def test_throughput(benchmark: Any, row: Row, contender: Contender) -> None:
     ready = prepared(row)

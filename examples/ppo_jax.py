@@ -1,403 +1,148 @@
-"""PPO in one compiled program: environments, networks, Adam and the loop over updates are plain JAX.
+"""PPO in one program that JAX compiles: environments, networks and the loop over updates are plain JAX.
 
-It trains with ``fastgae.gae`` and with a ``lax.scan`` in its place, compares the curves, and prints both times.
-It needs jax, fastgae and, for ``--plot``, matplotlib. Copy it and change it. The parts, from top to bottom: Settings,
-the advantages, CartPole, the networks and Adam, training, and the command line.
+It trains three times: with fastgae, with a lax.scan that computes the same, and with the loop of PureJaxRL, for which
+a time limit ends an episode like a fall. It needs jax, fastgae and, for --plot, matplotlib. Copy it and change it.
 """
 
 import argparse
-import math
-import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections import namedtuple
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.example_libraries import optimizers
 
 import fastgae
 
-EXAMPLES = """\
-examples:
-  python ppo_jax.py                             four seeds, to a mean return of 500
-  python ppo_jax.py --updates 20 --seeds 1      a few seconds
-  python ppo_jax.py --plot curves.svg           and draw the learning curves
-"""
+ENVS, STEPS, EPOCHS, BATCHES, MOST_STEPS = 16, 128, 4, 16, 500  # BATCHES: of all epochs
+GAMMA, GAE_LAMBDA, CLIP, RATE = 0.99, 0.95, 0.2, 1e-3
+
+# Arrays with the axes time and environment. next_values are V of the next observation, before any reset.
+Rollout = namedtuple("Rollout", "observations actions log_probs rewards terminated truncated values next_values")
+Envs = namedtuple("Envs", "observations steps last_returns")
 
 
-def option(default: Any, description: str) -> Any:
-    return field(default=default, metadata={"help": description})
+def by_fastgae(r: Rollout) -> tuple[Array, Array]:
+    flags = {"terminated": r.terminated, "truncated": r.truncated}
+    return fastgae.gae(r.rewards, r.values, **flags, next_values=r.next_values, gamma=GAMMA, gae_lambda=GAE_LAMBDA)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of training; each one is an option of the command line."""
-
-    seeds: int = option(4, "agents that are trained at the same time, under vmap")
-    updates: int = option(120, "rollouts, each followed by an update")
-    num_envs: int = option(16, "environments of each agent")
-    num_steps: int = option(128, "steps of each environment between two updates")
-    gamma: float = option(0.99, "discount")
-    gae_lambda: float = option(0.95, "decay of the trace")
-    learning_rate: float = option(1e-3, "Adam's step size at the start; it falls to 0 linearly")
-    epochs: int = option(4, "passes over each rollout")
-    minibatches: int = option(4, "minibatches in each pass")
-    clip: float = option(0.2, "how far the ratio of probabilities may be from 1")
-    value_weight: float = option(0.5, "weight of the value loss")
-    entropy_weight: float = option(0.01, "weight of the entropy bonus")
-    max_grad_norm: float = option(0.5, "gradients are clipped to this norm")
-
-
-class Rollout(NamedTuple):
-    """What the agent saw and did; each array has the axes time and environment."""
-
-    observations: Array
-    actions: Array
-    log_probs: Array
-    rewards: Array
-    terminated: Array
-    truncated: Array
-    values: Array
-    next_values: Array  # V of the next observation, before any reset
-
-
-# The advantages, in two ways
-
-
-def by_fastgae(rollout: Rollout, settings: Settings) -> tuple[Array, Array]:
-    return fastgae.gae(
-        rollout.rewards,
-        rollout.values,
-        rollout.terminated,
-        rollout.truncated,
-        next_values=rollout.next_values,
-        gamma=settings.gamma,
-        gae_lambda=settings.gae_lambda,
-    )
-
-
-def by_scan(rollout: Rollout, settings: Settings) -> tuple[Array, Array]:
-    bootstrap = jnp.where(rollout.terminated, 0.0, settings.gamma * rollout.next_values)
-    deltas = (rollout.rewards + bootstrap) - rollout.values
-    decay = settings.gamma * settings.gae_lambda
+def by_scan(r: Rollout) -> tuple[Array, Array]:
+    deltas = (r.rewards + jnp.where(r.terminated, 0.0, GAMMA * r.next_values)) - r.values
 
     def step(following: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-        delta, ended = row
-        advantage = delta + jnp.where(ended, 0.0, decay * following)
+        advantage = row[0] + jnp.where(row[1], 0.0, GAMMA * GAE_LAMBDA * following)
         return advantage, advantage
 
-    ended = rollout.terminated | rollout.truncated
-    advantages = lax.scan(step, jnp.zeros_like(deltas[0]), (deltas, ended), reverse=True)[1]
-    return advantages, advantages + rollout.values
+    _, advantages = lax.scan(step, jnp.zeros(ENVS), (deltas, r.terminated | r.truncated), reverse=True)
+    return advantages, advantages + r.values
 
 
-WAYS = {"fastgae": by_fastgae, "lax.scan": by_scan}
-Advantages = Callable[[Rollout, Settings], tuple[Array, Array]]
-
-
-# CartPole: a pole stands on a cart that is pushed to the left or to the right
-
-MOST_STEPS = 500
-GRAVITY, CART, POLE, LENGTH, FORCE, SECONDS = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02  # LENGTH is half of the pole's
-FARTHEST, STEEPEST = 2.4, math.radians(12)
-
-
-class Envs(NamedTuple):
-    observations: Array  # (envs, 4): position and speed of the cart, angle and angular speed of the pole
-    steps: Array
-    returns: Array
-    last_returns: Array  # of the last episode that ended; 0 before
-
-
-def fresh(key: Array, num_envs: int) -> Array:
-    return jax.random.uniform(key, (num_envs, 4), minval=-0.05, maxval=0.05)
-
-
-def moved(observations: Array, actions: Array) -> Array:
-    """Return the observations one step of Euler's method later."""
-    _, speed, angle, spin = observations.T
-    total, moment = CART + POLE, POLE * LENGTH
-    push = (FORCE * (2 * actions - 1) + moment * spin**2 * jnp.sin(angle)) / total
-    torque = GRAVITY * jnp.sin(angle) - jnp.cos(angle) * push
-    turning = torque / (LENGTH * (4 / 3 - POLE * jnp.cos(angle) ** 2 / total))
-    acceleration = push - moment * turning * jnp.cos(angle) / total
-    rates = jnp.stack([speed, acceleration, spin, turning], 1)
-    return observations + SECONDS * rates
+def by_done(r: Rollout) -> tuple[Array, Array]:
+    return by_scan(r._replace(terminated=r.terminated | r.truncated))
 
 
 def step_envs(envs: Envs, actions: Array, key: Array) -> tuple[Envs, Array, Array, Array]:
-    """Return the environments, of which those that ended have begun anew, the observations before, and the flags."""
-    following = moved(envs.observations, actions)
-    steps, returns = envs.steps + 1, envs.returns + 1  # the reward of every step is 1
-    terminated = (jnp.abs(following[:, 0]) > FARTHEST) | (jnp.abs(following[:, 2]) > STEEPEST)
+    """Return CartPole's environments, reset where an episode ended; the observations before that; and the flags."""
+    _, speed, angle, spin = envs.observations.T
+    push = (10.0 * (2 * actions - 1) + 0.05 * spin**2 * jnp.sin(angle)) / 1.1
+    turning = (9.8 * jnp.sin(angle) - jnp.cos(angle) * push) / (0.5 * (4 / 3 - 0.1 * jnp.cos(angle) ** 2 / 1.1))
+    rates = jnp.stack([speed, push - 0.05 * turning * jnp.cos(angle) / 1.1, spin, turning], 1)
+    following, steps = envs.observations + 0.02 * rates, envs.steps + 1
+    terminated = (jnp.abs(following[:, 0]) > 2.4) | (jnp.abs(following[:, 2]) > np.radians(12))
     truncated = (steps >= MOST_STEPS) & ~terminated
-    ended = terminated | truncated
-    reset = Envs(
-        jnp.where(ended[:, None], fresh(key, len(steps)), following),
-        jnp.where(ended, 0, steps),
-        jnp.where(ended, 0.0, returns),
-        jnp.where(ended, returns, envs.last_returns),
-    )
+    ended, fresh = terminated | truncated, jax.random.uniform(key, (ENVS, 4), minval=-0.05, maxval=0.05)
+    returns = jnp.where(ended, steps.astype(jnp.float32), envs.last_returns)  # the reward of every step is 1
+    reset = Envs(jnp.where(ended[:, None], fresh, following), jnp.where(ended, 0, steps), returns)
     return reset, following, terminated, truncated
 
 
-# The networks and Adam
-
-Layers = list[tuple[Array, Array]]
-
-
-class Agent(NamedTuple):
-    actor: Layers
-    critic: Layers
+def new_network(key: Array, outputs: int, scale: float) -> list[tuple[Array, Array]]:
+    layers = zip(jax.random.split(key, 3), (4, 64, 64), (64, 64, outputs), (1.0, 1.0, scale), strict=True)
+    return [(s * jax.random.normal(key, (i, o)) / i**0.5, jnp.zeros(o)) for key, i, o, s in layers]
 
 
-def new_agent(key: Array) -> Agent:
-    def layers(key: Array, outputs: int, scale: float) -> Layers:
-        # Not orthogonal: under vmap, JAX 0.10.2 may wait for ever for LAPACK's QR on two CPUs.
-        shapes = (4, 64, 1.0), (64, 64, 1.0), (64, outputs, scale)
-        normal = jax.nn.initializers.variance_scaling
-        return [
-            (normal(scale, "fan_in", "normal")(each, (inputs, outputs)), jnp.zeros(outputs))
-            for each, (inputs, outputs, scale) in zip(jax.random.split(key, 3), shapes, strict=True)
-        ]
-
-    one, other = jax.random.split(key)
-    return Agent(layers(one, 2, 1e-4), layers(other, 1, 1.0))
+def applied(network: Any, array: Array) -> Any:
+    for weights, bias in network[:-1]:
+        array = jnp.tanh(array @ weights + bias)
+    return array @ network[-1][0] + network[-1][1]
 
 
-def applied(layers: Layers, x: Array) -> Array:
-    for weights, biases in layers[:-1]:
-        x = jnp.tanh(x @ weights + biases)
-    weights, biases = layers[-1]
-    return x @ weights + biases
-
-
-def value(agent: Agent, observations: Array) -> Array:
-    return applied(agent.critic, observations)[..., 0]
-
-
-class Adam(NamedTuple):
-    updates: Array
-    means: Agent
-    squares: Agent
-
-
-def new_adam(agent: Agent) -> Adam:
-    zeros = jax.tree.map(jnp.zeros_like, agent)
-    return Adam(jnp.zeros((), jnp.int32), zeros, zeros)
-
-
-def improved(agent: Agent, adam: Adam, gradient: Agent, settings: Settings) -> tuple[Agent, Adam]:
-    """Return the agent after one step of Adam, with a clipped gradient and a falling step size."""
-    norm = jnp.sqrt(sum(jnp.sum(each**2) for each in jax.tree.leaves(gradient)))
-    scale = jnp.minimum(1.0, settings.max_grad_norm / (norm + 1e-8))
-    number = adam.updates + 1
-    means = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * scale * g, adam.means, gradient)
-    squares = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * (scale * g) ** 2, adam.squares, gradient)
-    total = settings.updates * settings.epochs * settings.minibatches
-    rate = settings.learning_rate * (1 - adam.updates / total)
-    corrected = rate * jnp.sqrt(1 - 0.999**number) / (1 - 0.9**number)
-    changed = jax.tree.map(lambda p, m, v: p - corrected * m / (jnp.sqrt(v) + 1e-8), agent, means, squares)
-    return changed, Adam(number, means, squares)
-
-
-# Training
-
-
-class State(NamedTuple):
-    agent: Agent
-    adam: Adam
-    envs: Envs
-    key: Array
-
-
-def new_state(key: Array, settings: Settings) -> State:
-    key, of_agent, of_envs = jax.random.split(key, 3)
-    agent, zeros = new_agent(of_agent), jnp.zeros(settings.num_envs)
-    envs = Envs(fresh(of_envs, settings.num_envs), zeros.astype(jnp.int32), zeros, zeros)
-    return State(agent, new_adam(agent), envs, key)
-
-
-def collected(state: State, settings: Settings) -> tuple[State, Rollout]:
-    """Let the agent act, and return what happened."""
-
-    def step(carry: tuple[Envs, Array], _: None) -> tuple[tuple[Envs, Array], Rollout]:
-        envs, key = carry
-        key, of_action, of_reset = jax.random.split(key, 3)
-        observations = envs.observations
-        logits = jax.nn.log_softmax(applied(state.agent.actor, observations))
+def collected(agent: Any, envs: Envs, key: Array) -> tuple[Envs, Rollout]:
+    def step(envs: Envs, key: Array) -> tuple[Envs, Rollout]:
+        of_action, of_reset = jax.random.split(key)
+        logits = jax.nn.log_softmax(applied(agent["actor"], envs.observations))
         actions = jax.random.categorical(of_action, logits)
-        envs, following, terminated, truncated = step_envs(envs, actions, of_reset)
-        seen = Rollout(
-            observations,
-            actions,
-            jnp.take_along_axis(logits, actions[:, None], 1)[:, 0],
-            jnp.ones(len(actions)),
-            terminated,
-            truncated,
-            value(state.agent, observations),
-            value(state.agent, following),
-        )
-        return (envs, key), seen
+        log_probs = logits[jnp.arange(ENVS), actions]
+        following, observations, terminated, truncated = step_envs(envs, actions, of_reset)
+        values, next_values = (applied(agent["critic"], each)[:, 0] for each in (envs.observations, observations))
+        seen = envs.observations, actions, log_probs, jnp.ones(ENVS), terminated, truncated, values, next_values
+        return following, Rollout(*seen)
 
-    (envs, key), rollout = lax.scan(step, (state.envs, state.key), None, settings.num_steps)
-    return state._replace(envs=envs, key=key), rollout
+    return lax.scan(step, envs, jax.random.split(key, STEPS))
 
 
-def loss(agent: Agent, batch: Rollout, advantages: Array, returns: Array, settings: Settings) -> Array:
-    logits = jax.nn.log_softmax(applied(agent.actor, batch.observations))
-    ratio = jnp.exp(jnp.take_along_axis(logits, batch.actions[:, None], 1)[:, 0] - batch.log_probs)
+def loss(agent: Any, r: Rollout, advantages: Array, returns: Array) -> Any:
+    logits = jax.nn.log_softmax(applied(agent["actor"], r.observations))
+    ratio = jnp.exp(logits[jnp.arange(len(logits)), r.actions] - r.log_probs)
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    clipped = jnp.clip(ratio, 1 - settings.clip, 1 + settings.clip)
-    of_policy = -jnp.minimum(ratio * advantages, clipped * advantages).mean()
-    of_value = 0.5 * ((value(agent, batch.observations) - returns) ** 2).mean()
-    entropy = -(jnp.exp(logits) * logits).sum(1).mean()
-    return of_policy + settings.value_weight * of_value - settings.entropy_weight * entropy
+    of_policy = -jnp.minimum(ratio * advantages, jnp.clip(ratio, 1 - CLIP, 1 + CLIP) * advantages).mean()
+    of_value = 0.5 * ((applied(agent["critic"], r.observations)[:, 0] - returns) ** 2).mean()
+    return of_policy + 0.5 * of_value + 0.01 * (jnp.exp(logits) * logits).sum(1).mean()
 
 
-def updated(state: State, advantages_of: Advantages, settings: Settings) -> State:
-    """Collect a rollout, and pass over it several times."""
-    state, rollout = collected(state, settings)
-    steps = settings.num_steps * settings.num_envs
-    whole = rollout, *advantages_of(rollout, settings)
-    flat = jax.tree.map(lambda array: array.reshape(steps, *array.shape[2:]), whole)
-    key, of_epochs = jax.random.split(state.key)
+def train(key: Array, advantages_of: Any, updates: int) -> tuple[Array, Any]:
+    """Return the learning curve, and the agent."""
+    first, adam, agent_of = optimizers.adam(optimizers.polynomial_decay(RATE, updates * BATCHES, 0.0))
+    of_actor, of_critic, of_updates = jax.random.split(key, 3)
+    learner = first({"actor": new_network(of_actor, 2, 0.01), "critic": new_network(of_critic, 1, 1.0)})
+    envs = Envs(jnp.zeros((ENVS, 4)), jnp.zeros(ENVS, jnp.int32), jnp.zeros(ENVS))
 
-    def minibatch(carry: tuple[Agent, Adam], chosen: Array) -> tuple[tuple[Agent, Adam], None]:
-        gradient = jax.grad(loss)(carry[0], *jax.tree.map(lambda array: array[chosen], flat), settings)
-        return improved(*carry, gradient, settings), None
+    def improve(learner: Any, batch: Any) -> tuple[Any, None]:
+        gradient = jax.grad(loss)(agent_of(learner), *batch[1:])
+        return adam(batch[0], optimizers.clip_grads(gradient, 0.5), learner), None
 
-    def epoch(carry: tuple[Agent, Adam], key: Array) -> tuple[tuple[Agent, Adam], None]:
-        order = jax.random.permutation(key, steps).reshape(settings.minibatches, -1)
-        return lax.scan(minibatch, carry, order)
+    def update(carry: Any, row: Any) -> tuple[Any, Array]:
+        (learner, envs), (key, number) = carry, row
+        of_rollout, *of_epochs = jax.random.split(key, 1 + EPOCHS)
+        envs, rollout = collected(agent_of(learner), envs, of_rollout)
+        order = jnp.stack([jax.random.permutation(each, ENVS * STEPS) for each in of_epochs]).reshape(BATCHES, -1)
+        whole = rollout, *advantages_of(rollout)
+        chosen = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[order], whole)
+        learner, _ = lax.scan(improve, learner, (number * BATCHES + jnp.arange(BATCHES), *chosen))
+        return (learner, envs), envs.last_returns.mean()
 
-    (agent, adam), _ = lax.scan(epoch, (state.agent, state.adam), jax.random.split(of_epochs, settings.epochs))
-    return State(agent, adam, state.envs, key)
-
-
-Show = Callable[[Any, Any], None]  # takes the number of an update, and a mean return
-
-
-def trainer(advantages_of: Advantages, settings: Settings, show: Show) -> Any:
-    """Return a function of a key for each seed: the learning curves, of shape (updates, seeds), and the agents."""
-
-    def update(states: State, number: Array) -> tuple[State, Array]:
-        states = jax.vmap(lambda state: updated(state, advantages_of, settings))(states)
-        curve = states.envs.last_returns.mean(1)
-        jax.debug.callback(show, number, curve.mean())
-        return states, curve
-
-    def train(keys: Array) -> tuple[Array, Agent]:
-        states = jax.vmap(lambda key: new_state(key, settings))(keys)
-        states, curves = lax.scan(update, states, jnp.arange(settings.updates))
-        return curves, states.agent
-
-    return jax.jit(train)
-
-
-class Trained(NamedTuple):
-    seconds: float
-    curves: np.ndarray[Any, Any]  # (updates, seeds): mean return of the last episode of each environment
-    agents: Agent
-
-
-def shows(name: str, settings: Settings) -> Show:
-    """Return the function that shows progress, on a terminal."""
-
-    def show(number: Any, mean: Any) -> None:
-        done = f"{name}: {int(number) + 1} of {settings.updates} updates, mean return {float(mean):.1f}"
-        print(f"\r{done:60}\r", end="", file=sys.stderr, flush=True)
-
-    return show if sys.stderr.isatty() else lambda number, mean: None
-
-
-def trained_in_turn(settings: Settings, seed: int, rounds: int) -> dict[str, Trained]:
-    """Train in both ways; keep the best time of each, because other programs only ever add time."""
-    keys = jax.random.split(jax.random.key(seed), settings.seeds)
-    programs, results = {}, dict[str, Trained]()
-    for name, advantages_of in WAYS.items():
-        start = time.perf_counter()
-        programs[name] = trainer(advantages_of, settings, shows(name, settings)).lower(keys).compile()
-        print(f"{name} is compiled in {time.perf_counter() - start:.1f} s", file=sys.stderr)
-    for name in list(WAYS) * rounds:
-        start = time.perf_counter()
-        curves, agents = jax.block_until_ready(programs[name](keys))
-        seconds = time.perf_counter() - start
-        best = min(seconds, results[name].seconds) if name in results else seconds
-        results[name] = Trained(best, np.asarray(curves), agents)
-    jax.effects_barrier()  # the last progress may still be on its way
-    return results
-
-
-def same_bits(one: Any, other: Any) -> bool:
-    return all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
-
-
-# The command line
-
-
-def parse(arguments: list[str] | None = None) -> tuple[Settings, int, int, Path | None]:
-    """Return the settings, the seed, the rounds, and the file for the plot."""
-    parser = argparse.ArgumentParser(
-        description="Train PPO on CartPole in one compiled program of JAX, with fastgae and with a lax.scan.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for each in fields(Settings):
-        name, described = "--" + each.name.replace("_", "-"), each.metadata["help"] + " (default: %(default)s)"
-        parser.add_argument(name, type=type(each.default), default=each.default, help=described)
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=2, help="train so often; the best time counts (default: 2)")
-    parser.add_argument("--plot", type=Path, help="draw the learning curves to this file (.svg, .png, .pdf)")
-    given = vars(parser.parse_args(arguments))
-    settings = Settings(**{each.name: given.pop(each.name) for each in fields(Settings)})
-    counts = {name: number for name, number in (vars(settings) | given).items() if type(number) is int}
-    for name in counts.keys() - {"seed"}:
-        if counts[name] < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1, got {counts[name]}")
-    if settings.num_envs * settings.num_steps % settings.minibatches:
-        parser.error("--minibatches must divide the steps of a rollout, --num-envs times --num-steps")
-    return settings, *given.values()
-
-
-def draw(path: Path, settings: Settings, results: dict[str, Trained]) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    steps = settings.num_envs * settings.num_steps * np.arange(1, settings.updates + 1)
-    for (name, result), color, style in zip(results.items(), ("tab:blue", "tab:orange"), ("-", "--"), strict=True):
-        axes.plot(steps, result.curves, color=color, linestyle=style, linewidth=0.8, alpha=0.4)
-        label = f"{name}, {result.seconds:.2f} s"
-        axes.plot(steps, result.curves.mean(1), color=color, linestyle=style, linewidth=2, label=label)
-    axes.set(
-        xlabel="steps of each agent",
-        ylabel="mean return of the last episodes",
-        title=f"PPO on CartPole in one compiled program, mean of {settings.seeds} agents",
-    )
-    axes.set_ylim(0)
-    axes.legend(loc="lower right")
-    axes.grid(alpha=0.3)
-    figure.savefig(path)
+    rows = jax.random.split(of_updates, updates), jnp.arange(updates)
+    (learner, _), curve = lax.scan(update, (learner, envs), rows)
+    return curve, agent_of(learner)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    settings, seed, rounds, plot_file = parse(arguments)
-    steps = settings.seeds * settings.updates * settings.num_envs * settings.num_steps
-    results = trained_in_turn(settings, seed, rounds)
-    for name, result in results.items():
-        mean = result.curves[-1].mean()
-        print(f"{name:9} {steps:,} steps in {result.seconds:.2f} s; mean return of the last episodes {mean:.1f}")
-    one, other = results.values()
-    apart = float(np.abs(one.curves - other.curves).max())
-    print("learning curves:", "the same bits" if same_bits(one.curves, other.curves) else f"up to {apart:.3g} apart")
-    print("weights:", "the same bits" if same_bits(one.agents, other.agents) else "they differ")
-    if plot_file:
-        draw(plot_file, settings, results)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--updates", type=int, default=120, help="rollouts, each followed by an update (default: 120)")
+    parser.add_argument("--seeds", type=int, default=8, help="agents that are trained under vmap (default: 8)")
+    parser.add_argument("--plot", type=Path, help="draw the learning curves to this file")
+    given = parser.parse_args(arguments)
+    keys, curves, agents = jax.random.split(jax.random.key(0), given.seeds), {}, {}
+    for name, advantages_of in {"fastgae": by_fastgae, "lax.scan": by_scan, "PureJaxRL's loop": by_done}.items():
+        program = jax.jit(jax.vmap(partial(train, advantages_of=advantages_of, updates=given.updates)))
+        curves[name], agents[name] = jax.tree.map(np.asarray, program(keys))
+        print(f"{name}: mean return {curves[name][:, -1].mean():.1f} after {given.updates * STEPS * ENVS:,} steps")
+    same = all(map(np.array_equal, *(jax.tree.leaves(agents[name]) for name in ("fastgae", "lax.scan"))))
+    print("weights of fastgae and lax.scan:", "the same bits" if same else "they differ")
+    if given.plot:
+        from matplotlib.figure import Figure
+
+        axes = (figure := Figure(figsize=(7, 4), layout="constrained")).subplots()
+        for (name, curve), style in zip(curves.items(), ("-", "--", ":"), strict=True):
+            axes.plot(ENVS * STEPS * np.arange(1, given.updates + 1), curve.mean(0), style, label=name)
+        axes.set(xlabel="steps of each agent", ylabel="mean return of the last episodes", ylim=(0, None))
+        axes.legend()
+        figure.savefig(given.plot)
 
 
 if __name__ == "__main__":

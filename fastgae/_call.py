@@ -34,7 +34,7 @@ class Role(Enum):
     LABELS = "one label per step: an integer, a string, or anything that can be hashed"
     BOUNDARIES = "integers: where each sequence begins and the last one ends"
     PARENTS = "integers: the parent of each node, -1 at a root"
-    WEIGHTS = "a word, or one number per node, without effect on the dtype of the results"
+    WEIGHTS = "a word, or one number per node or answer, without effect on the dtype of the results"
     SETTING = "how to compute the result; never an array of numbers"
 
 
@@ -112,7 +112,7 @@ ROLES: dict[str, Role] = {
     "std": Role.MOMENTS,
     "groups": Role.LABELS,
     "trajectories": Role.LABELS,
-    "baseline": Role.SETTING,
+    "baseline": Role.WEIGHTS,
     "scale": Role.SETTING,
     "by": Role.SETTING,
     "ddof": Role.SETTING,

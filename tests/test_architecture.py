@@ -30,6 +30,7 @@ LAYERS = [
     "_declared",
     "_run",
     "_trees",
+    "_relative",
     "_moments",
     "_dispatch",
     "_backends",

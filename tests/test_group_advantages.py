@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import fastgae
 from fastgae import group_advantages
 from fastgae._exact_sums import means_by_group
 from support.cases import assert_same_bits
+from support.tensor_calls import converted
 
 SETTINGS = [
     {"baseline": baseline, "scale": scale, "ddof": ddof}
@@ -195,14 +195,103 @@ def test_tensors():
         group_advantages(torch.zeros(3, device="meta"), [0, 0, 0])
 
 
-def test_jax():
+def calls_with_labels(dtype):
+    """Yield calls with every setting, in NumPy. Labels fit into JAX's 32 bits."""
+    for kind in KINDS_OF_REWARDS:
+        rewards, groups, mask = answers(kind, dtype, 200)
+        groups //= 10**12
+        trajectory = np.random.default_rng(3).integers(-9, 90, 200)
+        whole = rewards[np.unique(groups * 1000 + trajectory, return_inverse=True)[1]]
+        assert (np.bincount(trajectory + 9) > 1).any()
+        yield {
+            "rewards": np.where(mask, rewards, np.nan),
+            "groups": groups,
+            "mask": mask,
+            "baseline": whole,
+        }
+        for settings in SETTINGS + BATCH:
+            yield {"rewards": rewards, "groups": groups, **settings}
+            yield {"rewards": whole, "groups": groups, "mask": mask, "trajectories": trajectory, **settings}
+    yield {"rewards": np.array([np.nan, 1, np.inf, 2, 0, 1], dtype), "groups": np.array([0, 0, 1, 1, 2, 2])}
+    yield {"rewards": np.zeros(0, dtype), "groups": np.zeros(0, int), "baseline": "leave_one_out"}
+    yield {"rewards": np.zeros((2, 3), dtype), "groups": np.zeros((2, 3), int), "baseline": 0.5, "scale": None}
+
+
+def test_tensors_on_a_device(dtype, monkeypatch):
+    """The CPU stands for the GPU, whose roots of float64 are the nearest ones; those of torch on the CPU are not."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch, "sqrt", lambda given: torch.from_numpy(np.sqrt(given.numpy())))
+    devices = pytest.importorskip("fastgae._interop.torch_devices")
+    for call in calls_with_labels(dtype):
+        tensors = converted(call, torch.from_numpy)
+        got = devices.call(group_advantages, tensors)
+        assert_same_bits(got.numpy(), group_advantages(**call))
+        order = np.random.default_rng(8).permutation(len(call["rewards"]))
+        permuted = {name: each[order] if isinstance(each, torch.Tensor) else each for name, each in tensors.items()}
+        assert_same_bits(devices.call(group_advantages, permuted).numpy(), got.numpy()[order])
+    rewards, groups = torch.ones(3, requires_grad=True), torch.tensor([0, 0, 1])
+    assert not devices.call(group_advantages, {"rewards": rewards, "groups": groups}).requires_grad
+    with pytest.raises(TypeError, match=r"groups is not a tensor, .*pass torch.as_tensor"):
+        devices.call(group_advantages, {"rewards": rewards, "groups": [0, 0, 1]})
+    with pytest.raises(TypeError, match="groups has dtype float32; expected integers"):
+        devices.call(group_advantages, {"rewards": rewards, "groups": rewards})
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_jax(compiled, monkeypatch, dtype):
+    """In a program, by the call that XLA makes on the CPU, and as JAX computes it on a GPU."""
+    jax = pytest.importorskip("jax")
+    if not compiled:
+        monkeypatch.setattr("fastgae._interop.jax_xla.is_ready", lambda: False)
+    with jax.enable_x64(dtype == np.float64):
+        for call in [*calls_with_labels(dtype)][:: 9 if compiled else 23]:  # XLA compiles each for a second
+            arrays = {name: each for name, each in call.items() if isinstance(each, np.ndarray)}
+            others = {name: each for name, each in call.items() if name not in arrays}
+            program = jax.jit(lambda arrays, others=others: group_advantages(**arrays, **others))
+            got = program(jax.tree.map(jax.numpy.asarray, arrays))
+            assert isinstance(got, jax.Array)
+            assert_same_bits(np.asarray(got), group_advantages(**call))
+
+
+def test_transformations_of_jax():
     jax = pytest.importorskip("jax")
     rewards, groups, _ = answers("scores", np.float32)
-    got = group_advantages(jax.numpy.asarray(rewards), jax.numpy.asarray(groups % 7), baseline="leave_one_out")
-    assert isinstance(got, jax.Array)
-    assert_same_bits(np.asarray(got), fastgae.group_advantages(rewards, groups % 7, baseline="leave_one_out"))
-    with pytest.raises(TypeError, match=r"needs the numbers themselves: call it outside of jax.jit"):
-        jax.jit(group_advantages)(jax.numpy.zeros(3), jax.numpy.zeros(3, int))
+    given, labels = jax.numpy.asarray(rewards), jax.numpy.asarray(groups // 10**12)
+    eager = group_advantages(given, labels, baseline="leave_one_out")
+    assert_same_bits(np.asarray(eager), group_advantages(rewards, groups, baseline="leave_one_out"))
+    several = jax.jit(jax.vmap(group_advantages))(given.reshape(3, 20), labels.reshape(3, 20))
+    rows = [group_advantages(*each) for each in zip(rewards.reshape(3, 20), groups.reshape(3, 20), strict=True)]
+    assert_same_bits(np.asarray(several), np.stack(rows))
+    gradient = jax.grad(lambda given: (given * group_advantages(given, labels)).sum())(given)
+    assert_same_bits(np.asarray(gradient), group_advantages(rewards, groups))
+    for wrong, what in ((["a"] * 60, "which no program of JAX holds"), (given, "expected integers")):
+        with pytest.raises(TypeError, match=f"groups has .*{what}"):
+            jax.jit(lambda given, wrong=wrong: group_advantages(given, wrong))(given)
+
+
+def test_a_baseline_of_numbers():
+    rewards, groups = np.array([1, 0, 0.5, 3], np.float32), [0, 0, 1, 1]
+    greedy = np.array([0.5, 0.5, 0.1, 0.1])
+    got = group_advantages(rewards, groups, baseline=greedy, scale="none")
+    assert_same_bits(got, (rewards.astype(np.float64) - greedy).astype(np.float32))
+    scaled = group_advantages(rewards, groups, baseline=greedy, eps=0.0)
+    np.testing.assert_allclose(scaled, (rewards - greedy) / np.repeat([0.5**0.5, 2.5 * 0.5**0.5], 2), rtol=1e-6)
+    assert_same_bits(group_advantages(rewards, groups, baseline=0.5, scale="none"), rewards - np.float32(0.5))
+    masked = group_advantages(rewards, groups, baseline=greedy, scale="none", mask=[1, 0, 1, 1])
+    assert_same_bits(masked, np.where([1, 0, 1, 1], got, np.float32(0)))
+    with pytest.raises(ValueError, match=r"baseline has shape \(2,\); expected one number, or rewards' shape, \(4,\)"):
+        group_advantages(rewards, groups, baseline=[0.5, 0.1])
+
+
+def test_equal_rewards():
+    """The lines of verl 0.9.1 and TRL 1.16.0, whose means round, and what they leave the standard deviation divides."""
+    torch = pytest.importorskip("torch")
+    for reward, count, verl, trl in ((0.7, 8, 0.056, 6e-4), (0.1, 7, -0.0074, -7.5e-5)):
+        rewards = torch.full((count,), reward)
+        centered = rewards - rewards.mean()
+        assert np.allclose(centered / (rewards.std() + 1e-6), verl, rtol=0.05)
+        assert np.allclose(centered / (rewards.std() + 1e-4), trl, rtol=0.05)
+        assert not group_advantages(rewards, [0] * count).any()
 
 
 def openrlhf_loop(rewards, samples, estimator):

@@ -114,6 +114,7 @@ def test_tensors_give_tensors():
         ({"parents": [-1, 0, -2, 1, 0]}, "got -2 at node 2"),
         ({"terminated": [0, 1, 0, 0, 0]}, "terminated is True at node 1, which has children"),
         ({"weights": [1, 1, 0, 0, 1]}, "weights are 0 at all children of node 1"),
+        ({"weights": [1, 1e308, 1, 1, 1e308]}, "weights are too large to add up at the children of node 0"),
         ({"weights": [1, 1, -1, 0, 1]}, "weights must be finite and not negative, got -1.0 at node 2"),
         ({"weights": "visits"}, "weights must be 'children' or 'leaves', or an array with one number per node"),
         ({"last_values": [1.0, 2.0]}, "last_values has shape (2,)"),

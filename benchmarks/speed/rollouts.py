@@ -24,8 +24,8 @@ def make_rollout(
 
     ``ends`` is the share of steps with each flag. ``bootstrap`` is "last_values", with ``terminated`` alone, or
     "next_values" or sparse "final_values", with ``truncated`` too. "cu_seqlens" gives packed sequences in place of an
-    env, and "decay" the arguments of a reverse scan. ``extras`` are further arguments, each like rewards; "gamma" has
-    one number for each step of all envs.
+    env, "parents" a tree, and "decay" the arguments of a reverse scan. ``extras`` are further arguments, each like
+    rewards; "gamma" has one number for each step of all envs.
     """
     rng = np.random.default_rng(seed)
     shape = (steps,) if envs == 1 else (envs, steps) if env_major else (steps, envs)
@@ -38,6 +38,12 @@ def make_rollout(
 
     if bootstrap == "decay":
         return {"x": numbers(shape), "decay": rng.random(shape, np.float32)}
+    if bootstrap == "parents":
+        # Half of the nodes follow the node before them, as tokens do, and the others branch off at any node.
+        nodes = np.arange(steps)
+        parents = np.where(rng.random(steps) < 0.5, nodes - 1, (rng.random(steps) * nodes).astype(int))
+        tree = {"rewards": numbers(shape), "values": numbers(shape), "parents": np.where(nodes > 0, parents, -1)}
+        return {**tree, "terminated": None, "last_values": 0.5}
     if bootstrap == "cu_seqlens":
         starts = np.concatenate(
             [[0], np.sort(rng.choice(np.arange(1, steps), max(1, steps // 256) - 1, False)), [steps]]

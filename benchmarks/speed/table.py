@@ -21,6 +21,9 @@ THROUGHPUT = [
     *(case(name, *CACHED) for name in OPTIONS),
 ]
 OVERHEAD = [case(name, *FEW, outputs=FRESH) for name in ("plain", *OPTIONS)]
+# In `pytest benchmarks` alone.
+TREE: dict[str, Any] = {"function": "gae_tree", "bootstrap": "parents", "options": {"gamma": 1.0}}
+TREES = [Row("tree", nodes, 1, **TREE) for nodes in (64, 2**20)]
 THREADS = [case("plain", *size, env_major=env_major) for size in (MEMORY, (4096, 4096)) for env_major in LAYOUTS]
 PEAK_MEMORY = [
     *(case(name, *MEMORY) for name in ("plain", *OPTIONS)),

@@ -14,6 +14,7 @@ from fastgae._canonical.arguments import (
     integer_of,
     numbered,
     of_one_dtype,
+    one_for_each,
     shown,
 )
 from fastgae._canonical.checks import NORMALIZE, checked, warn_of_reset_rows
@@ -46,6 +47,7 @@ __all__ = [
     "integer_of",
     "numbered",
     "of_one_dtype",
+    "one_for_each",
     "shown",
     "warn_of_reset_rows",
 ]

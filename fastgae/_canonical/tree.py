@@ -88,8 +88,8 @@ def _checked_weights(weights: Any, parents: Array) -> Array | str:
     if wrong.size:
         raise ValueError(f"weights must be finite and not negative, got {numbers[wrong[0]]} at node {wrong[0]}")
     children = np.flatnonzero(parents >= 0)
-    totals = np.bincount(parents[children], numbers[children], nodes)
-    empty = children[totals[parents[children]] == 0]
-    if empty.size:
-        raise ValueError(f"weights are 0 at all children of node {parents[empty[0]]}, so none has a share")
+    totals = np.bincount(parents[children], numbers[children], nodes)[parents[children]]
+    for wrong, what in ((totals == 0, "are 0 at all"), (totals == np.inf, "are too large to add up at the")):
+        if wrong.any():
+            raise ValueError(f"weights {what} children of node {parents[children][wrong][0]}, so none has a share")
     return numbers

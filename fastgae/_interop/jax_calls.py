@@ -16,7 +16,7 @@ from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, given_back, is_narrow, taken, widened
 from fastgae._interop.jax import canonical, computes, from_numpy, numpys_dtypes, placed, settled, to_numpy
-from fastgae._interop.libraries import FUNCTIONS, as_array, dtype_of_results, gives_two
+from fastgae._interop.libraries import WITHOUT_NUMBERS, as_array, dtype_of_results, gives_two
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
@@ -26,7 +26,7 @@ SETTINGS = (type(None), bool, int, float, str)  # what a program can hold as tex
 
 def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a function with JAX arrays that hold numbers."""
-    if function.__name__ in FUNCTIONS and computes(arguments.values()):
+    if function.__name__ in WITHOUT_NUMBERS and computes(arguments.values()):
         return traced(function, arguments)
     arrays = taken(arguments, jax.Array, to_numpy)
     if "out" in arrays:
@@ -50,7 +50,7 @@ def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     On the CPU, XLA calls the compiled module. Anywhere else, without that module, and for derivatives, JAX itself
     computes the call.
     """
-    if function.__name__ not in FUNCTIONS:
+    if function.__name__ not in WITHOUT_NUMBERS:
         raise TypeError(f"{function.__name__} needs the numbers themselves: call it outside of jax.jit")
     arrays, settings = _split(arguments)
     mine = {name: array for name, array in arrays.items() if isinstance(array, jax.Array)}
@@ -134,4 +134,6 @@ def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             settings[name] = given
         else:
             arrays[name] = widened(as_array(name, given))
+            if arrays[name].dtype.kind in "USO":
+                raise TypeError(f"{name} has dtype {arrays[name].dtype}, which no program of JAX holds: pass integers")
     return arrays, settings

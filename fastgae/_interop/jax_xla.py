@@ -23,7 +23,7 @@ from fastgae._call import Array, GAEResult
 from fastgae._interop.arrays import of_call
 from fastgae._interop.batches import BROADCAST, Batch, may_join
 from fastgae._interop.jax import numpys_dtypes
-from fastgae._interop.libraries import FUNCTIONS, dtype_of_results, gives_two, takes_out
+from fastgae._interop.libraries import WITHOUT_NUMBERS, dtype_of_results, gives_two, takes_out
 
 TARGET = "fastgae"
 INTEGERS = (np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
@@ -116,7 +116,7 @@ def _computed(key: str, inputs: list[Described], outputs: list[Described]) -> No
     given = dict(zip(ranks, map(_array, inputs), strict=True))
     arrays = {each: of_call(each, array) for each, array in given.items()}
     results = list(map(_array, outputs))
-    function = FUNCTIONS[name]
+    function = WITHOUT_NUMBERS[name]
     batch = Batch(function, settings, arrays, ranks)
     for result, computed in zip(results, batch.results(), strict=True):
         np.copyto(result, computed, casting="unsafe")

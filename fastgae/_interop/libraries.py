@@ -6,6 +6,7 @@ A new library is a row of ``LIBRARIES``, and a module with its conversions.
 import functools
 import inspect
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast, get_origin, get_type_hints
@@ -178,13 +179,18 @@ def converter(first: object, numbers: Iterable[object]) -> Callable[[Array], Any
 
 # The public functions that return arrays
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}  # programs of JAX and torch can hold their calls
+WITHOUT_NUMBERS = ChainMap[str, Callable[..., Any]]({}, FUNCTIONS)  # and those that only programs of JAX hold
 
 
-def takes_tensors(function: Function) -> Function:
-    """Register a function and return it."""
-    FUNCTIONS[function.__name__] = function
-    return function
+def takes_tensors(*, in_torch: bool = True) -> Callable[[Function], Function]:
+    """Return the decorator that registers a function. ``in_torch``: each of its arguments has one type in torch."""
+
+    def decorated(function: Function) -> Function:
+        (FUNCTIONS if in_torch else WITHOUT_NUMBERS)[function.__name__] = function
+        return function
+
+    return decorated
 
 
 @functools.cache

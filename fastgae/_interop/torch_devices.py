@@ -13,7 +13,7 @@ import torch
 
 from fastgae._call import GAEResult
 from fastgae._interop.arrays import OnDevice, Planned, given_back, taken
-from fastgae._interop.libraries import FUNCTIONS
+from fastgae._interop.libraries import WITHOUT_NUMBERS
 from fastgae._interop.torch import (
     NARROW_DTYPES,
     bytes_to_the_end,
@@ -115,7 +115,7 @@ def _checked(function: Callable[..., Any], arguments: dict[str, Any], outputs: S
     """Return what a function plans for its arguments, after it has checked them."""
     (name, first), *_ = arguments.items()
     check_device(name, first)
-    if function.__name__ not in (*FUNCTIONS, "moments"):
+    if function.__name__ not in (*WITHOUT_NUMBERS, "moments"):
         raise TypeError(f"{name} is on {first.device}, and {function.__name__} computes on the CPU: pass {name}.cpu()")
     backend = arguments.get("backend")
     if backend not in (None, BACKEND):

@@ -7,20 +7,22 @@ from typing import Any, get_args
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._canonical import as_labels, frame_of, numbered, of_one_dtype, shown
+from fastgae._canonical import as_labels, frame_of, numbered, of_one_dtype, one_for_each, shown
 from fastgae._declared import public
-from fastgae._exact_sums import means_by_group
+from fastgae._interop import OnDevice, as_floats, takes_tensors
+from fastgae._relative import Groups, on_device, relative
 from fastgae._typing import ArrayLike, ArrayT, Baseline, Numbers, Scale
 from fastgae.estimators.normalize import as_ddof, as_eps
 
 
+@takes_tensors(in_torch=False)
 @public
 def group_advantages(
     rewards: ArrayT | Numbers,
     groups: ArrayLike,
     *,
     trajectories: ArrayLike | None = None,
-    baseline: Baseline | None = "mean",
+    baseline: Baseline | ArrayLike | None = "mean",
     scale: Scale | None = "std",
     ddof: int = 1,
     eps: float = 1e-6,
@@ -34,12 +36,13 @@ def group_advantages(
         b_i    = sum of r / n                     baseline="mean": over the n answers of the group
                  sum of r / (n - 1)               baseline="leave_one_out": over the other answers
                  0                                baseline="none"
+                 its own number                   baseline is an array
         std_i  = sqrt(sum of (r - mean)^2 / (count - ddof))     scale="std": over the group, or the others
                                                                 scale="batch": over all answers
 
     ``scale="none"`` leaves out the division, and so does an answer whose ``std_i`` is 0, or has too few answers to be
     defined. So an answer that is alone in its group, or in a group of equal rewards, has advantage 0 with any baseline
-    but "none".
+    but "none" and an array.
 
     ::
 
@@ -47,6 +50,7 @@ def group_advantages(
         Dr. GRPO               scale="none"
         RLOO                   baseline="leave_one_out", scale="none"
         REINFORCE++-baseline   scale="none", then fastgae.normalize over the tokens of the batch
+        ReMax                  baseline=the reward of the greedy answer, scale="none"
 
     Sums have no rounding, and everything else is computed in float64 and rounded once at the end. So the order of the
     answers changes no bit, and the other groups of a call have no effect, except with ``scale="batch"``.
@@ -54,15 +58,17 @@ def group_advantages(
     Parameters
     ----------
     rewards : array of any shape, one reward per answer
-        Libraries and dtypes as in ``gae``. The arrays are on the CPU.
+        Libraries and dtypes as in ``gae``. Results have no gradients. On a GPU and inside ``jax.jit``, labels are
+        integers, of any size and number, and the first sample of a trajectory counts for it, because no number is
+        looked at.
     groups : array like ``rewards``, or a list; integers, strings, or any objects that can be hashed
         Answers with equal labels are one group, as Python compares them: 1 and "1" are two labels. The labels may be in
         any order and of any size, and a list may hold tuples, such as (prompt, state).
     trajectories : like ``groups``, optional
         Samples of a group with equal labels are one trajectory, such as the turns of a dialogue that became one sample
         each. Each trajectory then counts once. All its samples must have its whole reward, and get its advantage.
-    baseline : "mean", "leave_one_out" or "none"; None is "none"
-        What is subtracted from the rewards.
+    baseline : "mean", "leave_one_out" or "none", or an array like ``rewards``, or one number; None is "none"
+        What is subtracted from the rewards. An array is read as float64 and has no effect on the dtype of the result.
     scale : "std", "batch" or "none"; None is "none"
         What the advantages are divided by.
     ddof : int >= 0
@@ -95,25 +101,35 @@ def group_advantages(
     >>> fastgae.group_advantages(rewards, groups, baseline="leave_one_out", scale="none")
     array([ 1., -1., -1.,  1.])
     """
-    subtracted = _one_of("baseline", baseline, get_args(Baseline))
     divided = _one_of("scale", scale, get_args(Scale))
     kept_out, added = as_ddof(ddof), as_eps(eps)
     (numbers,) = of_one_dtype(rewards=rewards)
     frame = frame_of("rewards", numbers, 0, has_time=False)
+    subtracted = _as_baseline(baseline, frame.shape)
     given_labels = {"groups": groups} if trajectories is None else {"groups": groups, "trajectories": trajectories}
     labels = {name: as_labels(name, given, frame.shape) for name, given in given_labels.items()}
     exists = frame.flags_or_none("mask", mask)
+    if isinstance(numbers, OnDevice):
+        there: Any = on_device(numbers, labels, exists, subtracted, divided, kept_out, added)
+        return there
     kept = slice(None) if exists is None else exists.ravel()
     flat = numbers.ravel()[kept].astype(np.float64)
     group, *trajectory = (numbered(name, each.ravel())[kept] for name, each in labels.items())
-    if trajectory:
-        first, sample = _once(flat, group, trajectory[0])
-        flat, group = flat[first], group[first]
+    counted = _firsts(flat, group, trajectory[0]) if trajectory else True
+    if not isinstance(subtracted, str):
+        subtracted = np.broadcast_to(subtracted, frame.shape).ravel()[kept]
     result: Any = np.zeros_like(numbers, order="C")
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        advantages = _relative(flat, group, subtracted, divided, kept_out, added)
-        result.reshape(-1)[kept] = advantages[sample] if trajectory else advantages
+        result.reshape(-1)[kept] = relative(flat, Groups(), group, counted, subtracted, divided, kept_out, added)
     return result
+
+
+def _as_baseline(given: Any, shape: tuple[int, ...]) -> Any:
+    """Return a word, or one number or one number per answer in float64."""
+    if given is None or isinstance(given, str):
+        return _one_of("baseline", given, get_args(Baseline))
+    numbers = as_floats("baseline", given).astype(np.float64)
+    return one_for_each("baseline", numbers, shape, "rewards' shape", on_device=True)
 
 
 def _one_of(name: str, given: object, words: tuple[str, ...]) -> str:
@@ -123,8 +139,8 @@ def _one_of(name: str, given: object, words: tuple[str, ...]) -> str:
     return word
 
 
-def _once(rewards: Array, group: Array, trajectory: Array) -> tuple[Array, Array]:
-    """Return the index of a sample of each trajectory, and the place of each sample's trajectory among these."""
+def _firsts(rewards: Array, group: Array, trajectory: Array) -> Array:
+    """Return whether a sample is the first of its trajectory, after a check that all its samples have one reward."""
     pairs = group * (trajectory.max(initial=0) + 1) + trajectory
     _, first, sample = np.unique(pairs, return_index=True, return_inverse=True)
     whole = rewards[first][sample]
@@ -134,45 +150,4 @@ def _once(rewards: Array, group: Array, trajectory: Array) -> tuple[Array, Array
             f"rewards has {whole[wrong[0]]} and {rewards[wrong[0]]} for samples of one trajectory: pass the reward of "
             "the whole trajectory, such as the sum over its turns, for each of its samples"
         )
-    return first, sample
-
-
-def _relative(rewards: Array, group: Array, baseline: str, scale: str, ddof: int, eps: float) -> Array:
-    """Return the advantages of rewards in float64; ``group`` is the index of each one's group."""
-    centered, counts = _centered(rewards, group)
-    leaves_out = baseline == "leave_one_out"
-    growth = counts / np.maximum(counts - 1, 1)  # a difference from the mean grows so if its reward leaves the mean
-    advantages = rewards if baseline == "none" else centered * growth[group] if leaves_out else centered
-    if scale == "none":
-        return advantages
-    if scale == "batch":
-        leaves_out, group = False, np.zeros_like(group)
-        centered, counts = _centered(rewards, group)
-    if leaves_out:
-        total, counts = _squares_of_others(rewards, centered, group, counts, growth), (counts - 1)[group]
-    else:
-        total = counts * means_by_group(centered**2, group, counts)
-    std = np.sqrt(np.where(counts > ddof, total / np.maximum(counts - ddof, 1), 0.0))
-    divisor = np.where(std == 0, 1.0, std + eps)
-    return advantages / (divisor if leaves_out else divisor[group])
-
-
-def _centered(rewards: Array, group: Array) -> tuple[Array, Array]:
-    """Return the differences of rewards from the mean of their group, and the number of rewards of each group."""
-    counts = np.bincount(group)
-    centered = rewards - means_by_group(rewards, group, counts)[group]
-    centered -= means_by_group(centered, group, counts)[group]  # by what the first mean was rounded
-    return centered, counts
-
-
-def _squares_of_others(rewards: Array, centered: Array, group: Array, counts: Array, growth: Array) -> Array:
-    """Return for each reward the sum of the squared differences of the other rewards from their own mean."""
-    squares = centered**2
-    total, own = (counts * means_by_group(squares, group, counts))[group], squares * growth[group]
-    # Without an outlier little is left of the total, and its digits are lost, so it is computed anew without it.
-    outlying = own > 0.75 * total
-    others, rest = rewards[~outlying], group[~outlying]
-    remaining = np.bincount(rest, minlength=len(counts))
-    differences = others - means_by_group(others, rest, remaining)[rest]
-    without_outlier = remaining * means_by_group(differences**2, rest, remaining)
-    return np.where(outlying, without_outlier[group], total - own)
+    return first[sample] == np.arange(len(rewards))

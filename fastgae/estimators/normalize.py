@@ -17,7 +17,7 @@ from fastgae._moments import center_and_scale, scale_of
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers
 
 
-@takes_tensors
+@takes_tensors()
 @public
 def normalize(
     advantages: ArrayT | Numbers,

@@ -12,7 +12,7 @@ from fastgae._interop import OnDevice, takes_tensors
 from fastgae._typing import ArrayLike, Flags, FlagsT, Misnamed
 
 
-@takes_tensors
+@takes_tensors()
 @public
 def valid_steps(
     terminated: FlagsT | Flags,

@@ -16,7 +16,8 @@ from .calls import Alias, Call, Given, everywhere
 Fault = tuple[type[Exception], tuple[str, ...]]  # the error, and the arguments of which its message names one
 
 MODES = ("next_step", "same_step", "disabled")
-WORDS = {"baseline": ("mean", "leave_one_out", "none"), "scale": ("std", "batch", "none")}
+WORDS = {"scale": ("std", "batch", "none")}
+BASELINES = ("mean", "leave_one_out", "none")
 MISSING = object()
 
 
@@ -102,6 +103,8 @@ class _Faults:
             self.sequences()
         if "parents" in self.takes:
             self.trees()
+        if "baseline" in self.takes:
+            self.baseline()
         self.shapes()
         self.coefficients()
         self.elements()
@@ -191,8 +194,19 @@ class _Faults:
         totals = collections.Counter[int]()
         for parent, number in zip(parents, numbers.tolist(), strict=True):
             totals[parent] += number
-        if any(totals[parent] == 0 for parent in parents if parent >= 0):
+        if any(totals[parent] in (0, math.inf) for parent in parents if parent >= 0):
             self.add(ValueError, "weights")
+
+    def baseline(self) -> None:
+        given = self.given["baseline"]
+        if given is None or isinstance(given, str):
+            if given is not None and given not in BASELINES:
+                self.add(ValueError, "baseline")
+            return
+        if not Seen(given).is_numeric:
+            self.add(TypeError, "baseline")
+        elif Seen(given).shape not in ((), self.shape):
+            self.add(ValueError, "baseline")
 
     def shapes(self) -> None:
         flat, one_longer = self.call.is_flat, () if self.call.is_flat else (self.one_longer,)

@@ -362,10 +362,11 @@ def tree_parents(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
     return handed_over(draws, parameter.name, np.asarray(frame.parents).astype(draws.pick((np.int64, np.int32))))
 
 
-def tree_weights(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
-    """Return a word, or numbers such as visits."""
-    rng, kind = draws.rng(parameter.name), draws.pick(("children", "leaves", "visits", "any"))
-    if kind in ("children", "leaves"):
+def words_or_numbers(draws: Draws, frame: Frame, parameter: Parameter) -> Any:
+    """Return a word, or numbers such as visits, which are also baselines."""
+    words = ("children", "leaves") if parameter.name == "weights" else ("mean", "leave_one_out", "none", None)
+    rng, kind = draws.rng(parameter.name), draws.pick((*words, "visits", "any"))
+    if kind in words:
         return kind
     numbers = rng.integers(1, 9, frame.shape) if kind == "visits" else rng.random(frame.shape) + 1e-3
     return handed_over(draws, parameter.name, numbers.astype(draws.pick((np.float64, np.float32))))
@@ -395,7 +396,6 @@ SETTINGS: dict[str, Callable[[Draws, Frame], Any]] = {
     "n": lambda draws, frame: 1 + draws.below(9),
     "ddof": lambda draws, frame: draws.below(3),
     "by": lambda draws, frame: draws.pick(("global", "per_env")),
-    "baseline": lambda draws, frame: draws.pick(("mean", "leave_one_out", "none", None)),
     "scale": lambda draws, frame: draws.pick(("std", "batch", "none", None)),
     "eps": lambda draws, frame: draws.pick((1e-8, 0.0, 1, 1e-3)),
 }
@@ -407,7 +407,7 @@ ALONE = {
     Role.BOUNDARIES: boundaries,
     Role.LABELS: labels,
     Role.PARENTS: tree_parents,
-    Role.WEIGHTS: tree_weights,
+    Role.WEIGHTS: words_or_numbers,
 }
 
 

@@ -82,8 +82,13 @@ def tokens(rng: np.random.Generator, gamma: float, gae_lambda: float) -> Names:
         reward_mask=mask & ~next_mask,
         turn_rewards=(rewards[:, :, np.newaxis] * turn).sum(axis=1) / lengths,
         turn_values=(values[:, :, np.newaxis] * turn).sum(axis=1) / lengths,
+        turn_sums=(rewards[:, :, np.newaxis] * turn).sum(axis=1),
+        first_values=np.take_along_axis(values, turn.argmax(axis=1), axis=1),
         lam=1 - 1 / np.maximum(0.5 * mask.sum(axis=1, dtype=np.float32), 1),
+        q=0.3,
         prompts=np.repeat(["b", "c", "a"], [4, 4, 1]),
+        several=np.repeat([True, False], [8, 1]),
+        greedy=rng.normal(size=size[0]).astype(np.float32),
         gamma=gamma,
         gae_lambda=gae_lambda,
         high_level_gamma=0.9,
@@ -234,6 +239,44 @@ def areal(of):
     return answers(rows, of.values[:, -1] * of.no_eos, of.mask[:, :-1])
 
 
+def areal_relative(of):
+    """GAE whose lambda keeps the same share q of the last reward at the first token of every answer."""
+    steps = np.maximum(of.mask.sum(axis=1) - 1, 1).astype(np.float32)
+    return areal(Names(**{**vars(of), "gamma": 1.0, "gae_lambda": np.exp(np.log(np.float32(of.q)) / steps)}))
+
+
+def areal_turns(of):
+    """GAE between turns, each with the sum of its rewards and V at its first token; its tokens get its results."""
+    advantages, returns = np.zeros_like(of.rewards), of.values.copy()
+    for n, turn_ids in enumerate(of.turn_ids):
+        trace, following = np.float32(0), of.values[n, -1] * of.no_eos[n]
+        for turn in range(turn_ids.max(), -1, -1):
+            (tokens_of_turn,) = np.nonzero(turn_ids == turn)
+            value = of.values[n, tokens_of_turn[0]]
+            trace = (
+                of.rewards[n, tokens_of_turn].sum() + of.gamma * following - value + of.gamma * of.gae_lambda * trace
+            )
+            advantages[n, tokens_of_turn], returns[n, tokens_of_turn], following = trace, trace + value, value
+    return advantages, returns
+
+
+def molt_reinforce(of):
+    """Return the discounted rewards of the tokens in the mask, also across the gaps between them."""
+    carried, returns = np.zeros_like(of.rewards[:, 0]), np.empty_like(of.rewards)
+    for t in reversed(range(returns.shape[1])):
+        returns[:, t] = carried = of.rewards[:, t] * of.mask[:, t] + of.gamma * carried
+    return (returns,)
+
+
+def nemo_rl_sums(of):
+    """Return the sum of the rewards from each token on, less V of the next token in the mask."""
+    to_go = np.cumsum((of.rewards * of.mask)[:, ::-1], axis=1)[:, ::-1]
+    width = of.rewards.shape[1]
+    place = np.minimum.accumulate(np.where(of.mask, np.arange(width), width)[:, ::-1], axis=1)[:, ::-1]
+    advantages = to_go - np.take_along_axis(np.pad(of.values, ((0, 0), (0, 1))), place, axis=1)
+    return advantages, advantages + of.values
+
+
 def open_rlhf(name, *arrays):
     return function("openrlhf", "openrlhf/trainer/ppo_utils/experience_maker.py", name, torch=torch)(None, *arrays)
 
@@ -282,6 +325,15 @@ def verl_reinforce(of):
     """Return the advantages and the returns."""
     arrays = tensors(of.rewards, of.mask.astype(np.int64))
     return of_verl("compute_reinforce_plus_plus_outcome_advantage")(*arrays, Names(gamma=of.gamma))
+
+
+def verl_opo(of):
+    return of_verl("compute_opo_outcome_advantage")(*tensors(of.rewards, of.mask), of.prompts)[:1]
+
+
+def verl_remax(of):
+    rewards, greedy, mask = tensors(of.rewards, of.greedy, of.mask)
+    return of_verl("compute_remax_outcome_advantage")(rewards, greedy, mask)[:1]
 
 
 def verl_rloo(of):
@@ -440,6 +492,45 @@ TOKENS = [
         areal,
     ),
     Row(
+        "AReaL, relative position",
+        "at 8966ca1",
+        "relative_position_gae_lambda",
+        "end, lam = values[:, -1] * no_eos, q ** (1 / np.maximum(mask.sum(axis=1) - 1, 1))\n"
+        "rewards, values, mask = rewards[:, :-1], values[:, :-1], mask[:, :-1]\n"
+        "settings = {**settings, 'gamma': 1.0, 'gae_lambda': lam[:, np.newaxis]}\n"
+        "fastgae.gae(rewards, values, terminated=None, last_values=end, mask=mask, carry_over=True, **settings)",
+        areal_relative,
+        tolerance=2e-6,
+        note="a lambda of float32",
+    ),
+    Row(
+        "AReaL, turns",
+        "at 8966ca1",
+        "_compute_turn_level_gae",
+        "settings['last_values'] = values[:, -1] * no_eos\n"
+        "by_turn = fastgae.gae(turn_sums, first_values, terminated=None, mask=has_turn, **settings)\n"
+        "advantages, returns = (np.take_along_axis(each, turn_ids.clip(0), axis=1) for each in by_turn)\n"
+        "np.where(mask, advantages, 0), np.where(mask, returns, values)",
+        areal_turns,
+        tolerance=2e-6,
+        note="the sums of a turn",
+    ),
+    Row(
+        "molt",
+        "at 01432bb",
+        "gae",
+        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, **settings)",
+        lambda of: answers(of, mask=of.mask),
+        where="mask",
+    ),
+    Row(
+        "molt",
+        "at 01432bb",
+        "reinforce",
+        "fastgae.discounted_returns(rewards * mask, terminated=None, last_values=0.0, gamma=gamma, time_axis=1)",
+        molt_reinforce,
+    ),
+    Row(
         "NeMo-RL",
         "at 7ea279a",
         "GeneralizedAdvantageEstimator",
@@ -453,6 +544,16 @@ TOKENS = [
         "settings = {**settings, 'gamma': 1.0, 'gae_lambda': lam[:, np.newaxis], 'returns_lambda': 1.0}\n"
         "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
         vapo,
+    ),
+    Row(
+        "NeMo-RL, gamma and lambda 1",
+        "at 00925dd",
+        "GeneralizedAdvantageEstimator",
+        "settings = {**settings, 'gamma': 1.0, 'gae_lambda': 1.0}\n"
+        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
+        nemo_rl_sums,
+        tolerance=2e-6,
+        note="a cumulative sum",
     ),
     Row(
         "OpenRLHF",
@@ -490,6 +591,31 @@ TOKENS = [
         )
     ),
     Row("slime", "at 624b824", "chunked_gae", ANSWERS, slime_chunks, tolerance=2e-6, note="products of matrices"),
+    Row(
+        "verl, OPO",
+        "0.9.1",
+        "compute_opo_outcome_advantage",
+        "scores, lengths = rewards.sum(axis=1), mask.sum(axis=1)\n"
+        "_, group = np.unique(prompts, return_inverse=True)\n"
+        "baseline = (np.bincount(group, lengths * scores) / np.bincount(group, lengths))[group]\n"
+        "fastgae.group_advantages(scores, prompts, baseline=baseline, scale='none')[:, np.newaxis] * mask",
+        verl_opo,
+        package="verl",
+        tolerance=1e-6,
+        note="the sums",
+        where="several",
+    ),
+    Row(
+        "verl, ReMax",
+        "0.9.1",
+        "compute_remax_outcome_advantage",
+        "to_go = fastgae.discounted_returns(rewards * mask, None, last_values=0.0, gamma=1.0, time_axis=1)\n"
+        "to_go - greedy[:, np.newaxis] * mask",
+        verl_remax,
+        package="verl",
+        tolerance=1e-6,
+        note="a cumulative sum",
+    ),
     Row(
         "verl, REINFORCE++",
         "0.9.1",

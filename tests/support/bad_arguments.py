@@ -338,6 +338,16 @@ VALUES = {
         "integers": (lambda good: np.arange(1, len(good) + 1), None),
         "complex": (lambda good: np.ones(len(good)) * 1j, UNREADABLE),
     },
+    "baseline": {
+        "None": (always(None), None),
+        "text": (always("median"), WRONG),
+        "words": (always("none"), None),
+        "one number": (always(1), None),
+        "another shape": (always(np.ones(7)), WRONG),
+        "texts": (lambda good: np.full(np.shape(good), "mean"), UNREADABLE),
+        "complex": (always(1j), UNREADABLE),
+        "fails": (always(Raises()), UNREADABLE),
+    },
     "coefficient": {**NONE, **COEFFICIENTS},
     "coefficient or None": COEFFICIENTS,
     "constant": {**AMOUNTS, "None": (always(None), WRONG)},
@@ -428,7 +438,7 @@ KINDS = {
 }
 SETTINGS = {
     **dict.fromkeys(("autoreset", "normalize", "by"), "choice"),
-    **dict.fromkeys(("baseline", "scale"), "choice or None"),
+    "scale": "choice or None",
     **dict.fromkeys(("tail_normalized", "carry_over", "stop_gradients"), "switch"),
     "ddof": "degrees",
     "time_axis": "axis",
@@ -446,8 +456,8 @@ def kind_of(function, name):
     takes, role = parameters(function), ROLES[name]
     if name == "out":
         return "pair" if gives_two(function) else "array"
-    if role is Role.SETTING:
-        return SETTINGS[name]
+    if role is Role.SETTING or name == "baseline":
+        return SETTINGS.get(name, name)
     kind = KINDS[role]
     if kind not in ("numbers", "numbers of envs", "moment", "flags", "labels"):
         return f"{kind} or None" if allows_none(takes[name]) else kind

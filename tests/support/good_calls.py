@@ -75,7 +75,7 @@ def everything(function, size, dtype):
     others = {
         Role.BOUNDARIES: np.array([0, steps // 2, steps]),
         Role.PARENTS: parents[:steps],
-        Role.WEIGHTS: np.arange(1.0, steps + 1),
+        Role.WEIGHTS: np.arange(1.0, steps + 1) if is_flat else case.values,
         Role.COEFFICIENT: 0.5,
         Role.CONSTANT: 1.0,
     }

@@ -84,8 +84,8 @@ NAMES = tuple(FUNCTIONS)
 WAYS = {
     "torch": (functools.partial(eager, of_torch), (*NAMES, "gae_tree", "group_advantages"), True),
     "jax": (functools.partial(eager, of_jax), (*NAMES, "gae_tree", "group_advantages"), True),
-    "jit": (jitted, NAMES, False),
-    "lowered": (lowered, NAMES, False),
+    "jit": (jitted, (*NAMES, "group_advantages"), False),
+    "lowered": (lowered, (*NAMES, "group_advantages"), False),
 }
 
 

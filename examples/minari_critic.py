@@ -11,6 +11,7 @@ import gymnasium
 import minari
 import torch
 from torch import nn
+from tqdm import tqdm
 
 import fastgae.data
 
@@ -33,7 +34,7 @@ def record(settings: argparse.Namespace) -> minari.MinariDataset:
         warnings.simplefilter("ignore")  # Minari asks for a description, an author and more
         env.action_space.seed(settings.seed)
         env.reset(seed=settings.seed)
-        for _ in range(settings.steps):
+        for _ in tqdm(range(settings.steps), "recording steps"):
             _, _, terminated, truncated, _ = env.step(env.action_space.sample())
             if terminated or truncated:
                 env.reset()
@@ -76,7 +77,7 @@ def fit(critic: Critic, dataset: minari.MinariDataset, settings: argparse.Namesp
     """Take TD(0) steps on batches of transitions."""
     observations, next_observations, rewards, goes_on = transitions(dataset)
     optimizer = torch.optim.Adam(critic.parameters(), 1e-3)
-    for _ in range(settings.updates):
+    for _ in tqdm(range(settings.updates), "fitting the critic"):
         batch = torch.randint(len(rewards), (256,))
         with torch.no_grad():
             target = rewards[batch] + settings.gamma * goes_on[batch] * critic(next_observations[batch])

@@ -172,7 +172,7 @@ def test_what_appears_during_the_computation(tmp_path, few, monkeypatch, has_har
     assert out.read_bytes() == (unfinished / "notes.txt").read_bytes() == b"the user's"
     out.unlink()
     (unfinished / "notes.txt").rename(tmp_path / "notes.txt")
-    assert_same_bits(computed(source, out, values=critic, resume=True), few.result)
+    assert_same_bits(computed(source, out, values=critic, resume=True, overwrite=False), few.result)
     assert names(tmp_path) == ["a.parquet", "notes.txt", OUT]
 
 

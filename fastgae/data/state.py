@@ -29,15 +29,14 @@ from fastgae.data.errors import DataError, WriteError, argument, first_line, is_
 from fastgae.data.files import STORES, version_of
 from fastgae.data.report import Sums
 from fastgae.data.rows import LARGE
-from fastgae.data.sorting import SORTING
 from fastgae.data.steps import Following
 from fastgae.data.tables import native
 
 LOCK, JOURNAL, NEW = "fastgae.lock", "journal.jsonl", "journal.jsonl.new"
 SORTED, PLACES, VALUES, RESULTS = "sorted.parquet", "places", "values", "results"
 ADVANTAGES, RETURNS, ENDS = "advantages", "returns", "ends"  # the numbers of each row
-NAMES = (LOCK, JOURNAL, NEW, SORTED, PLACES, VALUES, RESULTS, LARGE, SORTING, ADVANTAGES, RETURNS, ENDS)
-OWN = re.compile("|".join([*map(re.escape, NAMES), rf"{SORTING}/duckdb_temp_[^/]*"]))
+NAMES = (LOCK, JOURNAL, NEW, SORTED, PLACES, VALUES, RESULTS, LARGE, ADVANTAGES, RETURNS, ENDS)
+OWN = re.compile("|".join([*map(re.escape, NAMES), "duckdb_temp_.*"]))
 SUFFIXES = (".parquet", ".arrow", ".feather", ".ipc")
 ABOUT = b"fastgae"  # the key, in the metadata of a file, of what results say about themselves
 SMALL = 2**26  # bytes of all files of a source up to which a digest of the contents says which source it is
@@ -100,10 +99,9 @@ class State:
     def _found(self) -> dict[Path, bool]:
         """Return what is in the folder, and whether it is ours: a file of a name that we give, and with no other."""
         found = {}
-        for path in sorted(self.folder.rglob("*"), reverse=True):  # a folder after its files
-            name, about = path.relative_to(self.folder).as_posix(), path.lstat()
-            is_ours = stat.S_ISREG(about.st_mode) and (about.st_nlink == 1 or name == RESULTS)
-            found[path] = (stat.S_ISDIR(about.st_mode) if name == SORTING else is_ours) and bool(OWN.fullmatch(name))
+        for path in self.folder.glob("*"):
+            about, is_named = path.lstat(), OWN.fullmatch(path.name) is not None
+            found[path] = is_named and stat.S_ISREG(about.st_mode) and (about.st_nlink == 1 or path.name == RESULTS)
         return found
 
     def _check_own(self) -> None:
@@ -117,10 +115,7 @@ class State:
     def remove(self) -> None:
         """Empty the folder except for the lock."""
         for path, is_ours in self._found().items():
-            if is_ours and path.name == SORTING:
-                with suppress(OSError):  # somebody has put another file there
-                    path.rmdir()
-            elif is_ours and path.name != LOCK:
+            if is_ours and path.name != LOCK:
                 path.unlink()
         self._lines = []
 

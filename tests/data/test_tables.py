@@ -59,6 +59,12 @@ def test_episodes_in_turn(tmp_path, recorded, rows):
             assert_same_bits(computed(source, out, memory=limit(rows), resume=resume), answer, order)
 
 
+def test_an_episode_without_a_name_goes_on_in_another_file(tmp_path, recorded):
+    table, cut = recorded.table("rewards", "values", "next_values", "terminated", "truncated"), recorded.first[3] + 2
+    files = [write(part, tmp_path / f"{len(part)}.parquet", 99) for part in (table.slice(0, cut), table.slice(cut))]
+    assert_same_bits(computed(files, tmp_path / "out.parquet", memory=limit(200)), recorded.result)
+
+
 @pytest.mark.parametrize("rows", [2, 10**6])
 def test_names_that_begin_again_in_every_file(tmp_path, rows):
     """Only flags or steps tell whether the same name, in two files or after other rows, is the same episode."""

@@ -129,22 +129,27 @@ def compute(
     quantile = checked_quantile(label_quantile, label_per)
     check_advantages(normalize, quantile, how, "values" in chosen.of_role)
     named = {role: name for role, name in chosen.of_role.items() if rewards is None or role != "rewards"}
-    computed = partial(
-        with_results,
-        format=source.format.name,
-        columns=named,
-        rewards=rewards,
-        how=how,
-        may_be_cut=whole_episodes,
-    )
+    asked: dict[str, Any] = {"format": source.format.name, "columns": named, "rewards": rewards, "how": how}
+    computed = partial(with_results, **asked, may_be_cut=whole_episodes)
     if whole_episodes:
         results = source.through(computed, num_threads)
     else:
         results = _per_block(_shuffled(source.rows, chosen), computed, num_threads)
-    advantages = source.format.results["advantages"]
+    if normalize is None and quantile is None:
+        return results
+    blocks = results.materialize()  # or Ray would compute them for the statistics, and once more for the results
+    name, above, moments = source.format.results["advantages"], dict[Any, float](), None
+
+    def parts() -> Iterator[tuple[Array, pa.Array | None]]:
+        for block in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield _numbers(block, name, label_per)
+
     if quantile is not None:
-        results = _labelled(results, advantages, quantile, label_per)
-    return results if normalize is None else _normalized(results, advantages, backend)
+        above = thresholds_of(parts, quantile)
+    if normalize is not None:
+        found = _per_block(blocks, partial(_moments, name)).take_all()
+        moments = sum((fastgae.Moments(**json.loads(each[MOMENTS])) for each in found), fastgae.Moments())
+    return _per_block(blocks, partial(_completed, name, label_per, above, moments, backend))
 
 
 class _Source(NamedTuple):
@@ -178,7 +183,7 @@ def _files(paths: Source, format: str, columns: Mapping[str, str | None] | None)
         bounds = [{FIRST: first, LAST: last} for first, last in pairwise([*firsts, rows.count])]
         return _per_block(ray.data.from_items(bounds), partial(_of_rows, rows, function), num_cpus)
 
-    in_parts = blocks(rows.firsts.tolist(), _unchanged, None)
+    in_parts = blocks(rows.firsts.tolist(), lambda block: block, None)
     return _Source(found.format, rows.schema, in_parts, partial(blocks, rows.files.tolist()))
 
 
@@ -204,23 +209,6 @@ def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:
     return dataset.repartition(dataset.context.default_hash_shuffle_parallelism, keys=names)
 
 
-def _normalized(results: Dataset, name: str, backend: BackendName | None) -> Dataset:
-    blocks = results.materialize()  # or Ray would compute them for the moments, and once more to normalize them
-    parts = _per_block(blocks, partial(_moments, name)).take_all()
-    total = sum((fastgae.Moments(**json.loads(part[MOMENTS])) for part in parts), fastgae.Moments())
-    return _per_block(blocks, partial(_scaled, name, total, backend))
-
-
-def _labelled(results: Dataset, name: str, quantile: float, per: str | None) -> Dataset:
-    blocks = results.materialize()
-
-    def parts() -> Iterator[tuple[Array, pa.Array | None]]:
-        for block in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
-            yield _numbers(block, name, per)
-
-    return _per_block(blocks, partial(_with_labels, name, per, thresholds_of(parts, quantile)))
-
-
 # The functions that tasks run.
 
 
@@ -240,10 +228,6 @@ def _of_rows(rows: Rows, function: Function, bounds: pa.Table) -> Iterator[pa.Ta
             yield function(rows.read(bound[FIRST], bound[LAST], rows.schema.names))
 
 
-def _unchanged(block: pa.Table) -> pa.Table:
-    return block
-
-
 def _moments(name: str, block: pa.Table) -> pa.Table:
     """Return the exact sums of a block as JSON, because they are integers of any size."""
     return pa.table({MOMENTS: [json.dumps(asdict(fastgae.moments(block[name].to_numpy())))]})
@@ -253,10 +237,19 @@ def _numbers(block: pa.Table, name: str, per: str | None) -> tuple[Array, pa.Arr
     return block[name].to_numpy(), None if per is None else block[per].combine_chunks()
 
 
-def _with_labels(name: str, per: str | None, thresholds: dict[Any, float], block: pa.Table) -> pa.Table:
-    return block.append_column(LABEL, pa.array(are_above(thresholds, *_numbers(block, name, per))))
-
-
-def _scaled(name: str, moments: fastgae.Moments, backend: BackendName | None, block: pa.Table) -> pa.Table:
-    normalized = moments.normalize(block[name].to_numpy(), backend=backend)
-    return block.set_column(block.schema.get_field_index(name), name, pa.array(normalized))
+def _completed(
+    name: str,
+    per: str | None,
+    above: dict[Any, float],
+    moments: fastgae.Moments | None,
+    backend: BackendName | None,
+    block: pa.Table,
+) -> pa.Table:
+    """Return a block with labels, if there are thresholds, and with its advantages normalized, if there are moments."""
+    numbers, groups = _numbers(block, name, per)
+    if above:
+        block = block.append_column(LABEL, pa.array(are_above(above, numbers, groups)))
+    if moments is not None:
+        normalized = pa.array(moments.normalize(numbers, backend=backend))
+        block = block.set_column(block.schema.get_field_index(name), name, normalized)
+    return block

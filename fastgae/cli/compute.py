@@ -88,11 +88,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         metavar="ROLE=NAME",
         help="which column has a role, such as rewards or episode; ROLE= if none has it",
     )
-    add(
-        "--values",
-        metavar="COLUMN|FILE",
-        help="the column, or the file, that holds V (default: the format's column)",
-    )
+    add("--values", metavar="COLUMN|FILE", help="the column or the file of V (default: the format's column)")
     add("--episode", choices=("file",), help="the file, with the folders around it, is a part of an episode's name")
     add(
         "--critic",
@@ -128,12 +124,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-o", "--out", metavar="FILE", help="the file to write (default: beside the data)")
     add("--gamma", default=0.99, type=unit_interval, metavar="G", help="discount per step (default: %(default)s)")
-    add(
-        "--estimator",
-        default="gae",
-        metavar="NAME",
-        help="gae, n_step_returns or discounted_returns (default: %(default)s)",
-    )
+    names = "gae, n_step_returns or discounted_returns"
+    add("--estimator", default="gae", metavar="NAME", help=f"{names} (default: %(default)s)")
     add("--gae-lambda", type=unit_interval, metavar="L", help="trace decay of gae (default: 0.95)")
     add("--n", type=positive, metavar="N", help="number of rewards in each return of n_step_returns")
     add(

@@ -168,7 +168,7 @@ def steps_of(table: pa.Table, columns: Columns, values: Array | None = None) -> 
     found = {role: table[name] for role, name in columns.of_role.items()}
 
     def flags(role: str) -> Array:
-        return _flags(role, found[role]) if role in found else np.broadcast_to(False, rewards.shape)
+        return _flags(role, found[role]) if role in found else np.zeros(rewards.shape, bool)
 
     names = [_integral(role, _whole(role, found[role])) for role in NAMING if role in found]
     rewards = numbers_in("rewards", found["rewards"]) if columns.success is None else _successes(found["rewards"])

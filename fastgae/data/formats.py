@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -146,18 +146,7 @@ def minari_parts(path: Path) -> list[Part]:
         padded = Rows(READERS[kind_of(path)](path), {name: made(name) for name in ("episode_id", "step")})
     last = padded.count - 1
     state = lambda names: padded.read(last, last + 1, names)  # noqa: E731
-    firsts = [*(first for first in padded.firsts.tolist() if first < last), last]
-    return [
-        Part(
-            path,
-            first,
-            stop - first,
-            padded.schema,
-            partial(padded.batches, first, stop),
-            state if stop == last else None,
-        )
-        for first, stop in pairwise(firsts)
-    ]
+    return [Part(path, 0, last, padded.schema, partial(padded.batches, 0, last), state)] if last > 0 else []
 
 
 def _named(text: str) -> dict[str, str]:

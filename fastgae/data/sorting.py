@@ -20,7 +20,6 @@ from fastgae.data.formats import NAMING
 from fastgae.data.rows import SLICE, Advance, Made, Rows
 
 ROW = "__row__"  # the column of a sorted copy that holds where each row was before
-SORTING = "sorting"  # the folder of duckdb's own files
 SHARE = 3 / 4  # of memory for duckdb: it takes somewhat more, and its inputs and outputs take the rest
 # With less memory, duckdb fails if there are many rows: 100 million need some 190 MB for each thread.
 LEAST_MB, MB_PER_THREAD = 96, 192
@@ -42,7 +41,7 @@ class Database(NamedTuple):
         limit = max(LEAST_MB, int(self.memory * SHARE) // 2**20)
         settings: dict[str, Any] = {
             "memory_limit": f"{limit}MB",
-            "temp_directory": str(self.folder / SORTING),
+            "temp_directory": str(self.folder),  # where it only removes its own files, duckdb_temp_...
             "preserve_insertion_order": False,  # a query that needs an order names it
             "threads": max(1, min(self.num_threads or usable_cpus(), limit // MB_PER_THREAD)),
         }

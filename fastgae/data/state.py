@@ -13,7 +13,7 @@ import re
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -29,15 +29,14 @@ from fastgae.data.errors import DataError, WriteError, argument, first_line, is_
 from fastgae.data.files import STORES, version_of
 from fastgae.data.report import Sums
 from fastgae.data.rows import LARGE
-from fastgae.data.sorting import SORTING
 from fastgae.data.steps import Following
 from fastgae.data.tables import native
 
 LOCK, JOURNAL, NEW = "fastgae.lock", "journal.jsonl", "journal.jsonl.new"
 SORTED, PLACES, VALUES, RESULTS = "sorted.parquet", "places", "values", "results"
 ADVANTAGES, RETURNS, ENDS = "advantages", "returns", "ends"  # the numbers of each row
-NAMES = (LOCK, JOURNAL, NEW, SORTED, PLACES, VALUES, RESULTS, LARGE, SORTING, ADVANTAGES, RETURNS, ENDS)
-OWN = re.compile("|".join([*map(re.escape, NAMES), rf"{SORTING}/duckdb_temp_[^/]*"]))
+NAMES = (LOCK, JOURNAL, NEW, SORTED, PLACES, VALUES, RESULTS, LARGE, ADVANTAGES, RETURNS, ENDS)
+OWN = re.compile("|".join([*map(re.escape, NAMES), "duckdb_temp_.*"]))
 SUFFIXES = (".parquet", ".arrow", ".feather", ".ipc")
 ABOUT = b"fastgae"  # the key, in the metadata of a file, of what results say about themselves
 SMALL = 2**26  # bytes of all files of a source up to which a digest of the contents says which source it is
@@ -100,10 +99,9 @@ class State:
     def _found(self) -> dict[Path, bool]:
         """Return what is in the folder, and whether it is ours: a file of a name that we give, and with no other."""
         found = {}
-        for path in sorted(self.folder.rglob("*"), reverse=True):  # a folder after its files
-            name, about = path.relative_to(self.folder).as_posix(), path.lstat()
-            is_ours = stat.S_ISREG(about.st_mode) and (about.st_nlink == 1 or name == RESULTS)
-            found[path] = (stat.S_ISDIR(about.st_mode) if name == SORTING else is_ours) and bool(OWN.fullmatch(name))
+        for path in self.folder.glob("*"):
+            about, is_named = path.lstat(), OWN.fullmatch(path.name) is not None
+            found[path] = is_named and stat.S_ISREG(about.st_mode) and (about.st_nlink == 1 or path.name == RESULTS)
         return found
 
     def _check_own(self) -> None:
@@ -117,10 +115,7 @@ class State:
     def remove(self) -> None:
         """Empty the folder except for the lock."""
         for path, is_ours in self._found().items():
-            if is_ours and path.name == SORTING:
-                with suppress(OSError):  # somebody has put another file there
-                    path.rmdir()
-            elif is_ours and path.name != LOCK:
+            if is_ours and path.name != LOCK:
                 path.unlink()
         self._lines = []
 
@@ -210,28 +205,24 @@ class State:
         return done
 
     def _checksum(self, kinds: Mapping[str, Any], start: int, stop: int) -> int | None:
-        found = 0
-        with suppress(OSError):  # one may be gone
-            for name, kind in kinds.items():
-                found = zlib.crc32(_from_file(self.folder / name, kind, start, stop).data, found)
-            return found
+        with suppress(OSError, ValueError):  # one may be gone, or cut
+            return _total([_from_file(self.folder / name, kind, start, stop) for name, kind in kinds.items()])
         return None
 
     def add(self, done: Done, numbers: Mapping[str, Array]) -> None:
         """Keep the numbers of the rows from the first one that is done now up to the first one that was done before."""
         kinds = {name: [array.dtype.str, *array.shape[1:]] for name, array in numbers.items()}
-        before, found = self._lines[-1].get("numbers"), 0
+        before = self._lines[-1].get("numbers")
         if before not in (None, kinds):
             raise DataError(f"the results are {kinds} in some rows, and {before} in others")
         for name, array in numbers.items():
-            path, content = self.folder / name, np.ascontiguousarray(array).data
+            path = self.folder / name
             path.touch()
             with path.open("r+b") as file:
                 file.seek(done.first * array[:1].nbytes)
-                file.write(content)
-            found = zlib.crc32(content, found)
+                file.write(np.ascontiguousarray(array).data)
         line = {"first": done.first, "sums": asdict(done.sums), "following": done.following}
-        self._append({**line, "findings": done.findings, "numbers": kinds, "checksum": found})
+        self._append({**line, "findings": done.findings, "numbers": kinds, "checksum": _total(numbers.values())})
 
     def numbers(self, name: str, at: slice | Array) -> Any:
         """Return the numbers of some rows; None if there are none of this name."""
@@ -294,7 +285,13 @@ def _move(file: Path, path: Path) -> None:
 
 def _from_file(path: Path, kind: Sequence[Any], start: int, stop: int) -> Array:
     row = np.dtype((kind[0], tuple(kind[1:])))
-    return np.fromfile(path, row, stop - start, offset=start * row.itemsize)
+    return np.memmap(path, kind[0], "r", start * row.itemsize, (stop - start, *kind[1:]))
+
+
+def _total(arrays: Iterable[Array]) -> int:
+    """Return a checksum of numbers: the sum of their bits as integers, which takes a fourth of the time of a CRC."""
+    sums = [np.ascontiguousarray(each).view(f"u{each.itemsize}").sum(dtype=np.uint64) for each in arrays]
+    return int(np.array(sums, np.uint64).sum())
 
 
 def about(path: Path) -> dict[str, Any]:

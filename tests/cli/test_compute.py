@@ -135,22 +135,6 @@ def test_plot(recorded, capsys, tmp_path):
     options = ["--ends", "terminated", "--json", "-o", str(tmp_path / "b.parquet"), "--plot", str(tmp_path / "b.png")]
     assert compute(source, *options) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 1000
-    with pytest.raises(SystemExit) as stopped:
-        compute(source, "--ends", "terminated", "--plot", "a.jpg")
-    assert stopped.value.code == 2
-    assert "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'" in capsys.readouterr().err
-
-
-def test_plot_without_matplotlib(recorded, python):
-    source, *_ = recorded
-    code = (
-        "import sys; sys.modules['matplotlib'] = None\nfrom fastgae.cli.main import main\nsys.exit(main(sys.argv[1:]))"
-    )
-    done = python(code, "compute", str(source), "--plot", "a.png", check=False)
-    assert done.returncode == 2
-    assert list(source.parent.iterdir()) == [source]
-    assert done.stderr.count("needs matplotlib, which is not installed: run python -m pip install '.[plot]'") == 1
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -191,41 +175,42 @@ def test_ctrl_c(recorded, capsys, monkeypatch, name, call, resumed):
     assert out.read_bytes() == source.with_name("undisturbed.parquet").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--ends", "terminated", "--estimator", "vtrace"], "estimator must be gae, discounted_returns"),
-        (["--ends", "terminated", "-o", "results.csv"], "out must end in .parquet, .arrow"),
-        (["--ends", "terminated", "--format", "csv"], "format must be auto, table, rllib"),
-        (["--column", "values=v"], "there is no column 'v' for values; there are run, step, reward, values"),
-    ],
-)
-def test_what_cannot_be_used(recorded, capsys, options, message):
+def test_what_cannot_be_used(recorded, capsys):
     source, *_ = recorded
-    assert compute(source, *options) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("fastgae compute: error: ")
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
+    ends = ["--ends", "terminated"]
+    for options, message in (
+        ([*ends, "--estimator", "vtrace"], "estimator must be gae, discounted_returns"),
+        ([*ends, "-o", "results.csv"], "out must end in .parquet, .arrow"),
+        ([*ends, "--format", "csv"], "format must be auto, table, rllib"),
+        (["--column", "values=v"], "there is no column 'v' for values; there are run, step, reward, values"),
+    ):
+        assert compute(source, *options) == 2
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err.count("\n")) == ("", 1)
+        assert captured.err.startswith("fastgae compute: error: ")
+        assert message in captured.err
+    for options, message in (
+        (["--column", "reward"], "expected ROLE=NAME, such as rewards=next.reward, got 'reward'"),
+        (["--critic", "my_critic"], "argument --critic: expected MODULE:NAME"),
+        (["--plot", "a.jpg"], "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            compute(source, *options)
+        assert stopped.value.code == 2
+        assert message in capsys.readouterr().err
     assert list(source.parent.iterdir()) == [source]
 
 
-def test_a_column_without_a_role(recorded, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["compute", str(recorded[0]), "--column", "reward"])
-    assert stopped.value.code == 2
-    assert "expected ROLE=NAME, such as rewards=next.reward, got 'reward'" in capsys.readouterr().err
-
-
-def test_without_the_extra(python):
+@pytest.mark.parametrize(("library", "extra", "more"), [("pyarrow", "data", []), ("matplotlib", "plot", ["a.png"])])
+def test_without_an_extra(recorded, python, library, extra, more):
+    source, *_ = recorded
     code = (
-        "import sys; sys.modules['pyarrow'] = None\nfrom fastgae.cli.main import main\nsys.exit(main(['compute', 'a']))"
+        f"import sys; sys.modules[{library!r}] = None\nfrom fastgae.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     )
-    done = python(code, check=False)
+    done = python(code, "compute", str(source), *(["--plot", *more] if more else []), check=False)
     assert done.returncode == 2
-    assert done.stderr.count("pip install '.[data]'") == 1
-    assert done.stderr.count("\n") == 1
+    assert list(source.parent.iterdir()) == [source]
+    assert done.stderr.count(f"pip install '.[{extra}]'") == done.stderr.count("\n") == 1
 
 
 def test_critic(recorded, capsys, tmp_path, monkeypatch):
@@ -249,9 +234,6 @@ def test_critic(recorded, capsys, tmp_path, monkeypatch):
     ):
         assert compute(source, "--critic", given) == 2
         assert message in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        compute(source, "--critic", "my_critic")
-    assert "argument --critic: expected MODULE:NAME" in capsys.readouterr().err
 
 
 def test_errors_name_options(recorded, capsys):
@@ -263,29 +245,19 @@ def test_errors_name_options(recorded, capsys):
     columns = {"columns": {"rewards": "reward", "episode": "run"}}
     results = source.with_name("a.parquet")
     results.write_bytes(b"the user's")
+    exists = ("pass another path as --out, or pass --overwrite", "as out, or pass overwrite=True")
+    wrong_n = (
+        "--n is for n_step_returns, got 3 and --estimator gae",
+        'n is for n_step_returns, got 3 and estimator="gae"',
+    )
     for arguments, options, in_options, in_arguments in (
         ({}, [], "or pass --ends terminated if all did", 'or pass ends="terminated" if all did'),
         ({**ends, "memory": "much"}, ["--memory", "much"], "--memory must be an amount", "memory must be an amount"),
         ({"columns": {}}, None, "pass --column rewards=reward", "pass columns={'rewards': 'reward'}"),
-        (
-            {**ends, "out": results},
-            ["-o", results],
-            "pass another path as --out, or pass --overwrite",
-            "as out, or pass overwrite=True",
-        ),
-        (
-            {**ends, "n": 3},
-            ["--n", "3"],
-            "--n is for n_step_returns, got 3 and --estimator gae",
-            'n is for n_step_returns, got 3 and estimator="gae"',
-        ),
+        ({**ends, "out": results}, ["-o", results], *exists),
+        ({**ends, "n": 3}, ["--n", "3"], *wrong_n),
         ({**ends, "into": "a", "out": "b"}, ["--into", "a", "-o", "b"], "--out and --into both", "out and into both"),
-        (
-            {**ends, "label_quantile": 7},
-            ["--label-quantile", "7"],
-            "--label-quantile must be",
-            "label_quantile must be",
-        ),
+        ({**ends, "label_quantile": 7}, ["--label-quantile", "7"], "--label-quantile must be", "label_quantile must"),
     ):
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             in_python(source, progress=False, **{**columns, **arguments})

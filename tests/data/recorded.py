@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import fastgae
+from fastgae.data import DataError, compute
 
 ROWS = 3000
 
@@ -80,6 +82,36 @@ def answer(choice, rewards, values, terminated, truncated, next_values):
             final_values = next_values[truncated]
             returns = fastgae.discounted_returns(rewards, terminated, truncated, final_values=final_values, gamma=gamma)
     return fastgae.GAEResult(None if values is None else returns - values, returns)
+
+
+def computed(source, out, **options):
+    """Return what ``compute`` writes to a file."""
+    compute(source, out, **{"overwrite": True, "progress": False, **options})
+    return read(out)
+
+
+def refused(message, source, *out, error=DataError, **options):
+    """Check that a source is an error with this message, and return the error."""
+    with pytest.raises(error, match=message) as caught:
+        compute(source, *out, **{"progress": False, **options})
+    return caught.value
+
+
+def stopped(*_, **__):
+    raise KeyboardInterrupt
+
+
+def interrupted(at, source, *out, **options):
+    """Compute until a function is called, which stops the run as Ctrl-C does."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(f"fastgae.data.{at}", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            compute(source, *out, progress=False, **options)
+
+
+def names(folder):
+    """Return the names of what is in a folder."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 def limit(rows):

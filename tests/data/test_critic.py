@@ -8,9 +8,10 @@ import fastgae
 from fastgae.data import Critic, DataError, compute
 from fastgae.data.plan import BYTES_PER_ROW
 
-from .recorded import ROWS, assert_same_bits, limit, read, write
+from .recorded import ROWS, assert_same_bits, computed, limit, refused, write
 
 SIDE = 5
+OBSERVATIONS = ["observations"]
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +22,7 @@ def states(recorded):
     following[:, 0] = recorded.next_values
     fixed = pa.list_(pa.float32(), 3)
     table = recorded.table("episode", "step", "rewards", "terminated", "truncated")
+    fields = [pa.array(observations[:, 0]), pa.array(observations[:, 1])]
     columns = {
         "observations": pa.FixedSizeListArray.from_arrays(pa.array(observations.ravel()), type=fixed),
         "next_observations": pa.FixedSizeListArray.from_arrays(pa.array(following.ravel()), type=fixed),
@@ -28,35 +30,25 @@ def states(recorded):
         "speed": pa.array(recorded.values),
         "name": pa.array(["text"] * ROWS),
         "image": pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((ROWS, SIDE, SIDE), np.uint8)),
-        "pose": pa.StructArray.from_arrays(
-            [pa.array(observations[:, 0]), pa.array(observations[:, 1])], names=["x", "y"]
-        ),
+        "pose": pa.StructArray.from_arrays(fields, names=["x", "y"]),
     }
     for name, column in columns.items():
         table = table.append_column(name, column)
     return table
 
 
+def first(batch):
+    return batch["observations"][:, 0]
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-@pytest.mark.parametrize("rows", [150, 10**6])
-def test_same_bits_as_values_in_a_column(tmp_path, states, recorded, suffix, rows):
-    source = write(states, tmp_path / f"a{suffix}", 100)
-    compute(
-        source,
-        tmp_path / "out.arrow",
-        values=Critic(lambda batch: batch["observations"][:, 0], columns=["observations"], rows=64),
-        memory=f"{rows * (200 + 2 * 24)}B",
-        progress=False,
-    )
-    assert_same_bits(read(tmp_path / "out.arrow"), recorded.ended)
-
-
-def test_scattered_rows(tmp_path, states, recorded):
-    order = np.random.default_rng(0).permutation(ROWS)
-    source = write(states.drop_columns(["image"]).take(order), tmp_path / "a.parquet", 100)
-    critic = Critic(lambda batch: batch["observations"][:, 0], columns=["observations"])
-    compute(source, tmp_path / "out.parquet", values=critic, memory=limit(1000), progress=False)
-    assert_same_bits(read(tmp_path / "out.parquet"), recorded.ended, order)
+def test_same_bits_as_values_in_a_column(tmp_path, states, recorded, suffix):
+    rows, scattered = np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)
+    for order, most in ((rows, 150), (rows, 10**6), (scattered, 1000)):
+        source = write(states.drop_columns(["image"]).take(order), tmp_path / f"a{suffix}", 100)
+        critic, memory = Critic(first, columns=OBSERVATIONS, rows=64), f"{most * (200 + 2 * 24)}B"
+        got = computed(source, tmp_path / "out.arrow", values=critic, memory=memory)
+        assert_same_bits(got, recorded.ended, order)
 
 
 def test_what_a_critic_is_called_on(tmp_path, states, recorded):
@@ -65,43 +57,29 @@ def test_what_a_critic_is_called_on(tmp_path, states, recorded):
     def critic(batch):
         batch["speed" if "speed" in batch else "observations"] += 0  # the arrays are the critic's own
         batches.append({name: getattr(array, "shape", array) for name, array in batch.items()})
-        return batch["observations"][:, 0]
+        return first(batch)
 
     source = write(states, tmp_path / "a.arrow", ROWS)
     compute(source, tmp_path / "out.arrow", values=Critic(critic, rows=1700), progress=False)
     *rows, behind = batches
-    assert [set(batch) for batch in rows] == [{"observations", "goal", "speed", "pose"}] * 2
     for batch, count in zip(rows, (1700, ROWS - 1700), strict=True):
-        assert batch["observations"] == (count, 3)
-        assert batch["goal"] == (count, 2)
-        assert batch["speed"] == (count,)
-        assert {name: array.shape for name, array in batch["pose"].items()} == {"x": (count,), "y": (count,)}
+        pose = {name: array.shape for name, array in batch.pop("pose").items()}
+        assert pose == {"x": (count,), "y": (count,)}
+        assert batch == {"observations": (count, 3), "goal": (count, 2), "speed": (count,)}
     assert behind == {"observations": (np.count_nonzero(recorded.truncated), 3)}
 
 
-def test_images_are_read_where_they_are_named(tmp_path, states, recorded):
-    shapes = set()
+def test_images_are_read_where_they_are_named(tmp_path, states):
+    """And their size counts against the memory."""
+    shapes = []
 
     def critic(batch):
-        shapes.add((*batch, batch["image"].dtype, *batch["image"].shape[1:]))
+        shapes.append((*batch, batch["image"].dtype, *batch["image"].shape))
         return np.zeros(len(batch["image"]))
 
-    source = write(states, tmp_path / "a.arrow", 100)
-    compute(source, values=Critic(critic, columns=["image"]), ends="terminated", progress=False)
-    assert shapes == {("image", np.dtype(np.uint8), SIDE, SIDE)}
-
-
-def test_memory_counts_what_a_critic_reads(tmp_path, states):
-    longest = []
-
-    def critic(batch):
-        longest.append(len(batch["image"]))
-        return np.zeros(len(batch["image"]))
-
-    source = write(states, tmp_path / "a.arrow", 10)
-    critic = Critic(critic, columns=["image"])
-    compute(source, values=critic, ends="terminated", memory=f"{500 * (BYTES_PER_ROW + 2 * SIDE**2)}B", progress=False)
-    assert max(longest) == 500
+    source, memory = write(states, tmp_path / "a.arrow", 10), f"{500 * (BYTES_PER_ROW + 2 * SIDE**2)}B"
+    compute(source, values=Critic(critic, columns=["image"]), ends="terminated", memory=memory, progress=False)
+    assert set(shapes) == {("image", np.dtype(np.uint8), 500, SIDE, SIDE)}
 
 
 def returning(value):
@@ -109,17 +87,9 @@ def returning(value):
 
 
 WRONG = {
-    "shape": (
-        returning(lambda rows: np.zeros((rows, 1))),
-        ValueError,
-        r"the critic returned shape \(\d+, 1\) for \d+ rows",
-    ),
+    "shape": (returning(lambda rows: np.zeros((rows, 1))), ValueError, r"critic returned shape \(\d+, 1\) for \d+ row"),
     "number": (returning(lambda rows: 1.0), ValueError, r"returned shape \(\) for \d+ rows; expected \(\d+,\)"),
-    "dtype": (
-        returning(lambda rows: np.zeros(rows, np.float16)),
-        TypeError,
-        "returned dtype float16; expected float32",
-    ),
+    "dtype": (returning(lambda rows: np.zeros(rows, np.float16)), TypeError, "dtype float16; expected float32"),
     "integers": (returning(lambda rows: np.zeros(rows, int)), TypeError, "returned dtype int64; expected float32"),
     "nothing": (returning(lambda rows: None), TypeError, "values from the critic must be an array, got None"),
     "NaN": (
@@ -132,46 +102,23 @@ WRONG = {
         DataError,
         "the critic reads the column 'image'; it gets observations, goal, speed, pose",
     ),
-    "not behind": (
-        lambda batch: batch["speed"],
-        DataError,
-        "the critic reads the column 'speed'; it gets observations",
-    ),
+    "not behind": (lambda batch: batch["speed"], DataError, "reads the column 'speed'; it gets observations"),
     "no function": (1, TypeError, "values must be a column or a function of a batch of rows, got 1"),
-    "unknown": (
-        Critic(len, columns=["state", "name"]),
-        DataError,
-        "there are no numbers state and name for the critic",
-    ),
+    "unknown": (Critic(len, columns=["state", "name"]), DataError, "there are no numbers state and name for the crit"),
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_critics(tmp_path, states, name):
-    critic, error, message = WRONG[name]
+def test_wrong_critics(tmp_path, states, recorded):
     source = write(states, tmp_path / "a.parquet", 100)
-    with pytest.raises(error, match=message):
-        compute(source, tmp_path / "out.parquet", values=critic, progress=False)
-    assert not (tmp_path / "out.parquet").exists()
-
-
-def test_rows_of_a_critic():
+    for critic, error, message in WRONG.values():
+        refused(message, source, error=error, values=critic)
     with pytest.raises(ValueError, match="rows of a critic must be at least 1, got 0"):
         Critic(len, rows=0)
-
-
-def test_lists_of_several_lengths(tmp_path, states):
+    refused("there is no column for the critic; there are episode, step", recorded.table(), values=len)
     goal = pa.array([[1.0], *[[1.0, 2.0]] * (ROWS - 1)])
-    table = states.set_column(states.schema.get_field_index("goal"), "goal", goal)
-    source = write(table, tmp_path / "a.parquet", 100)
-    with pytest.raises(DataError, match=r"step 0, row 0: the critic cannot read goal: its lists have different"):
-        compute(source, values=lambda batch: batch["observations"][:, 0], progress=False)
-
-
-def test_a_table_without_states(tmp_path, recorded):
-    source = write(recorded.table(), tmp_path / "a.parquet", 100)
-    with pytest.raises(DataError, match="there is no column for the critic; there are episode, step"):
-        compute(source, values=len, progress=False)
+    write(states.set_column(states.schema.get_field_index("goal"), "goal", goal), source, 100)
+    refused("step 0, row 0: the critic cannot read goal: its lists have different", source, values=first)
+    assert list(tmp_path.iterdir()) == [source]
 
 
 def test_going_on_with_another_critic(tmp_path, states):
@@ -181,13 +128,12 @@ def test_going_on_with_another_critic(tmp_path, states):
         calls.append(batch)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return batch["observations"][:, 0]
+        return first(batch)
 
-    source = write(states, tmp_path / "a.parquet", 100)
+    source, out = write(states, tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
     with pytest.raises(KeyboardInterrupt):
-        compute(source, tmp_path / "out.parquet", values=killed, ends="terminated", memory=limit(1000), progress=False)
-    with pytest.raises(DataError, match="cannot resume: values changed"):
-        compute(source, tmp_path / "out.parquet", values=len, ends="terminated", resume=True, progress=False)
+        compute(source, out, values=killed, ends="terminated", memory=limit(1000), progress=False)
+    refused("cannot resume: values changed", source, out, values=len, ends="terminated", resume=True)
 
 
 def test_batches_of_torch(tmp_path, states, recorded):
@@ -197,12 +143,11 @@ def test_batches_of_torch(tmp_path, states, recorded):
 
     def values(batch):
         assert batch["observations"].device.type == batch["pose"]["x"].device.type == "cpu"
-        result = batch["observations"][:, 0] * weight
+        result = first(batch) * weight
         assert not result.requires_grad
         return result
 
     source = write(states.drop_columns(["image"]), tmp_path / "a.parquet", 100)
     critic = Critic(values, columns=["observations", "pose"], device="cpu")
-    compute(source, tmp_path / "out.parquet", values=critic, memory=limit(1000), ends="terminated", progress=False)
-    expected = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
-    assert_same_bits(read(tmp_path / "out.parquet"), expected)
+    got = computed(source, tmp_path / "out.parquet", values=critic, memory=limit(1000), ends="terminated")
+    assert_same_bits(got, fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0))

@@ -7,17 +7,25 @@ import pyarrow as pa
 import pytest
 
 import fastgae
-from fastgae.data import DataError, compute, on_table
+from fastgae.data import compute, on_table
 from fastgae.data.estimators import ESTIMATORS, How, Rows
 
-from .recorded import CHOICES, ROWS, Recorded, answer, limit, read, read_arrays, write
-from .test_tables import quiet
+from .recorded import (
+    CHOICES,
+    ROWS,
+    Recorded,
+    answer,
+    computed,
+    interrupted,
+    limit,
+    names,
+    read,
+    read_arrays,
+    refused,
+    write,
+)
 
 T, N = 60, 7
-
-
-def test_all_are_drawn():
-    assert {choice["estimator"] for choice in CHOICES} == set(ESTIMATORS)
 
 
 @pytest.fixture(params=CHOICES, ids=lambda choice: "-".join(map(str, choice.values())))
@@ -49,75 +57,55 @@ def assert_results(got, expected, order=slice(None)):
             assert bits(got[name].to_numpy()) == bits(array[order]), name
 
 
-@pytest.mark.parametrize(
-    ("last", "group", "rows"), [(900, 7, 61), (900, 7, 10**6), (ROWS, ROWS, 200), (100, 3, 1)], ids=str
-)
-def test_same_bits_in_every_split(tmp_path, special, choice, last, group, rows):
-    """Of the last rows, because the results before them do not matter to them."""
-    source = write(special.table().slice(ROWS - last), tmp_path / "source.parquet", group)
-    compute(source, tmp_path / "out.parquet", memory=limit(rows), **choice, **quiet)
-    expected = (array[-last:] for array in special.results(**choice))
-    assert_results(read(tmp_path / "out.parquet"), fastgae.GAEResult(*expected))
-
-
-def test_scattered_rows(tmp_path, special, choice):
+def test_same_bits_in_every_split(tmp_path, special, choice):
+    """Of the last rows, because the results before them do not matter to them; and of all in any order."""
+    source, out, expected = tmp_path / "source.parquet", tmp_path / "out.parquet", special.results(**choice)
+    for last, group, rows in ((900, 7, 61), (900, 7, 10**6), (ROWS, ROWS, 200), (100, 3, 1)):
+        write(special.table().slice(ROWS - last), source, group)
+        of_last = fastgae.GAEResult(*(array[-last:] for array in expected))
+        assert_results(computed(source, out, memory=limit(rows), **choice), of_last)
     order = np.random.default_rng(1).permutation(ROWS)
-    source = write(special.table().take(order), tmp_path / "source.parquet", 300)
+    write(special.table().take(order), source, 300)
     for rows in (150, 10**6):
-        compute(source, tmp_path / "out.parquet", memory=limit(rows), overwrite=True, **choice, **quiet)
-        assert_results(read(tmp_path / "out.parquet"), special.results(**choice), order)
-    assert_results(on_table(special.table().take(order), **choice), special.results(**choice), order)
+        assert_results(computed(source, out, memory=limit(rows), **choice), expected, order)
+    assert_results(on_table(special.table().take(order), **choice), expected, order)
 
 
 @pytest.mark.parametrize(("rows", "kept"), [(20, 1), (20, 2), (20, 12), (20, -1), (10**6, 1)])
-def test_resumed(tmp_path, special, choice, rows, kept, monkeypatch):
+def test_resumed(tmp_path, special, choice, rows, kept):
     """The journal holds what rows need of the rows after them, wherever it ends."""
-    source = write(special.table().slice(ROWS - 400), tmp_path / "a.parquet", 10)
-
-    def stopped(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("fastgae.data.state.State.results", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            compute(source, tmp_path / "out.parquet", memory=limit(rows), resume=True, **choice, **quiet)
+    source, out = write(special.table().slice(ROWS - 400), tmp_path / "a.parquet", 10), tmp_path / "out.parquet"
+    how = {"memory": limit(rows), "resume": True, **choice}
+    interrupted("state.State.results", source, out, **how)
     journal = tmp_path / "out.parquet.unfinished" / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:kept]))
-    compute(source, tmp_path / "out.parquet", memory=limit(rows), resume=True, **choice, **quiet)
-    expected = (array[-400:] for array in special.results(**choice))
-    assert_results(read(tmp_path / "out.parquet"), fastgae.GAEResult(*expected))
+    expected = fastgae.GAEResult(*(array[-400:] for array in special.results(**choice)))
+    assert_results(computed(source, out, **how), expected)
 
 
-def test_every_episode_ends_for_good(tmp_path, recorded, choice):
+def test_what_says_the_next_value(tmp_path, recorded, choice):
+    """Nothing, where every episode ends for good; or V of the next row, and one row of values more."""
+    out, nothing = tmp_path / "out.parquet", np.zeros(ROWS, bool)
     source = write(recorded.table("episode", "step", "rewards", "values"), tmp_path / "a.parquet", 100)
-    compute(source, tmp_path / "out.parquet", ends="terminated", memory=limit(77), **choice, **quiet)
-    expected = answer(
-        choice, recorded.rewards, recorded.values, recorded.last, np.zeros(ROWS, bool), np.roll(recorded.values, -1)
-    )
-    assert_results(read(tmp_path / "out.parquet"), expected)
-
-
-def test_without_next_values(tmp_path, recorded, choice):
-    """V' is the value of the next row, and the last row has one row of values more."""
-    nothing = np.zeros(ROWS, bool)
+    expected = answer(choice, recorded.rewards, recorded.values, recorded.last, nothing, np.roll(recorded.values, -1))
+    assert_results(computed(source, out, ends="terminated", memory=limit(77), **choice), expected)
     values = np.append(recorded.values, np.float32(3))
     np.savez(tmp_path / "a.npz", rewards=recorded.rewards, values=values, terminated=recorded.terminated)
-    compute(tmp_path / "a.npz", tmp_path / "out.parquet", memory=limit(99), **choice, **quiet)
     nothing[-1] = not recorded.terminated[-1]
     expected = answer(choice, recorded.rewards, values[:-1], recorded.terminated, nothing, values[1:])
-    assert_results(read(tmp_path / "out.parquet"), expected)
+    assert_results(computed(tmp_path / "a.npz", out, memory=limit(99), **choice), expected)
 
 
 @pytest.mark.parametrize("dtypes", [("f4", "f4", "f8"), ("f4", "f8", "f4"), ("i8", "f4", "f4")])
 def test_dtypes(tmp_path, recorded, choice, dtypes):
     """Rewards, values and next_values decide together on the dtype of every estimator."""
-    names = ("rewards", "values", "next_values")
-    numbers = {name: (9 * getattr(recorded, name)).astype(dtype) for name, dtype in zip(names, dtypes, strict=True)}
+    each = zip(("rewards", "values", "next_values"), dtypes, strict=True)
+    numbers = {name: (9 * getattr(recorded, name)).astype(dtype) for name, dtype in each}
     source = write(recorded.table(**numbers), tmp_path / "a.parquet", 100)
-    compute(source, tmp_path / "out.parquet", memory=limit(700), **choice, **quiet)
     double = {name: array.astype(np.float64) for name, array in numbers.items()}
     expected = answer(choice, **double, terminated=recorded.terminated, truncated=recorded.truncated)
-    assert_results(read(tmp_path / "out.parquet"), expected)
+    assert_results(computed(source, tmp_path / "out.parquet", memory=limit(700), **choice), expected)
+    assert on_table(recorded.table().slice(0, 0), **choice).schema.field("returns").type == pa.float32()
 
 
 @pytest.mark.parametrize(("rows", "dtype"), [(1, np.float64), (4, np.float32), (10**6, np.float64)])
@@ -125,19 +113,12 @@ def test_envs(tmp_path, choice, rows, dtype):
     """Rows of (T, N), whose envs end their episodes in different rows; V' may be of another dtype."""
     rng = np.random.default_rng(5)
     rewards, values, next_values = rng.normal(size=(3, T, N)).astype(np.float32)
-    next_values = (next_values * 1.1).astype(dtype)
     terminated, truncated = rng.random((2, T, N)) < 0.05
     truncated[-1] = True
-    truncated &= ~terminated
-    arrays = {
-        "rewards": rewards,
-        "values": values,
-        "next_values": next_values,
-        "terminated": terminated,
-        "truncated": truncated,
-    }
+    arrays = {"rewards": rewards, "values": values, "next_values": (next_values * 1.1).astype(dtype)}
+    arrays |= {"terminated": terminated, "truncated": truncated & ~terminated}
     np.savez(tmp_path / "a.npz", **arrays)
-    compute(tmp_path / "a.npz", memory=limit(rows * N), **choice, **quiet)
+    compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False, **choice)
     wide = {name: array.astype(dtype) if array.dtype != bool else array for name, array in arrays.items()}
     got = read_arrays(tmp_path / "a.advantages.parquet")
     for name, expected in answer(choice, **wide)._asdict().items():
@@ -148,26 +129,24 @@ def test_envs(tmp_path, choice, rows, dtype):
 RETURNS = {"estimator": "discounted_returns"}
 
 
-@pytest.mark.parametrize("rows", [50, 10**6])
 @pytest.mark.parametrize("known", ["next_values", "terminated"])
 @pytest.mark.parametrize("scattered", [False, True])
-def test_returns_without_values(tmp_path, recorded, rows, known, scattered):
+def test_returns_without_values(tmp_path, recorded, known, scattered):
     """The first step of offline training: no critic yet. V' is read behind truncated steps alone."""
     order = np.random.default_rng(1).permutation(ROWS) if scattered else np.arange(ROWS)
-    names = ["episode", "step", "rewards", "terminated", "truncated"]
+    table, given = recorded.table("episode", "step", "rewards", "terminated", "truncated"), {**RETURNS}
+    ends = recorded.terminated, recorded.truncated
     if known == "next_values":
-        options = {}
-        table = recorded.table(*names, known, next_values=np.where(recorded.truncated, recorded.next_values, np.nan))
-        ends = recorded.terminated, recorded.truncated
+        table = table.append_column(known, pa.array(np.where(recorded.truncated, recorded.next_values, np.nan)))
     else:
-        options = {"ends": "terminated"}
-        table, ends = recorded.table(*names), (recorded.last, np.zeros(ROWS, bool))
-    source = write(table.take(order), tmp_path / "a.parquet", 100)
-    report = compute(source, tmp_path / "out.parquet", memory=limit(rows), **RETURNS, **options, **quiet)
+        given["ends"], ends = "terminated", (recorded.last, np.zeros(ROWS, bool))
+    source, out = write(table.take(order), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
     expected = answer(RETURNS, recorded.rewards, None, *ends, recorded.next_values)
-    assert read(tmp_path / "out.parquet").column_names == ["episode", "step", "returns"]
-    assert_results(read(tmp_path / "out.parquet"), expected, order)
-    assert_results(on_table(table.take(order), **RETURNS, **options), expected, order)
+    for rows in (50, 10**6):
+        report = compute(source, out, memory=limit(rows), overwrite=True, progress=False, **given)
+        assert read(out).column_names == ["episode", "step", "returns"]
+        assert_results(read(out), expected, order)
+    assert_results(on_table(table.take(order), **given), expected, order)
     moments = fastgae.moments(expected.returns)
     assert (report.returns_mean, report.returns_std) == (moments.mean, moments.std)
     assert np.isnan([report.mean, report.std, report.explained_variance]).all()
@@ -177,33 +156,29 @@ def test_returns_without_values(tmp_path, recorded, rows, known, scattered):
     assert not any(word in str(report) for word in ("advantages", "explained", "diagnose", "nan"))
 
 
-def test_the_next_value_of_a_truncated_step_must_be_known(tmp_path, recorded):
-    source = write(recorded.table("episode", "step", "rewards", "terminated", "truncated"), tmp_path / "a.parquet", 100)
-    with pytest.raises(DataError, match=r"the episode is truncated, and there is no value .* column of next_values"):
-        compute(source, **RETURNS, **quiet)
-    unknown = recorded.next_values.copy()
+def test_what_an_estimator_needs(tmp_path, recorded):
+    unknown, source = recorded.next_values.copy(), tmp_path / "a.parquet"
     row = np.flatnonzero(recorded.truncated)[1]
     unknown[row] = np.nan
-    (tmp_path / "b.parquet").touch()
-    source = write(recorded.table(next_values=unknown), tmp_path / "b.parquet", 100)
-    with pytest.raises(DataError, match=f"episode {recorded.episode[row]}, step .* next_values is NaN"):
-        compute(source, **RETURNS, **quiet)
-
-
-def test_the_other_estimators_need_values(tmp_path, recorded):
-    table = recorded.table("episode", "step", "rewards", "next_values", "terminated", "truncated")
-    source = write(table, tmp_path / "a.parquet", 100)
-    for choice in CHOICES:
-        if choice["estimator"] != "discounted_returns":
-            with pytest.raises(DataError, match=r"there is no column 'values' for values; there are .* or a critic"):
-                compute(source, **choice, **quiet)
-    with pytest.raises(DataError, match="there is no column 'v' for values"):
-        compute(source, values="v", **RETURNS, **quiet)
-
-
-def test_empty_tables(recorded, choice):
-    got = on_table(recorded.table().slice(0, 0), **choice)
-    assert got.schema.field("returns").type == got.schema.field("advantages").type == pa.float32()
+    columns = ("episode", "step", "rewards", "terminated", "truncated")
+    no_values = r"there is no column 'values' for values; there are .* or a critic"
+    for table, given, message in (
+        (recorded.table(*columns), RETURNS, r"episode is truncated, and there is no value .* column of next_values"),
+        (recorded.table(next_values=unknown), RETURNS, f"episode {recorded.episode[row]}, .* next_values is NaN"),
+        (recorded.table(*columns), {**RETURNS, "values": "v"}, "there is no column 'v' for values"),
+        *(
+            (recorded.table(*columns), choice, no_values)
+            for choice in CHOICES
+            if choice["estimator"] not in str(RETURNS)
+        ),
+        (
+            recorded.table("episode", "rewards"),
+            {"ends": "terminated", "normalize": "global", **RETURNS},
+            r"normalize=.global. is for advantages, and discounted_returns computes",
+        ),
+    ):
+        refused(message, write(table, source, 100), error=ValueError, **given)
+    assert names(tmp_path) == ["a.parquet"]
 
 
 WRONG = [
@@ -213,35 +188,21 @@ WRONG = [
     ({"estimator": "n_step_returns", "n": 0}, "n must be a positive integer .* got 0"),
     ({"estimator": "n_step_returns", "n": 2.0}, r"n must be a positive integer .* got 2\.0"),
     ({"n": 3}, "n is for n_step_returns, got 3 and estimator=.gae."),
-    (
-        {**RETURNS, "gae_lambda": 0.95},
-        r"gae_lambda is for gae, got 0\.95 and estimator=.discounted_returns.",
-    ),
+    ({**RETURNS, "gae_lambda": 0.95}, r"gae_lambda is for gae, got 0\.95 and estimator=.discounted_returns."),
     ({"gae_lambda": 1.5}, "gae_lambda must be in .*0, 1.*got 1.5"),
     ({"estimator": "td_lambda"}, "got 'td_lambda'; the returns of .gae. are those of td_lambda"),
     ({"gamma": -1}, "gamma must be in .*0, 1.*got -1"),
 ]
 
 
-@pytest.mark.parametrize(("given", "message"), WRONG)
-def test_wrong_arguments(tmp_path, recorded, given, message):
-    source = write(recorded.table(), tmp_path / "a.parquet", 100)
-    with pytest.raises(ValueError, match=message):
-        compute(source, **given, **quiet)
-    with pytest.raises(ValueError, match=message):
-        on_table(recorded.table(), **given)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+def test_wrong_arguments(recorded):
+    for given, message in WRONG:
+        for function in (compute, on_table):
+            with pytest.raises(ValueError, match=message):
+                function(recorded.table(), **given)
 
 
-def test_nothing_to_normalize(tmp_path, recorded):
-    source = write(recorded.table("episode", "rewards"), tmp_path / "a.parquet", 100)
-    with pytest.raises(ValueError, match=r"normalize=.global. is for advantages, and discounted_returns computes"):
-        compute(source, ends="terminated", normalize="global", **RETURNS, **quiet)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
-
-
-@pytest.mark.parametrize("rows", [3, 5, 10**6])
-def test_the_rows_that_are_carried(rows):
+def test_the_rows_that_are_carried():
     """No more than n, and none behind the end of the episode in every env."""
 
     def carried(ends, n):
@@ -250,6 +211,8 @@ def test_the_rows_that_are_carried(rows):
         _, before = ESTIMATORS["n_step_returns"].compute(given, None, How("n_step_returns", 0.9, {"n": n}))
         return len(before["rewards"])
 
-    assert carried([0, 0, 1, 0, 0, 0, 0, 1], rows) == 3
-    assert carried([0, 0, 0, 0, 0, 0, 0, 1], rows) == min(rows, 8)
-    assert carried([1], rows) == 1
+    for n in (3, 5, 10**6):
+        assert carried([0, 0, 1, 0, 0, 0, 0, 1], n) == 3
+        assert carried([0, 0, 0, 0, 0, 0, 0, 1], n) == min(n, 8)
+        assert carried([1], n) == 1
+    assert {choice["estimator"] for choice in CHOICES} == set(ESTIMATORS)  # all are drawn above

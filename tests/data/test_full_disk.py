@@ -1,69 +1,78 @@
 """A disk that takes no more: a clear error, nothing that looks whole, and a run that goes on with room again."""
 
+import re
 import signal
 
 import numpy as np
 import pytest
 
-from fastgae.data import WriteError, compute
+from fastgae.data import WriteError
 
-from .recorded import ROWS, limit, read, write
-from .test_tables import assert_results
+from .recorded import ROWS, assert_same_bits, computed, limit, names, refused, write
 
 resource = pytest.importorskip("resource", reason="this platform has no limit on the size of files")
 
 # A limit on the size of files stands for the disk. ROWS take some 72 KB in one file, and a run of 100 rows some 4.
 SPOOLED, WHOLE = 3_000, 20_000
+RUN = {"memory": limit(100)}
 
 
 @pytest.fixture
 def full_at():
-    """Let no file grow beyond so many bytes."""
+    """Let no file grow beyond so many bytes while a source is computed, which is an error then."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    assert (
-        signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
-    )  # as Python begins: the write fails in place of the process
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    # As Python begins: the write fails in place of the process.
+    assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
+
+    def full(size, *given, message=r"cannot write .*File too large", **options):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            return str(refused(message, *given, error=WriteError, **RUN, **options))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return full
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-@pytest.mark.parametrize(("size", "refused"), [(SPOOLED, "unfinished"), (WHOLE, "out")])
 @pytest.mark.parametrize("scattered", [False, True])
-def test_full_disk(tmp_path, recorded, full_at, suffix, size, refused, scattered):
+def test_full_disk(tmp_path, recorded, full_at, suffix, scattered):
     order = np.random.default_rng(0).permutation(ROWS) if scattered else np.arange(ROWS)
     source = write(recorded.table().take(order), tmp_path / "source.parquet", 100)
-    out = tmp_path / f"out{suffix}"
-    full_at(size)
-    with pytest.raises(WriteError, match=r"cannot write .*File too large") as caught:
-        compute(source, out, memory=limit(100), progress=False)
-    full_at(resource.RLIM_INFINITY)
-    assert ("; the finished part is kept: make" in str(caught.value)) == (size == WHOLE and not scattered)
-    assert refused in str(caught.value) or scattered
-    assert not out.exists()
-    compute(source, out, memory=limit(100), resume=True, progress=False)
-    assert_results(read(out), recorded, order)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, source.name]
+    for size, place in ((SPOOLED, "unfinished"), (WHOLE, "out")):
+        out = tmp_path / f"out{size}{suffix}"
+        message = full_at(size, source, out)
+        assert ("; the finished part is kept: make" in message) == (size == WHOLE and not scattered)
+        assert place in message or scattered
+        assert not out.exists()
+        assert_same_bits(computed(source, out, resume=True, **RUN), recorded.result, order)
+    assert names(tmp_path) == [f"out{WHOLE}{suffix}", f"out{SPOOLED}{suffix}", source.name]
+
+
+@pytest.mark.parametrize("copied", ["row group", "text", "values"])
+def test_full_disk_while_a_file_is_copied(tmp_path, recorded, full_at, copied):
+    """It is the disk that is full, and not the source that is damaged."""
+    source = write(recorded.table(), tmp_path / ("a.csv" if copied == "text" else "a.parquet"), ROWS)
+    given = {"values": source} if copied == "values" else {}
+    size = SPOOLED if given else WHOLE
+    message = full_at(size, source, tmp_path / "out.arrow", **given)
+    assert re.search(r"^cannot write .*out\.arrow\.unfinished: File too large$", message)
+    assert names(tmp_path) == [source.name]
+    got = computed(source, tmp_path / "out.arrow", **given, **RUN)
+    assert np.allclose(got["advantages"], recorded.result.advantages, atol=1e-5)
 
 
 def test_full_disk_for_a_table_in_memory(recorded, full_at):
     """``resume`` needs files, so nothing is kept."""
     for size in (SPOOLED, WHOLE):
-        full_at(size)
-        with pytest.raises(WriteError, match=r"cannot write .*: File too large$"):
-            compute(recorded.table(), memory=limit(100), progress=False)
-        full_at(resource.RLIM_INFINITY)
+        full_at(size, recorded.table(), message=r"cannot write .*: File too large$")
 
 
 def test_full_disk_where_earlier_results_are(tmp_path, recorded, full_at):
     source, out = write(recorded.table(), tmp_path / "source.parquet", 100), tmp_path / "out.parquet"
-    compute(source, out, gamma=0.5, progress=False)
-    old, options = out.read_bytes(), {"memory": limit(100), "overwrite": True, "progress": False}
-    full_at(WHOLE)
-    with pytest.raises(WriteError, match="File too large"):
-        compute(source, out, **options)
-    full_at(resource.RLIM_INFINITY)
+    computed(source, out, gamma=0.5)
+    old = out.read_bytes()
+    full_at(WHOLE, source, out, overwrite=True)
     assert out.read_bytes() == old
-    compute(source, out, resume=True, **options)
-    assert_results(read(out), recorded)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, source.name]
+    assert_same_bits(computed(source, out, resume=True, **RUN), recorded.result)
+    assert names(tmp_path) == [out.name, source.name]

@@ -1,13 +1,89 @@
-"""HDF5 files that point to others, or to other places: only numbers in the file itself are read."""
+"""HDF5 of D4RL and robomimic, and files that point to others: only numbers in the file itself are read."""
 
 import numpy as np
 import pytest
 
-from fastgae.data import DataError, compute
+from fastgae.data import compute
+
+from .recorded import assert_same_bits, computed, limit, names, refused
 
 h5py = pytest.importorskip("h5py")
 
 ROWS = 8
+
+
+def d4rl(path, recorded, **changed):
+    """Write the recorded episodes as D4RL does, with observations whose first number is twice the value."""
+    actions = np.zeros((len(recorded.rewards), 3), np.float32)
+    arrays = {
+        "rewards": recorded.rewards,
+        "terminals": recorded.terminated,
+        "timeouts": recorded.truncated,
+        "actions": actions,
+        "observations": np.stack([recorded.values * 2, recorded.values], axis=1),
+        "next_observations": np.stack([recorded.next_values * 2, recorded.values], axis=1),
+        "infos/qpos": actions,
+        "metadata/algorithm": np.bytes_("SAC"),
+    }
+    with h5py.File(path, "w") as file:
+        file.update({name: array for name, array in {**arrays, **changed}.items() if array is not None})
+    return path
+
+
+def half(batch):
+    return batch["observations"][:, 0] * np.float32(0.5)
+
+
+def test_d4rl(tmp_path, recorded):
+    source = d4rl(tmp_path / "hopper.hdf5", recorded)
+    before = source.read_bytes()
+    for rows in (40, 1000, 10**6):
+        got = computed(source, tmp_path / "out.parquet", values=half, memory=limit(rows))
+        assert got.column_names == ["advantages", "returns"]
+        assert_same_bits(got, recorded.ended)
+    assert source.read_bytes() == before
+    for changed, message in (
+        ({"next_observations": None}, r"hopper.hdf5: row \d+: the episode is truncated, and there is no value of the "),
+        ({"rewards": None}, "there is no column 'rewards' for rewards; there are actions, "),
+        ({"rewards": 1.0}, r"hopper.hdf5: rewards is not an array with one number for each step"),
+        ({"terminals": np.zeros(5)}, "nothing says which episodes ended for good"),
+        ({"rewards": np.array([b"1"] * 3000, object)}, "there is no column 'rewards' for rewards"),
+    ):
+        refused(message, d4rl(source, recorded, **changed), values=half)
+    assert names(tmp_path) == ["hopper.hdf5", "out.parquet"]
+
+
+def test_robomimic(tmp_path, recorded):
+    """A group data/demo_N for each episode. The order of demos in a file is that of their names."""
+    path, out = tmp_path / "demos.hdf5", tmp_path / "out.parquet"
+    with h5py.File(path, "w") as file:
+        file["mask/train"] = np.array([b"demo_0"])
+        for number, part in enumerate(np.split(np.arange(len(recorded.rewards)), recorded.first[1:])):
+            demo = file.create_group(f"data/demo_{number}")
+            demo["actions"] = np.zeros((len(part), 7))
+            demo["rewards"], demo["dones"] = recorded.rewards[part], recorded.last[part].astype(np.int64)
+            demo["values"], demo["next_values"] = recorded.values[part], recorded.next_values[part]
+            demo["obs/object"] = recorded.values[part][:, None]
+            demo["next_obs/object"] = recorded.next_values[part][:, None]
+            demo["truncated"] = recorded.truncated[part]
+    for memory in (limit(50), "1GB"):
+        got = computed(path, out, columns={"truncated": "truncated"}, memory=memory)
+        assert got.column_names == ["demo", "step", "advantages", "returns"]
+        assert np.array_equal(got["demo"], recorded.episode)
+        assert_same_bits(got, recorded.result)
+    refused(r"nothing says which episodes ended for good \(done may be a time limit\)", path)
+    with h5py.File(path, "a") as file:
+        for demo in file["data"].values():
+            del demo["next_values"]
+    critic = {"values": lambda batch: batch["obs"]["object"][:, 0], "columns": {"truncated": "truncated"}}
+    assert_same_bits(computed(path, out, **critic), recorded.ended)
+    with h5py.File(path, "a") as file:
+        del file["data/demo_3/values"]
+    refused(r"demos\.hdf5: data/demo_3 has no values; there are", path, ends="terminated")
+    with h5py.File(path, "a") as file:
+        del file["data"]
+        file["data"] = h5py.ExternalLink(str(tmp_path / "others.hdf5"), "/data")
+    refused(r"demos\.hdf5: data is a link to another place: copy the numbers there", path, ends="terminated")
 
 
 def external_link(file, name, target, users):
@@ -38,61 +114,43 @@ def dangling_link(file, name, target, users):
 
 
 LINK, ELSEWHERE = "is a link to another place: copy", "its numbers are in another file: copy them into this one"
-LINKS = {
-    external_link: LINK,
-    soft_link_through_an_external_one: LINK,
-    raw_storage: ELSEWHERE,
-    virtual: ELSEWHERE,
-    cyclic_links: LINK,
-    dangling_link: LINK,
-}
+LINKS = dict.fromkeys((external_link, soft_link_through_an_external_one, cyclic_links, dangling_link), LINK)
+LINKS |= dict.fromkeys((raw_storage, virtual), ELSEWHERE)
 ARRAYS = {
     "": {"rewards": np.ones(ROWS), "values": np.ones(ROWS), "terminals": np.ones(ROWS, bool)},
     "episode_0": {"rewards": np.ones(ROWS), "values": np.ones(ROWS), "terminations": np.ones(ROWS, bool)},
 }
 
 
-@pytest.fixture
-def users(tmp_path):
-    with h5py.File(tmp_path / "users.hdf5", "w") as file:
-        file["numbers"] = np.ones(ROWS)
-    return tmp_path / "users.hdf5"
-
-
 def write(path, group, left_out=()):
     with h5py.File(path, "w") as file:
-        for name, array in ARRAYS[group].items():
-            if name not in left_out:
-                file[f"{group}/{name}"] = array
+        file.update({f"{group}/{name}": array for name, array in ARRAYS[group].items() if name not in left_out})
     return path
 
 
 @pytest.mark.parametrize("group", ARRAYS)
-def test_numbers_elsewhere(tmp_path, users, group):
+def test_numbers_elsewhere(tmp_path, group):
+    users = tmp_path / "users.hdf5"
+    with h5py.File(users, "w") as file:
+        file["numbers"] = np.ones(ROWS)
     for link, message in LINKS.items():
         for name in ARRAYS[group]:
             path = write(tmp_path / "a.hdf5", group, [name])
             with h5py.File(path, "a") as file:
                 link(file, name, file[group or "/"], users)
-            with pytest.raises(DataError, match=rf"a\.hdf5: .*({name}|outside|there) .*{message}"):
-                compute(path, progress=False)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.hdf5", "users.hdf5"]
+            refused(rf"a\.hdf5: .*({name}|outside|there) .*{message}", path)
+    assert names(tmp_path) == ["a.hdf5", "users.hdf5"]
 
 
-def test_a_group_in_itself(tmp_path):
-    path = write(tmp_path / "a.hdf5", "")
-    with h5py.File(path, "a") as file:
-        group = file.create_group("infos/qpos")
-        group["again"] = file["infos"]
-    with pytest.raises(DataError, match=r"a\.hdf5 cannot be read: maximum recursion depth exceeded"):
-        compute(path, progress=False)
-
-
-def test_two_names_of_one_array(tmp_path):
-    """Hard links, and arrays in all layouts, and types."""
+def test_hard_links(tmp_path):
+    """Two names of one array, arrays in all layouts, and types; and a group in itself."""
     path = write(tmp_path / "a.hdf5", "", ["values"])
     with h5py.File(path, "a") as file:
         file["more/numbers"] = np.arange(ROWS, dtype=float)
         file["values"], file["type"] = file["more/numbers"], np.dtype("f8")
         file.create_dataset("chunked", data=np.ones(ROWS), chunks=(3,), compression="gzip")
     assert compute(path, gamma=0.0, progress=False).mean == 1 - (ROWS - 1) / 2
+    with h5py.File(path, "a") as file:
+        group = file.create_group("infos/qpos")
+        group["again"] = file["infos"]
+    refused(r"a\.hdf5 cannot be read: maximum recursion depth exceeded", path)

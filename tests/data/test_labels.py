@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 
 import fastgae
-from fastgae.data import DataError, compute, on_table
+from fastgae.data import compute, on_table
 from fastgae.data.labels import thresholds_of
 
-from .recorded import ROWS, assert_same_bits, limit, read, write
+from .recorded import ROWS, assert_same_bits, computed, limit, names, read, refused, write
+
+KEYS = [("episode", "ascending"), ("step", "ascending")]
 
 
 @pytest.mark.parametrize("per_step", [False, True])
@@ -20,66 +22,74 @@ def test_rewards_from_success(tmp_path, recorded, per_step):
     rewards = np.where(recorded.last, np.where(succeeded, 0, -50), -1).astype(np.float32)
     expected = fastgae.gae(rewards, recorded.values, recorded.last, last_values=0.0, gamma=1.0)
     flags = succeeded & recorded.last if per_step else succeeded
+    options = {"rewards": "success:-1:50", "gamma": 1.0, "ends": "terminated"}
     for kind, memory in ((bool, 100), (np.int64, 10_000), (np.float32, 100)):
         table = recorded.table("episode", "step", "values").append_column("success", pa.array(flags.astype(kind)))
         source = write(table, tmp_path / "a.parquet", 130)
-        options = {"rewards": "success:-1:50", "gamma": 1.0, "ends": "terminated"}
-        out = tmp_path / "out.parquet"
-        report = compute(source, out, overwrite=True, progress=False, memory=limit(memory), **options)
-        assert_same_bits(read(out), expected)
+        assert_same_bits(computed(source, tmp_path / "out.parquet", memory=limit(memory), **options), expected)
         for rows in (np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)):
-            assert_same_bits(
-                on_table(table.take(rows), **options).sort_by([(name, "ascending") for name in ("episode", "step")]),
-                expected,
-            )
-    assert report.returns_mean == fastgae.moments(expected.returns).mean
+            assert_same_bits(on_table(table.take(rows), **options).sort_by(KEYS), expected)
+
+
+def test_success_is_read_in_the_last_row_alone():
+    table = pa.table({"episode": [0, 0, 1, 1], "ok": pa.array([None, 1.0, 7.0, 0.0]), "values": np.zeros(4)})
+    how = {"ends": "terminated", "gamma": 1.0, "gae_lambda": 1.0, "progress": False}
+    assert compute(table, rewards="ok:-1:10", **how)["advantages"].to_pylist() == [-1, 0, -11, -10]
+    lists = pa.table({"ok": [[number == 1] * length for number, length in enumerate([3, 1, 2])]})
+    results = compute(lists, rewards="ok:-1:10", estimator="discounted_returns", ends="terminated", gamma=1.0)
+    assert results["returns"].to_pylist() == [-12, -11, -10, 0, -11, -10]
+    assert results["episode"].to_pylist() == [0, 0, 0, 1, 2, 2]
 
 
 def test_bad_rewards_from_success(tmp_path, recorded):
     table = recorded.table("episode", "step", "values").append_column("success", pa.array(np.full(ROWS, 2)))
     source = write(table, tmp_path / "a.parquet", 130)
+    numbers = ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1", 5)
     for rewards, columns, message in (
-        *(
-            (text, None, "rewards must be COLUMN:STEP:FAILURE")
-            for text in ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1", 5)
-        ),
+        *((text, None, "rewards must be COLUMN:STEP:FAILURE") for text in numbers),
         ("succes:-1:5", None, "there is no column 'succes' for rewards; there are episode"),
         ("success:-1:5", None, "success is 2; expected 0 or 1"),
         ("success:-1:5", {"rewards": "values"}, "leave the column of rewards out"),
     ):
-        with pytest.raises(ValueError, match=message):
-            compute(source, rewards=rewards, columns=columns, ends="terminated", progress=False)
-        assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+        refused(message, source, error=ValueError, rewards=rewards, columns=columns, ends="terminated")
+        assert names(tmp_path) == ["a.parquet"]
 
 
-def test_labels(tmp_path, recorded):
-    """The same threshold for every memory, order and normalization."""
-    advantages = np.sort(recorded.result.advantages)
-    order = np.random.default_rng(0).permutation(ROWS)
-    for quantile, rows, suffix, options in (
-        (0.7, np.arange(ROWS), ".parquet", {"memory": limit(100)}),
-        (0.1, np.arange(ROWS), ".parquet", {"normalize": "global"}),
-        (0.999, order, ".arrow", {"memory": limit(300)}),
+def quantile_of(numbers, quantile):
+    return np.sort(numbers)[math.ceil(round(quantile * len(numbers), 6)) - 1]
+
+
+@pytest.mark.parametrize("per", [None, "task_index"])
+def test_labels(tmp_path, recorded, per):
+    """The same thresholds for every memory, order and normalization."""
+    rows, out, advantages = np.arange(ROWS), tmp_path / "out.parquet", recorded.result.advantages
+    scattered, task = np.random.default_rng(0).permutation(ROWS), recorded.episode % 5 if per else 0 * rows
+    for quantile, order, options in (
+        (0.7, rows, {"memory": limit(100)}),
+        (0.1, rows, {"normalize": "global"}),
+        (0.999, scattered, {"memory": limit(300)}),
     ):
-        threshold = advantages[math.ceil(round(quantile * ROWS, 6)) - 1]
-        expected = recorded.result.advantages > threshold
-        assert abs(expected.mean() - (1 - quantile)) <= 1 / ROWS
-        source = write(recorded.table().take(rows), tmp_path / "a.parquet", 130)
-        out = tmp_path / f"out{suffix}"
-        report = compute(source, out, label_quantile=quantile, overwrite=True, progress=False, **options)
-        assert report.threshold == threshold
-        assert np.array_equal(np.asarray(read(out)["positive"]), expected[rows])
-        again = compute(source, out, label_quantile=quantile, resume=True, progress=False, **options)
-        assert again.threshold == threshold
+        table = recorded.table().append_column("task_index", pa.array(task)).take(order)
+        source = write(table, tmp_path / "a.parquet", 130)
+        thresholds = {str(each): quantile_of(advantages[task == each], quantile) for each in np.unique(task)}
+        expected = advantages > np.array([*thresholds.values()], np.float32)[task]
+        for resume in (False, True):
+            options |= {"label_quantile": quantile, "label_per": per, "resume": resume, "overwrite": not resume}
+            report = compute(source, out, progress=False, **options)
+            assert report.threshold == (thresholds if per else thresholds["0"])
+        assert np.array_equal(np.asarray(read(out)["positive"]), expected[order])
     assert "advantages above" in str(report)
-    for given in (0, 1, -1, float("nan")):
-        with pytest.raises(ValueError, match="label_quantile must be a number between 0 and 1"):
-            compute(source, label_quantile=given, progress=False)
-    rewards = write(recorded.table("episode", "rewards"), tmp_path / "b.parquet", 100)
-    with pytest.raises(
-        ValueError, match=r"label_quantile=0\.5 is for advantages, and discounted_returns computes none"
+
+
+def test_bad_labels(recorded):
+    returns = {"estimator": "discounted_returns", "ends": "terminated"}
+    for table, given, message in (
+        *((recorded.table(), {"label_quantile": each}, "must be a number between 0 and 1") for each in (0, 1, np.nan)),
+        (recorded.table("rewards", "episode"), {"label_quantile": 0.5, **returns}, r"label_quantile=0\.5 is for advan"),
+        (recorded.table(), {"label_per": "episode"}, "label_per is for labels: pass label_quantile too"),
+        (recorded.table(), {"label_quantile": 0.5, "label_per": "task"}, "no column 'task' for label_per; there are"),
     ):
-        compute(rewards, label_quantile=0.5, estimator="discounted_returns", ends="terminated", progress=False)
+        refused(message, table, error=ValueError, **given)
 
 
 def test_the_threshold_is_a_number_of_the_data():
@@ -89,37 +99,42 @@ def test_the_threshold_is_a_number_of_the_data():
         for count in (1, 2, 3, 1000):
             numbers = np.concatenate([rng.normal(size=count), rng.integers(-2, 3, count)]).astype(dtype)
             numbers = np.concatenate([numbers, special[: count % 7]])
-            parts = np.array_split(numbers, 3)
+            parts = [(part, None) for part in np.array_split(numbers, 3)]
             for quantile in (0.001, 0.3, 0.5, 0.7, 0.999):
-                expected = np.sort(numbers)[math.ceil(round(quantile * len(numbers), 6)) - 1]
-                found = thresholds_of(lambda: [(part, None) for part in parts], quantile)  # noqa: B023
-                assert found == {None: expected}
+                assert thresholds_of(lambda: parts, quantile) == {None: quantile_of(numbers, quantile)}  # noqa: B023
 
 
 def test_into_a_copy(tmp_path, recorded):
     """All columns of the source in its order, nulls and texts and lists included, at every memory."""
     text = pa.array([None if row % 7 == 0 else f"step {row}" for row in range(ROWS)])
     lists = pa.array([[row] * (row % 3) for row in range(ROWS)])
-    order = np.random.default_rng(0).permutation(ROWS)
-    for rows in (np.arange(ROWS), order):
+    source = tmp_path / "a"
+    source.mkdir()
+    for rows in (np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)):
         table = recorded.table().append_column("text", text).append_column("lists", lists).take(rows)
-        (tmp_path / "a").mkdir(exist_ok=True)
         for name, part in (("a", table.slice(0, 1234)), ("b", table.slice(1234))):
-            write(part, tmp_path / "a" / f"{name}.parquet", 130)
+            write(part, source / f"{name}.parquet", 130)
         for memory, suffix in ((100, ".parquet"), (100, ".arrow"), (100_000, ".parquet")):
             copy = tmp_path / f"copy{suffix}"
-            compute(tmp_path / "a", into=copy, label_quantile=0.5, memory=limit(memory), overwrite=True, progress=False)
+            compute(source, into=copy, label_quantile=0.5, memory=limit(memory), overwrite=True, progress=False)
             got = read(copy)
             assert got.column_names == [*table.column_names, "advantages", "returns", "positive"]
             assert got.select(table.column_names).equals(table)
             assert_same_bits(got, recorded.result, rows)
-    for options, message in (
-        ({"into": "b.parquet", "out": "c.parquet"}, "out and into both name the file to write"),
-        ({"into": str(tmp_path / "a" / "c.parquet")}, "the next run would read it as data"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            compute(tmp_path / "a", progress=False, **options)
-    with pytest.raises(
-        DataError, match="the source has a column 'advantages', but a column of results has the same name"
-    ):
-        compute(tmp_path / "copy.parquet", into=tmp_path / "again.parquet", progress=False)
+    both = "out and into both name the file to write"
+    refused(both, source, error=ValueError, into="b.parquet", out="c.parquet")
+    refused("the next run would read it as data", source, into=str(source / "c.parquet"))
+    message = "the source has a column 'advantages', but a column of results has the same name"
+    refused(message, tmp_path / "copy.parquet", into=tmp_path / "again.parquet")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_copy_keeps_the_schema(tmp_path, recorded, suffix):
+    tasks = pa.array([f"task {number % 3}" for number in recorded.episode]).dictionary_encode()
+    table = recorded.table().append_column("task", tasks).replace_schema_metadata({"info": "of the user"})
+    copy = tmp_path / f"copy{suffix}"
+    compute(write(table, tmp_path / f"a{suffix}", 170), into=copy, memory=limit(100), progress=False)
+    got = read(copy)
+    assert got.schema.metadata[b"info"] == b"of the user"
+    assert pa.types.is_dictionary(got.schema.field("task").type)
+    assert got["task"].to_pylist() == table["task"].to_pylist()

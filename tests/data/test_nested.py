@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, compute
+from fastgae.data import compute
 
-from .recorded import limit, read, write
+from .recorded import computed, limit, refused, write
 
 
 @pytest.fixture
@@ -38,58 +38,44 @@ def test_lists(tmp_path, recorded, parts, kind):
     rows = lists(recorded, parts, kind)
     expected = recorded.result if kind == "next values" else recorded.ended
     for number, (memory, suffix) in enumerate([(limit(50), ".parquet"), (limit(700), ".arrow"), ("1GB", ".jsonl")]):
-        (tmp_path / f"{number}").mkdir()
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
         for file in range(2):
-            write(rows.slice(5 * file, 5 if file == 0 else None), tmp_path / f"{number}" / f"{file}{suffix}", 3)
-        compute(tmp_path / f"{number}", tmp_path / f"{number}.arrow", memory=memory, progress=False)
-        got = read(tmp_path / f"{number}.arrow")
+            write(rows.slice(5 * file, 5 if file == 0 else None), folder / f"{file}{suffix}", 3)
+        got = computed(folder, tmp_path / "out.arrow", memory=memory)
         assert got.column_names == ["episode", "step", "advantages", "returns"]
         assert np.array_equal(got["step"], recorded.step)
-        assert got["episode"].to_pylist() == [
-            f"e{episode}" for episode in np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        ]
+        assert got["episode"].to_pylist() == [f"e{episode}" for episode in recorded.episode]
         for name, answer in expected._asdict().items():
             exact = suffix != ".jsonl"  # text has no float32
             assert np.array_equal(got[name], answer) if exact else np.allclose(got[name], answer, atol=1e-5)
     unnamed = compute(rows.drop_columns("episode"), progress=False)
-    assert unnamed["episode"].to_pylist() == [number for number, part in enumerate(parts) for _ in part]
-    critic = compute(
-        rows.rename_columns({"values": "x"}),
-        values=lambda batch: batch["x"] + 0 * batch["goal"].sum(axis=1),
-        progress=False,
-        **({} if kind == "next values" else {"ends": "terminated"}),
-    )
+    assert unnamed["episode"].to_pylist() == recorded.episode.tolist()
+    renamed, ends = rows.rename_columns({"values": "x"}), {} if kind == "next values" else {"ends": "terminated"}
+    critic = compute(renamed, values=lambda batch: batch["x"] + 0 * batch["goal"].sum(axis=1), progress=False, **ends)
     assert len(critic) == len(recorded.rewards)
 
 
 def test_lists_that_do_not_fit(recorded, parts):
-    rows = lists(recorded, parts, "one value more").slice(0, 3)
+    rows = lists(recorded, parts, "one value more").slice(0, 3).to_pydict()
     for name, wrong, message in (
-        (
-            "values",
-            [*rows["values"].to_pylist()[:2], [1.0]],
-            r"values has 1 items; expected \d+, as in rewards and the first",
-        ),
-        ("values", [*rows["values"].to_pylist()[:2], None], r"values has no list; expected \d+"),
-        ("rewards", [None, *rows["rewards"].to_pylist()[1:]], "rewards has no list in the first row"),
+        ("values", [*rows["values"][:2], [1.0]], r"values has 1 items; expected \d+, as in rewards and the first"),
+        ("values", [*rows["values"][:2], None], r"values has no list; expected \d+"),
+        ("rewards", [None, *rows["rewards"][1:]], "rewards has no list in the first row"),
         ("rewards", [[], [], []], "expected|no steps"),
         ("step", [0, 1, 2], r"the column of rewards holds (large_)?list"),
     ):
-        table = pa.table({**rows.to_pydict(), name: wrong})
-        with pytest.raises(DataError, match=message):
-            compute(table, progress=False)
+        refused(message, pa.table({**rows, name: wrong}))
 
 
 def test_rllib_columns(tmp_path, recorded):
     """RLlib records no ``t``."""
     names = ["eps_id", "rewards", "vf_preds", "new_vf", "terminateds", "truncateds"]
-    rows = recorded.table("episode", "rewards", "values", "next_values", "terminated", "truncated").rename_columns(
-        names
-    )
-    write(rows, tmp_path / "a.parquet", 100)
-    compute(tmp_path / "a.parquet", tmp_path / "out.arrow", columns={"next_values": "new_vf"}, progress=False)
-    assert np.array_equal(read(tmp_path / "out.arrow")["advantages"], recorded.result.advantages)
+    columns = ("episode", "rewards", "values", "next_values", "terminated", "truncated")
+    rows, how = recorded.table(*columns).rename_columns(names), {"columns": {"next_values": "new_vf"}}
+    got = computed(write(rows, tmp_path / "a.parquet", 100), tmp_path / "out.arrow", **how)
+    assert np.array_equal(got["advantages"], recorded.result.advantages)
     cut = int(recorded.first[1]) + 1
     files = [write(part, tmp_path / f"{len(part)}.parquet", 100) for part in (rows.slice(0, cut), rows.slice(cut))]
-    with pytest.raises(DataError, match=r"goes on with the same episode, or .*: name a column of step"):
-        compute(files, tmp_path / "b.parquet", columns={"next_values": "new_vf"}, progress=False)
+    message = r"goes on with the same episode, or .*: name a column of step"
+    refused(message, files, tmp_path / "b.parquet", **how)

@@ -5,10 +5,9 @@ import pyarrow as pa
 import pytest
 
 import fastgae
-from fastgae.data import DataError, WriteError, compute, picture
+from fastgae.data import WriteError, compute, picture
 
-from .recorded import ROWS, limit, write
-from .test_tables import quiet
+from .recorded import ROWS, computed, interrupted, limit, names, refused, write
 
 pytest.importorskip("matplotlib")
 
@@ -31,25 +30,22 @@ def test_the_file(tmp_path, recorded, suffix):
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
     plots = [tmp_path / f"{number}{suffix}" for number in range(2 if suffix == ".svg" else 1)]
     for plot, rows in zip(plots, (100, 10**6), strict=False):
-        compute(source, tmp_path / "out.parquet", plot=plot, memory=limit(rows), **quiet)
-        (tmp_path / "out.parquet").unlink()
+        computed(source, tmp_path / "out.parquet", plot=plot, memory=limit(rows))
     assert plots[0].read_bytes().startswith(STARTS[suffix])
     assert plots[0].read_bytes() == plots[-1].read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [*(plot.name for plot in plots), "a.parquet"]
+    assert names(tmp_path) == [*(plot.name for plot in plots), "a.parquet", "out.parquet"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "scattered", "normalize"),
-    [(70, False, None), (70, True, "global"), (10**6, True, None), (10**6, False, "global")],
-)
-def test_the_numbers(tmp_path, recorded, rows, scattered, normalize, drawn):
-    order = np.random.default_rng(1).permutation(ROWS) if scattered else np.arange(ROWS)
-    source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
-    compute(source, plot=tmp_path / "a.png", memory=limit(rows), normalize=normalize, **quiet)
-    ((lengths, advantages, returns),) = drawn
-    assert np.array_equal(advantages, recorded.result.advantages)  # before they are normalized
-    assert np.array_equal(returns, recorded.result.returns)
-    assert np.array_equal(np.sort(lengths), np.sort(np.diff(np.append(recorded.first, ROWS))))
+def test_the_numbers(tmp_path, recorded, drawn):
+    rows, scattered = np.arange(ROWS), np.random.default_rng(1).permutation(ROWS)
+    for most, order, normalize in ((70, rows, None), (70, scattered, "global"), (10**6, scattered, None)):
+        source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
+        how = {"memory": limit(most), "normalize": normalize, "plot": tmp_path / "a.png"}
+        computed(source, tmp_path / "out.parquet", **how)
+        lengths, advantages, returns = drawn[-1]
+        assert np.array_equal(advantages, recorded.result.advantages)  # before they are normalized
+        assert np.array_equal(returns, recorded.result.returns)
+        assert np.array_equal(np.sort(lengths), np.sort(np.diff(np.append(recorded.first, ROWS))))
 
 
 def test_envs(tmp_path, drawn):
@@ -57,7 +53,7 @@ def test_envs(tmp_path, drawn):
     ends = rng.random((50, 3)) < 0.1
     rewards, values = rng.normal(size=(2, 50, 3))
     np.savez(tmp_path / "a.npz", rewards=rewards, values=values, terminated=ends)
-    compute(tmp_path / "a.npz", ends="terminated", plot=tmp_path / "a.png", memory=limit(21), **quiet)
+    computed(tmp_path / "a.npz", tmp_path / "out.arrow", ends="terminated", plot=tmp_path / "a.png", memory=limit(21))
     ((lengths, _, returns),) = drawn
     ends[-1] = True
     assert np.array_equal(lengths, np.concatenate([np.diff(np.append(-1, np.flatnonzero(env))) for env in ends.T]))
@@ -65,32 +61,24 @@ def test_envs(tmp_path, drawn):
 
 
 @pytest.mark.parametrize("scattered", [False, True])
-def test_resumed(tmp_path, recorded, scattered, drawn, monkeypatch):
+def test_resumed(tmp_path, recorded, scattered, drawn):
     """A run that is killed, before the picture or behind it, draws the same when it goes on."""
     order = np.random.default_rng(1).permutation(ROWS) if scattered else np.arange(ROWS)
     source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
-    how = {"memory": limit(200), **quiet}
-    compute(source, tmp_path / "right.parquet", plot=tmp_path / "right.png", **how)
-
-    def stopped(*arguments):
-        raise KeyboardInterrupt
-
-    for place in ("fastgae.data.picture.sampled", "fastgae.data.state.State.results"):
-        with monkeypatch.context() as patched:
-            patched.setattr(place, stopped)
-            with pytest.raises(KeyboardInterrupt):
-                compute(source, tmp_path / "out.parquet", plot=tmp_path / "out.png", resume=True, **how)
+    out, right = tmp_path / "out.parquet", tmp_path / "right.parquet"
+    how = {"memory": limit(200), "resume": True, "plot": tmp_path / "out.png"}
+    computed(source, right, **how)
+    for at in ("picture.sampled", "state.State.results"):
+        interrupted(at, source, out, **how)
         journal = tmp_path / "out.parquet.unfinished" / "journal.jsonl"
         journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:5]))
     (tmp_path / "out.png").unlink()
-    compute(source, tmp_path / "out.parquet", plot=tmp_path / "out.png", resume=True, **how)
-    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "right.parquet").read_bytes()
+    computed(source, out, **how)
+    assert out.read_bytes() == right.read_bytes()
     assert all(map(np.array_equal, drawn[0], drawn[-1]))
-    (tmp_path / "out.parquet").rename(tmp_path / "right.parquet")
-    compute(source, tmp_path / "out.parquet", plot=tmp_path / "out.svg", **how)
-    compute(source, tmp_path / "out.parquet", plot=tmp_path / "out.svg", resume=True, **how)
-    with pytest.raises(DataError, match=r"out.parquet is finished, and nothing is left to draw .*other.svg from"):
-        compute(source, tmp_path / "out.parquet", plot=tmp_path / "other.svg", resume=True, **how)
+    computed(source, out, **how)  # and all of it is there
+    message = r"out.parquet is finished, and nothing is left to draw .*other.svg from"
+    refused(message, source, out, **{**how, "plot": tmp_path / "other.svg"})
 
 
 def chosen_of(rows, most):
@@ -98,19 +86,19 @@ def chosen_of(rows, most):
     return np.flatnonzero((numbers < 2**64 // rows * most).astype(bool))
 
 
-@pytest.mark.parametrize("rows", [60, 700, 10**6])
-def test_a_sample(tmp_path, recorded, rows, drawn, monkeypatch):
+def test_a_sample(tmp_path, recorded, drawn, monkeypatch):
     """The same rows of the source wherever it is cut, spread over all of it, and over all steps of its episodes."""
     monkeypatch.setattr(picture, "MOST", 500)
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
-    compute(source, plot=tmp_path / "a.png", memory=limit(rows), **quiet)
-    ((lengths, advantages, returns),) = drawn
     chosen = chosen_of(ROWS, 500)
     assert abs(len(chosen) - 500) <= 1
     assert np.diff(chosen).max() <= 10
-    assert np.array_equal(returns, recorded.result.returns[chosen])
-    assert np.array_equal(advantages, recorded.result.advantages[chosen])
-    assert len(lengths) == len(recorded.first)
+    for rows in (60, 700, 10**6):
+        computed(source, tmp_path / "out.parquet", plot=tmp_path / "a.png", memory=limit(rows))
+        lengths, advantages, returns = drawn[-1]
+        assert np.array_equal(returns, recorded.result.returns[chosen])
+        assert np.array_equal(advantages, recorded.result.advantages[chosen])
+        assert len(lengths) == len(recorded.first)
     for length in (100, 144, 250, 1000):  # each step of episodes of one length is there about as often as the others
         often = np.bincount(chosen_of(1000 * length, 500) % length)
         assert (often <= 2 * 500 / length + 2).all()
@@ -133,16 +121,10 @@ def test_edges(tmp_path, name, values, monkeypatch):
     figures, new_figure = [], picture.new_figure
     monkeypatch.setattr(picture, "new_figure", lambda *given: figures.append(new_figure(*given)) or figures[-1])
     rewards, value = np.array(EDGES[name])
-    columns = {"episode": [0] * len(rewards), "rewards": rewards}
-    table = pa.table({**columns, "values": value} if values else columns)
-    plot = tmp_path / "a$b$.png"
-    compute(
-        write(table, tmp_path / "$a_{$.parquet", 100),
-        plot=plot,
-        ends="terminated",
-        estimator="gae" if values else "discounted_returns",
-        **quiet,
-    )
+    columns = {"episode": [0] * len(rewards), "rewards": rewards, **({"values": value} if values else {})}
+    source, plot = write(pa.table(columns), tmp_path / "$a_{$.parquet", 100), tmp_path / "a$b$.png"
+    estimator = "gae" if values else "discounted_returns"
+    compute(source, plot=plot, ends="terminated", estimator=estimator, progress=False)
     assert plot.read_bytes().startswith(STARTS[".png"])
     with_values = ["advantage A", "length of an episode", "return R against value V"]
     expected = with_values if values else ["return R", "length of an episode"]
@@ -165,10 +147,10 @@ def test_written_whole_or_not_at_all(tmp_path, recorded, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(Figure, "savefig", full)
-        with pytest.raises(WriteError, match=r"cannot write .*a\.png: No space left on device; the finished part is"):
-            compute(source, plot=plot, **quiet)
+        message = r"cannot write .*a\.png: No space left on device; the finished part is"
+        refused(message, source, error=WriteError, plot=plot)
     assert plot.read_bytes() == b"old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.advantages.parquet.unfinished", "a.parquet", "a.png"]
-    compute(source, plot=plot, resume=True, **quiet)
+    assert names(tmp_path) == ["a.advantages.parquet.unfinished", "a.parquet", "a.png"]
+    compute(source, plot=plot, resume=True, progress=False)
     assert plot.read_bytes().startswith(STARTS[".png"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.advantages.parquet", "a.parquet", "a.png"]
+    assert names(tmp_path) == ["a.advantages.parquet", "a.parquet", "a.png"]

@@ -2,16 +2,16 @@
 
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-import fastgae.data
-from fastgae.data import DataError
+from fastgae.data import compute
 
-from .recorded import Recorded, limit, read, write
+from .recorded import Recorded, computed, limit, names, read, refused, write
+
+ROLES = ("rewards", "values", "next_values", "terminated", "truncated")
 
 
 @pytest.fixture(scope="module")
@@ -19,15 +19,16 @@ def few():
     return Recorded(rows=60)
 
 
-def compute(source, **options):
-    return fastgae.data.compute(source, progress=False, **options)
+def assert_results(got, few):
+    assert np.allclose(got["advantages"], few.result.advantages)  # text has no float32
 
 
-def assert_results(path, few):
-    assert np.allclose(read(path)["advantages"], few.result.advantages)  # text has no float32
+def steps(source, **options):
+    return compute(source, overwrite=True, progress=False, **options).steps
 
 
 def test_files_are_known_by_content(tmp_path, few):
+    np.save(tmp_path / "v", few.values)
     for name, kind in (
         ("a.pq", "parquet"),
         ("b.PARQUET", "parquet"),
@@ -39,29 +40,23 @@ def test_files_are_known_by_content(tmp_path, few):
         ("h.json", "jsonl"),
     ):
         source = write(few.table(), tmp_path / f"a.{kind}", 7).rename(tmp_path / name)
-        report = compute(source)
         stem = name if name in ("c", "d.dat", "f") else name.partition(".")[0]
-        assert report.file == str(tmp_path / f"{stem}.advantages.parquet")
-        assert_results(tmp_path / f"{stem}.advantages.parquet", few)
-        np.save(tmp_path / "v", few.values)
+        assert_known(source, tmp_path / f"{stem}.advantages.parquet", few)
         for values in (tmp_path / "v.npy", source):
-            out = tmp_path / f"{name}-{values.name}.parquet"
-            fastgae.data.compute(source, out, values=str(values), progress=False)
-            assert_results(out, few)
-            out.unlink()
-
-
-def test_arrays_are_known_by_content(tmp_path, few):
+            assert_results(computed(source, tmp_path / "out.parquet", values=str(values)), few)
     h5py = pytest.importorskip("h5py")
-    arrays = {name: getattr(few, name) for name in ("rewards", "values", "next_values", "terminated", "truncated")}
+    arrays = {name: getattr(few, name) for name in ROLES}
     with h5py.File(tmp_path / "hdf5", "w") as file:
-        for name, array in arrays.items():
-            file[name] = array
+        file.update(arrays)
     with (tmp_path / "npz").open("wb") as file:
         np.savez(file, **arrays)
     for name in ("hdf5", "npz"):
-        assert compute(tmp_path / name).file == str(tmp_path / f"{name}.advantages.parquet")
-        assert_results(tmp_path / f"{name}.advantages.parquet", few)
+        assert_known(tmp_path / name, tmp_path / f"{name}.advantages.parquet", few)
+
+
+def assert_known(source, out, few):
+    assert compute(source, progress=False).file == str(out)
+    assert_results(read(out), few)
 
 
 def test_files_of_no_known_kind(tmp_path, few):
@@ -69,11 +64,11 @@ def test_files_of_no_known_kind(tmp_path, few):
     (tmp_path / "b").write_text("{}")
     (tmp_path / "c.jsonl").write_text("{")
     os.mkfifo(tmp_path / "d.parquet")
-    (tmp_path / "folder").mkdir()
+    for folder in ("folder", "tables"):
+        (tmp_path / folder).mkdir()
     os.mkfifo(tmp_path / "folder" / "e.parquet")
-    (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "info.json").write_text("{}")
-    source = write(few.table(), tmp_path / "right.parquet", 60)
+    write(few.table(), tmp_path / "right.parquet", 60)
     for given, values, message in (
         ("a.csv", "values", r"a\.csv: there is no column 'values' for values; there are episode, rewards"),
         ("b", "values", "b is of no known format: Parquet, .*Delta$"),
@@ -84,54 +79,38 @@ def test_files_of_no_known_kind(tmp_path, few):
         ("right.parquet", str(tmp_path / "d.parquet"), r"d\.parquet is not a file"),
         ("right.parquet", str(tmp_path / "a.csv"), r"a\.csv has no column 'values'"),
     ):
-        with pytest.raises(DataError, match=message):
-            compute(tmp_path / given, values=values)
-    assert fastgae.data.compute(source, progress=False).steps == 60
+        refused(message, tmp_path / given, values=values)
+    assert steps(tmp_path / "right.parquet") == 60
 
 
-def test_text_whose_first_rows_are_integers(tmp_path):
-    """A reward of 0 in every row but the last: a look at the first rows would take them for integers."""
-    rewards = [0] * 30_000 + [0.5]
-    rows = pa.table({"rewards": pa.array(rewards), "values": [0.0] * 30_001, "terminated": [False] * 30_000 + [True]})
+def test_text_whose_first_rows_are_of_another_type(tmp_path):
+    """A look at the first rows would take rewards for integers, and names for numbers."""
+    numbers, names = [0.0] * 30_001, ["0.5"] * 30_000 + ["word"]
+    ends = [False] * 30_000 + [True]
+    rows = pa.table({"rewards": [0] * 30_000 + [0.5], "values": numbers, "terminated": ends, "episode": names})
     for suffix in (".csv", ".jsonl"):
-        source = tmp_path / f"a{suffix}"
+        source, given = tmp_path / f"a{suffix}", {"columns": {"episode": None}, "gamma": 1.0, "gae_lambda": 1.0}
         content = write(rows, source, 1).read_text()
         source.write_text(content.replace(": 0.0, ", ": 0, ").replace("\n0.0,", "\n0,"))
-        fastgae.data.compute(source, tmp_path / f"{suffix}.arrow", gamma=1.0, gae_lambda=1.0, progress=False)
-        assert set(read(tmp_path / f"{suffix}.arrow")["returns"].to_pylist()) == {0.5}
-
-
-def test_text_whose_first_rows_are_numbers(tmp_path):
-    """A look at the first rows would take a column for numbers that ends with a word."""
-    numbers, names = [0.5] * 30_001, ["0.5"] * 30_000 + ["word"]
-    rows = pa.table({"episode": names, "rewards": numbers, "values": numbers})
-    report = compute(write(rows, tmp_path / "a.csv", 1), ends="terminated")
-    assert report.steps == 30_001
-
-
-def test_text_beside_data_is_a_log(tmp_path, few):
-    (tmp_path / "runs").mkdir()
-    write(few.table(), tmp_path / "runs" / "a.parquet", 60)
-    (tmp_path / "runs" / "progress.csv").write_text("loss\n1.0\n")
-    assert compute(tmp_path / "runs").steps == 60
+        got = computed(source, tmp_path / "out.arrow", **given)
+        assert set(got["returns"].to_pylist()) == {0.5}
+        assert steps(source, ends="terminated") == 30_001
 
 
 def test_hidden_files_are_no_data(tmp_path, few):
-    rows = few.table()
+    rows, runs = few.table(), tmp_path / "runs"
     for name in ("_temporary/0/b.parquet", "_a.parquet", "._a.parquet", ".cache/a.parquet", "run/_c.parquet"):
-        (tmp_path / "runs" / name).parent.mkdir(parents=True, exist_ok=True)
-        write(rows, tmp_path / "runs" / name, 60)
-    write(rows, tmp_path / "runs" / "run" / "part-0", 60)
-    (tmp_path / "runs" / "_SUCCESS").touch()
-    (tmp_path / "runs" / "README.md").write_text("# Runs")
-    for number, pattern in enumerate(("runs", "runs/**/*part*", "r*/r*/*")):
-        out = tmp_path / f"{number}.parquet"
-        fastgae.data.compute(str(tmp_path / pattern), out, progress=False)
-        assert_results(out, few)
-    for number, asked in enumerate(("runs/_a.parquet", "runs/_*.parquet", "runs/_temporary")):
-        assert fastgae.data.compute(tmp_path / asked, tmp_path / f"{number}.arrow", progress=False).steps == 60
-    with pytest.raises(DataError, match=r"does not exist"):
-        compute(tmp_path / "runs" / "run" / "*_c.parquet")
+        (runs / name).parent.mkdir(parents=True, exist_ok=True)
+        write(rows, runs / name, 60)
+    write(rows, runs / "run" / "part-0", 60)
+    (runs / "_SUCCESS").touch()
+    (runs / "README.md").write_text("# Runs")
+    (runs / "progress.csv").write_text("loss\n1.0\n")  # text beside data is a log
+    for pattern in ("runs", "runs/**/*part*", "r*/r*/*"):
+        assert_results(computed(str(tmp_path / pattern), tmp_path / "out.parquet"), few)
+    for asked in ("runs/_a.parquet", "runs/_*.parquet", "runs/_temporary"):
+        assert len(computed(tmp_path / asked, tmp_path / "out.parquet")) == 60
+    refused(r"does not exist", runs / "run" / "*_c.parquet")
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path, few, monkeypatch):
@@ -146,40 +125,29 @@ def test_a_folder_that_cannot_be_listed(tmp_path, few, monkeypatch):
 
     kept = os.scandir
     monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(DataError, match="locked cannot be read: Permission denied"):
-        compute(tmp_path / "runs")
+    refused("locked cannot be read: Permission denied", tmp_path / "runs")
 
 
 def test_hidden_files_of_other_formats(tmp_path, few):
-    folder = tmp_path / "arrays"
+    folder, data = tmp_path / "arrays", tmp_path / "minari" / "data"
     folder.mkdir()
-    for name in ("rewards", "values", "next_values", "terminated", "truncated"):
+    for name in ROLES:
         np.save(folder / name, getattr(few, name))
     (folder / "._rewards.npy").write_bytes(b"\0\5\26\7, as macOS writes beside every file of other systems")
-    assert compute(folder).steps == 60
-    for number in range(2):
-        (tmp_path / "minari" / "data" / f"{number}").mkdir(parents=True)
+    assert steps(folder) == 60
+    for number in ("0", "1"):
+        (data / number).mkdir(parents=True)
         episode = {"rewards": [1.0, 2.0, 0.0], "values": [0.0] * 3, "terminations": [False, True, True]}
-        write(pa.table(episode), tmp_path / "minari" / "data" / f"{number}" / "part-0.parquet", 60)
-        (tmp_path / "minari" / "data" / f"{number}" / "._part-0.parquet").write_bytes(b"\0\5\26\7")
-    (tmp_path / "minari" / "data" / "metadata.json").write_text('{"data_format": "parquet"}')
-    assert compute(tmp_path / "minari").steps == 4
-
-
-def laid_out(*names):
-    def write_files(folder, table):
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text("{}")
-        write(table, folder / "part-0.parquet", 60)
-
-    return write_files
+        write(pa.table(episode), data / number / "part-0.parquet", 60)
+        (data / number / "._part-0.parquet").write_bytes(b"\0\5\26\7")
+    (data / "metadata.json").write_text('{"data_format": "parquet"}')
+    assert steps(tmp_path / "minari") == 4
 
 
 LOGGED = {
-    "Delta": (laid_out("_delta_log/00000000000000000000.json"), "deltalake"),
-    "Iceberg": (laid_out("metadata/00000-0.metadata.json"), None),
-    "Hudi": (laid_out(".hoodie/hoodie.properties"), None),
+    "Delta": "_delta_log/00000000000000000000.json",
+    "Iceberg": "metadata/00000-0.metadata.json",
+    "Hudi": ".hoodie/hoodie.properties",
 }
 
 
@@ -194,44 +162,33 @@ class Missing:
 
 @pytest.mark.parametrize("kind", LOGGED)
 def test_tables_that_keep_deleted_rows(tmp_path, few, kind, monkeypatch):
-    folder = tmp_path / "runs" / "table"
-    write_table, library = LOGGED[kind]
-    write_table(folder, few.table())
-    file = next(folder.rglob("*.parquet"))
-    for source in (folder.parent, file, str(file.parent / "*.parquet"), *([folder] if library is None else [])):
-        with pytest.raises(DataError, match=rf"table is a {kind} table, whose files also hold rows that were deleted"):
-            fastgae.data.compute(source, tmp_path / "out.parquet", progress=False)
-    if library is not None:
+    folder, out = tmp_path / "runs" / "table", tmp_path / "out.parquet"
+    (folder / LOGGED[kind]).parent.mkdir(parents=True)
+    (folder / LOGGED[kind]).write_text("{}")
+    file = write(few.table(), folder / "part-0.parquet", 60)
+    for source in (folder.parent, file, str(file.parent / "*.parquet"), *([] if kind == "Delta" else [folder])):
+        refused(rf"table is a {kind} table, whose files also hold rows that were deleted", source, out)
+    if kind == "Delta":
+        library = "deltalake"
         for name in [name for name in sys.modules if name.partition(".")[0] == library]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setattr(sys, "meta_path", [Missing(library), *sys.meta_path])
-        message = (
-            rf"table, whose files also hold .* needs {library}, which is not installed: run pip install {library}$"
-        )
-        with pytest.raises(ModuleNotFoundError, match=message):
-            fastgae.data.compute(folder, tmp_path / "out.parquet", progress=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+        needed = rf"needs {library}, which is not installed: run pip install {library}$"
+        refused(rf"table, whose files also hold .* {needed}", folder, out, error=ModuleNotFoundError)
+    assert names(tmp_path) == ["runs"]
 
 
 def test_a_delta_table_without_its_deleted_rows(tmp_path, few):
     deltalake = pytest.importorskip("deltalake")
-    folder = tmp_path / "table"
+    folder, kept = tmp_path / "table", few.step >= 3
     deltalake.write_deltalake(folder, few.table())
     deltalake.DeltaTable(folder).delete("step < 3")
-    kept = few.step >= 3
-    for number, memory in enumerate((limit(7), "1GB")):
-        report = fastgae.data.compute(folder, tmp_path / f"{number}.parquet", memory=memory, progress=False)
-        got = read(Path(report.file))
-        assert report.steps == kept.sum()
+    for memory in (limit(7), "1GB"):
+        got = computed(folder, tmp_path / "out.parquet", memory=memory)
         assert np.array_equal(got["advantages"], few.result.advantages[kept])
     for file in (folder / "_delta_log").glob("*.json"):
         file.write_text("{}")
-    with pytest.raises(DataError, match=r"table cannot be read by deltalake: "):
-        compute(folder)
-
-
-def test_deletion_vectors(tmp_path, few):
-    deltalake = pytest.importorskip("deltalake")
-    deltalake.write_deltalake(tmp_path / "a", few.table(), configuration={"delta.enableDeletionVectors": "true"})
-    with pytest.raises(DataError, match=r"a cannot be read by deltalake: .*'deletionVectors'.* not yet supported"):
-        compute(tmp_path / "a")
+    refused(r"table cannot be read by deltalake: ", folder)
+    vectors = {"delta.enableDeletionVectors": "true"}
+    deltalake.write_deltalake(tmp_path / "a", few.table(), configuration=vectors)
+    refused(r"a cannot be read by deltalake: .*'deletionVectors'.* not yet supported", tmp_path / "a")

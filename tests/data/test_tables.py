@@ -11,33 +11,26 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastgae
-from fastgae.data import DataError, WriteError, compute
+from fastgae.data import WriteError, compute
 from fastgae.data.rows import Rows
 from fastgae.data.tables import arrow, parquet
 
-from .recorded import ROWS, assert_same_bits, limit, read, write
+from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, read, refused, write
 
-quiet = {"progress": False}
-
-
-def assert_results(got, recorded, order=slice(None)):
-    assert np.array_equal(got["episode"], recorded.episode[order])
-    assert np.array_equal(got["step"], recorded.step[order])
-    assert_same_bits(got, recorded.result, order)
+ONES = {"ends": "terminated", "gamma": 1.0, "gae_lambda": 1.0}
 
 
 def test_what_fsync_raises_is_raised(tmp_path, recorded, monkeypatch):
     """Earlier results stay. A file that is not on the disk does not replace them."""
     source, out = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
-    compute(source, out, memory=limit(500), **quiet)
+    compute(source, out, progress=False)
 
     def broken(file):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(WriteError, match=os.strerror(errno.EIO)):
-        compute(source, out, memory=limit(500), overwrite=True, gamma=0.5, **quiet)
-    assert_results(read(out), recorded)
+    refused(os.strerror(errno.EIO), source, out, error=WriteError, overwrite=True, gamma=0.5)
+    assert_same_bits(read(out), recorded.result)
 
 
 @pytest.mark.parametrize("rows", [2, 3, 10**6])
@@ -45,29 +38,31 @@ def test_the_end_of_an_episode_before_its_beginning(tmp_path, rows):
     """Two files in the wrong order. What stands behind the end of an episode under the same name is no other one."""
     table = pa.table({"episode": [5] * 6, "step": [4, 5, 0, 1, 2, 3], "rewards": [1.0] * 6, "values": [0.0] * 6})
     source = write(table.append_column("terminated", pa.array([False, True] + 4 * [False])), tmp_path / "a.parquet", 1)
-    compute(source, tmp_path / "out.parquet", ends="terminated", gamma=1.0, gae_lambda=1.0, memory=limit(rows), **quiet)
-    assert read(tmp_path / "out.parquet")["advantages"].to_pylist() == [2.0, 1.0, 6.0, 5.0, 4.0, 3.0]
+    got = computed(source, tmp_path / "out.parquet", memory=limit(rows), **ONES)
+    assert got["advantages"].to_pylist() == [2.0, 1.0, 6.0, 5.0, 4.0, 3.0]
 
 
-def test_interleaved_episodes_without_steps(tmp_path, recorded):
-    """The rows of collectors take turns: each episode is in order, and only its name says which rows belong to it."""
-    order = np.argsort(recorded.step, kind="stable")
+@pytest.mark.parametrize("rows", [200, 10**6])
+def test_episodes_in_turn(tmp_path, recorded, rows):
+    """The rows of collectors take turns, or lie in any order. Where rows of another episode follow, an episode has not
+    ended, so V' is not missing.
+    """
+    turns, out = np.argsort(recorded.step, kind="stable"), tmp_path / "out.parquet"
     table = recorded.table("episode", "rewards", "values", "next_values", "terminated", "truncated")
-    compute(write(table.take(order), tmp_path / "a.parquet", 99), tmp_path / "out.parquet", memory=limit(200), **quiet)
-    assert np.array_equal(read(tmp_path / "out.parquet")["advantages"], recorded.result.advantages[order])
-
-
-@pytest.mark.parametrize("rows", [500, 10**6])
-def test_scattered_rows_whose_ends_have_flags(tmp_path, recorded, rows):
-    """Where rows of another episode follow, an episode has not ended, so V' is not missing."""
+    got = computed(write(table.take(turns), tmp_path / "a.parquet", 99), out, memory=limit(rows))
+    assert np.array_equal(got["advantages"], recorded.result.advantages[turns])
     table = recorded.table("episode", "step", "rewards", "values", "terminated", terminated=recorded.last)
     answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
-    for order in (np.random.default_rng(0).permutation(ROWS), np.argsort(recorded.step, kind="stable")):
+    for order in (np.random.default_rng(0).permutation(ROWS), turns):
         source = write(table.take(order), tmp_path / "a.parquet", 100)
         for resume in (False, True):
-            out = tmp_path / "out.parquet"
-            compute(source, out, memory=limit(rows), overwrite=True, resume=resume, **quiet)
-            assert_same_bits(read(out), answer, order)
+            assert_same_bits(computed(source, out, memory=limit(rows), resume=resume), answer, order)
+
+
+def test_an_episode_without_a_name_goes_on_in_another_file(tmp_path, recorded):
+    table, cut = recorded.table("rewards", "values", "next_values", "terminated", "truncated"), recorded.first[3] + 2
+    files = [write(part, tmp_path / f"{len(part)}.parquet", 99) for part in (table.slice(0, cut), table.slice(cut))]
+    assert_same_bits(computed(files, tmp_path / "out.parquet", memory=limit(200)), recorded.result)
 
 
 @pytest.mark.parametrize("rows", [2, 10**6])
@@ -78,7 +73,7 @@ def test_names_that_begin_again_in_every_file(tmp_path, rows):
         table = pa.table({"episode": episode, "rewards": [1.0] * 5, "values": [0.0] * 5})
         ends = [name not in episode[row + 1 :] for row, name in enumerate(episode)]
         flagged = table.append_column("terminated", pa.array(ends))
-        for given, refused in (
+        for given, wrong in (
             (table, True),
             (table.append_column("env", pa.array(["x"] * 5)), True),
             (table.append_column("terminated", pa.array([False] * 5)), True),
@@ -91,30 +86,18 @@ def test_names_that_begin_again_in_every_file(tmp_path, rows):
             files = [tmp_path / f"{number}.parquet" for number in range(3)]
             for number, file in enumerate(files):
                 write(given[number] if isinstance(given, dict) else given, file, 3)
-            out = tmp_path / "out.parquet"
-            arguments = {"ends": "terminated", "gamma": 1.0, "gae_lambda": 1.0, "memory": limit(rows), **quiet}
-            if refused:
+            out, arguments = tmp_path / "out.parquet", {"memory": limit(rows), **ONES}
+            if wrong:
                 goes_on = r"(\d)\.parquet: .*row \d: .*(?!\1)\d\.parquet goes on with .*: name a column of step; "
-                turns = (
-                    "do not follow each other(, and nothing says whether they are one episode|: name a column of step)"
-                )
-                with pytest.raises(DataError, match=f"{goes_on}or, .* pass episode_is=.file.$|{turns}"):
-                    compute(files, out, **arguments)
+                turns = "do not follow each other(, and nothing says whether they are one|: name a column of step)"
+                refused(f"{goes_on}or, .* pass episode_is=.file.$|{turns}", files, out, **arguments)
             else:
-                compute(files, out, **arguments)
                 left = [episode[row:].count(name) for row, name in enumerate(episode)]
-                assert read(out)["advantages"].to_pylist() == 3 * left, kind
+                assert computed(files, out, **arguments)["advantages"].to_pylist() == 3 * left, kind
                 out.unlink()
         assert sorted(tmp_path.iterdir()) == files
-
-
-def test_a_source_that_is_named_twice(tmp_path, recorded):
-    table = recorded.table("episode", "rewards", "values")
-    source = write(table, tmp_path / "a.parquet", 1000)
-    with pytest.raises(
-        DataError, match=r"a\.parquet goes on with the same episode|nothing says whether they are one episode"
-    ):
-        compute([source, source], tmp_path / "out.parquet", ends="terminated", **quiet)
+    same = r"0\.parquet goes on with the same episode|nothing says whether they are one episode"
+    refused(same, [files[0], files[0]], out, **arguments)
 
 
 def flip(content):
@@ -134,47 +117,37 @@ DAMAGE = {each.__name__: each for each in (flip, zero, cut, bytearray.clear)}
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("kind", ["adjacent", "scattered"])
-def test_what_is_damaged_is_computed_again(tmp_path, recorded, kind, damage, monkeypatch):
+def test_what_is_damaged_is_computed_again(tmp_path, recorded, kind, damage):
     """A killed machine, or a disk with faults: no wrong results, and no traceback."""
     order = np.arange(ROWS) if kind == "adjacent" else np.random.default_rng(0).permutation(ROWS)
     source, right = write(recorded.table().take(order), tmp_path / "a.parquet", 100), tmp_path / "right.parquet"
-    compute(source, right, memory=limit(500), **quiet)
-
-    def stopped(*arguments):
-        raise KeyboardInterrupt
-
-    names = ["journal.jsonl", "advantages", "returns", *(["sorted.parquet"] if kind == "scattered" else [])]
-    for number, name in enumerate(names):
-        out = tmp_path / f"{number}.parquet"
-        with monkeypatch.context() as patched:
-            patched.setattr("fastgae.data.state.State.results", stopped)
-            with pytest.raises(KeyboardInterrupt):
-                compute(source, out, memory=limit(500), resume=True, **quiet)
-        part = tmp_path / f"{number}.parquet.unfinished" / name
+    how = {"memory": limit(500), "resume": True}
+    computed(source, right, **how)
+    for name in ("journal.jsonl", "advantages", "returns", *(["sorted.parquet"] if kind == "scattered" else [])):
+        out = tmp_path / f"{name}.arrow.parquet"
+        interrupted("state.State.results", source, out, **how)
+        part = tmp_path / f"{out.name}.unfinished" / name
         content = bytearray(part.read_bytes())
         DAMAGE[damage](content)
         part.write_bytes(content)
-        compute(source, out, memory=limit(500), resume=True, **quiet)
+        computed(source, out, **how)
         assert out.read_bytes() == right.read_bytes(), name
 
 
 def test_report(tmp_path, recorded):
-    source = write(recorded.table(), tmp_path / "a.parquet", 1000)
-    report = compute(source, **quiet)
+    table = recorded.table("episode", "rewards", "values").append_column("loss", pa.array(recorded.rewards))
+    report = compute(write(table, tmp_path / "a.parquet", 1000), ends="terminated", progress=False)
     assert report.file == str(tmp_path / "a.advantages.parquet")
-    returns = recorded.result.returns.astype(float)
-    explained = 1 - recorded.result.advantages.astype(float).var() / returns.var()
+    answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
+    explained = 1 - answer.advantages.astype(float).var() / answer.returns.astype(float).var()
     assert report.explained_variance == pytest.approx(explained)
-    assert f"{ROWS:,}" in str(report)
+    assert report.columns == {"episode": "episode", "rewards": "rewards", "values": "values"}
+    assert report.unread == ("loss",)
+    for text in (f"{ROWS:,}", "episode = episode, rewards = rewards, values = values"):
+        assert text in str(report)
     long = dataclasses.replace(report, file="folder/" * 40)
     assert long.file in str(long)
     assert json.loads(report.to_json())["episodes"] == len(recorded.first)
-
-
-def test_no_rows(tmp_path, recorded):
-    source = write(recorded.table().slice(0, 0), tmp_path / "a.parquet", 10)
-    with pytest.raises(DataError, match=r"there are no rows in .*a\.parquet"):
-        compute(source, **quiet)
 
 
 def test_row_groups_and_batches_without_rows(tmp_path, recorded):
@@ -186,15 +159,11 @@ def test_row_groups_and_batches_without_rows(tmp_path, recorded):
             writer.write_table(part)
     with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
         for part in parts:
-            writer.write_batch(part.combine_chunks().to_batches(None)[0] if len(part) else empty_batch(table.schema))
+            empty = pa.RecordBatch.from_pylist([], table.schema)
+            writer.write_batch(part.combine_chunks().to_batches()[0] if len(part) else empty)
     for name, parts_of in (("a.parquet", parquet), ("a.arrow", arrow)):
         assert Rows(parts_of(tmp_path / name)).read(0, ROWS, table.column_names).equals(table)
-        compute(tmp_path / name, tmp_path / "out.parquet", overwrite=True, **quiet)
-        assert_results(read(tmp_path / "out.parquet"), recorded)
-
-
-def empty_batch(schema):
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+        assert_same_bits(computed(tmp_path / name, tmp_path / "out.parquet"), recorded.result)
 
 
 def test_the_sample_for_diagnose_may_end_within_an_episode(tmp_path, recorded, monkeypatch):
@@ -203,6 +172,5 @@ def test_the_sample_for_diagnose_may_end_within_an_episode(tmp_path, recorded, m
     monkeypatch.setattr("fastgae.data.report.SAMPLE", within)
     table = recorded.table("episode", "step", "rewards", "values")
     source = write(table.append_column("terminated", pa.array(recorded.last)), tmp_path / "a.parquet", 100)
-    compute(source, tmp_path / "out.parquet", **quiet)
     answer = fastgae.gae(recorded.rewards, recorded.values, recorded.last, last_values=0.0)
-    assert np.array_equal(read(tmp_path / "out.parquet")["advantages"], answer.advantages)
+    assert_same_bits(computed(source, tmp_path / "out.parquet"), answer)

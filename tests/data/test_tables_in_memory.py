@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
-from fastgae.data import DataError, compute, on_table
+from fastgae.data import compute, on_table
 
-from .recorded import ROWS, assert_same_bits, limit, read, write
+from .recorded import ROWS, assert_same_bits, computed, limit, refused, write
 
 
 class Stream:
@@ -76,34 +76,30 @@ def test_same_bits(tmp_path, recorded, kind, monkeypatch):
         assert got.column_names == ["episode", "step", "advantages", "returns"]
         assert np.array_equal(got["step"], recorded.step[order])
         assert_same_bits(got, recorded.result, order)
-        report = compute(kind(rows, tmp_path / "rows"), tmp_path / "out.parquet", progress=False)
-        assert report.steps == ROWS
-        assert_same_bits(read(tmp_path / "out.parquet"), recorded.result, order)
-        (tmp_path / "out.parquet").unlink()
+        written = computed(kind(rows, tmp_path / "rows"), tmp_path / "out.parquet")
+        assert_same_bits(written, recorded.result, order)
         if kind not in (dataset, filtered_dataset, huggingface):
             assert_same_bits(on_table(kind(rows, tmp_path)), recorded.result, order)
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_bad_tables(recorded):
+def test_bad_tables(tmp_path, recorded):
     rewards = recorded.rewards.copy()
     rewards[77] = np.nan
-    with pytest.raises(DataError, match=r"^the table: episode \d+, step \d+, row 77: rewards is NaN"):
-        compute(recorded.table(rewards=rewards), progress=False)
-    with pytest.raises(DataError, match="there are no rows in the table"):
-        compute(recorded.table().slice(0, 0), progress=False)
-    with pytest.raises(ValueError, match="resume needs a source of files, and this one is a table in memory"):
-        compute(recorded.table(), resume=True, progress=False)
+    refused(r"^the table: episode \d+, step \d+, row 77: rewards is NaN", recorded.table(rewards=rewards))
+    refused("there are no rows in the table", recorded.table().slice(0, 0))
+    for out in ((), (tmp_path / "out.parquet",)):
+        refused("^resume.* needs a source of files", recorded.table(), *out, error=ValueError, resume=True)
     for source in (5, [recorded.table()], {"rewards": rewards}):
-        with pytest.raises(TypeError, match=r"source must be paths, or a table with __arrow_c_stream__, got (int|T|d)"):
-            compute(source, progress=False)
+        message = r"source must be paths, or a table with __arrow_c_stream__, got (int|T|d)"
+        refused(message, source, error=TypeError)
 
 
 def test_what_hugging_face_has_beside_datasets(recorded):
     datasets = pytest.importorskip("datasets")
     rows = datasets.Dataset(recorded.table())
     for source in (datasets.DatasetDict(train=rows), rows.to_iterable_dataset()):
-        with pytest.raises(TypeError, match=r"source must be one split of a Dataset of Hugging Face, got (Data|Iter)"):
-            compute(source, progress=False)
+        message = r"source must be one split of a Dataset of Hugging Face, got (Data|Iter)"
+        refused(message, source, error=TypeError)
     order = np.random.default_rng(0).permutation(ROWS)
     assert_same_bits(compute(rows.select(order), memory=limit(500), progress=False), recorded.result, order)

@@ -7,34 +7,35 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, compute
+from fastgae.data import compute
 from fastgae.data.state import State
 
-from .recorded import ROWS, limit, read, write
+from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, names, refused, stopped, write
 from .test_arrays import arrays
+
+RUN = {"memory": limit(500)}
+RESUME = {"resume": True, "progress": False, **RUN}
 
 
 def test_at_the_same_time(tmp_path, recorded):
     """The second run ends at once, and the first one is not disturbed."""
     table = recorded.table().append_column("also", pa.array(recorded.rewards))
-    source = write(table, tmp_path / "a.parquet", 100)
-    refused = []
+    source, out = write(table, tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
+    others = []
 
     def while_another_runs(batch):
         for resume in (False, True):
-            with pytest.raises(DataError, match=r"another run is writing .*out\.parquet: wait for its end") as caught:
-                compute(source, tmp_path / "out.parquet", values=critic, ends="terminated", resume=resume)
-            refused.append(caught)
+            message = r"another run is writing .*out\.parquet: wait for its end"
+            others.append(refused(message, source, out, values=critic, ends="terminated", resume=resume))
         return critic(batch)
 
     def critic(batch):
         return np.zeros(len(batch["also"]))
 
-    for out, values in (("out.parquet", while_another_runs), ("undisturbed.parquet", critic)):
-        compute(source, tmp_path / out, values=values, ends="terminated", memory=limit(500), progress=False)
-    assert refused
-    assert read(tmp_path / "out.parquet").equals(read(tmp_path / "undisturbed.parquet"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "out.parquet", "undisturbed.parquet"]
+    undisturbed = computed(source, tmp_path / "undisturbed.parquet", values=critic, ends="terminated", **RUN)
+    assert computed(source, out, values=while_another_runs, ends="terminated", **RUN).equals(undisturbed)
+    assert others
+    assert names(tmp_path) == ["a.parquet", "out.parquet", "undisturbed.parquet"]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
@@ -51,7 +52,7 @@ def test_a_copy_elsewhere_gives_the_same_bytes(tmp_path, recorded, monkeypatch, 
     written = []
     for folder, name in ((here, "a.parquet"), (there, "b.parquet")):
         monkeypatch.chdir(folder)
-        compute(name, f"out{suffix}", values=values, memory=limit(500), normalize="global", progress=False)
+        compute(name, f"out{suffix}", values=values, normalize="global", progress=False, **RUN)
         written.append((folder / f"out{suffix}").read_bytes())
     assert written[0] == written[1]
 
@@ -62,53 +63,34 @@ def identity(path):
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def test_a_finished_run_is_known_again(tmp_path, recorded):
-    source, out = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
-    first = compute(source, out, progress=False)
-    before = identity(out)
-    again = compute(source, out, resume=True, progress=False)
-    assert (again.mean, again.std, again.steps) == (first.mean, first.std, first.steps)
-    assert identity(out) == before
-
-
 LATER = (2e9, 2e9)
-
-
-def stopped(*arguments):
-    raise KeyboardInterrupt
 
 
 def test_times_and_folders_do_not_matter(tmp_path, recorded, monkeypatch):
     """Touched, or copied elsewhere with rsync: the same data, whether the run has finished or not."""
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
-    source, out = write(recorded.table(), here / "a.parquet", 100), here / "out.parquet"
-    options = {"memory": limit(500), "progress": False}
-    whole = tmp_path / "whole.parquet"
-    compute(source, whole, **options)
-    with monkeypatch.context() as patched:
-        patched.setattr("fastgae.data.state.State.results", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            compute(source, out, resume=True, **options)
+    source, whole = write(recorded.table(), here / "a.parquet", 100), tmp_path / "whole.parquet"
+    first = compute(source, whole, progress=False, **RUN)
+    interrupted("state.State.results", source, here / "out.parquet", **RUN)
     os.utime(source, LATER)
     shutil.copytree(here, there)
     for folder in (here, there):
+        source, out = folder / "a.parquet", folder / "out.parquet"
         with monkeypatch.context() as patched:  # everything has been computed
             patched.setattr("fastgae.data.walk.compute_run", stopped)
-            compute(folder / "a.parquet", folder / "out.parquet", resume=True, **options)
-        assert (folder / "out.parquet").read_bytes() == whole.read_bytes()
-        os.utime(folder / "a.parquet", LATER)
-        before = identity(folder / "out.parquet")
-        assert compute(folder / "a.parquet", folder / "out.parquet", resume=True, **options).steps == ROWS
-        assert identity(folder / "out.parquet") == before
+            compute(source, out, **RESUME)
+        assert out.read_bytes() == whole.read_bytes()
+        os.utime(source, LATER)
+        before = identity(out)
+        again = compute(source, out, **RESUME)
+        assert (again.mean, again.std, again.steps) == (first.mean, first.std, ROWS)
+        assert identity(out) == before
 
 
 def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
     source, out = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
-    with monkeypatch.context() as patched:
-        patched.setattr("fastgae.data.state.State.results", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            compute(source, out, resume=True, progress=False)
+    interrupted("state.State.results", source, out)
     for changed, named in (
         ({"ends": "terminated"}, "ends"),
         ({"gamma": 0.5}, "gamma"),
@@ -118,56 +100,57 @@ def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
         ({"normalize": "global"}, "normalize"),
         ({"values": "rewards"}, "columns"),
     ):
-        with pytest.raises(DataError, match=rf"cannot resume: .*\b{named}\b.* changed since"):
-            compute(source, out, resume=True, progress=False, **changed)
-    compute(source, tmp_path / "whole.parquet", progress=False)
+        refused(rf"cannot resume: .*\b{named}\b.* changed since", source, out, resume=True, **changed)
     with monkeypatch.context() as patched:  # nothing is computed again, in another memory
         patched.setattr("fastgae.data.walk.compute_run", stopped)
-        compute(source, out, resume=True, memory="2GB", progress=False)
-    assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-    for path in (out, tmp_path / "anew.parquet"):
-        path.unlink(missing_ok=True)
-        compute(source, path, normalize="global", gamma=0.5, progress=False)
-    assert out.read_bytes() == (tmp_path / "anew.parquet").read_bytes()
+        assert_same_bits(computed(source, out, resume=True, memory="2GB"), recorded.result)
 
 
-def test_data_that_change_without_a_trace(tmp_path, recorded, monkeypatch):
+def test_data_that_change_without_a_trace(tmp_path, recorded):
     """A file of the same size and the same time: only its content differs."""
     (tmp_path / "a").mkdir()
     for name, array in arrays(recorded).items():
         np.save(tmp_path / "a" / f"{name}.npy", array)
     rewards = tmp_path / "a" / "rewards.npy"
-    options = {"memory": limit(500), "progress": False}
 
     def change(row):
         before = rewards.stat()
         np.lib.format.open_memmap(rewards, "r+")[row] += 1
         os.utime(rewards, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    compute(tmp_path / "a", **options)
+    compute(tmp_path / "a", progress=False)
     change(ROWS // 2)
-    with pytest.raises(DataError, match=r"a\.advantages\.parquet exists already"):
-        compute(tmp_path / "a", resume=True, **options)
-    with monkeypatch.context() as patched:
-        patched.setattr("fastgae.data.state.State.results", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            compute(tmp_path / "a", tmp_path / "b.arrow", **options)
+    refused(r"a\.advantages\.parquet exists already", tmp_path / "a", **RESUME)
+    interrupted("state.State.results", tmp_path / "a", tmp_path / "b.arrow", **RUN)
     change(0)
-    with pytest.raises(DataError, match=r"cannot resume: file 2 \(rewards\.npy\) changed since"):
-        compute(tmp_path / "a", tmp_path / "b.arrow", resume=True, **options)
+    message = r"cannot resume: file 2 \(rewards\.npy\) changed since"
+    refused(message, tmp_path / "a", tmp_path / "b.arrow", **RESUME)
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_large_file_that_was_written_again(tmp_path, recorded, monkeypatch, changed):
+    """Its contents count if its time is another one: 0 bytes stand for the limit of what is small."""
+    monkeypatch.setattr("fastgae.data.state.SMALL", 0)
+    (tmp_path / "a").mkdir()
+    for name, array in arrays(recorded).items():
+        np.save(tmp_path / "a" / name, array)
+    source, rewards, out = tmp_path / "a", tmp_path / "a" / "rewards.npy", tmp_path / "out.parquet"
+    interrupted("state.State.results", source, out, resume=True, **RUN)
+    np.save(rewards, recorded.rewards + changed)
+    os.utime(rewards, (1e9, 1e9))
+    if changed:
+        refused(r"cannot resume: file \d \(rewards\.npy\) changed since", source, out, **RESUME)
+    else:
+        assert_same_bits(computed(source, out, **RESUME), recorded.result)
+        os.utime(rewards, (2e9, 2e9))  # it is not known what the results were made of
+        refused(r"out\.parquet exists already", source, out, **RESUME)
 
 
 def test_a_source_that_changes_after_it_was_read(tmp_path, recorded, monkeypatch):
     source = write(recorded.table(), tmp_path / "a.parquet", 100)
-
-    def results_after_a_change(*arguments):
-        os.utime(source, (1e9, 1e9))
-        return kept(*arguments)
-
-    kept = State.results
-    monkeypatch.setattr(State, "results", results_after_a_change)
+    results = State.results
+    monkeypatch.setattr(State, "results", lambda state: os.utime(source, (1e9, 1e9)) or results(state))
     for resume in (False, True):
-        with pytest.raises(DataError, match=r"a\.parquet changed while it was read"):
-            compute(source, resume=resume, progress=False)
+        refused(r"a\.parquet changed while it was read", source, resume=resume)
         assert list(tmp_path.iterdir()) == [source]
         os.utime(source, (2e9, 2e9))

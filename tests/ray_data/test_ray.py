@@ -48,26 +48,23 @@ def shuffled(table, seed=0):
     return table.take(np.random.default_rng(seed).permutation(len(table)))
 
 
+def normalized(advantages):
+    return fastgae.moments(advantages).normalize(advantages)
+
+
 @pytest.mark.parametrize("size", [100, ROWS])
-@pytest.mark.parametrize("scattered", [False, True])
-def test_same_bits_in_blocks_of_every_size(recorded, size, scattered):
-    table = shuffled(recorded.table()) if scattered else recorded.table()
-    assert_results(table_of(fastgae.ray.compute(blocks_of(table, range(size, ROWS, size)))), recorded)
+def test_same_bits_in_blocks_of_every_size(recorded, size):
+    for table in (recorded.table(), shuffled(recorded.table())):
+        assert_results(table_of(fastgae.ray.compute(blocks_of(table, range(size, ROWS, size)))), recorded)
 
 
-@pytest.mark.parametrize("count", [1, 4])
-def test_blocks_of_whole_episodes(recorded, count):
-    bounds = recorded.first[1 :: max(1, len(recorded.first) // count)]
-    blocks = blocks_of(recorded.table(), [0, *bounds])  # the first block is empty
-    assert_results(table_of(fastgae.ray.compute(blocks, whole_episodes=True)), recorded)
-
-
-def test_whole_episodes_are_not_shuffled(recorded):
-    blocks = blocks_of(recorded.table(), recorded.first[[3]])
-    results = fastgae.ray.compute(blocks, whole_episodes=True)
-    assert sorted(block.num_rows for block in ray.get(results.to_arrow_refs())) == sorted(
-        [recorded.first[3], ROWS - recorded.first[3]]
-    )
+def test_blocks_of_whole_episodes(recorded):
+    """Blocks of a few episodes, of which the first is empty, stay as they are."""
+    for bounds in ([0, *recorded.first[1::4]], recorded.first[[3]]):
+        results = fastgae.ray.compute(blocks_of(recorded.table(), bounds), whole_episodes=True)
+        assert_results(table_of(results), recorded)
+        sizes = sorted(block.num_rows for block in ray.get(results.to_arrow_refs()) if block.num_rows)
+        assert sizes == sorted(size for size in np.diff([0, *bounds, ROWS]) if size)
 
 
 def test_blocks_of_pandas_with_names_of_episodes(recorded):
@@ -79,22 +76,12 @@ def test_blocks_of_pandas_with_names_of_episodes(recorded):
     assert np.array_equal(got["advantages"], recorded.result.advantages)
 
 
-@pytest.mark.parametrize("whole_episodes", [False, True])
-def test_normalized_over_everything(recorded, whole_episodes):
-    blocks = blocks_of(recorded.table(), recorded.first[[2, 5, 7]])
-    got = table_of(fastgae.ray.compute(blocks, whole_episodes=whole_episodes, normalize="global"))
-    advantages = recorded.result.advantages
-    assert_results(got, recorded, fastgae.moments(advantages).normalize(advantages))
-
-
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_every_estimator(recorded, choice):
-    got = table_of(
-        fastgae.ray.compute(blocks_of(shuffled(recorded.table()), [100, 1500]), normalize="global", **choice)
-    )
-    expected = recorded.results(**choice)
+    blocks = blocks_of(shuffled(recorded.table()), [100, 1500])
+    got, expected = table_of(fastgae.ray.compute(blocks, normalize="global", **choice)), recorded.results(**choice)
     assert np.array_equal(got["returns"], expected.returns)
-    assert np.array_equal(got["advantages"], fastgae.moments(expected.advantages).normalize(expected.advantages))
+    assert np.array_equal(got["advantages"], normalized(expected.advantages))
 
 
 def test_returns_without_values(recorded):
@@ -118,7 +105,8 @@ def test_one_call_for_each_block(recorded, whole_episodes, tmp_path, monkeypatch
 
     monkeypatch.setattr(fastgae.ray, "with_results", counted)
     blocks = blocks_of(recorded.table(), recorded.first[[2, 5]])
-    fastgae.ray.compute(blocks, whole_episodes=whole_episodes, normalize="global").materialize()
+    got = table_of(fastgae.ray.compute(blocks, whole_episodes=whole_episodes, normalize="global"))
+    assert_results(got, recorded, normalized(recorded.result.advantages))
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -144,10 +132,8 @@ def test_names_of_columns_and_results(recorded, tmp_path):
     write(table.rename_columns([names.get(name, name) for name in table.column_names]), tmp_path / "a.parquet", 500)
     chosen = {"values": "v", "columns": {"next_values": "next_values"}, "gamma": 0.9, "gae_lambda": 0.7}
     expected = fastgae.data.compute(tmp_path / "a.parquet", progress=False, **chosen)
-    for paths, read in (
-        (tmp_path / "a.parquet", {}),
-        (ray.data.read_parquet(tmp_path / "a.parquet"), {"format": "rllib"}),
-    ):
+    dataset = ray.data.read_parquet(tmp_path / "a.parquet")
+    for paths, read in ((tmp_path / "a.parquet", {}), (dataset, {"format": "rllib"})):
         results = fastgae.ray.compute(paths, **chosen, **read)
         got = pa.concat_tables(ray.get(results.to_arrow_refs())).sort_by([("eps_id", "ascending"), ("t", "ascending")])
         computed = pq.read_table(expected.file)
@@ -183,9 +169,8 @@ def test_episodes_that_are_cut(recorded, tmp_path):
     assert table_of(fastgae.ray.compute(tmp_path))["returns"] == pq.read_table(expected.file)["returns"]
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "given"),
-    [
+def test_errors_before_anything_is_read(recorded):
+    for error, message, given in (
         (DataError, r"no column 'v' for values; there are episode, .*", {"values": "v"}),
         (TypeError, r"values must be the name of a column, got function: .*map_batches", {"values": lambda rows: rows}),
         (ValueError, r'normalize must be "global" or None, got \'all\'', {"normalize": "all"}),
@@ -193,23 +178,17 @@ def test_episodes_that_are_cut(recorded, tmp_path):
         (ValueError, r"gamma must be .* got 1\.5", {"gamma": 1.5}),
         (ValueError, r"format must be auto, table, .*, got 'csv'", {"format": "csv"}),
         (TypeError, r"got an unexpected keyword argument 'lam': pass gae_lambda", {"lam": 0.9}),
-    ],
-)
-def test_errors_before_anything_is_read(recorded, error, message, given):
-    with pytest.raises(error, match=message):
-        fastgae.ray.compute(ray.data.from_arrow(recorded.table()), **given)
-
-
-def test_rows_without_steps_cannot_be_shuffled(recorded):
-    for names in (("rewards", "values", "terminated", "truncated"), ("episode", "rewards", "values", "terminated")):
-        blocks = ray.data.from_arrow(recorded.table(*names))
-        with pytest.raises(DataError, match='lose their order: name columns of "episode" and "step"'):
+    ):
+        with pytest.raises(error, match=message):
+            fastgae.ray.compute(ray.data.from_arrow(recorded.table()), **given)
+    shuffle = 'lose their order: name columns of "episode" and "step"'
+    for blocks, message in (
+        (ray.data.from_arrow(recorded.table("rewards", "values", "terminated", "truncated")), shuffle),
+        (ray.data.from_arrow(recorded.table("episode", "rewards", "values", "terminated")), shuffle),
+        (ray.data.from_items([]), "there are no rows in the dataset"),
+    ):
+        with pytest.raises(DataError, match=message):
             fastgae.ray.compute(blocks)
-
-
-def test_no_rows():
-    with pytest.raises(DataError, match="there are no rows in the dataset"):
-        fastgae.ray.compute(ray.data.from_items([]))
 
 
 @pytest.mark.parametrize("normalize", [None, "global"])
@@ -226,7 +205,7 @@ def test_a_worker_is_killed(recorded, tmp_path, normalize):
     how = {"batch_size": None, "batch_format": "pyarrow"}
     blocks = blocks_of(shuffled(recorded.table()), [500, 900])
     advantages = recorded.result.advantages
-    expected = advantages if normalize is None else fastgae.moments(advantages).normalize(advantages)
+    expected = advantages if normalize is None else normalized(advantages)
     before = fastgae.ray.compute(blocks.map_batches(dying_once, **how), normalize=normalize)
     assert_results(table_of(before), recorded, expected)
     (tmp_path / "killed").unlink()
@@ -242,7 +221,7 @@ def test_the_example(recorded, folder, options, tmp_path_factory, monkeypatch):
     out = tmp_path_factory.mktemp("results") / "out"
     program.main(program.parse([str(folder), str(out), "--column", "rewards=rewards", *options]))
     advantages = recorded.result.advantages
-    expected = fastgae.moments(advantages).normalize(advantages) if options else advantages
+    expected = normalized(advantages) if options else advantages
     assert_results(pq.read_table(out).sort_by(KEYS), recorded, expected)
     with pytest.raises(SystemExit, match="exists already"):
         program.main(program.parse([str(folder), str(out)]))
@@ -286,7 +265,7 @@ def test_two_nodes(recorded, python, tmp_path):
     advantages = recorded.result.advantages
     got = pq.read_table(tmp_path / "out.parquet").sort_by(KEYS)
     assert recorded.episode[1499] == recorded.episode[1500]
-    assert_results(got, recorded, fastgae.moments(advantages).normalize(advantages))
+    assert_results(got, recorded, normalized(advantages))
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -18,7 +18,8 @@ from fastgae._backends import BackendUnavailableError
 if config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and these kernels run only when compiled: unset it to use them")
 
-_FILES = sorted(Path(__file__).parent.glob("*.py"))  # as they were when they were imported
+# A hash of all files that kernels are made from, as they were when they were imported.
+_FILES = [*sorted(Path(__file__).parent.glob("*.py")), Path(__file__).parents[2] / "_call.py"]
 _SOURCE = hashlib.sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()
 
 
@@ -36,7 +37,7 @@ class _NoOverlap(Compiler):  # type: ignore[misc]
 # Only kernels are called from Python. Wrappers of the functions in them would take a quarter of the time to compile.
 _INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner = njit(**_INNER)
-no_overlap = njit(pipeline_class=_NoOverlap, **_INNER)  # what is written must be passed once, and as a whole array
+no_overlap = njit(pipeline_class=_NoOverlap, **_INNER)  # what such a function writes is passed to it once
 
 
 def at(numbers, i):

@@ -157,31 +157,32 @@ def time_major(
     carried, line = np.empty(width, dtype), np.empty(width, dtype)
     for left in range(first, last, width):
         size, a_next = min(width, last - left), 0
-        y[:size], seconds[:size] = last_advantages[left : left + size], 0
+        for k in range(size):  # an assignment to a slice would take half a second to compile
+            y[k], seconds[k] = last_advantages[left + k], 0
         for t in range(steps - 1, -1, -1):
             i, goes_on = t * apart + left, t + 1 < steps
             a, q = i if keeps_advantages else (t & 1) * ENVS, i if keeps_returns else 0
-            if goes_on and not (passes or has_final):
+            if has_options is None and goes_on:
                 _row(
                     i, i + shift, a, a_next, q, size, following, advantages, y, seconds, has_options, rewards, values,
                     terminated, truncated, gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants,
                     carry_over, advantages, returns,
                 )  # fmt: skip
-            else:
-                if t < known:
-                    _follow(
-                        i, i + shift, i + goes_on * apart, 0, size, following, truncated, final_values, has_final, mask,
-                        passes and goes_on, carried, line,
-                    )  # fmt: skip
-                else:
-                    _follow(
-                        i, left, i, 0, size, last_values, truncated, final_values, has_final, mask, False, carried, line
-                    )
-                _row(
-                    i, 0, a, 0, q, size, line, y, y, seconds, has_options, rewards, values, terminated, truncated,
-                    gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages,
-                    returns,
+                a_next = a
+                continue
+            if t < known:
+                _follow(
+                    i, i + shift, i + goes_on * apart, 0, size, following, truncated, final_values, has_final, mask,
+                    passes and goes_on, carried, line,
                 )  # fmt: skip
+            else:
+                _follow(
+                    i, left, i, 0, size, last_values, truncated, final_values, has_final, mask, False, carried, line
+                )
+            _row(
+                i, 0, a, 0, q, size, line, y, y, seconds, has_options, rewards, values, terminated, truncated, gamma,
+                gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
+            )  # fmt: skip
             a_next = a
 
 
@@ -259,7 +260,8 @@ def env_major(
     i, v, passed = np.empty(LANES, np.intp), np.empty(LANES, np.intp), np.empty(LINE, dtype)
     for left in range(first, last, LANES):
         lanes = min(LANES, last - left)
-        y_next[:lanes], second_next[:] = last_advantages[left : left + lanes], 0
+        for lane in range(lanes):
+            y_next[lane], second_next[lane] = last_advantages[left + lane], 0
         for t in range((steps - 1) // STEPS * STEPS, -1, -STEPS):
             size, found = min(STEPS, steps - t), min(STEPS, known - t)
             for lane in range(LANES):

@@ -100,6 +100,8 @@ ABSENT = object()
 NEXT_STEP = "next_step"  # the mode of ``autoreset`` in which some rows are no steps
 MOST_STEPS = 2**62  # more than an array can have; a larger n or ddof is as good as this one
 EPS = 1e-8  # normalisation adds this to a standard deviation
+# normalize adds up this many steps one after the other. Do not tune it, because the bits of a sum depend on it.
+MOMENT_STEPS = 128
 
 ROLES: dict[str, Role] = {
     **{name: hint.__metadata__[0] for name, hint in get_type_hints(Call, include_extras=True).items()},

@@ -27,28 +27,26 @@ def test_large(size, large):
                     assert_same_bits(array, right, f"{backend} {layout.name}")
 
 
-def test_backends_are_given_what_a_rollout_promises(dtype, layout, monkeypatch):
-    """Views of one dtype, aligned, native, and with a unit stride along the same axis; also where no CPU would mind."""
-    rollouts = []
+def test_numba_is_given_flat_arrays_of_one_dtype(dtype, layout, monkeypatch):
+    """Aligned, native, and without gaps; also where no CPU would mind."""
+    given = []
     numba = pytest.importorskip("fastgae._backends.numba")
-    made = numba.canonical_rollout
-    monkeypatch.setattr(numba, "canonical_rollout", lambda call: rollouts.append(made(call)) or rollouts[-1])
+    made = numba.arguments_of
+    monkeypatch.setattr(numba, "arguments_of", lambda *call: given.append(made(*call)) or given[-1])
     for size in FEW_SIZES:
         for case in cases_of(layout.size(size), dtype):
             arguments, _ = layout.arguments(case)
             with no_short_cut("numba"):
                 fastgae.gae(**arguments, backend="numba")
-    for rollout in rollouts:
-        arrays = {name: a for name, a in rollout._asdict().items() if isinstance(a, np.ndarray)}
-        assert {"rewards", "values", "next_values", "last_values", "terminated", "advantages", "returns"} <= set(arrays)
-        unit_axes = {0, 1}
+    assert given
+    for arguments in given:
+        arrays = {name: a for name, a in arguments._asdict().items() if isinstance(a, np.ndarray)}
+        assert {"rewards", "values", "following", "terminated", "advantages", "returns"} <= set(arrays)
         for name, array in arrays.items():
+            assert array.ndim == 1, name
             assert array.flags.aligned, name
-            assert array.dtype == (bool if name in ("terminated", "truncated") else dtype), name
-            if array.ndim == 2:
-                unit_axes &= {i for i in (0, 1) if array.shape[i] <= 1 or array.strides[i] == array.itemsize}
-        assert unit_axes
-        assert unit_axes == {0} or rollout.last_values.flags.c_contiguous
+            assert array.flags.c_contiguous, name
+            assert array.dtype == (np.uint8 if name in ("terminated", "truncated") else dtype), name
 
 
 def test_a_python_number_promotes_nothing(backend):

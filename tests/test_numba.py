@@ -1,15 +1,13 @@
-"""The Numba backend takes what a rollout has, compiles each kernel once, and reads the record for names."""
+"""The Numba backend takes what a rollout has, compiles each kernel once, and cuts long trajectories."""
 
-import ast
 import importlib
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fastgae
-from fastgae._canonical import MOMENT_STEPS, CanonicalRollout
+from fastgae._call import MOMENT_STEPS
 from support.backends import BACKENDS
 from support.cases import assert_same_bits, make_case
 from test_long import HOSTILE, not_numbers, spikes
@@ -18,15 +16,15 @@ if "numba" not in BACKENDS:
     pytest.skip("numba is not installed", allow_module_level=True)
 
 from fastgae._backends import numba as module
+from fastgae._backends.numba.arguments import FEWEST_STEPS
 from fastgae._backends.numba.compiled import compiled, config, signature
-from fastgae._backends.numba.pieces import FEWEST_STEPS
 
 
-def touched(first, last, arguments):
+def touched(array):
     """A kernel that compiles fast."""
 
 
-SIGNATURE = signature((np.ones(1),))
+SIGNATURE = signature((np.ones(1),), 0)
 
 
 def damaged(content):
@@ -65,7 +63,7 @@ def test_a_cache_that_cannot_be_mended_is_named(monkeypatch, tmp_path):
 def arguments_of(monkeypatch):
     """Return the arguments with which a call reaches its kernel."""
     seen, run = [], module._run
-    monkeypatch.setattr(module, "_run", lambda *given: seen.append(given[2]) or run(*given))
+    monkeypatch.setattr(module, "_run", lambda *given: seen.append(given[3]) or run(*given))
 
     def arguments(**call):
         seen.clear()
@@ -90,23 +88,26 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
         call | {"last_values": 0.5, "terminated": None},
         call | {"last_values": read_only(last.copy()), "out": (None, one.copy())},
         call | {"next_values": case.values[:5], "truncated": ~case.terminated},
-        call | {"last_values": last, "truncated": ~case.terminated, "final_values": one},
+        call | {"values": np.ones((6, 3), np.float32), "last_advantages": last},
     ]
-    options = [
+    final = [
+        call | {"last_values": last, "truncated": ~case.terminated, "final_values": each} for each in (one, one * 2)
+    ]
+    mask = [
         call | {"last_values": last, "mask": case.terminated},
-        call | {"last_values": last, "gamma": one[:1], "gae_lambda": one[:, :1]},
-        call | {"last_values": last, "last_advantages": last, "truncated": ~case.terminated, "final_values": one},
         call | {"last_values": last, "mask": case.terminated, "carry_over": True, "out": (one.copy(), None)},
+        call | {"last_values": last, "mask": case.terminated, "truncated": ~case.terminated, "final_values": one},
     ]
-    second = [options[0] | {"returns_lambda": 0.5}, options[1] | {"returns_lambda": one}]
-    kernels = [{module.signature(arguments_of(**each)) for each in calls} for calls in (plain, options, second)]
-    assert list(map(len, kernels)) == [1, 1, 1]
-    assert len(set.union(*kernels)) == 3
-
-
-def test_every_field_of_a_rollout_reaches_the_kernels(arguments_of):
-    case = make_case((5, 3), np.float32, bootstrap="last_values")
-    assert len(arguments_of(**case.arguments(), mask=~case.terminated)) == len(CanonicalRollout._fields)
+    arrays = [
+        call | {"last_values": last, "gamma": one[:1], "gae_lambda": one[:, :1]},
+        call | {"last_values": last, "gae_lambda": one},
+    ]
+    second = [mask[0] | {"returns_lambda": 0.5}, mask[1] | {"returns_lambda": 0.7}]
+    kernels = [
+        {module.signature(arguments_of(**each), 2) for each in calls} for calls in (plain, final, mask, arrays, second)
+    ]
+    assert list(map(len, kernels)) == [1] * 5
+    assert len(set.union(*kernels)) == 5
 
 
 @pytest.mark.parametrize("backend", sorted({name.partition(":")[0] for name in BACKENDS}))
@@ -121,14 +122,15 @@ def test_moments_add_up_the_same_number_of_steps_in_every_backend(backend):
 
 def spy_on_pieces(monkeypatch):
     """Return the list that tells of each later call whether its pieces were right."""
-    told, runs, compute, sweep = [], [], module._compute, module._run_sweep
+    told, runs, compute, run = [], [], module._compute, module._run
 
     def spy(*given):
         runs.clear()
-        compute(*given)
-        told.append(len(runs) == 2)  # pieces take two sweeps, and a third one if they were wrong
+        results = compute(*given)
+        told.append(len(runs) == 2)  # pieces take two runs, and a third one if they were wrong
+        return results
 
-    monkeypatch.setattr(module, "_run_sweep", lambda *given: runs.append(given) or sweep(*given))
+    monkeypatch.setattr(module, "_run", lambda *given: runs.append(given) or run(*given))
     monkeypatch.setattr(module, "_compute", spy)
     return told
 
@@ -165,31 +167,3 @@ def test_a_slow_decay_is_not_computed_in_pieces(monkeypatch, dtype):
     case = make_case((FEWEST_STEPS, 1), dtype, bootstrap="last_values").arguments()
     fastgae.gae(**case | {"gamma": 1.0, "gae_lambda": 1.0}, backend="numba")
     assert told == [False]
-
-
-KERNELS = [
-    function
-    for path in Path(module.__file__).parent.glob("*.py")
-    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    if isinstance(function, ast.FunctionDef) and [each.arg for each in function.args.args][:2] == ["first", "last"]
-]
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_kernels_keep_the_arrays_that_they_make(kernel):
-    """Numba frees an array after its last use, and what is done at an address in it is none."""
-    made = {
-        name.id
-        for statement in ast.walk(kernel)
-        if isinstance(statement, ast.Assign)
-        for name, value in assigned(statement.targets[0], statement.value)
-        if re.match(r"np\.(?:empty|zeros|ones|full)\(", ast.unparse(value))
-    }
-    kept = ast.unparse(kernel.body[-1])
-    assert kept.startswith("keep(")
-    assert made == set(kept.removeprefix("keep(").removesuffix(")").split(", "))
-
-
-def assigned(target, value):
-    """Return each name of an assignment with its value."""
-    return zip(target.elts, value.elts, strict=True) if isinstance(target, ast.Tuple) else [(target, value)]

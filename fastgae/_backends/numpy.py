@@ -3,8 +3,7 @@
 import numpy as np
 
 from fastgae import _equation
-from fastgae._call import Array, Call
-from fastgae._canonical import MOMENT_STEPS
+from fastgae._call import MOMENT_STEPS, Array, Call
 from fastgae._exact_sums import sums_by_numpy
 
 RECURSIONS = _equation.RECURSIONS

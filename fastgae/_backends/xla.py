@@ -20,8 +20,7 @@ import numpy as np
 from jax import lax
 
 from fastgae import _equation
-from fastgae._call import EPS, Call, GAEResult
-from fastgae._canonical import MOMENT_STEPS
+from fastgae._call import EPS, MOMENT_STEPS, Call, GAEResult
 from fastgae._interop import OnDevice
 from fastgae._interop.jax import canonical, numpys_dtypes
 

@@ -1,7 +1,7 @@
 """The only place that looks at shape, strides and flags, and with ``_interop``, which reads arrays, at dtypes.
 
 A call as the caller made it is checked argument by argument (arguments), against the shape of the first one (frame) and
-as a whole (checks). Then its arrays become matrices of one layout, and a CanonicalRollout (memory, contract).
+as a whole (checks). Then its arrays become matrices of one layout (memory).
 """
 
 from fastgae._call import NEXT_STEP
@@ -18,19 +18,15 @@ from fastgae._canonical.arguments import (
     shown,
 )
 from fastgae._canonical.checks import NORMALIZE, checked, warn_of_reset_rows
-from fastgae._canonical.contract import MOMENT_STEPS, CanonicalRollout, Scalar, canonical_rollout
 from fastgae._canonical.frame import Frame, as_flags, as_unit_interval, frame_of
 from fastgae._canonical.memory import Layout, in_one_layout, in_place
 from fastgae._canonical.packed import as_one_env
 
 __all__ = [
-    "MOMENT_STEPS",
     "NEXT_STEP",
     "NORMALIZE",
-    "CanonicalRollout",
     "Frame",
     "Layout",
-    "Scalar",
     "as_boundaries",
     "as_flags",
     "as_labels",
@@ -38,7 +34,6 @@ __all__ = [
     "as_one_env",
     "as_switch",
     "as_unit_interval",
-    "canonical_rollout",
     "checked",
     "end_to_end",
     "frame_of",

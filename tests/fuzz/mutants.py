@@ -164,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "a short cut that looks at no dtype",
-        "fastgae/_backends/numba/short_cut.py",
+        "fastgae/_backends/numba/__init__.py",
         "and array.dtype is dtype",
         "and array.dtype.kind == dtype.kind",
         backend="numba",

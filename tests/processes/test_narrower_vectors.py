@@ -17,11 +17,10 @@ def host_features():
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the features are those of x86")
-@pytest.mark.parametrize(("features", "vector_bytes"), [("+sse2", 16), ("+avx,+avx2", 32)])
-def test_narrower_vectors_give_the_same_bits(python, features, vector_bytes):
+@pytest.mark.parametrize("features", ["+sse2", "+avx,+avx2"])
+def test_narrower_vectors_give_the_same_bits(python, features):
     code = """
 import numpy as np, fastgae
-from fastgae._backends.numba.language import VECTOR_BYTES
 rng = np.random.default_rng(0)
 for envs, steps in [(16, 33), (37, 530)]:
     rewards, values = rng.normal(size=(2, envs, steps)).astype(np.float32)
@@ -30,8 +29,8 @@ for envs, steps in [(16, 33), (37, 530)]:
         call = {"last_values": values[:, 0].copy(), "time_axis": 1, **options}
         got, right = (fastgae.gae(rewards, values, ends, backend=name, **call) for name in ("numba", "numpy"))
         assert got[0].tobytes() == right[0].tobytes() and got[1].tobytes() == right[1].tobytes()
-print(VECTOR_BYTES)
+print("done")
 """
     if not set(features.replace("+", "").split(",")) <= host_features():
         pytest.skip("this CPU cannot run it")
-    assert python(code, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features) == str(vector_bytes)
+    assert python(code, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features) == "done"

@@ -25,7 +25,7 @@ DTYPES = [np.dtype(np.float32), np.dtype(np.float64)]
 
 @contextlib.contextmanager
 def no_short_cut(backend):
-    """Hide the backend's short cut, so that its kernel is given a CanonicalRollout."""
+    """Hide the backend's short cut, so that every call is checked."""
     module = importlib.import_module("fastgae._backends." + backend.partition(":")[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(module, "short_cut", raising=False)

@@ -1,33 +1,28 @@
-"""The recursion in Numba: vectorised kernels (kernel.py), which large rollouts run on spans of envs.
+"""The recursion in Numba: plain loops (kernel.py), which large rollouts run on spans of envs side by side.
 
-A kernel is compiled for a layout, a dtype and the options that a call has: no options; skipped steps, coefficients in
-arrays and A_T; and with those, a second lambda, tail-normalized advantages, or importance ratios. The first call of a
-kernel takes 1 to 2 seconds of a CPU's time, with options 2 to 4. Normalisation and the parallel loop take 1 each. Later
-processes load a kernel in 0.02 seconds.
+A kernel is compiled for a layout, a dtype and the options that a call has: a mask, coefficients in arrays, importance
+ratios, and a second recursion of either kind. The first call of a kernel takes 1 to 2 seconds of a CPU's time. Later
+processes load it in 0.02 seconds.
 """
 
-import contextlib
-import multiprocessing
-import os
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
 import numpy.ma
 from numba import __version__ as numba_version
-from numba import config, get_num_threads, set_num_threads, threading_layer, types
 from numba.core.compiler_lock import global_compiler_lock
 
+from fastgae import _memory
 from fastgae._backends.numba import moments
-from fastgae._backends.numba.compiled import compiled, parallel, signature
-from fastgae._backends.numba.kernel import env_major, time_major
-from fastgae._backends.numba.moments import MaskedMatrix
-from fastgae._backends.numba.pieces import cut
-from fastgae._backends.numba.short_cut import BOOL, EMPTY, recognised
+from fastgae._backends.numba.arguments import FEWEST_STEPS, arguments_of, cut, flags, flat, is_env_major
+from fastgae._backends.numba.compiled import compiled, signature
+from fastgae._backends.numba.kernel import LANES, env_major, time_major
 from fastgae._backends.numba.trees import tree_scan as tree_scan
-from fastgae._call import Array, Call, GAEResult
-from fastgae._canonical import MOMENT_STEPS, CanonicalRollout, canonical_rollout
+from fastgae._call import MOMENT_STEPS, NEW, WORKING_DTYPES, Array, Call, GAEResult
 from fastgae._exact_sums import sums_by_numpy
 from fastgae._threads import usable_cpus
 
@@ -36,28 +31,23 @@ Function = Callable[..., None]
 RECURSIONS = ("gae",)
 exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
 
-# A parallel call costs 0.05 ms, in which Numba looks the kernel up, and has to wait for the slower core. Best of many
-# on two shared cores, one thread and two: env-major 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and
-# 32 for 16 M; time-major, which memory bounds, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. If other programs use a core, the
-# wait is 10 ms.
+# Threads cost 0.1 ms, and a call has to wait for the slower core.
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
-OPTIONS = slice(
-    len(CanonicalRollout._fields) - len(CanonicalRollout._field_defaults), None
-)  # a kernel is compiled for those of a call
+# What the short cut reads of a call; all else must have its default.
+READ = (
+    "rewards", "values", "terminated", "truncated", "last_values", "next_values", "gamma", "gae_lambda", "time_axis",
+    "out",
+)  # fmt: skip
+_read = itemgetter(*map(Call._fields.index, READ))
+_others = itemgetter(*[place for place, name in enumerate(Call._fields) if name not in READ])
+DEFAULTS = tuple(default for name, default in Call._field_defaults.items() if name not in READ)
+BOOL = np.dtype(bool)
+IN_C_ORDER = 0x101  # NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED: reading two flags by name takes twice as long
+LARGEST = 2**63  # NumPy reads larger integers as objects
 
 _kernels: dict[tuple[Any, ...], Any] = {}  # compiled
-
-# Only one Python thread at a time uses Numba's pool: two teams of threads would fight for the same CPUs, and not every
-# threading layer survives that. Ctrl-C can come between any two instructions, so it can leave this lock held. It is an
-# RLock because the thread's next call can then take it again, and releases it as often as it is held.
-_one_at_a_time = threading.RLock()
-_forked = threading.Event()
-if multiprocessing.parent_process() is not None and multiprocessing.get_start_method() == "fork":
-    _forked.set()  # This process was forked before this module was imported.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked.set)
 
 
 def _llvm_lock() -> Any:
@@ -79,72 +69,97 @@ def targets() -> tuple[str, ...]:
     return ()
 
 
-def short_cut(call: tuple[Any, ...], num_threads: int, target: str | None) -> GAEResult | None:
-    """Compute a common call without the checks of _canonical, or return None and write nothing."""
-    found = recognised(call)
-    if found is None:
+def short_cut(given: tuple[Any, ...], num_threads: int, target: str | None) -> GAEResult | None:
+    """Compute a call in C order without options, and without the checks, which take longer; None: it is another one."""
+    call = Call(*given)
+    rewards, values, terminated, truncated, last, following, gamma, gae_lambda, axis, out = _read(call)
+    if not (
+        type(rewards) is np.ndarray and rewards.ndim == 2 and rewards.size and rewards.dtype in WORKING_DTYPES
+        and type(axis) is int and (axis == 0 or axis == 1 < rewards.shape[1])  # one step and one value more have gaps
+        and type(gamma) is type(gae_lambda) is float and 0 <= gamma <= 1 and 0 <= gae_lambda <= 1
+        and (out is None or (type(out) is tuple and len(out) == 2 and not out[0] is out[1] is None))
+        and all(map(is_, _others(call), DEFAULTS))
+    ):  # fmt: skip
         return None
-    arguments, result = found
-    _compute(arguments, num_threads)
-    return result
+    dtype, shape, envs = rewards.dtype, rewards.shape, rewards.shape[1 - axis]
+    if type(last) in (float, int) and -LARGEST < last < LARGEST:
+        last = np.full(envs, last, dtype)
+    longer = shape if last is not following else (shape[0] + 1 - axis, shape[1] + axis)
+    inputs = rewards, values, terminated, truncated, last, following
+    outputs = [array for array in out or () if array is not None and array is not NEW]
+    if not (
+        _is(rewards, dtype, shape) and _is(values, dtype, longer)
+        and (_is(terminated, BOOL, shape) or (terminated is truncated is None and last is not None))
+        and (truncated is None or (following is not None and _is(truncated, BOOL, shape)))
+        and (last is None or (following is None and _is(last, dtype, (envs,))))
+        and (following is None or _is(following, dtype, shape))
+        and all(_is(array, dtype, shape) and array.flags.writeable for array in outputs)
+    ):  # fmt: skip
+        return None
+    for place, array in enumerate(outputs):
+        others = (*inputs, *outputs[:place])
+        if any(other is not None and np.may_share_memory(array, other) for other in others):
+            return None
+    results: Any = [_memory.empty_like(rewards) if array is NEW else array for array in out or (NEW, NEW)]
+    arrays: Any = [rewards, values, terminated, truncated, following, *results]
+    if axis:
+        arrays = [None if array is None else array.T for array in arrays]
+    rewards, values, terminated, truncated, following, *out = arrays
+    call = Call(rewards, values, terminated, truncated, last, following, gamma=gamma, gae_lambda=gae_lambda, out=out)
+    _compute(call, num_threads)
+    return GAEResult(*results)
+
+
+def _is(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    return (
+        type(array) is np.ndarray
+        and array.dtype is dtype
+        and array.shape == shape
+        and array.flags.num & IN_C_ORDER == IN_C_ORDER
+    )
 
 
 def gae(call: Call, num_threads: int, target: str | None) -> None:
     """Compute a call."""
-    _compute(_arguments(canonical_rollout(call)), num_threads)
+    for matrix, filled in zip(call.out, _compute(call, num_threads), strict=True):
+        _copy_back(matrix, filled, is_env_major(call.rewards))
 
 
-def _arguments(rollout: CanonicalRollout) -> CanonicalRollout:
-    """Return the arguments of a kernel: arrays in place of what every kernel takes, or every kernel with options."""
-    dtype, shape = rollout.rewards.dtype, rollout.rewards.shape
-    given: dict[str, Any] = {
-        name: EMPTY[BOOL if name == "truncated" else dtype]
-        for name in ("final_values", "truncated", "advantages", "returns")
-        if getattr(rollout, name) is None
-    }
-    if rollout.is_plain:
-        return rollout._replace(**given)
-    coefficients = {name: number for name, number in rollout._asdict().items() if isinstance(number, np.floating)}
-    given |= {name: _as_matrix(number, shape) for name, number in coefficients.items()}
-    if rollout.constants is not None:
-        given["constants"] = np.array(rollout.constants)
-    return rollout._replace(
-        mask=_as_matrix(np.True_, shape) if rollout.mask is None else rollout.mask,
-        last_advantages=np.zeros(shape[1], dtype) if rollout.last_advantages is None else rollout.last_advantages,
-        **given,
-    )
+def _compute(call: Call, num_threads: int) -> tuple[Array, Array]:
+    """Compute a call, a long trajectory in pieces, and return the flat results."""
+    rewards, (steps, envs), by_env = call.rewards, call.rewards.shape, is_env_major(call.rewards)
+    arguments = arguments_of(call, by_env)
+    pieces = cut(arguments) if envs == 1 and steps >= FEWEST_STEPS else None
+    if pieces is None or not _run_pieces(*pieces, rewards, num_threads):
+        _run(env_major if by_env else time_major, rewards, envs, arguments, 2, num_threads)
+    return arguments.advantages, arguments.returns
 
 
-def _as_matrix(number: Any, shape: tuple[int, ...]) -> Array:
-    """Return a matrix without strides."""
-    return np.ndarray(shape, number.dtype, np.array([number]), 0, (0, 0))
+def _run_pieces(warm_up: Any, own: Any, begin: Array, rewards: Array, num_threads: int) -> bool:
+    """Return whether each piece came to its own steps with the bits that the next one begins with."""
+    _run(env_major, rewards, LANES, warm_up, 2, num_threads)
+    carried = begin.tobytes()
+    _run(env_major, rewards, LANES, own, 2, num_threads)
+    return begin.tobytes() == carried
 
 
-def _compute(arguments: CanonicalRollout, num_threads: int) -> None:
-    """Run the kernel, on a long trajectory without options in pieces."""
-    if arguments.mask is None and arguments.rewards.shape[1] == 1:
-        pieces = cut(arguments)
-        if pieces is not None:
-            _run_sweep(pieces.warm_up, num_threads)
-            carried = pieces.begin.tobytes()
-            _run_sweep(pieces.own, num_threads)
-            if pieces.begin.tobytes() == carried:
-                return
-    _run_sweep(arguments, num_threads)
-
-
-def _run_sweep(arguments: CanonicalRollout, num_threads: int) -> None:
-    _run(env_major if _is_env_major(arguments.rewards) else time_major, arguments.rewards, arguments, num_threads)
+def _copy_back(matrix: Array | None, filled: Array, by_env: bool) -> None:
+    """Write results to a matrix whose memory has gaps."""
+    if matrix is not None and not np.may_share_memory(matrix, filled):
+        target = matrix.T if by_env else matrix
+        target[...] = filled.reshape(target.shape)
 
 
 def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:
     """Return (blocks, N) sums in float64: of x, or of (x - center)^2, over each MOMENT_STEPS steps that exist."""
-    steps, envs = matrix.shape
+    (steps, envs), by_env = matrix.shape, is_env_major(matrix)
     sums = np.zeros((-(-steps // MOMENT_STEPS), envs))
-    row = np.zeros(envs) if center is None else center
-    arguments = MaskedMatrix(matrix, EMPTY[BOOL] if mask is None else mask, row, row, center is not None, sums)
-    function = moments.block_sums_env_major if _is_env_major(matrix) else moments.block_sums_time_major
-    _run(function, matrix, arguments, num_threads)
+    row = np.zeros(envs) if center is None else np.ascontiguousarray(center)
+    arguments = (
+        steps, envs, flat(matrix, by_env), flags(mask, by_env), row, center is not None, sums.ravel()
+    )  # fmt: skip
+    function = moments.block_sums_env_major if by_env else moments.block_sums_time_major
+    _run(function, matrix, envs, arguments, 1, num_threads)
     return sums
 
 
@@ -152,68 +167,49 @@ def rescale(
     matrix: Array, mask: Array | None, center: Array, scale: Array, num_threads: int, target: str | None
 ) -> None:
     """Compute x = (x - center) scale in float64 and in place, for the steps that exist."""
-    exists = EMPTY[BOOL] if mask is None else mask
-    arguments = MaskedMatrix(matrix, exists, center, scale, False, EMPTY[np.dtype(np.float64)])
-    function = moments.rescale_env_major if _is_env_major(matrix) else moments.rescale_time_major
-    _run(function, matrix, arguments, num_threads)
+    (steps, envs), by_env = matrix.shape, is_env_major(matrix)
+    numbers = flat(matrix, by_env)
+    center, scale = np.ascontiguousarray(center), np.ascontiguousarray(scale)
+    function = moments.rescale_env_major if by_env else moments.rescale_time_major
+    _run(function, matrix, envs, (steps, envs, flags(mask, by_env), center, scale, numbers), 1, num_threads)
+    _copy_back(matrix, numbers, by_env)
+
+
+def _run(
+    function: Function, matrix: Array, envs: int, arguments: tuple[Any, ...], filled: int, num_threads: int
+) -> None:
+    """Run a kernel: on spans of envs side by side if that is faster."""
+    key = (function, matrix.dtype, *map(type, arguments))
+    kernel = _kernels.get(key)
+    if kernel is None:
+        kernel = _kernels[key] = compiled(function, signature((0, envs, *arguments), filled))
+    bounds = _bounds(matrix.size, envs, num_threads)
+    if len(bounds) < 3 or not _run_side_by_side(kernel, bounds, arguments):
+        kernel(0, envs, *arguments)
 
 
 def _bounds(size: int, envs: int, num_threads: int) -> list[int]:
     """Return where each span of envs begins, and the end of the last one: one span for each thread that pays."""
     spans = size // STEPS_PER_THREAD
     if spans >= 2:  # only then, because counting the CPUs takes a microsecond
-        spans = min(spans, num_threads or usable_cpus(), config.NUMBA_NUM_THREADS)
+        spans = min(spans, num_threads or usable_cpus())
     if spans < 2:
         return [0, envs]
     width = -(-envs // (spans * SPAN_ALIGNMENT)) * SPAN_ALIGNMENT
     return [*range(0, envs, width), envs]
 
 
-def _pool_is_safe() -> bool:
-    """Return whether this thread may use Numba's pool.
-
-    GNU OpenMP kills or hangs a forked child. The layer workqueue aborts when two Python threads use it at once, and the
-    other thread may run one of the caller's own kernels.
-    """
-    if _forked.is_set():
-        return False
+def _run_side_by_side(kernel: Any, bounds: list[int], arguments: tuple[Any, ...]) -> bool:
+    """Run spans on threads of their own, because a kernel releases the GIL; False: no thread can be started."""
     try:
-        get_num_threads()  # This launches the pool, and threading_layer() raises before that.
-    except (ImportError, ValueError):  # Numba raises these if no layer works.
+        with ThreadPoolExecutor(len(bounds) - 2) as threads:
+            others = [threads.submit(kernel, *ends, *arguments) for ends in pairwise(bounds[1:])]
+            kernel(*bounds[:2], *arguments)
+            for span in others:
+                span.result()
+    except RuntimeError:
         return False
-    return threading_layer() != "workqueue" or threading.current_thread() is threading.main_thread()
-
-
-def _is_env_major(matrix: Array) -> bool:
-    return matrix.shape[1] == 1 or matrix.strides[1] != matrix.itemsize
-
-
-def _run(function: Function, matrix: Array, arguments: tuple[Any, ...], num_threads: int) -> None:
-    """Run a kernel: on spans of envs in parallel if that is faster and possible."""
-    key = (function, matrix.dtype, *map(type, arguments[OPTIONS]))
-    kernel = _kernels.get(key)
-    if kernel is None:
-        kernel = _kernels[key] = compiled(function, signature(arguments))
-    envs, arguments = matrix.shape[1], tuple(arguments)
-    bounds = _bounds(matrix.size, envs, num_threads)
-    if len(bounds) < 3 or not _pool_is_safe() or not _run_in_parallel(kernel, bounds, arguments):
-        kernel(0, envs, arguments)
-
-
-def _run_in_parallel(kernel: Any, bounds: list[int], arguments: tuple[Any, ...]) -> bool:
-    """Run the spans side by side; return False, and run nothing, while another thread uses the pool."""
-    before = get_num_threads()
-    try:
-        if not _one_at_a_time.acquire(blocking=False):
-            return False
-        set_num_threads(len(bounds) - 1)
-        parallel(kernel.nopython_signatures[0])(kernel, np.array(bounds, np.intp), arguments)
-        return True
-    finally:
-        set_num_threads(before)
-        with contextlib.suppress(RuntimeError):  # release() raises it when this thread does not hold the lock.
-            while True:
-                _one_at_a_time.release()
+    return True
 
 
 def _nothing():
@@ -221,4 +217,4 @@ def _nothing():
 
 
 # A Numba that cannot compile here must fail at this import, because the next backend is then used.
-compiled(_nothing, types.void())
+compiled(_nothing, signature((), 0))

@@ -1,133 +1,73 @@
-"""Add up the sums that normalisation needs, and rescale: in float64, in the order of the reference.
-
-A step that does not exist adds 0. That changes no bit, because a sum that begins with 0 is never -0.
-"""
-
-from typing import Any, NamedTuple
+"""Add up the sums that normalisation needs, and rescale: in float64, in the order of the reference."""
 
 import numpy as np
 
-from fastgae._backends.numba.kernel import LANES, STEPS
-from fastgae._backends.numba.language import at, at_or, inner, keep, restrict, views
-from fastgae._canonical import MOMENT_STEPS
+from fastgae._backends.numba.compiled import at, inner, no_overlap
+from fastgae._backends.numba.kernel import LANES, U
+from fastgae._call import MOMENT_STEPS
 
 
-class MaskedMatrix(NamedTuple):
-    """The arguments of every kernel in this file: the same for all, so that they share one parallel loop."""
-
-    matrix: Any  # rescaled in place
-    mask: Any
-    center: Any  # float64, a row
-    scale: Any  # float64, a row; only to rescale
-    squared: Any  # whether to add up (x - center)^2
-    sums: Any  # float64, (blocks, N); only to add up
-
-
-@inner()
-def _term(number, exists, center, squared):
-    term = number - center
+@inner
+def _term(i, n, numbers, mask, center, squared):
+    """Return what a step adds. One that does not exist adds 0: the sum is never -0, so that changes no bit."""
+    term = numbers[i] - at(center, n)
     term = term * term if squared else term
-    return term if exists != 0 else 0.0
+    return term if mask is None or mask[i] != 0 else 0.0
 
 
-@inner()
-def _add_row(size, numbers, exists, center, squared, sums):
-    restrict()
-    for n in range(size):
-        sums[n] += _term(numbers[n], exists[n], center[n], squared)
+@no_overlap
+def _add_row(i, n, s, size, numbers, mask, center, squared, sums):
+    i, n, s = U(i), U(n), U(s)
+    for k in range(U(size)):
+        sums[s + k] += _term(i + k, n + k, numbers, mask, center, squared)
 
 
-@inner()
-def _rescale_row(size, exists, center, scale, numbers):
-    restrict()
-    for n in range(size):
-        number = numbers[n]
-        scaled = (number - center[n]) * scale[n]
-        numbers[n] = scaled if exists[n] != 0 else number
+@no_overlap
+def _rescale(i, n, size, mask, center, scale, numbers):
+    i, n = U(i), U(n)
+    for k in range(U(size)):
+        number = numbers[i + k]
+        scaled = (number - at(center, n + k)) * at(scale, n + k)
+        numbers[i + k] = scaled if mask is None or mask[i + k] != 0 else number
 
 
-def block_sums_time_major(first, last, arguments):
+def block_sums_time_major(first, last, steps, envs, numbers, mask, center, squared, sums):
     """Add up MOMENT_STEPS steps of each env, row by row."""
-    given = views(MaskedMatrix, arguments)
-    all_exist = np.ones((1, STEPS), np.uint8)
-    for t in range(given.matrix.steps):
-        for n in range(first, last, STEPS):
-            _add_row(
-                min(STEPS, last - n), at(given.matrix, t, n), at_or(given.mask, t, n, at(all_exist, 0, 0)),
-                at(given.center, 0, n), given.squared, at(given.sums, t // MOMENT_STEPS, n),
-            )  # fmt: skip
-    keep(all_exist)
+    for t in range(steps):
+        _add_row(
+            t * envs + first,
+            first,
+            t // MOMENT_STEPS * envs + first,
+            last - first,
+            numbers,
+            mask,
+            center,
+            squared,
+            sums,
+        )
 
 
-def rescale_time_major(first, last, arguments):
+def rescale_time_major(first, last, steps, envs, mask, center, scale, numbers):
     """Rescale row by row."""
-    given = views(MaskedMatrix, arguments)
-    all_exist = np.ones((1, STEPS), np.uint8)
-    for t in range(given.matrix.steps):
-        for n in range(first, last, STEPS):
-            _rescale_row(
-                min(STEPS, last - n), at_or(given.mask, t, n, at(all_exist, 0, 0)), at(given.center, 0, n),
-                at(given.scale, 0, n), at(given.matrix, t, n),
-            )  # fmt: skip
-    keep(all_exist)
+    for t in range(steps):
+        _rescale(t * envs + first, first, last - first, mask, center, scale, numbers)
 
 
-@inner()
-def _terms(size, numbers, exists, center, squared, terms):
-    restrict()
-    for t in range(size):
-        terms[t] = _term(numbers[t], exists[t], center, squared)
-
-
-@inner()
-def _add_lines(size, lines, totals):
-    """Add up LANES lines side by side, because in a single sum each addition waits for the one before."""
-    restrict()
-    for lane in range(LANES):
-        totals[lane] = 0
-    for t in range(size):
-        for lane in range(LANES):
-            totals[lane] += lines[lane * MOMENT_STEPS + t]
-
-
-@inner()
-def _rescale_line(size, exists, center, scale, numbers):
-    restrict()
-    for t in range(size):
-        number = numbers[t]
-        scaled = (number - center) * scale
-        numbers[t] = scaled if exists[t] != 0 else number
-
-
-def block_sums_env_major(first, last, arguments):
-    """Add up MOMENT_STEPS steps of each env, for LANES envs at a time."""
-    given = views(MaskedMatrix, arguments)
-    steps, all_exist = given.matrix.steps, np.ones((1, MOMENT_STEPS), np.uint8)
-    lines, totals = np.zeros((LANES, MOMENT_STEPS)), np.empty((1, LANES))
+def block_sums_env_major(first, last, steps, envs, numbers, mask, center, squared, sums):
+    """Add up MOMENT_STEPS steps of LANES envs side by side, because in a sum each addition waits for the last one."""
+    totals = np.empty(LANES)
     for left in range(first, last, LANES):
-        envs = min(LANES, last - left)
         for start in range(0, steps, MOMENT_STEPS):
-            size = min(MOMENT_STEPS, steps - start)
-            for lane in range(envs):
-                n = left + lane
-                _terms(
-                    size, at(given.matrix, start, n), at_or(given.mask, start, n, at(all_exist, 0, 0)),
-                    at(given.center, 0, n)[0], given.squared, at(lines, lane, 0),
-                )  # fmt: skip
-            _add_lines(size, at(lines, 0, 0), at(totals, 0, 0))
-            for lane in range(envs):
-                at(given.sums, start // MOMENT_STEPS, left + lane)[0] = totals[0, lane]
-    keep(all_exist, lines, totals)
+            totals[:] = 0
+            for t in range(start, min(start + MOMENT_STEPS, steps)):
+                for lane in range(LANES):
+                    n = U(min(left + lane, last - 1))  # the same one again if there are no more envs
+                    totals[lane] += _term(n * U(steps) + U(t), n, numbers, mask, center, squared)
+            for lane in range(min(LANES, last - left)):
+                sums[start // MOMENT_STEPS * envs + left + lane] = totals[lane]
 
 
-def rescale_env_major(first, last, arguments):
+def rescale_env_major(first, last, steps, envs, mask, center, scale, numbers):
     """Rescale one env after the other."""
-    given = views(MaskedMatrix, arguments)
-    steps, all_exist = given.matrix.steps, np.ones((1, STEPS), np.uint8)
     for n in range(first, last):
-        for t in range(0, steps, STEPS):
-            _rescale_line(
-                min(STEPS, steps - t), at_or(given.mask, t, n, at(all_exist, 0, 0)), at(given.center, 0, n)[0],
-                at(given.scale, 0, n)[0], at(given.matrix, t, n),
-            )  # fmt: skip
-    keep(all_exist)
+        _rescale(n * steps, n, steps, mask, center[n], scale[n], numbers)

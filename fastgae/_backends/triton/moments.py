@@ -11,8 +11,7 @@ from fastgae._backends.triton.kernels.step import Inputs
 from fastgae._backends.triton.kernels.views import Rows, Size, Tiles
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.plan import blocks_of
-from fastgae._call import EPS, Array
-from fastgae._canonical import MOMENT_STEPS
+from fastgae._call import EPS, MOMENT_STEPS, Array
 from fastgae._exact_sums import FORMATS, digits_of
 from fastgae._interop import OnDevice
 

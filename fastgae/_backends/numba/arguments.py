@@ -79,10 +79,11 @@ def _coefficients(call: Call, env_major: bool) -> tuple[Any, ...]:
     gamma, gamma_lambda, number = call.gamma, _discounted(call.gamma, call.gae_lambda), call.rewards.dtype.type
     if not (isinstance(gamma, np.ndarray) or isinstance(gamma_lambda, np.ndarray) or isinstance(second, np.ndarray)):
         return number(gamma), number(gamma_lambda), None if second is None else number(second)
-    return tuple(
-        None if each is None else flat(np.broadcast_to(np.asarray(each).astype(number), call.rewards.shape), env_major)
-        for each in (gamma, gamma_lambda, second)
-    )
+    shape, given = call.rewards.shape, (gamma, gamma_lambda, second)
+    arrays = [None if each is None else np.asarray(each).astype(number) for each in given]
+    if not env_major and all(each is None or each.shape in ((), (shape[0], 1)) for each in arrays):
+        return tuple(None if each is None else (np.full(shape[0], each.ravel()),) for each in arrays)
+    return tuple(None if each is None else flat(np.broadcast_to(each, shape), env_major) for each in arrays)
 
 
 def _discounted(gamma: Any, decay: Any) -> Any:

@@ -31,7 +31,7 @@ Function = Callable[..., None]
 RECURSIONS = ("gae",)
 exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
 
-# Threads cost 0.1 ms, and a call has to wait for the slower core.
+# Starting a thread takes 0.05 ms where a core is free, and a call has to wait for the slower core.
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 

@@ -16,7 +16,8 @@ Both kernels compute the envs from ``first`` to before ``last``, and take the sa
   step, and ``last_values`` V' of a step after them.
 * ``passes``: a step before skipped steps has V of the next step that exists as its V'. ``has_final``: ``final_values``
   are V' where truncated; elsewhere they may be anything.
-* ``values`` and ``following`` may be one number, and so may coefficients. Flags are bytes; any but 0 is True.
+* ``values`` and ``following`` may be one number, and so may coefficients, which may also be one for each row. Flags are
+  bytes; any but 0 is True.
 * ``has_options`` is not None if there are final values, or any of the following ones.
 * ``mask`` is 0 where a step does not exist. It is skipped, and there A = 0 and R = V, or A is that of the next step
   that exists if ``carry_over``. ``last_advantages`` is A_T.
@@ -28,7 +29,7 @@ Both kernels compute the envs from ``first`` to before ``last``, and take the sa
 
 import numpy as np
 
-from fastgae._backends.numba.compiled import at, inner, no_overlap
+from fastgae._backends.numba.compiled import at, inner, no_overlap, of_row
 from fastgae._call import CONSTANTS
 
 # Envs of one step that are computed before those beside them, so that a row finds in the second-level cache what the
@@ -165,8 +166,8 @@ def time_major(
             if has_options is None and goes_on:
                 _row(
                     i, i + shift, a, a_next, q, size, following, advantages, y, seconds, has_options, rewards, values,
-                    terminated, truncated, gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants,
-                    carry_over, advantages, returns,
+                    terminated, truncated, of_row(gamma, t), of_row(gamma_lambda, t), mask, of_row(second_lambda, t),
+                    is_tail, ratios, constants, carry_over, advantages, returns,
                 )  # fmt: skip
                 a_next = a
                 continue
@@ -180,8 +181,9 @@ def time_major(
                     i, left, i, 0, size, last_values, truncated, final_values, has_final, mask, False, carried, line
                 )
             _row(
-                i, 0, a, 0, q, size, line, y, y, seconds, has_options, rewards, values, terminated, truncated, gamma,
-                gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
+                i, 0, a, 0, q, size, line, y, y, seconds, has_options, rewards, values, terminated, truncated,
+                of_row(gamma, t), of_row(gamma_lambda, t), mask, of_row(second_lambda, t), is_tail, ratios, constants,
+                carry_over, advantages, returns,
             )  # fmt: skip
             a_next = a
 

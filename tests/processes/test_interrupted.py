@@ -2,11 +2,15 @@
 
 import os
 import signal
+import sys
+import threading
 
+import numpy as np
 import pytest
 
 import fastgae
 from support.backends import BACKENDS
+from support.cases import assert_same_bits, make_case
 
 needs_numba = pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
 
@@ -24,8 +28,8 @@ small = fastgae.gae(rewards[:64], values[:65], done[:64], backend=backend)  # wh
 parallel = []
 if backend == "numba":
     from fastgae._backends import numba as module
-    spans = module._run_side_by_side
-    module._run_side_by_side = lambda *given: parallel.append(threading.get_ident()) or spans(*given)
+    of_kernel = module.parallel
+    module.parallel = lambda *given: parallel.append(threading.get_ident()) or of_kernel(*given)
 expected = fastgae.gae(rewards, values, done, backend=backend, num_threads=2)
 out = np.full((2, *rewards.shape), np.nan, np.float32)
 
@@ -65,6 +69,67 @@ def test_ctrl_c_during_a_call(python, backend):
     assert calls == 2
     if backend == "numba" and fastgae._threads.usable_cpus() > 1:
         assert parallel == 2
+
+
+class Interrupted:
+    """Trace a function, and raise KeyboardInterrupt before its nth instruction."""
+
+    def __init__(self, code, number):
+        self.code, self.left = code, number
+
+    def __call__(self, frame, event, argument):
+        if frame.f_code is not self.code:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+        return self
+
+
+@needs_numba
+def test_ctrl_c_between_any_two_instructions_leaves_later_calls_parallel(monkeypatch):
+    from fastgae._backends import numba as module
+
+    if module.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("numba has one thread")
+    case = make_case((33, 130), np.float32, bootstrap="last_values")
+    expected = fastgae.gae(**case.arguments(), backend="numpy")
+    monkeypatch.setattr(module, "STEPS_PER_THREAD", 1)
+    parallel, of_kernel = [], module.parallel
+    monkeypatch.setattr(module, "parallel", lambda *given: parallel.append(given) or of_kernel(*given))
+
+    def runs_in_parallel():
+        parallel.clear()
+        got = fastgae.gae(**case.arguments(), backend="numba", num_threads=2)
+        for array, right in zip(got, expected, strict=True):
+            assert_same_bits(array, right)
+        return len(parallel) == 1
+
+    def in_another_thread():
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(runs_in_parallel()))
+        thread.start()
+        thread.join()
+        return seen == [True]
+
+    if not runs_in_parallel():
+        pytest.skip("numba has no safe pool here")
+    anywhere = module.threading_layer() != "workqueue"
+    number, before = 0, sys.gettrace()
+    while True:
+        sys.settrace(Interrupted(module._run_in_parallel.__code__, number))
+        try:
+            fastgae.gae(**case.arguments(), backend="numba", num_threads=2)
+            break
+        except KeyboardInterrupt:
+            number += 1
+        finally:
+            sys.settrace(before)
+        assert runs_in_parallel(), f"before instruction {number}"
+        assert not anywhere or in_another_thread(), f"before instruction {number}"
+    assert number > 50, "the function was traced"
 
 
 FORK = """

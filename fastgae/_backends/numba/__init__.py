@@ -5,21 +5,24 @@ ratios, and a second recursion of either kind. The first call of a kernel takes 
 processes load it in 0.02 seconds.
 """
 
+import contextlib
+import multiprocessing
+import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
 import numpy.ma
 from numba import __version__ as numba_version
+from numba import config, get_num_threads, set_num_threads, threading_layer
 from numba.core.compiler_lock import global_compiler_lock
 
 from fastgae import _memory
 from fastgae._backends.numba import moments
 from fastgae._backends.numba.arguments import FEWEST_STEPS, arguments_of, cut, flags, flat, is_env_major
-from fastgae._backends.numba.compiled import compiled, signature
+from fastgae._backends.numba.compiled import compiled, parallel, signature
 from fastgae._backends.numba.kernel import LANES, env_major, time_major
 from fastgae._backends.numba.trees import tree_scan as tree_scan
 from fastgae._call import MOMENT_STEPS, NEW, WORKING_DTYPES, Array, Call, GAEResult
@@ -31,7 +34,10 @@ Function = Callable[..., None]
 RECURSIONS = ("gae",)
 exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
 
-# Starting a thread takes 0.05 ms where a core is free, and a call has to wait for the slower core.
+# A parallel call costs 0.05 ms, in which Numba looks the kernel up, and has to wait for the slower core. Best of many
+# on two shared cores, one thread and two: env-major 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and
+# 32 for 16 M; time-major, which memory bounds, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. If other programs use a core, the
+# wait is 10 ms.
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line
 
@@ -48,6 +54,17 @@ IN_C_ORDER = 0x101  # NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED: reading two 
 LARGEST = 2**63  # NumPy reads larger integers as objects
 
 _kernels: dict[tuple[Any, ...], Any] = {}  # compiled
+
+
+# Only one Python thread at a time uses Numba's pool: two teams of threads would fight for the same CPUs, and not every
+# threading layer survives that. Ctrl-C can come between any two instructions, so it can leave this lock held. It is an
+# RLock because the thread's next call can then take it again, and releases it as often as it is held.
+_one_at_a_time = threading.RLock()
+_forked = threading.Event()
+if multiprocessing.parent_process() is not None and multiprocessing.get_start_method() == "fork":
+    _forked.set()  # This process was forked before this module was imported.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked.set)
 
 
 def _llvm_lock() -> Any:
@@ -184,7 +201,7 @@ def _run(
     if kernel is None:
         kernel = _kernels[key] = compiled(function, signature((0, envs, *arguments), filled))
     bounds = _bounds(matrix.size, envs, num_threads)
-    if len(bounds) < 3 or not _run_side_by_side(kernel, bounds, arguments):
+    if len(bounds) < 3 or not _pool_is_safe() or not _run_in_parallel(kernel, bounds, arguments):
         kernel(0, envs, *arguments)
 
 
@@ -192,24 +209,42 @@ def _bounds(size: int, envs: int, num_threads: int) -> list[int]:
     """Return where each span of envs begins, and the end of the last one: one span for each thread that pays."""
     spans = size // STEPS_PER_THREAD
     if spans >= 2:  # only then, because counting the CPUs takes a microsecond
-        spans = min(spans, num_threads or usable_cpus())
+        spans = min(spans, num_threads or usable_cpus(), config.NUMBA_NUM_THREADS)
     if spans < 2:
         return [0, envs]
     width = -(-envs // (spans * SPAN_ALIGNMENT)) * SPAN_ALIGNMENT
     return [*range(0, envs, width), envs]
 
 
-def _run_side_by_side(kernel: Any, bounds: list[int], arguments: tuple[Any, ...]) -> bool:
-    """Run spans on threads of their own, because a kernel releases the GIL; False: no thread can be started."""
-    try:
-        with ThreadPoolExecutor(len(bounds) - 2) as threads:
-            others = [threads.submit(kernel, *ends, *arguments) for ends in pairwise(bounds[1:])]
-            kernel(*bounds[:2], *arguments)
-            for span in others:
-                span.result()
-    except RuntimeError:
+def _pool_is_safe() -> bool:
+    """Return whether this thread may use Numba's pool.
+
+    GNU OpenMP kills or hangs a forked child. The layer workqueue aborts when two Python threads use it at once, and the
+    other thread may run one of the caller's own kernels.
+    """
+    if _forked.is_set():
         return False
-    return True
+    try:
+        get_num_threads()  # This launches the pool, and threading_layer() raises before that.
+    except (ImportError, ValueError):  # Numba raises these if no layer works.
+        return False
+    return threading_layer() != "workqueue" or threading.current_thread() is threading.main_thread()
+
+
+def _run_in_parallel(kernel: Any, bounds: list[int], arguments: tuple[Any, ...]) -> bool:
+    """Run the spans side by side; return False, and run nothing, while another thread uses the pool."""
+    before = get_num_threads()
+    try:
+        if not _one_at_a_time.acquire(blocking=False):
+            return False
+        set_num_threads(len(bounds) - 1)
+        parallel(kernel.nopython_signatures[0])(kernel, np.array(bounds, np.intp), tuple(arguments))
+        return True
+    finally:
+        set_num_threads(before)
+        with contextlib.suppress(RuntimeError):  # release() raises it when this thread does not hold the lock.
+            while True:
+                _one_at_a_time.release()
 
 
 def _nothing():

@@ -1,6 +1,7 @@
-"""Compile the Python functions of kernels, and cache them on disk."""
+"""Compile the Python functions of kernels, cache them on disk, and run them on spans of envs side by side."""
 
 import contextlib
+import functools
 import hashlib
 import pickle
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import config, from_dtype, njit, typeof, types
+from numba import config, from_dtype, njit, prange, typeof, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler import Compiler
 from numba.extending import overload
@@ -109,9 +110,12 @@ def _type(argument: Any, is_read: bool) -> Any:
     return typeof(argument)
 
 
-def compiled(function: Callable[..., None], signature: Any) -> Any:
-    """Compile a function for one signature, or load it from the disk."""
-    kernel = njit(nogil=True, error_model="numpy")(function)
+def compiled(function: Callable[..., None], signature: Any, **options: bool) -> Any:
+    """Compile a function for one signature, or load it from the disk.
+
+    The cache's key does not hold the options, so no function may be compiled with two sets of them.
+    """
+    kernel = njit(nogil=True, error_model="numpy", **options)(function)
     with contextlib.suppress(RuntimeError):  # Numba raises it if there is no directory for the cache.
         kernel._cache = _Cache(function)
     try:
@@ -125,3 +129,19 @@ def compiled(function: Callable[..., None], signature: Any) -> Any:
         ) from error
     kernel.disable_compile()
     return kernel
+
+
+def _in_parallel(kernel, bounds, arguments):
+    for i in prange(len(bounds) - 1):
+        kernel(bounds[i], bounds[i + 1], *arguments)
+
+
+@functools.cache
+def parallel(signature: Any) -> Any:
+    """Return the function that runs any kernel of this signature on spans of envs side by side.
+
+    It takes the kernel as an argument, by address. Its copy on disk therefore holds only the loop, and the spans are
+    computed by the same machine code as in a serial call: the bits cannot depend on the number of threads.
+    """
+    bounds, arguments = types.Array(types.intp, 1, "C"), types.Tuple(signature.args[2:])
+    return compiled(_in_parallel, types.void(types.FunctionType(signature), bounds, arguments), parallel=True)

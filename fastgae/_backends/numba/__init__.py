@@ -196,7 +196,8 @@ def _run(
     function: Function, matrix: Array, envs: int, arguments: tuple[Any, ...], filled: int, num_threads: int
 ) -> None:
     """Run a kernel: on spans of envs side by side if that is faster."""
-    key = (function, matrix.dtype, *map(type, arguments))
+    per_row = getattr(getattr(arguments, "gamma", None), "ndim", 0) == 2
+    key = (function, matrix.dtype, per_row, *map(type, arguments))
     kernel = _kernels.get(key)
     if kernel is None:
         kernel = _kernels[key] = compiled(function, signature((0, envs, *arguments), filled))

@@ -82,7 +82,7 @@ def _coefficients(call: Call, env_major: bool) -> tuple[Any, ...]:
     shape, given = call.rewards.shape, (gamma, gamma_lambda, second)
     arrays = [None if each is None else np.asarray(each).astype(number) for each in given]
     if not env_major and all(each is None or each.shape in ((), (shape[0], 1)) for each in arrays):
-        return tuple(None if each is None else (np.full(shape[0], each.ravel()),) for each in arrays)
+        return tuple(None if each is None else np.full((shape[0], 1), each.reshape(-1, 1)) for each in arrays)
     return tuple(None if each is None else flat(np.broadcast_to(each, shape), env_major) for each in arrays)
 
 
@@ -94,12 +94,13 @@ def _discounted(gamma: Any, decay: Any) -> Any:
         return gamma * decay
 
 
-def _constants(call: Call, dtype: np.dtype[Any]) -> tuple[Any, ...] | None:
+def _constants(call: Call, dtype: np.dtype[Any]) -> Array | None:
     if call.ratios is None:
         return None
     with np.errstate(over="ignore"):  # a clip beyond the working dtype becomes infinity, which clips nothing
-        constants = tuple(dtype.type(getattr(call, name)) for name in CONSTANTS)
-    return (*constants, dtype.type(1.0) - constants[LEAKY])
+        constants = np.array([*(getattr(call, name) for name in CONSTANTS), 1.0]).astype(dtype)
+    constants[-1] -= constants[LEAKY]
+    return constants
 
 
 def cut(given: Any) -> tuple[Any, Any, Array] | None:

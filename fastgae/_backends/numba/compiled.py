@@ -51,13 +51,13 @@ def _at(numbers, i):
 
 
 def of_row(numbers, t):
-    """Return the coefficient of row t if there is one for each, as the only element of a tuple; else ``numbers``."""
+    """Return the coefficient of row t if there is one for each, in a matrix of one column; else ``numbers``."""
 
 
 @overload(of_row, jit_options={"error_model": "numpy"})
 def _of_row(numbers, t):
-    is_per_row = isinstance(numbers, types.BaseTuple)
-    return (lambda numbers, t: numbers[0][t]) if is_per_row else (lambda numbers, t: numbers)
+    is_per_row = isinstance(numbers, types.Array) and numbers.ndim == 2
+    return (lambda numbers, t: numbers[t, 0]) if is_per_row else (lambda numbers, t: numbers)
 
 
 class _Files(IndexDataCacheFile):  # type: ignore[misc]
@@ -106,7 +106,7 @@ def signature(arguments: tuple[Any, ...], filled: int) -> Any:
 
 def _type(argument: Any, is_read: bool) -> Any:
     if isinstance(argument, np.ndarray):
-        return types.Array(from_dtype(argument.dtype), 1, "C", readonly=is_read)
+        return types.Array(from_dtype(argument.dtype), argument.ndim, "C", readonly=is_read)
     return typeof(argument)
 
 

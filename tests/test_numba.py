@@ -110,6 +110,20 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
     assert len(set.union(*kernels)) == 5
 
 
+def test_a_parallel_loop_takes_constants_and_coefficients_of_rows(monkeypatch):
+    if module.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("numba has one thread")
+    monkeypatch.setattr(module, "STEPS_PER_THREAD", 1)
+    loops, parallel = [], module.parallel
+    monkeypatch.setattr(module, "parallel", lambda *given: loops.append(given) or parallel(*given))
+    case = make_case((9, 130), np.float32, bootstrap="last_values")
+    call = case.arguments() | {"ratios": np.exp(case.rewards), "gamma": np.linspace(0.5, 1, 9)[:, np.newaxis]}
+    got, expected = (fastgae.vtrace(**call, backend=name, num_threads=2) for name in ("numba", "numpy"))
+    for array, right in zip(got, expected, strict=True):
+        assert_same_bits(array, right)
+    assert loops or not module._pool_is_safe()
+
+
 @pytest.mark.parametrize("backend", sorted({name.partition(":")[0] for name in BACKENDS}))
 def test_moments_add_up_the_same_number_of_steps_in_every_backend(backend):
     """The bits of ``normalize`` depend on this number, which Python and C++ each have."""

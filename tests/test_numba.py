@@ -118,6 +118,7 @@ def test_a_parallel_loop_takes_constants_and_coefficients_of_rows(monkeypatch):
     monkeypatch.setattr(module, "parallel", lambda *given: loops.append(given) or parallel(*given))
     case = make_case((9, 130), np.float32, bootstrap="last_values")
     call = case.arguments() | {"ratios": np.exp(case.rewards), "gamma": np.linspace(0.5, 1, 9)[:, np.newaxis]}
+    call["lambda_"] = call.pop("gae_lambda")
     got, expected = (fastgae.vtrace(**call, backend=name, num_threads=2) for name in ("numba", "numpy"))
     for array, right in zip(got, expected, strict=True):
         assert_same_bits(array, right)

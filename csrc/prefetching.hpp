@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <iterator>
-#include <limits>
 
 #include "tuning.hpp"
 
@@ -54,15 +53,18 @@ inline PrefetchChoice prefetch_choices[std::size(kSweepNames)];
 // How one thread's sweep prefetches. It measures if it is time to look and no other thread does.
 class Prefetching {
 public:
-    Prefetching(PrefetchChoice& choice, Store store) : choice_(choice), way_(choice.way) {
+    Prefetching(PrefetchChoice& choice, Store store) : choice_(choice) {
         if (store != Store::streamed) return;
+        way_ = choice.way;
         const bool known = choice.turns == PrefetchChoice::kEnough;
         const Index sweep = choice.sweeps++;
         if (sweep < kPrefetchWarmUp || (known && sweep % kPrefetchSweeps != 0)) return;
         measures_ = !choice.measuring.exchange(true);
         if (measures_ && known) choice.turns = 0;
     }
-    ~Prefetching() { stop(); }
+    ~Prefetching() {
+        if (measures_) choice_.measuring = false;
+    }
     Prefetching(const Prefetching&) = delete;
     Prefetching& operator=(const Prefetching&) = delete;
 
@@ -81,17 +83,13 @@ private:
             choice_.keep(std::chrono::duration<double>(now - began_).count() / double(kPrefetchTurnBytes - left_));
         way_ = choice_.turns % PrefetchChoice::kWays;
         began_ = now, left_ = kPrefetchTurnBytes, begun_ = true;
-        if (choice_.turns == PrefetchChoice::kEnough) stop();
-    }
-
-    void stop() {
+        if (choice_.turns < PrefetchChoice::kEnough) return;
         way_ = choice_.way;
-        if (measures_) choice_.measuring = false;
-        measures_ = false;
+        choice_.measuring = measures_ = false;
     }
 
     PrefetchChoice& choice_;
-    Index way_, left_ = 0;
+    Index way_ = 0, left_ = 0;
     bool measures_ = false, begun_ = false;
     Clock::time_point began_;
 };

@@ -138,7 +138,7 @@ def compute(
     if normalize is None and quantile is None:
         return results
     blocks = results.materialize()  # or Ray would compute them for the statistics, and once more for the results
-    name, above, moments = source.format.results["advantages"], dict[Any, float](), None
+    name, above, moments = source.format.results["advantages"], None, None
 
     def parts() -> Iterator[tuple[Array, pa.Array | None]]:
         for block in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
@@ -240,14 +240,14 @@ def _numbers(block: pa.Table, name: str, per: str | None) -> tuple[Array, pa.Arr
 def _completed(
     name: str,
     per: str | None,
-    above: dict[Any, float],
+    above: dict[Any, float] | None,
     moments: fastgae.Moments | None,
     backend: BackendName | None,
     block: pa.Table,
 ) -> pa.Table:
     """Return a block with labels, if there are thresholds, and with its advantages normalized, if there are moments."""
     numbers, groups = _numbers(block, name, per)
-    if above:
+    if above is not None:
         block = block.append_column(LABEL, pa.array(are_above(above, numbers, groups)))
     if moments is not None:
         normalized = pa.array(moments.normalize(numbers, backend=backend))

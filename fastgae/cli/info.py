@@ -30,7 +30,6 @@ examples:
   FASTGAE_BACKEND=numpy fastgae info    with a setting, to see what it changes
 """
 
-
 LARGE_CALLS = 8  # after which the compiled kernels have timed every way to prefetch
 
 
@@ -66,7 +65,7 @@ def gather() -> dict[str, Any]:
         "default_backend": attempt(partial(resolved, None)),
         "num_threads": attempt(lambda: _dispatch.resolve_threads(None) or _threads.usable_cpus()),
         "recycled": attempt(_recycled),
-        "prefetching": _prefetching(),
+        "prefetching": attempt(_prefetching) or [],
         "backends": [
             {**backend._asdict(), "target": attempt(partial(_chosen_target, backend.name)) if backend.targets else None}
             for backend in fastgae.backends()

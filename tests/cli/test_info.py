@@ -86,6 +86,14 @@ def test_info_reports_settings_that_cannot_be_honoured(under, capsys):
     assert facts["environment"]["FASTGAE_BACKEND"]["value"] == "fortran"
 
 
+@pytest.mark.parametrize(("name", "text"), [("FASTGAE_CPU", "z80"), ("FASTGAE_RECYCLE", "much")])
+def test_info_shows_the_rest_where_a_setting_of_the_compiled_module_is_wrong(name, text, python):
+    done = python(PROGRAM, "info", check=False, **{name: text})
+    assert done.returncode == 1
+    assert f"{name}={text!r}" in done.stdout
+    assert fastgae.__version__ in done.stdout
+
+
 def test_info_shows_the_settings_in_force(under, capsys):
     under(FASTGAE_BACKEND="numpy", FASTGAE_NUM_THREADS="3")
     assert main(["info"]) == 0

@@ -165,7 +165,7 @@ def test_what_an_estimator_needs(tmp_path, recorded):
     for table, given, message in (
         (recorded.table(*columns), RETURNS, r"episode is truncated, and there is no value .* column of next_values"),
         (recorded.table(next_values=unknown), RETURNS, f"episode {recorded.episode[row]}, .* next_values is NaN"),
-        (recorded.table(*columns), {**RETURNS, "values": "v"}, "there is no column 'v' for values"),
+        (recorded.table(*columns), {**RETURNS, "values": "absent"}, "there is no column 'absent' for values"),
         *(
             (recorded.table(*columns), choice, no_values)
             for choice in CHOICES

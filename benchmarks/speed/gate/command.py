@@ -36,7 +36,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--accept", action="store_true", help="write what is measured here into the files of these checks"
     )
     parser.add_argument(
-        "--self-test", action="store_true", help="plant five regressions in a copy, and see each check red; ten minutes"
+        "--self-test", action="store_true", help="plant five regressions in a copy, and see each check red; minutes"
     )
     args = parser.parse_args(arguments)
     if unknown := set(args.checks) - set(CHECKS):

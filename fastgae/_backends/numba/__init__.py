@@ -1,8 +1,8 @@
 """The recursion in Numba: plain loops (kernel.py), which large rollouts run on spans of envs side by side.
 
 A kernel is compiled for a layout, a dtype and the options that a call has: a mask, coefficients in arrays, importance
-ratios, and a second recursion of either kind. The first call of a kernel takes 1 to 2 seconds of a CPU's time. Later
-processes load it in 0.02 seconds.
+ratios, and a second recursion of either kind. The first call of a kernel takes 1 to 2 seconds of a CPU's time, and
+the parallel loop 1 more. Later processes load it in 0.02 seconds.
 """
 
 import contextlib
@@ -35,8 +35,8 @@ RECURSIONS = ("gae",)
 exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
 
 # A parallel call costs 0.05 ms, in which Numba looks the kernel up, and has to wait for the slower core. Best of many
-# on two shared cores, one thread and two: env-major 1.9 and 1.5 ms for 1 M float32 steps, 4.1 and 3.0 for 2 M, 61 and
-# 32 for 16 M; time-major, which memory bounds, 0.6 and 1.1, 1.4 and 1.6, 16 and 17. If other programs use a core, the
+# on two shared cores, one thread and two: env-major 1.5 and 1.0 ms for 1 M float32 steps, 2.7 and 1.6 for 2 M, 45 and
+# 23 for 16 M; time-major, which memory bounds, 0.7 and 0.9, 1.6 and 1.3, 28 and 15. If other programs use a core, the
 # wait is 10 ms.
 STEPS_PER_THREAD = 1024 * 1024
 SPAN_ALIGNMENT = 64  # envs, so that no two threads write to one cache line

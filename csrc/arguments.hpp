@@ -55,7 +55,7 @@ constexpr bool is_setting(Argument place) {
            place == kTimeAxis || place == kOut || place == kN || place == kRecursion;
 }
 
-// The names of the recursions in fastgae._equation.RECURSIONS.
+// The names of the recursions in fastgae._equation.arrays.RECURSIONS.
 constexpr const char* kRecursionNames[] = {"gae", "n_step_returns", "retrace", "upgo"};
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

@@ -52,7 +52,7 @@ void scan_nodes(const py::array& parents, const py::array& shares, const py::arr
     }
 }
 
-// fastgae/_trees.py says what it computes.
+// fastgae/_equation/trees.py says what it computes.
 inline void tree_scan(const py::array& parents, const py::array& shares, const py::array& terms, const py::array& decay,
                       const py::array& gate, const py::object& exists, const py::array& follows, const py::array& sums,
                       const py::array& y) {

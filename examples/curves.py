@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from fastgae._pictures import BLUE, INK, NOTE, VERMILION, new_figure, style, svg
+from fastgae._support.pictures import BLUE, INK, NOTE, VERMILION, new_figure, style, svg
 from fastgae.compat.gymnasium import collect
 from ppo_cleanrl_style import Agent, Settings, make_envs, train
 

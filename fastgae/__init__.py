@@ -9,9 +9,9 @@ import typing
 
 from fastgae._backends import BackendUnavailableError
 from fastgae._call import GAEResult
-from fastgae._dispatch import BackendInfo, backends
+from fastgae._engine.dispatch import BackendInfo, backends
 from fastgae._interop.stored_programs import tell_jax
-from fastgae._misnamed import no_name
+from fastgae._support.misnamed import no_name
 from fastgae.estimators.discounted_returns import discounted_returns
 from fastgae.estimators.gae import gae
 from fastgae.estimators.gae_packed import gae_packed

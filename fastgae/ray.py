@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import fastgae
 from fastgae._call import Array
-from fastgae._misnamed import refuses_misnamed
+from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data import DataError
 from fastgae.data.columns import Columns, chosen_columns

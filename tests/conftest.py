@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import fastgae
-from fastgae._project import DISTRIBUTION
-from fastgae._threads import usable_cpus
+from fastgae._support.project import DISTRIBUTION
+from fastgae._support.threads import usable_cpus
 from support.backends import BACKENDS, DTYPES
 from support.cases import make_case
 from support.exactness import Variant, reference

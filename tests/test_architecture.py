@@ -27,23 +27,12 @@ LAYERS = [
     "testing",
     "_diagnose",
     "estimators",
-    "_declared",
-    "_run",
-    "_trees",
-    "_relative",
-    "_moments",
-    "_dispatch",
+    "_engine",
     "_backends",
-    "_exact_sums",
     "_canonical",
     "_equation",
     "_interop",
-    "_threads",
-    "_memory",
-    "_archive",
-    "_pictures",
-    "_misnamed",
-    "_project",
+    "_support",
     "_call",
     "_typing",
     "_core",
@@ -89,12 +78,12 @@ def layer_name(path):
 
 
 # Where arrays arrive that _canonical has checked.
-CHECKED_ALREADY = ("estimators", "_run", "_moments", "_dispatch")
+CHECKED_ALREADY = ("estimators", "_engine")
 
 
 def test_there_are_sources():
     names = {module_name(path) for path in SOURCES}
-    assert {"fastgae", "fastgae._canonical", "fastgae._dispatch", "fastgae._backends.numpy"} <= names
+    assert {"fastgae", "fastgae._canonical", "fastgae._engine.dispatch", "fastgae._backends.numpy"} <= names
 
 
 def test_imports_never_run_back():
@@ -135,7 +124,7 @@ def test_a_call_passes_few_files(backend):
             call()
         finally:
             sys.setprofile(None)
-    way = ("estimators/gae.py", "_run.py")
+    way = ("estimators/gae.py", "_engine/run.py")
     if backend in ("numba", "numpy"):  # a compiled module is no file
         way += ("_backends/numba/__init__.py" if backend == "numba" else "_backends/numpy.py",)
     assert way in ways
@@ -156,7 +145,7 @@ def test_only_dispatch_knows_backends():
         own = ".".join(name.split(".")[:3])  # a backend may be a package
         reached = {imported for imported in imports(path) if imported.startswith("fastgae._backends.")}
         reached -= {imported for imported in reached if f"{imported}.".startswith(f"{own}.")}
-        assert not reached or name == "fastgae._dispatch", f"{name} imports {reached}"
+        assert not reached or name == "fastgae._engine.dispatch", f"{name} imports {reached}"
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if layer_name(path) in CHECKED_ALREADY], ids=module_name)
@@ -171,14 +160,14 @@ def test_only_dispatch_reads_the_environment():
         for path in SOURCES
         if re.search(r"\bos\.environ|\bgetenv\b|\benviron\b", path.read_text(encoding="utf-8"))
     }
-    assert reading == {"fastgae._dispatch"}
+    assert reading == {"fastgae._engine.dispatch"}
 
 
 def test_every_environment_variable_is_in_the_table():
     mentioned = set()
     for path in SOURCES:
         mentioned |= set(re.findall(r"\bFASTGAE_[A-Z_]+", path.read_text(encoding="utf-8")))
-    from fastgae._dispatch import ENVIRONMENT
+    from fastgae._engine.dispatch import ENVIRONMENT
 
     assert {name for name in mentioned if name != "FASTGAE_BUILD_EXT"} <= set(ENVIRONMENT)
 
@@ -207,11 +196,11 @@ def test_no_unsafe_compiler_settings():
 @pytest.mark.parametrize("name", sorted({backend.partition(":")[0] for backend in BACKENDS}))
 def test_every_backend_offers_the_contract(name):
     contract = importlib.import_module("fastgae._backends").Backend
-    functions = [offered for offered in vars(contract) if not offered.startswith("_")]
-    assert {"version", "targets", "gae", "block_sums", "rescale", "exact_sums"} <= set(functions)
+    offered = {name for name in vars(contract) if not name.startswith("_")}
+    assert {"version", "targets", "gae", "block_sums", "rescale", "exact_sums"} <= offered
     module = importlib.import_module(f"fastgae._backends.{name}")
-    for offered in functions:
-        assert callable(getattr(module, offered))
+    assert all(callable(getattr(module, name)) for name in offered - {"RECURSIONS"})
+    assert "gae" in module.RECURSIONS
     assert hasattr(module, "short_cut") == (name != "numpy"), "a backend without a short cut has no stub"
     assert isinstance(module.version(), str)
     assert isinstance(module.targets(), tuple)

@@ -10,7 +10,7 @@ import pytest
 import fastgae
 from fastgae._backends import CPU_TARGETS
 from fastgae._call import CONSTANTS, MOMENT_STEPS, NEW, Call, GAEResult
-from fastgae._equation import RECURSIONS
+from fastgae._equation.arrays import RECURSIONS
 
 _core = pytest.importorskip("fastgae._core", exc_type=ImportError)
 

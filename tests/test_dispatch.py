@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae import _dispatch
+from fastgae._engine import dispatch
 from support.backends import BACKENDS
 from support.programs import BROKEN_CORE, CALL, NO_CORE, NO_NUMBA, NO_TRITON
 
 NAMES = ("cpp", "numba", "numpy", "triton")
 AVAILABLE = [info.name for info in fastgae.backends() if info.available and info.device == "CPU"]
 CPP_TARGETS = next(info.targets for info in fastgae.backends() if info.name == "cpp")
-ALL_CPP_TARGETS = _dispatch.CPU_TARGETS
+ALL_CPP_TARGETS = dispatch.CPU_TARGETS
 
 
 def test_exactly_the_expected_backends_are_there():
@@ -51,13 +51,13 @@ def under(monkeypatch):
     """Put settings where the import of fastgae puts those of the environment."""
 
     def put(**settings):
-        for name in _dispatch.SETTINGS:
-            monkeypatch.setitem(_dispatch.SETTINGS, name, settings.get(name))
-        _dispatch.resolve.cache_clear()
+        for name in dispatch.SETTINGS:
+            monkeypatch.setitem(dispatch.SETTINGS, name, settings.get(name))
+        dispatch.resolve.cache_clear()
 
     put()
     yield put
-    _dispatch.resolve.cache_clear()
+    dispatch.resolve.cache_clear()
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_only_the_chosen_backend_runs(name, monkeypatch):
         if other != split(name)[0]:
             for function in ("gae", "short_cut"):
                 monkeypatch.setattr(module_of(other), function, poisoned, raising=False)
-    _dispatch.resolve.cache_clear()
+    dispatch.resolve.cache_clear()
     ones = np.ones((2, 2))
     for gamma in (0.9, np.float32(0.9)):  # a plain call, and one that must be converted first
         fastgae.gae(ones, ones, ones.astype(bool), last_values=ones[0], gamma=gamma, backend=name)
@@ -190,14 +190,14 @@ def test_a_target_that_the_cpu_lacks(under, monkeypatch):
 def test_numpy_is_a_fallback_where_both_others_are_missing(under, monkeypatch):
     """So there is no warning where one of them runs, or where NumPy was chosen."""
     missing = set()
-    monkeypatch.setattr(_dispatch, "_import", lambda name: ImportError(name) if name in missing else module_of("numpy"))
+    monkeypatch.setattr(dispatch, "_import", lambda name: ImportError(name) if name in missing else module_of("numpy"))
     for names in ({"cpp"}, {"numba"}):
         missing = names
-        assert _dispatch.fallback() is None
+        assert dispatch.fallback() is None
     missing = {"cpp", "numba"}
-    assert "'numpy'" in _dispatch.fallback()
+    assert "'numpy'" in dispatch.fallback()
     under(FASTGAE_BACKEND="numpy")
-    assert _dispatch.fallback() is None
+    assert dispatch.fallback() is None
 
 
 # What a process does whose imports fail: calls under these settings, what they raise, and all warnings.
@@ -210,9 +210,9 @@ warnings.simplefilter("always")
     + CALL
     + """
 def under(*settings, **options):
-    fastgae._dispatch.SETTINGS.update({**dict.fromkeys(fastgae._dispatch.SETTINGS), **dict(settings)})
-    fastgae._dispatch.resolve.cache_clear()
-    fastgae._dispatch._warn_of_fallback.cache_clear()
+    fastgae._engine.dispatch.SETTINGS.update({**dict.fromkeys(fastgae._engine.dispatch.SETTINGS), **dict(settings)})
+    fastgae._engine.dispatch.resolve.cache_clear()
+    fastgae._engine.dispatch._warn_of_fallback.cache_clear()
     return [failing(plain=plain, **options) for plain in (False, True)]
 """
 )
@@ -286,8 +286,8 @@ print(json.dumps([
 
 def test_the_environment_is_read_at_the_import(python):
     """Nonsense in it does not break the import, and an empty text is none."""
-    everything = dict.fromkeys(_dispatch.SETTINGS, "x") | {"FASTGAE_CPU": ""}
-    code = "import json, fastgae; print(json.dumps([len(fastgae.backends()), fastgae._dispatch.SETTINGS]))"
+    everything = dict.fromkeys(dispatch.SETTINGS, "x") | {"FASTGAE_CPU": ""}
+    code = "import json, fastgae; print(json.dumps([len(fastgae.backends()), fastgae._engine.dispatch.SETTINGS]))"
     assert json.loads(python(code, **everything)) == [4, everything | {"FASTGAE_CPU": None}]
 
 
@@ -310,8 +310,8 @@ def test_threads_default_to_the_usable_cpus(called):
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this platform has no affinity")
 def test_threads_default_to_the_affinity_of_the_process(python):
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nfrom fastgae import _threads"
-    assert python(f"{code}; print(_threads.usable_cpus())") == "1"
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nfrom fastgae._support import threads"
+    assert python(f"{code}; print(threads.usable_cpus())") == "1"
 
 
 @pytest.mark.parametrize("variable", ["FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"])
@@ -328,4 +328,4 @@ def test_bad_numbers_of_threads_in_the_environment(under, called, variable):
 def test_what_is_remembered_of_calls_is_bounded():
     for num_threads in range(1, 500):
         fastgae.gae([1.0], [1.0, 1.0], [0], num_threads=num_threads, backend="numpy")
-    assert _dispatch.resolve.cache_info().currsize < 200
+    assert dispatch.resolve.cache_info().currsize < 200

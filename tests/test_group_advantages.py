@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastgae import group_advantages
-from fastgae._exact_sums import means_by_group
+from fastgae._equation.exact_sums import means_by_group
 from support.cases import assert_same_bits
 from support.tensor_calls import converted
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae._misnamed import ABSENT_HERE, NAMES_ELSEWHERE, NOTES
+from fastgae._support.misnamed import ABSENT_HERE, NAMES_ELSEWHERE, NOTES
 from fastgae._typing import Misnamed
 from fastgae.compat import verl
 from support.functions import FUNCTIONS, parameters, required

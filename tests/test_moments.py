@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae import Moments, _exact_sums
+from fastgae import Moments
+from fastgae._equation import exact_sums
 from support.cases import assert_same_bits
 
 DIGITS = decimal.Context(prec=3000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)  # more than any exact square has
@@ -99,7 +100,7 @@ def test_a_root_beside_the_middle_of_two_floats(bits, offset):
     middle = (2**53 + 1) * 2**bits  # between two floats
     below, above = float(2**53), float(2**53 + 2)
     expected = {-1: below, 0: below, 1: above}[offset]
-    assert _exact_sums.root_of_quotient((middle**2 << 400) + offset, 1 << 400 + 2 * bits) == expected
+    assert exact_sums.root_of_quotient((middle**2 << 400) + offset, 1 << 400 + 2 * bits) == expected
 
 
 def test_a_variance_beyond_float64_is_infinite():
@@ -181,15 +182,15 @@ def test_arrays_too_large_for_the_bins_are_halved(monkeypatch):
     numbers = any_numbers(np.dtype(np.float32), 300)[:240].reshape(4, 60)
     mask = np.random.default_rng(8).random(numbers.shape) < 0.7
     expected, masked = fastgae.moments(numbers), fastgae.moments(numbers, mask)
-    module = fastgae._dispatch.choose(None, None).module
+    module = fastgae._engine.dispatch.choose(None, None).module
     sizes = []
 
     def counted(matrix, mask):
         sizes.append(matrix.size)
         return module.exact_sums(matrix, mask)
 
-    chosen = fastgae._dispatch.Chosen(type("Counted", (), {"exact_sums": counted}), None, 0, None)
-    monkeypatch.setattr("fastgae._dispatch.choose", lambda *given: chosen)
+    chosen = fastgae._engine.dispatch.Chosen(type("Counted", (), {"exact_sums": counted}), None, 0, None)
+    monkeypatch.setattr("fastgae._engine.dispatch.choose", lambda *given: chosen)
     monkeypatch.setattr("fastgae.estimators.moments.MOST_AT_ONCE", 50)
     assert (fastgae.moments(numbers), fastgae.moments(numbers, mask)) == (expected, masked)
     assert max(sizes) <= 50
@@ -198,11 +199,11 @@ def test_arrays_too_large_for_the_bins_are_halved(monkeypatch):
 
 def test_the_bins_have_room(backend, dtype):
     """As many digits as one array may have fit into an int64."""
-    module = fastgae._dispatch.choose(backend, None).module
+    module = fastgae._engine.dispatch.choose(backend, None).module
     for number in any_numbers(dtype, 200):
         bins, _ = module.exact_sums(np.full((1, 1), number), None)
-        assert np.abs(bins).max() <= _exact_sums.DIGIT
-    assert _exact_sums.DIGIT * _exact_sums.MOST_AT_ONCE < 2**63
+        assert np.abs(bins).max() <= exact_sums.DIGIT
+    assert exact_sums.DIGIT * exact_sums.MOST_AT_ONCE < 2**63
 
 
 def test_a_moments_is_a_value(dtype):

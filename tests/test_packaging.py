@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import fastgae
-from fastgae import _dispatch, _project
+from fastgae._engine import dispatch
+from fastgae._support import project
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -43,7 +44,7 @@ def test_one_version():
 @pytest.fixture
 def distribution():
     try:
-        return metadata.distribution(_project.DISTRIBUTION)
+        return metadata.distribution(project.DISTRIBUTION)
     except metadata.PackageNotFoundError:
         pytest.skip("fastgae is not installed: this is a source tree on the path")
 
@@ -179,7 +180,7 @@ NAMING = {
     "docs/install.md",
     "examples/find_the_bug.ipynb",
     "examples/tokens.ipynb",
-    "fastgae/_project.py",
+    "fastgae/_support/project.py",
     "pyproject.toml",
 }
 OUR_NAME = re.compile(r"(?<![\w/.-])fastgae-\w+")
@@ -200,16 +201,16 @@ def test_every_file_names_the_index_the_repository_and_the_site_of_pyproject():
                 assert address.startswith((repository, site)) or within in address, (path, address)
             if names or addresses:
                 naming.add(path)
-    assert naming == NAMING | ({"README.md"} if _project.RELEASED else set())
+    assert naming == NAMING | ({"README.md"} if project.RELEASED else set())
 
 
 def test_what_installs_fastgae_is_said_once():
     """Until there is a release, no page and no message says what fails. docs/install.md alone speaks of a release."""
-    extras = {_project.pip_install(extra) for extra in ("", *PROJECT["optional-dependencies"])}
-    sources = [path for path in (ROOT / "fastgae").rglob("*.py") if path.name != "_project.py"]
+    extras = {project.pip_install(extra) for extra in ("", *PROJECT["optional-dependencies"])}
+    sources = [path for path in (ROOT / "fastgae").rglob("*.py") if path.name != "project.py"]
     for path in [*sources, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
         text = path.read_text(encoding="utf-8").replace(" -e ", " ")
-        assert _project.RELEASED or f"{_project.DISTRIBUTION}[" not in text, path
+        assert project.RELEASED or f"{project.DISTRIBUTION}[" not in text, path
         if path.suffix == ".py":
             assert "pip install '" not in text, path
         commands = re.findall(r"^(python -m pip install (?:'[^']*'|\.))", text, re.MULTILINE)
@@ -255,18 +256,18 @@ def test_a_missing_extension_says_why():
 
 def test_a_page_lists_the_environment_variables():
     section = SETTINGS.partition("## Environment variables")[2]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(_dispatch.ENVIRONMENT)
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(dispatch.ENVIRONMENT)
 
 
 def test_a_page_lists_the_backends():
     section = SETTINGS.partition("## Backends")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [*_dispatch.BACKENDS, _dispatch.ON_DEVICES]
-    assert re.findall(r"`cpp:(\w+)`", section) == list(_dispatch.CPU_TARGETS)
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [*dispatch.BACKENDS, dispatch.ON_DEVICES]
+    assert re.findall(r"`cpp:(\w+)`", section) == list(dispatch.CPU_TARGETS)
 
 
 def test_readme_starts_with_two_commands_and_ci_runs_the_tests_one():
     demo, test = readme_blocks("sh")
-    assert demo == f"{_project.pip_install('demo', '-e')} && python -m fastgae demo\n"
+    assert demo == f"{project.pip_install('demo', '-e')} && python -m fastgae demo\n"
     assert test in CI
 
 
@@ -289,5 +290,5 @@ def test_readme_is_short_and_names_an_address_once_it_exists():
     assert len(README.split()) <= 700
     assert README.count("](") <= 25
     for address in ("Source", "Documentation"):
-        assert (PROJECT["urls"][address] in README) == _project.RELEASED
+        assert (PROJECT["urls"][address] in README) == project.RELEASED
     assert README.count("rollout_buffer_class=RolloutBuffer") == 1

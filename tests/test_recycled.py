@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae import _dispatch, _memory
+from fastgae._engine import dispatch
+from fastgae._support import memory
 from support.backends import BACKENDS
 
 pytest.importorskip("fastgae._core", exc_type=ImportError)
@@ -20,12 +21,12 @@ MIB = 2**20
 @pytest.fixture(autouse=True)
 def store():
     """An empty store with room for some results."""
-    _dispatch.recycle()
-    before = _memory.recycled()["limit"]
-    _memory.set_limit(0)
-    _memory.set_limit(64 * MIB)
+    dispatch.recycle()
+    before = memory.recycled()["limit"]
+    memory.set_limit(0)
+    memory.set_limit(64 * MIB)
     yield
-    _memory.set_limit(before)
+    memory.set_limit(before)
 
 
 def rollout(steps=STEPS, envs=ENVS, dtype=np.float32):
@@ -39,9 +40,9 @@ def addresses(results):
 
 def counted(function):
     """How many hits and misses a function makes."""
-    before = _memory.recycled()
+    before = memory.recycled()
     function()
-    after = _memory.recycled()
+    after = memory.recycled()
     return after["hits"] - before["hits"], after["misses"] - before["misses"]
 
 
@@ -51,7 +52,7 @@ def test_dropped_memory_is_used_again(backend):
     first = fastgae.gae(*given, backend=backend)
     expected, places = [array.copy() for array in first], addresses(first)
     del first
-    assert _memory.recycled()["held"] >= 2 * expected[0].nbytes
+    assert memory.recycled()["held"] >= 2 * expected[0].nbytes
     second = fastgae.gae(*given, backend=backend)
     assert addresses(second) == places
     np.testing.assert_array_equal(second, expected)
@@ -118,7 +119,7 @@ def test_new_memory_has_the_order_of_axes_that_numpy_chooses(axes):
         array[:, :1].repeat(40, 1),
         np.broadcast_to(array[:1], array.shape),
     ):
-        new = _memory.empty_like(like)
+        new = memory.empty_like(like)
         assert (new.shape, new.strides, new.dtype) == (like.shape, np.empty_like(like).strides, like.dtype)
         assert new.flags.writeable
 
@@ -165,16 +166,16 @@ def test_an_array_in_a_cycle():
 
 @pytest.mark.parametrize("limit", [MIB, 8 * MIB])
 def test_the_limit_holds(limit):
-    _memory.set_limit(limit)
+    memory.set_limit(limit)
     for steps in (600, 150, 300, 4000, 90):
         kept = [fastgae.gae(*rollout(steps)) for _ in range(4)]
         del kept
-        assert _memory.recycled()["held"] <= limit
-    assert _memory.recycled()["held"] > 0
-    _memory.set_limit(0)
-    assert _memory.recycled()["held"] == 0
+        assert memory.recycled()["held"] <= limit
+    assert memory.recycled()["held"] > 0
+    memory.set_limit(0)
+    assert memory.recycled()["held"] == 0
     fastgae.gae(*rollout())
-    assert _memory.recycled()["held"] == 0
+    assert memory.recycled()["held"] == 0
     assert counted(lambda: fastgae.gae(*rollout())) == (0, 0)
 
 
@@ -182,9 +183,9 @@ def test_blocks_are_few():
     """Looking for one must take no time to speak of."""
     kept = [fastgae.gae(*rollout()) for _ in range(60)]
     size = kept[0][0].nbytes
-    _memory.set_limit(200 * size)
+    memory.set_limit(200 * size)
     del kept
-    assert _memory.recycled()["held"] == 64 * size
+    assert memory.recycled()["held"] == 64 * size
 
 
 def test_sizes_that_differ_a_little_share_memory():
@@ -210,25 +211,25 @@ def test_sizes_that_differ_a_little_share_memory():
     ],
 )
 def test_limits(text, limit):
-    assert _memory.limit_from("FASTGAE_RECYCLE", text) == (2**63 - 1 if limit is None else limit)
+    assert memory.limit_from("FASTGAE_RECYCLE", text) == (2**63 - 1 if limit is None else limit)
 
 
 @pytest.mark.parametrize("text", ["1", "256", "-1MB", "MB", "1.5GB", "lots", "1PB", "1MBB", "٣MB", "1 M B"])
 def test_what_is_no_limit(text, monkeypatch):
-    monkeypatch.setitem(_dispatch.SETTINGS, "FASTGAE_RECYCLE", text)
-    _dispatch.recycle.cache_clear()
-    _dispatch.resolve.cache_clear()
+    monkeypatch.setitem(dispatch.SETTINGS, "FASTGAE_RECYCLE", text)
+    dispatch.recycle.cache_clear()
+    dispatch.resolve.cache_clear()
     try:
         with pytest.raises(ValueError, match=rf"^FASTGAE_RECYCLE={re.escape(repr(text))} is not an amount of memory"):
             fastgae.gae(*rollout())
     finally:
         monkeypatch.undo()
-        _dispatch.recycle.cache_clear()
+        dispatch.recycle.cache_clear()
 
 
 def test_the_default_limit_fits_the_machine(monkeypatch):
-    for memory, limit in ((2**28, 2**24), (2**40, 2**30)):
-        monkeypatch.setattr(_memory, "usable_memory", lambda memory=memory: memory)
-        assert _memory.limit_from("FASTGAE_RECYCLE", None) == limit
+    for amount, limit in ((2**28, 2**24), (2**40, 2**30)):
+        monkeypatch.setattr(memory, "usable_memory", lambda amount=amount: amount)
+        assert memory.limit_from("FASTGAE_RECYCLE", None) == limit
     monkeypatch.undo()
-    assert 0 < _memory.usable_memory() < 2**60
+    assert 0 < memory.usable_memory() < 2**60

@@ -82,7 +82,7 @@ def long_way(function, arguments):
 
 def assert_equal(function, arguments, monkeypatch):
     expected = long_way(function, arguments)
-    monkeypatch.setattr(fastgae._run, "without_short_cut", None)  # what declines would call it
+    monkeypatch.setattr(fastgae._engine.run, "without_short_cut", None)  # what declines would call it
     got = function(**arguments)
     for array, right in zip(np.atleast_2d(got), np.atleast_2d(expected), strict=True):
         assert_same_bits(array, right)

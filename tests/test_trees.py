@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae import _trees
+from fastgae._equation import trees
 from support.cases import assert_same_bits
 
 PARENTS = np.array([-1, 0, 1, 1, 0])
@@ -89,13 +89,13 @@ def test_threads_and_backends_give_the_same_bits(backend):
 
 def test_threads_take_whole_trees():
     parents = forest(trees=100, nodes=2000)
-    spans = _trees._spans(parents, 4)
+    spans = trees._spans(parents, 4)
     assert len(spans) == 4
     assert (spans[0].start, spans[-1].stop) == (0, len(parents))
     assert all(span.start % 2000 == 0 for span in spans)
-    assert _trees._spans(np.arange(200_000) - 1, 4) == [slice(0, 200_000)]  # one tree
+    assert trees._spans(np.arange(200_000) - 1, 4) == [slice(0, 200_000)]  # one tree
     side_by_side = np.array([-1, -1, *range(199_998)])  # two trees, whose nodes alternate
-    assert _trees._spans(side_by_side, 4) == [slice(0, 200_000)]
+    assert trees._spans(side_by_side, 4) == [slice(0, 200_000)]
 
 
 def test_tensors_give_tensors():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from fastgae._threads import usable_cpus
+from fastgae._support.threads import usable_cpus
 
 from .caches import described, from_proc
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fastgae import _memory
+from fastgae._support import memory
 
 from .caches import from_proc
 from .calls import Prepared
@@ -30,12 +30,12 @@ def bytes_per_step(ready: Prepared, contender: Contender) -> float:
 @contextmanager
 def nothing_recycled() -> Iterator[None]:
     """Let NumPy allocate all results: it does not report recycled memory, and the process does not grow by it."""
-    limit = _memory.recycled().get("limit", 0)
-    _memory.set_limit(0)
+    limit = memory.recycled().get("limit", 0)
+    memory.set_limit(0)
     try:
         yield
     finally:
-        _memory.set_limit(limit)
+        memory.set_limit(limit)
 
 
 def traced_peak(call: Callable[[], Any]) -> int:

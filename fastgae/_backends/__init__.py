@@ -22,7 +22,10 @@ class Backend(Protocol):
     """The functions of every backend. ``short_cut`` is optional and therefore not listed."""
 
     __name__: str
-    RECURSIONS: tuple[str, ...]  # those that ``gae`` computes, "gae" among them
+
+    @property
+    def RECURSIONS(self) -> tuple[str, ...]:  # noqa: N802
+        """The recursions that ``gae`` computes, "gae" among them."""
 
     def version(self) -> str:
         """Return what the backend is built on, for people to read."""
@@ -35,7 +38,7 @@ class Backend(Protocol):
 
     @property
     def tree_scan(self) -> Callable[..., object]:
-        """A function that computes a recursion over the nodes of trees, as ``TreeScan`` in _trees.py says."""
+        """A function that computes a recursion over the nodes of trees, as ``TreeScan`` in _equation/trees.py says."""
 
     def block_sums(
         self, matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None
@@ -51,7 +54,7 @@ class Backend(Protocol):
         """Compute x = (x - center) scale for the steps in the mask, in float64 and in place."""
 
     def exact_sums(self, matrix: Array, mask: Array | None) -> tuple[Array, tuple[int, int, int, int]]:
-        """Return (exponents, digits) int64 sums of the digits of the numbers in the mask, as in fastgae._exact_sums.
+        """Return (exponents, digits) int64 sums of the digits of the numbers in the mask (_equation/exact_sums.py).
 
         The second result has the counts of all these numbers, of NaN, of +infinity and of -infinity.
         """
@@ -61,7 +64,10 @@ class DeviceBackend(Protocol):
     """The functions of a backend that computes arrays on a GPU."""
 
     __name__: str
-    RECURSIONS: tuple[str, ...]  # those that ``gae`` computes; a call with any other is refused
+
+    @property
+    def RECURSIONS(self) -> tuple[str, ...]:  # noqa: N802
+        """The recursions that ``gae`` computes; a call with any other is refused."""
 
     def version(self) -> str:
         """Return what the backend is built on, for people to read."""

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 
-from fastgae import _equation
 from fastgae._call import EPS, Call, GAEResult
+from fastgae._equation import arrays as equation
 from fastgae._interop import FUNCTIONS, OnDevice
 
 RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
@@ -75,10 +75,10 @@ def scan(x: Tensor, decay: Tensor) -> Tensor:
 
 def gae(call: Call) -> GAEResult:
     """Compute a checked call."""
-    return _equation.gae(Tensors(call.rewards, call.time_axis), call)
+    return equation.gae(Tensors(call.rewards, call.time_axis), call)
 
 
-class Tensors(_equation.Library):
+class Tensors(equation.Library):
     """Tensors of torch. Both factors behind a closed gate become 0 before they are multiplied."""
 
     xp = torch

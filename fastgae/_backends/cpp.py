@@ -4,8 +4,8 @@ from importlib import resources
 
 from fastgae._backends import CPU_TARGETS
 from fastgae._call import ABSENT, EPS, NEW, Call, GAEResult
-from fastgae._project import how_to_install
-from fastgae._threads import usable_cpus
+from fastgae._support.project import how_to_install
+from fastgae._support.threads import usable_cpus
 
 # pip keeps a wheel that it built without a compiler, and would install it again.
 REBUILDING = "--force-reinstall --no-deps --no-cache-dir"

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fastgae import _equation
 from fastgae._call import MOMENT_STEPS, Array, Call
-from fastgae._exact_sums import sums_by_numpy
+from fastgae._equation import arrays as equation
+from fastgae._equation.exact_sums import sums_by_numpy
 
-RECURSIONS = _equation.RECURSIONS
+RECURSIONS = equation.RECURSIONS
 exact_sums = sums_by_numpy
 
 
@@ -21,7 +21,7 @@ def targets() -> tuple[str, ...]:
 def gae(call: Call, num_threads: int, target: str | None) -> None:
     """Fill ``out``."""
     with np.errstate(all="ignore"):  # NaN and infinity are data here
-        results = _equation.gae(_equation.Library(call.rewards, 0), _equation.given_only(call))
+        results = equation.gae(equation.Library(call.rewards, 0), equation.given_only(call))
     for output, result in zip(call.out, results, strict=True):
         if output is not None:
             output[...] = result

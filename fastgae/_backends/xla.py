@@ -19,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fastgae import _equation
 from fastgae._call import EPS, MOMENT_STEPS, Call, GAEResult
+from fastgae._equation import arrays as equation
 from fastgae._interop import OnDevice
 from fastgae._interop.jax import canonical, numpys_dtypes
 
 FLAG = np.dtype(bool)
-RECURSIONS = _equation.RECURSIONS
+RECURSIONS = equation.RECURSIONS
 UNROLLED = 16  # steps in one iteration of a loop, because each iteration costs a GPU or a TPU some microseconds
 
 
@@ -39,10 +39,10 @@ def takes(array: OnDevice) -> bool:
 
 def gae(call: Call) -> GAEResult[Any]:
     """Compute a checked call. ``out`` is never given, because JAX arrays never change."""
-    return _equation.gae(Arrays(call.rewards, call.time_axis), call)
+    return equation.gae(Arrays(call.rewards, call.time_axis), call)
 
 
-class Arrays(_equation.Library):
+class Arrays(equation.Library):
     """Arrays of JAX, with the bits of NumPy on a CPU, and with derivatives."""
 
     xp = jnp
@@ -152,8 +152,8 @@ def steps_without_resets(
 ) -> jax.Array:
     """Return where a step exists: the step before it ended no episode."""
     lib = Arrays(terminated, time_axis)
-    ends = _equation.either(lib.steps(terminated, bool), lib.steps(truncated, bool))
-    return lib.back(_equation.without_resets(lib, ends, lib.envs(prev_done, ends, bool), None))
+    ends = equation.either(lib.steps(terminated, bool), lib.steps(truncated, bool))
+    return lib.back(equation.without_resets(lib, ends, lib.envs(prev_done, ends, bool), None))
 
 
 def _loop(step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, rows: tuple[Any, ...]) -> Any:
@@ -205,7 +205,7 @@ def _plus(gate: Any, one: Any, other: Any, terms: Any) -> Any:
     return jnp.where(gate, terms + jnp.where(numbers, one * other, terms + other), terms)
 
 
-# Moments, in the order of additions that fastgae/_moments.py has
+# Moments, in the order of additions that fastgae/_engine/moments.py has
 
 
 def _normalized(matrix: Any, exists: Any, by: str, moments: Any, ddof: int, eps: float) -> Any:
@@ -215,7 +215,7 @@ def _normalized(matrix: Any, exists: Any, by: str, moments: Any, ddof: int, eps:
     wide = matrix.astype(canonical(np.float64))
     if moments is None:
         mean = _mean(_block_sums(wide, exists), exists, wide, by, 0)
-        centered, here = wide - mean, _equation.is_open(exists, None)
+        centered, here = wide - mean, equation.is_open(exists, None)
         variance = _mean(_block_sums(_times(here, centered, centered), exists), exists, wide, by, ddof)
         still = variance == 0  # the root has no derivative at 0
         moments = mean, jnp.where(still, 0, jnp.sqrt(jnp.where(still, 1, variance)))

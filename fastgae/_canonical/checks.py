@@ -20,9 +20,9 @@ from fastgae._canonical.arguments import (
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import checked_one_env
 from fastgae._canonical.tree import as_one_tree
-from fastgae._equation import without_reset_rows
+from fastgae._equation.arrays import without_reset_rows
 from fastgae._interop import OnDevice, as_array, kind_of
-from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
+from fastgae._support.misnamed import NORMALIZE_ELSEWHERE, choose_one
 
 NORMALIZE = ("global", "per_env")
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae import _memory
 from fastgae._call import ABSENT, NEW, NEXT_STEP, ROLES, Array, Call, GAEResult, Role
-from fastgae._equation import with_next_values
+from fastgae._equation.arrays import with_next_values
+from fastgae._support import memory
 
 
 def in_one_layout(call: Call) -> tuple[Call, "Layout", GAEResult[Any]]:
@@ -21,7 +21,7 @@ def in_one_layout(call: Call) -> tuple[Call, "Layout", GAEResult[Any]]:
     rewards, final = call.rewards, call.final_values
     layout = _layout_of(rewards.shape, rewards.strides, rewards.itemsize, call.time_axis)
     if final is not None and final.shape != rewards.shape:
-        final = _memory.empty_like(rewards)
+        final = memory.empty_like(rewards)
         final[call.truncated] = call.final_values
         call = call._replace(final_values=final)
     if call.autoreset == NEXT_STEP:
@@ -31,7 +31,7 @@ def in_one_layout(call: Call) -> tuple[Call, "Layout", GAEResult[Any]]:
         given = fields[place]
         if not (given is None or given is ABSENT or type(given) is float):
             fields[place] = convert(layout, given)
-    results = GAEResult(*(_memory.empty_like(rewards) if array is NEW else array for array in call.out))
+    results = GAEResult(*(memory.empty_like(rewards) if array is NEW else array for array in call.out))
     # New memory overlaps no input, and to ask NumPy that takes microseconds.
     is_new = all(array is NEW for array in call.out)
     inputs = () if is_new else tuple(array for array in fields if type(array) is np.ndarray)
@@ -115,7 +115,7 @@ class Layout(NamedTuple):
         return results
 
     def empty(self, dtype: np.dtype[Any]) -> Array:
-        return _memory.empty((self.steps, self.envs), dtype, "F" if self.env_major else "C")
+        return memory.empty((self.steps, self.envs), dtype, "F" if self.env_major else "C")
 
     def merged(self, array: Array) -> Array:
         """Return an array as (T, N): a view where the strides of the merged axes allow it."""

@@ -10,11 +10,11 @@ import numpy as np
 
 from fastgae._call import Call
 from fastgae._canonical import checked, frame_of
-from fastgae._declared import declared, public
 from fastgae._diagnose import bootstrap, fit, flags, numerics, rows
 from fastgae._diagnose.overview import overview
 from fastgae._diagnose.report import Diagnosis, Finding, Places
 from fastgae._diagnose.steps import Steps
+from fastgae._engine.declared import declared, public
 from fastgae._typing import ArrayLike, Autoreset, Misnamed, Normalize
 from fastgae.estimators.gae import gae
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._pictures import BLUE, INK, PURPLE, VERMILION, new_figure, style
+from fastgae._support.pictures import BLUE, INK, PURPLE, VERMILION, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

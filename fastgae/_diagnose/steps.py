@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fastgae import _dispatch, _run
 from fastgae._backends import BackendUnavailableError
 from fastgae._call import Array, Call, GAEResult
 from fastgae._canonical import NEXT_STEP
 from fastgae._diagnose.plot import Column
 from fastgae._diagnose.report import SHOWN, Places
+from fastgae._engine import dispatch, run
 
 MOST_MARKS = 4000  # in a picture
 
@@ -191,16 +191,14 @@ class Steps:
 
     def computed(self, given: Call | None = None) -> GAEResult:
         with np.errstate(all="ignore"):
-            return _run.without_short_cut(
-                (given or self.given)._replace(normalize=None), _dispatch.choose(_backend(), 1)
-            )
+            return run.without_short_cut((given or self.given)._replace(normalize=None), dispatch.choose(_backend(), 1))
 
 
 @functools.cache
 def _backend() -> str:
     """Return a backend that needs no time to compile: the others give the same bits."""
     try:
-        _dispatch.choose("cpp", 1)
+        dispatch.choose("cpp", 1)
     except (BackendUnavailableError, ValueError):  # ValueError: FASTGAE_CPU names no CPU target
         return "numpy"
     return "cpp"

@@ -11,12 +11,12 @@ import jax
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from fastgae import _memory
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, given_back, is_narrow, taken, widened
 from fastgae._interop.jax import canonical, computes, from_numpy, numpys_dtypes, placed, settled, to_numpy
 from fastgae._interop.libraries import WITHOUT_NUMBERS, as_array, dtype_of_results, gives_two
+from fastgae._support import memory
 
 NOT_IN_PROGRAMS = ("backend", "out", "stop_gradients")
 NO_ARRAYS = (Role.SETTING, Role.CONSTANT)
@@ -39,9 +39,9 @@ def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return a new array whose memory JAX takes without a copy."""
     size = math.prod(shape) * dtype.itemsize
-    memory = _memory.empty((size + ALIGNMENT,), np.dtype(np.uint8), "C")
-    begin = -memory.ctypes.data % ALIGNMENT
-    return memory[begin : begin + size].view(dtype).reshape(shape)
+    space = memory.empty((size + ALIGNMENT,), np.dtype(np.uint8), "C")
+    begin = -space.ctypes.data % ALIGNMENT
+    return space[begin : begin + size].view(dtype).reshape(shape)
 
 
 def traced(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

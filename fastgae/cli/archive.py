@@ -14,9 +14,9 @@ from typing import Any
 
 from numpy.lib import format as npy
 
-from fastgae._archive import FILE_ERRORS, check_kind, checked_header, named_members, reason, shown
-from fastgae._memory import usable_memory
-from fastgae._misnamed import NAMES_ELSEWHERE
+from fastgae._support.archive import FILE_ERRORS, check_kind, checked_header, named_members, reason, shown
+from fastgae._support.memory import usable_memory
+from fastgae._support.misnamed import NAMES_ELSEWHERE
 from fastgae.cli.options import CommandError
 
 LONGEST_REASON = 800  # zipfile's errors quote names from the file, of up to 64 KiB each

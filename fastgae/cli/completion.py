@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from fastgae._project import how_to_install
+from fastgae._support.project import how_to_install
 
 SHELLS = ("bash", "zsh", "tcsh")
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fastgae
-from fastgae import _dispatch, _threads
-from fastgae._project import how_to_install
+from fastgae._engine import dispatch
+from fastgae._support import threads
+from fastgae._support.project import how_to_install
 from fastgae.cli import info
 from fastgae.cli.options import CommandError, non_negative, plot_file, positive, unit_interval
 
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from fastgae.cli import rollout
 
     try:
-        num_threads = _dispatch.resolve_threads(None) or _threads.usable_cpus()
+        num_threads = dispatch.resolve_threads(None) or threads.usable_cpus()
         default = default_variant()
     except (ValueError, fastgae.BackendUnavailableError) as error:
         raise CommandError(str(error)) from error

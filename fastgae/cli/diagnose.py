@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import fastgae
-from fastgae._archive import shown
 from fastgae._call import ROLES, Role
+from fastgae._support.archive import shown
 from fastgae.cli import compute
 from fastgae.cli.archive import read_arrays
 from fastgae.cli.options import CommandError, printable, unit_interval

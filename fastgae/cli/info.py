@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from fastgae import _dispatch, _memory, _threads
+from fastgae._engine import dispatch
+from fastgae._support import memory, threads
 
 HELP = "versions, backends, CPU targets, threads and environment variables"
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 def gather() -> dict[str, Any]:
     """Return everything that `info` prints. A setting that cannot be used goes into ``problems`` and raises nothing."""
-    problems = [*filter(None, [_dispatch.fallback()])]
+    problems = [*filter(None, [dispatch.fallback()])]
 
     def attempt(resolve: Callable[[], Any]) -> Any:
         try:
@@ -63,7 +64,7 @@ def gather() -> dict[str, Any]:
         "numpy": np.__version__,
         "numba": _installed("numba"),
         "default_backend": attempt(partial(resolved, None)),
-        "num_threads": attempt(lambda: _dispatch.resolve_threads(None) or _threads.usable_cpus()),
+        "num_threads": attempt(lambda: dispatch.resolve_threads(None) or threads.usable_cpus()),
         "recycled": attempt(_recycled),
         "prefetching": attempt(_prefetching) or [],
         "backends": [
@@ -71,8 +72,8 @@ def gather() -> dict[str, Any]:
             for backend in fastgae.backends()
         ],
         "environment": {
-            name: {"value": _dispatch.SETTINGS[name], "meaning": meaning}
-            for name, meaning in _dispatch.ENVIRONMENT.items()
+            name: {"value": dispatch.SETTINGS[name], "meaning": meaning}
+            for name, meaning in dispatch.ENVIRONMENT.items()
         },
         "problems": problems,
     }
@@ -86,13 +87,13 @@ def _installed(package: str) -> str | None:
 
 
 def resolved(backend: str | None) -> dict[str, str | None]:
-    module, target = _dispatch.resolve_backend(backend)
+    module, target = dispatch.resolve_backend(backend)
     return {"name": module.__name__.rpartition(".")[2], "target": target or next(iter(module.targets()), None)}
 
 
 def _recycled() -> dict[str, int]:
-    _dispatch.recycle()
-    return _memory.recycled()
+    dispatch.recycle()
+    return memory.recycled()
 
 
 def _prefetching() -> list[dict[str, Any]]:

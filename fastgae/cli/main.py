@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import fastgae
-from fastgae._misnamed import NAMES_ELSEWHERE, choose_one, closest, elsewhere
+from fastgae._support.misnamed import NAMES_ELSEWHERE, choose_one, closest, elsewhere
 from fastgae.cli import compute, demo, diagnose, info
 from fastgae.cli.completion import SHELLS, PrintCompletion
 from fastgae.cli.options import CommandError, Formatter

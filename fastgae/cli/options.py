@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from fastgae._pictures import picture_path
+from fastgae._support.pictures import picture_path
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fastgae._call import Array
-from fastgae._pictures import BLUE, INK, PURPLE, VERMILION, new_figure, save, style
+from fastgae._support.pictures import BLUE, INK, PURPLE, VERMILION, new_figure, save, style
 
 
 def draw(path: Path, title: str, series: Mapping[str, Array]) -> None:

@@ -20,7 +20,7 @@ libraries multiply it by 0: NaN and infinity there have no effect, and a zero ma
 import importlib
 import typing
 
-from fastgae._misnamed import no_name
+from fastgae._support.misnamed import no_name
 
 if typing.TYPE_CHECKING:
     from fastgae.compat import brax as brax

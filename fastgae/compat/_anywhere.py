@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fastgae import _dispatch
+from fastgae._engine import dispatch
 from fastgae._interop import any_traced, converter, kind_of
 from fastgae.compat._arguments import Body
 
@@ -93,7 +93,7 @@ def _in_torch(body: Body, given: dict[str, Any], first: Any) -> Any:
     like, numbers = body.like, body.numbers
     check_device(like, first)
     if on_device(first) and not is_compiling():
-        _dispatch.on_devices(like, held(like, first))
+        dispatch.on_devices(like, held(like, first))
     taken = {name: as_tensor(name, each, like, first) for name, each in given.items()}
     if STOPS in body.readers:
         taken[STOPS] = True

@@ -8,7 +8,7 @@ Add one line before you create ``PuffeRL``::
 from contextlib import ExitStack
 from typing import Any
 
-from fastgae._misnamed import refuses_misnamed
+from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
 from fastgae.compat._arguments import Coefficient, Flags, Like, Numbers

@@ -17,7 +17,7 @@ import math
 from typing import Any, Generic, NamedTuple
 
 from fastgae._interop import kind_of
-from fastgae._misnamed import refuses_misnamed
+from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, constant, namespace_of
 from fastgae.compat._arguments import Coefficient, Coefficients, Discounts, Flags, Integers, Like, Numbers

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgae._misnamed import refuses_misnamed
+from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import ArrayT
 from fastgae.compat._anywhere import anywhere, namespace_of
 from fastgae.compat._arguments import Coefficients, Flags, Like, Numbers

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import Array
-from fastgae._misnamed import NAMES_ELSEWHERE
+from fastgae._support.misnamed import NAMES_ELSEWHERE
 from fastgae.data.arrays import arrays_of, whole
 from fastgae.data.errors import DataError, argument, column_argument
 from fastgae.data.estimators import ESTIMATORS, How

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 import fastgae
-from fastgae._misnamed import refuses_misnamed
+from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data.critic import Critic
 from fastgae.data.errors import DataError, UnreachableError, WriteError, argument, brought_by, first_line

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from fastgae._project import how_to_install
+from fastgae._support.project import how_to_install
 
 # Whether the caller writes options of the command, and not arguments of Python.
 _options: ContextVar[bool] = ContextVar("options", default=False)

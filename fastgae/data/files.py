@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import IO, Any, TypeAlias
 
-from fastgae._project import how_to_install
+from fastgae._support.project import how_to_install
 from fastgae.data.errors import DataError, brought_by, is_remote, reading, without_secrets
 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import GAEResult
-from fastgae._misnamed import refuses_misnamed
+from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data.columns import UNFLAGGED, Episodes, chosen_columns, steps_of
 from fastgae.data.errors import DataError

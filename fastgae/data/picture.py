@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastgae._call import Array
-from fastgae._pictures import BLUE, NOTE, SHADES, VERMILION, new_figure, picture_path, save, style
+from fastgae._support.pictures import BLUE, NOTE, SHADES, VERMILION, new_figure, picture_path, save, style
 from fastgae.data.errors import WriteError, brought_by, first_line
 from fastgae.data.plan import Plan
 from fastgae.data.rows import SLICE

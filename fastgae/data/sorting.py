@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgae._call import Array
-from fastgae._threads import usable_cpus
+from fastgae._support.threads import usable_cpus
 from fastgae.data.arrays import arrays_of
 from fastgae.data.columns import Columns
 from fastgae.data.errors import DataError, argument, brought_by, first_line

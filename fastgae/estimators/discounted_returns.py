@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Never, Unpack
 
 from fastgae._call import ABSENT, NEW
-from fastgae._declared import estimator
-from fastgae._run import run
+from fastgae._engine.declared import estimator
+from fastgae._engine.run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
 
 

@@ -8,8 +8,8 @@ from numpy import ndarray
 
 from fastgae._call import MISSING, GAEResult
 from fastgae._canonical import as_one_env
-from fastgae._declared import estimator
-from fastgae._run import run
+from fastgae._engine.declared import estimator
+from fastgae._engine.run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Normalize, Numbers, Output
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fastgae import _dispatch
 from fastgae._backends import Backend
 from fastgae._call import EPS, Array
 from fastgae._canonical import frame_of, in_place, of_one_dtype, shown
-from fastgae._declared import public
-from fastgae._exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
+from fastgae._engine import dispatch
+from fastgae._engine.declared import public
+from fastgae._equation.exact_sums import MOST_AT_ONCE, SUM_UNIT, quotient, root_of_quotient, totals
 from fastgae._interop import OnDevice
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Numbers
 from fastgae.estimators.normalize import normalize
@@ -213,10 +213,10 @@ def moments(advantages: ArrayLike, mask: ArrayLike | None = None, *, backend: Ba
     (numbers,) = of_one_dtype(advantages=advantages)
     exists = frame_of("advantages", numbers, 0, has_time=False).flags_or_none("mask", mask)
     if isinstance(numbers, OnDevice):
-        module: Any = _dispatch.on_devices("advantages", numbers)  # of torch, because JAX never gets here
+        module: Any = dispatch.on_devices("advantages", numbers)  # of torch, because JAX never gets here
         bins, counts = module.exact_sums(numbers, exists)
         return Moments(*counts, *totals(bins))
-    return _moments_of(numbers, exists, _dispatch.choose(backend, None).module)
+    return _moments_of(numbers, exists, dispatch.choose(backend, None).module)
 
 
 def _moments_of(numbers: Array, exists: Array | None, module: Backend) -> Moments:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fastgae import _dispatch, _memory, _threads
 from fastgae._call import EPS, MOST_STEPS, NEW, Array
 from fastgae._canonical import NORMALIZE, Frame, as_number, frame_of, in_place, integer_of, of_one_dtype, shown
-from fastgae._declared import public
+from fastgae._engine import dispatch
+from fastgae._engine.declared import public
+from fastgae._engine.moments import center_and_scale, scale_of
 from fastgae._interop import OnDevice, as_floats, takes_tensors
-from fastgae._misnamed import NORMALIZE_ELSEWHERE, choose_one
-from fastgae._moments import center_and_scale, scale_of
+from fastgae._support import memory, threads
+from fastgae._support.misnamed import NORMALIZE_ELSEWHERE, choose_one
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Normalize, Numbers
 
 
@@ -97,18 +98,18 @@ def normalize(
         raise ValueError(f"{name} says how mean and std are computed, and both are given: leave {name} out")
     result: Any = frame.output(NEW if out is None else out, numbers)
     if isinstance(numbers, OnDevice):
-        module = _dispatch.on_devices("advantages", advantages, num_threads)
+        module = dispatch.on_devices("advantages", advantages, num_threads)
         filled: Any = module.normalized(numbers, exists, by, given, kept_out, added, frame.axis, result)
         return filled
-    chosen = _dispatch.choose(backend, num_threads)
+    chosen = dispatch.choose(backend, num_threads)
     if result is NEW:
-        result = _memory.empty_like(numbers)
+        result = memory.empty_like(numbers)
     if exists is not None and np.may_share_memory(exists, result):
         exists = exists.copy()
     if not numbers.size:
         return result
     matrix, existing, layout = in_place(numbers, exists, frame.axis)
-    how = chosen.module, chosen.threads or _threads.usable_cpus(), chosen.target
+    how = chosen.module, chosen.threads or threads.usable_cpus(), chosen.target
     if given is None:
         center, scale = center_and_scale(matrix, existing, by, layout, *how, added, kept_out)
     else:

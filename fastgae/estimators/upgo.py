@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Never, Unpack
 
 from fastgae._call import GAEResult
-from fastgae._declared import estimator
-from fastgae._run import run
+from fastgae._engine.declared import estimator
+from fastgae._engine.run import run
 from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Normalize, Numbers, Output
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from fastgae import _dispatch
 from fastgae._canonical import as_flags, frame_of
-from fastgae._declared import public
-from fastgae._equation import Library, either, without_resets
+from fastgae._engine import dispatch
+from fastgae._engine.declared import public
+from fastgae._equation.arrays import Library, either, without_resets
 from fastgae._interop import OnDevice, takes_tensors
 from fastgae._typing import ArrayLike, Flags, FlagsT, Misnamed
 
@@ -61,7 +61,7 @@ def valid_steps(
     cuts = frame.flags_or_none("truncated", truncated)
     started = None if prev_done is None else frame.env_flags("prev_done", prev_done)
     if isinstance(ends, OnDevice):
-        return _dispatch.on_devices("terminated", ends).steps_without_resets(ends, cuts, started, frame.axis)
+        return dispatch.on_devices("terminated", ends).steps_without_resets(ends, cuts, started, frame.axis)
     lib = Library(ends, frame.axis)
     steps: Any = lib.back(without_resets(lib, lib.steps(either(ends, cuts)), started, None))
     return steps

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastgae._call import Array
 from fastgae._interop.libraries import LIBRARIES, on_the_cpu
-from fastgae._misnamed import GOING_ON, NAMES_ELSEWHERE
+from fastgae._support.misnamed import GOING_ON, NAMES_ELSEWHERE
 from fastgae.testing.rollouts import FLAGS, Kind, Probe
 
 # What an argument may be -> its names. If a name is in several rows, all are tried, the first row first.

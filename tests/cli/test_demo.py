@@ -140,7 +140,7 @@ def test_missing_extra_says_how_to_install_it(package, options, monkeypatch, cap
 
 @pytest.mark.parametrize("setting", ["FASTGAE_NUM_THREADS", "FASTGAE_BACKEND"])
 def test_unusable_settings(setting, monkeypatch, capsys):
-    monkeypatch.setitem(fastgae._dispatch.SETTINGS, setting, "lots")
+    monkeypatch.setitem(fastgae._engine.dispatch.SETTINGS, setting, "lots")
     code, message = failure(["demo"], capsys)
     assert code == 1
     assert setting in message

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._engine import dispatch
 from fastgae.cli.main import main
 
 # As `python -m fastgae` does.
@@ -22,13 +23,19 @@ def test_info_as_json(capsys):
     for shown, backend in zip(facts["backends"], fastgae.backends(), strict=True):
         assert {**shown, "targets": tuple(shown["targets"])} == {**backend._asdict(), "target": shown["target"]}
         assert shown["target"] in ((*backend.targets,) or (None,))
-    assert set(facts["environment"]) == set(fastgae._dispatch.ENVIRONMENT)
+    assert set(facts["environment"]) == set(dispatch.ENVIRONMENT)
 
 
 def test_info_as_text(capsys):
     assert main(["info"]) == 0
     text = capsys.readouterr().out
-    for word in (fastgae.__version__, np.__version__, "default backend", "threads", *fastgae._dispatch.ENVIRONMENT):
+    for word in (
+        fastgae.__version__,
+        np.__version__,
+        "default backend",
+        "threads",
+        *dispatch.ENVIRONMENT,
+    ):
         assert word in text
     rows = {line.split()[0]: line for line in text.splitlines() if line.split()[1:2] in (["yes"], ["no"])}
     assert list(rows) == [backend.name for backend in fastgae.backends()]
@@ -68,11 +75,11 @@ def under(monkeypatch):
 
     def put(**settings):
         for name, text in settings.items():
-            monkeypatch.setitem(fastgae._dispatch.SETTINGS, name, text)
-        fastgae._dispatch.resolve.cache_clear()
+            monkeypatch.setitem(dispatch.SETTINGS, name, text)
+        dispatch.resolve.cache_clear()
 
     yield put
-    fastgae._dispatch.resolve.cache_clear()
+    dispatch.resolve.cache_clear()
 
 
 def test_info_reports_settings_that_cannot_be_honoured(under, capsys):

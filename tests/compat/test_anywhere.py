@@ -27,7 +27,7 @@ def test_the_bits_of_numpy_by_operations_of_torch(name, dtypes, torch, monkeypat
     function, given = tensors(name, dtypes)
     expected = arrays_of(function(**given))
     monkeypatch.setattr("fastgae._interop.torch.computes", lambda tensor: True)
-    monkeypatch.setattr("fastgae._dispatch.on_devices", lambda name, array: None)
+    monkeypatch.setattr("fastgae._engine.dispatch.on_devices", lambda name, array: None)
     for got, right in zip(arrays_of(function(**given)), expected, strict=True):
         assert got.dtype == right.dtype
         if name == "rlax retrace_continuous":  # torch has an exponential of its own
@@ -80,14 +80,14 @@ def elsewhere(torch, place):
     ],
 )
 def test_devices_without_a_backend(name, place, error, what, torch, monkeypatch):
-    monkeypatch.setattr("fastgae._dispatch._import", lambda name: ModuleNotFoundError("No module named 'triton'"))
+    monkeypatch.setattr("fastgae._engine.dispatch._import", lambda name: ModuleNotFoundError("No triton"))
     function, given = tensors(name, convert=elsewhere(torch, place))
     with pytest.raises(error, match=what):
         function(**given)
 
 
 def test_two_devices(torch, monkeypatch):
-    monkeypatch.setattr("fastgae._dispatch.on_devices", lambda name, array: None)
+    monkeypatch.setattr("fastgae._engine.dispatch.on_devices", lambda name, array: None)
     function, there = tensors("cleanrl", convert=elsewhere(torch, "cuda:0"))
     _, here = tensors("cleanrl")
     with pytest.raises(TypeError, match=r"values is on cuda:0, .*pass values\.cpu\(\)"):

@@ -9,7 +9,7 @@ from types import FunctionType, MethodType, SimpleNamespace
 import numpy as np
 import pytest
 
-from fastgae._misnamed import NAMES_ELSEWHERE
+from fastgae._support.misnamed import NAMES_ELSEWHERE
 from fastgae.compat import cleanrl, gymnasium, labml, spinningup, stable_baselines3, tianshou, torchrl, trl, verl
 from support.compat_calls import (
     CALLS,

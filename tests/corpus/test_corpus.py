@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from fastgae import _archive
-from fastgae.cli import archive
+from fastgae import cli
+from fastgae._support import archive
 
 from .mutants import SOURCES, check, said_of
 
@@ -27,7 +27,7 @@ def test_broken_files(tmp_path):
     assert set(statuses(tmp_path)) == {0, 1, 2}
 
 
-@pytest.mark.parametrize(("module", "name"), [(archive, "FILE_ERRORS"), (_archive, "HEADER_ERRORS")])
+@pytest.mark.parametrize(("module", "name"), [(cli.archive, "FILE_ERRORS"), (archive, "HEADER_ERRORS")])
 def test_this_can_fail(module, name, tmp_path, monkeypatch):
     monkeypatch.setattr(module, name, (ValueError,))
     with pytest.raises(AssertionError, match=r"--seed 20240607 --only \d+ .* was not caught"):

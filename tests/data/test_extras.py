@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastgae._project import how_to_install
+from fastgae._support.project import how_to_install
 from fastgae.data import compute
 from fastgae.data.errors import EXTRAS, brought_by
 

@@ -192,7 +192,7 @@ def test_pictures(places):
         at, run, users = made(plant.__name__)
         plant(run / "a.png", users)
         refused(at, source, r"a\.png' is (a link or a pipe|not writable)", ValueError, plot=run / "a.png")
-    from fastgae._pictures import new_figure, save
+    from fastgae._support.pictures import new_figure, save
 
     at, run, users = made("beside")
     for plant in PLANTED:

@@ -314,7 +314,7 @@ def test_a_call_passes_few_files():
     finally:
         sys.setprofile(None)
     assert max(map(len, ways)) <= 7
-    assert ("gae.py", "_run.py", "calls.py", "torch_devices.py", "plan.py") in ways
+    assert ("gae.py", "run.py", "calls.py", "torch_devices.py", "plan.py") in ways
 
 
 def test_values_after_sequences_count_for_the_dtype():

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 import fastgae
-from fastgae._pictures import BLUE, BLUE_TINT, GRID, INK, NOTE, VERMILION, VERMILION_TINT, new_figure, svg
+from fastgae._support.pictures import BLUE, BLUE_TINT, GRID, INK, NOTE, VERMILION, VERMILION_TINT, new_figure, svg
 from support.real_rollouts import MODES, record
 
 KINDS = ("truncated", "terminated")

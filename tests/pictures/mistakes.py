@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 import fastgae
-from fastgae._pictures import BLUE, INK, NOTE, VERMILION, new_figure, style, svg
+from fastgae._support.pictures import BLUE, INK, NOTE, VERMILION, new_figure, style, svg
 from support import mistakes
 from support.real_rollouts import fitted_value, record
 

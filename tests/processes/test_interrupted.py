@@ -67,7 +67,7 @@ print(len(after), len(parallel) - before)
 def test_ctrl_c_during_a_call(python, backend):
     calls, parallel = map(int, python(CTRL_C.format(backend=backend)).split())
     assert calls == 2
-    if backend == "numba" and fastgae._threads.usable_cpus() > 1:
+    if backend == "numba" and fastgae._support.threads.usable_cpus() > 1:
         assert parallel == 2
 
 

@@ -11,7 +11,7 @@ COMPILED = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="only the c
 START = """
 import gc, json, os, sys, threading, warnings
 import numpy as np, fastgae
-from fastgae import _memory
+from fastgae._support import memory
 
 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of every fork beside threads
 
@@ -26,26 +26,26 @@ FORK = (
 kept, dropped = call(1), call(2)
 expected = kept.copy()
 del dropped
-assert _memory.recycled()["held"] > 0
+assert memory.recycled()["held"] > 0
 child = os.fork()
 if child == 0:
     wrong = 1
     try:
-        counts = _memory.recycled()
+        counts = memory.recycled()
         assert (counts["held"], counts["hits"], counts["misses"]) == (0, 0, 0), counts
         assert counts["limit"] > 0
         results = [call(number) for number in range(3, 7)]
         assert np.array_equal(kept, expected)
         assert all((array == number).all() for number, array in zip(range(3, 7), results))
         del results, kept
-        assert _memory.recycled()["held"] > 0
+        assert memory.recycled()["held"] > 0
         call(8)
-        assert _memory.recycled()["hits"] > 0
+        assert memory.recycled()["hits"] > 0
         wrong = 0
     finally:
         os._exit(wrong)
 assert os.waitpid(child, 0)[1] == 0
-assert _memory.recycled()["held"] > 0, "the parent keeps what it has"
+assert memory.recycled()["held"] > 0, "the parent keeps what it has"
 assert np.array_equal(kept, expected)
 print("done")
 """
@@ -78,7 +78,7 @@ for _ in range(20):
         try:
             for number in range(5):
                 assert (call(number) == number).all()
-            failed = int(_memory.recycled()["hits"] == 0)
+            failed = int(memory.recycled()["hits"] == 0)
         finally:
             os._exit(failed)
     assert os.waitpid(child, 0)[1] == 0, "the child hung, died or was wrong"
@@ -115,7 +115,7 @@ busy.wait()
 """
 )
 
-SETTING = START + "call(1); call(2); call(3); print(json.dumps(_memory.recycled()))"
+SETTING = START + "call(1); call(2); call(3); print(json.dumps(memory.recycled()))"
 
 
 @COMPILED

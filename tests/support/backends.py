@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae import _dispatch
+from fastgae._engine import dispatch
 
 # Every backend and CPU target that this machine has: "numpy", "numba", "cpp:avx2", "cpp:baseline" ...
 BACKENDS = [
@@ -29,6 +29,6 @@ def no_short_cut(backend):
     module = importlib.import_module("fastgae._backends." + backend.partition(":")[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(module, "short_cut", raising=False)
-        _dispatch.resolve.cache_clear()
+        dispatch.resolve.cache_clear()
         yield
-    _dispatch.resolve.cache_clear()
+    dispatch.resolve.cache_clear()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae import _memory
 from fastgae._call import NUMBERS
+from fastgae._support import memory
 from support.cases import assert_same_bits, make_case
 from support.tensor_calls import CALLS, FEW, arrays_of, converted
 
@@ -86,9 +86,9 @@ def test_memory_is_recycled():
     call = functools.partial(fastgae.gae, rewards, rewards, None, last_values=0.0)
     for _ in range(2):  # the first call in a process begins to keep memory
         jax.block_until_ready(call())
-    before = _memory.recycled()["hits"]
+    before = memory.recycled()["hits"]
     jax.block_until_ready(call())
-    assert _memory.recycled()["hits"] == before + 2
+    assert memory.recycled()["hits"] == before + 2
 
 
 def test_float64_where_it_is_enabled():

@@ -6,9 +6,9 @@ from typing import TypeVar, get_args, get_type_hints
 
 import pytest
 
-from fastgae import _dispatch
 from fastgae._canonical import NORMALIZE
 from fastgae._canonical.arguments import AUTORESET
+from fastgae._engine import dispatch
 from fastgae._interop import FUNCTIONS
 from fastgae._typing import Autoreset, BackendName, Normalize
 from support.compat_calls import CALLS, TORCH_CALLS, puff_elsewhere
@@ -65,7 +65,7 @@ def test_so_does_one_argument_in_compat():
 
 @pytest.mark.parametrize(
     ("words", "choices"),
-    [(Autoreset, AUTORESET), (Normalize, NORMALIZE), (BackendName, _dispatch.CHOICES)],
+    [(Autoreset, AUTORESET), (Normalize, NORMALIZE), (BackendName, dispatch.CHOICES)],
     ids=["autoreset", "normalize", "backend"],
 )
 def test_literals_are_the_words_that_the_checks_take(words, choices):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastgae._pictures import BLUE, INK, NOTE, PURPLE, SHADES, VERMILION, new_figure, style, svg
+from fastgae._support.pictures import BLUE, INK, NOTE, PURPLE, SHADES, VERMILION, new_figure, style, svg
 from speed.table import ADD, LIMIT
 
 if TYPE_CHECKING:

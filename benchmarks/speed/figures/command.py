@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fastgae._pictures import save
+from fastgae._support.pictures import save
 from speed import memory, table
 from speed.calls import prepared
 from speed.contenders import Contender, one_thread, runs_here, thread_counts, without_reference

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastgae._project import DISTRIBUTION
+from fastgae._support.project import DISTRIBUTION
 
 from .in_jax import own_scan
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import fastgae
-from fastgae._project import DISTRIBUTION
+from fastgae._support.project import DISTRIBUTION
 from speed.machine import describe_machine
 from speed.rollouts import make_rollout
 from speed.text import duration, markdown, rounded

@@ -27,7 +27,7 @@ SHORT_CUT = "if chosen.short_cut is not None:"
 PLANTS = (
     Plant(
         "arrays of rank 3 decline the short cut",
-        "_run.py",
+        "_engine/run.py",
         SHORT_CUT,
         "if chosen.short_cut is not None and getattr(given[0], 'ndim', 0) != 3:",
         "instructions",
@@ -35,7 +35,7 @@ PLANTS = (
     ),
     Plant(
         "every call is checked before the short cut",
-        "_run.py",
+        "_engine/run.py",
         SHORT_CUT,
         f"_check_given(function, given)\n    {SHORT_CUT}",
         "instructions",
@@ -43,7 +43,7 @@ PLANTS = (
     ),
     Plant(
         "memory of results is not used again",
-        "_memory.py",
+        "_support/memory.py",
         "core.set_recycled_limit(limit)",
         "core.set_recycled_limit(0)",
         "counts",

@@ -95,11 +95,11 @@ def compile_for(architecture: int) -> list[Any]:
 
 def _load_the_backend() -> None:
     """Load the backend although torch finds no GPU, and let it take tensors on the CPU."""
-    from fastgae import _dispatch
+    from fastgae._engine import dispatch
 
     torch.cuda.is_available = lambda: True
     torch.cuda.is_current_stream_capturing = lambda: False
-    _dispatch._import.cache_clear()
+    dispatch._import.cache_clear()
     from fastgae._backends import triton as backend
     from fastgae._backends.triton import recursion
 

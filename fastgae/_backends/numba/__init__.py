@@ -19,15 +19,15 @@ from numba import __version__ as numba_version
 from numba import config, get_num_threads, set_num_threads, threading_layer
 from numba.core.compiler_lock import global_compiler_lock
 
-from fastgae import _memory
 from fastgae._backends.numba import moments
 from fastgae._backends.numba.arguments import FEWEST_STEPS, arguments_of, cut, flags, flat, is_env_major
 from fastgae._backends.numba.compiled import compiled, parallel, signature
 from fastgae._backends.numba.kernel import LANES, env_major, time_major
 from fastgae._backends.numba.trees import tree_scan as tree_scan
 from fastgae._call import MOMENT_STEPS, NEW, WORKING_DTYPES, Array, Call, GAEResult
-from fastgae._exact_sums import sums_by_numpy
-from fastgae._threads import usable_cpus
+from fastgae._equation.exact_sums import sums_by_numpy
+from fastgae._support import memory
+from fastgae._support.threads import usable_cpus
 
 Function = Callable[..., None]
 
@@ -117,7 +117,7 @@ def short_cut(given: tuple[Any, ...], num_threads: int, target: str | None) -> G
         others = (*inputs, *outputs[:place])
         if any(other is not None and np.may_share_memory(array, other) for other in others):
             return None
-    results: Any = [_memory.empty_like(rewards) if array is NEW else array for array in out or (NEW, NEW)]
+    results: Any = [memory.empty_like(rewards) if array is NEW else array for array in out or (NEW, NEW)]
     arrays: Any = [rewards, values, terminated, truncated, following, *results]
     if axis:
         arrays = [None if array is None else array.T for array in arrays]

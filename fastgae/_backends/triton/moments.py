@@ -1,4 +1,4 @@
-"""Mean and standard deviation by the definition of fastgae/_moments.py, in its order of additions."""
+"""Mean and standard deviation by the definition of fastgae/_engine/moments.py, in its order of additions."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fastgae._backends.triton.kernels.views import Rows, Size, Tiles
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.plan import blocks_of
 from fastgae._call import EPS, MOMENT_STEPS, Array
-from fastgae._exact_sums import FORMATS, digits_of
+from fastgae._equation.exact_sums import FORMATS, digits_of
 from fastgae._interop import OnDevice
 
 LANES, STEPS = 32, 32  # of a program that sums blocks of steps
@@ -58,7 +58,7 @@ def rescale(
 
 
 def exact_sums(numbers: OnDevice, mask: OnDevice | None) -> tuple[Array, tuple[int, int, int, int]]:
-    """Fill the bins of fastgae/_exact_sums.py with torch, whose sums of integers are exact in any order; then wait."""
+    """Fill the bins of _equation/exact_sums.py with torch, whose sums of integers are exact in any order; then wait."""
     given = FORMATS[numbers.dtype] if numbers.dtype in FORMATS else FORMATS[np.dtype(np.float64)]
     real, bits = (torch.float32, torch.int32) if given.number_digits == 1 else (torch.float64, torch.int64)
     exists = torch.ones((), dtype=torch.bool, device=numbers.array.device) if mask is None else mask.array != 0

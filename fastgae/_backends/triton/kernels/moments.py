@@ -1,4 +1,4 @@
-"""Mean and variance, in the order of additions of fastgae/_moments.py, and what they shift and scale."""
+"""Mean and variance, in the order of additions of fastgae/_engine/moments.py, and what they shift and scale."""
 
 import triton.language as tl
 from triton import jit

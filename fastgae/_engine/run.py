@@ -5,13 +5,15 @@ from typing import Any
 
 from numpy import ndarray
 
-from fastgae import _dispatch, _memory, _threads, _trees
 from fastgae._call import MISSING, NEW, ROLES, Call, Estimator, GAEResult, Role
 from fastgae._canonical import as_switch, checked, in_one_layout, warn_of_reset_rows
-from fastgae._equation import given_only
+from fastgae._engine import dispatch
+from fastgae._engine.moments import center_and_scale
+from fastgae._equation import trees
+from fastgae._equation.arrays import given_only
 from fastgae._interop import OnDevice, as_array, check_no_tensors, is_tensor, with_tensors
-from fastgae._misnamed import missing, no_argument, too_many
-from fastgae._moments import center_and_scale
+from fastgae._support import memory, threads
+from fastgae._support.misnamed import missing, no_argument, too_many
 
 
 def run(
@@ -29,9 +31,9 @@ def run(
         if results is not None:
             return results
     try:
-        chosen = _dispatch.resolve(backend, num_threads)
+        chosen = dispatch.resolve(backend, num_threads)
     except TypeError:  # asking `choose` first would cost a small call 0.1 of 1.4 us (Zen 5)
-        chosen = _dispatch.choose(backend, num_threads)
+        chosen = dispatch.choose(backend, num_threads)
     if chosen.short_cut is not None:
         result = chosen.short_cut(given, chosen.threads, chosen.target)
         if result is not None:
@@ -100,29 +102,29 @@ def _arguments(
 def _on_device(declaration: Estimator, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
     """Compute an unchecked call whose arrays are on a GPU, or are computed by JAX."""
     name = declaration.word("rewards")
-    module = _dispatch.on_devices(name, given[0], num_threads)
+    module = dispatch.on_devices(name, given[0], num_threads)
     call = checked(declaration, Call(*given))
     if call.recursion not in module.RECURSIONS:
         raise TypeError(f"{name} is {given[0]!r}, and {call.recursion} computes on the CPU: pass {name}.cpu()")
     return module.gae(given_only(call))
 
 
-def without_short_cut(call: Call, chosen: _dispatch.Chosen) -> GAEResult[Any]:
+def without_short_cut(call: Call, chosen: dispatch.Chosen) -> GAEResult[Any]:
     """Compute a checked call."""
-    module, how = chosen.module, (chosen.threads or _threads.usable_cpus(), chosen.target)
+    module, how = chosen.module, (chosen.threads or threads.usable_cpus(), chosen.target)
     matrices, layout, results = in_one_layout(call)
     if not matrices.rewards.size:
         return results
     normalize = matrices.normalize
     if normalize is not None:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
-        own = tuple(None if array is None else _memory.empty_like(array) for array in matrices.out)
+        own = tuple(None if array is None else memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own, normalize=None)
     if matrices.parents is not None:
-        _trees.gae(matrices, module.tree_scan, how[0])
+        trees.gae(matrices, module.tree_scan, how[0])
     else:
         if matrices.recursion not in module.RECURSIONS:
-            module = _dispatch.choose("numpy", None).module  # which knows every recursion
+            module = dispatch.choose("numpy", None).module  # which knows every recursion
         module.gae(matrices, *how)
     if normalize is not None:
         moments = center_and_scale(matrices.out[0], matrices.mask, normalize, layout, module, *how)

@@ -1,6 +1,6 @@
 """Decorators of the public functions: they refuse unknown names, and take arrays of every library.
 
-The body of an estimator is one line that hands its arguments to ``_run.run``, which does the rest.
+The body of an estimator is one line that hands its arguments to ``run.run``, which does the rest.
 """
 
 import functools
@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from fastgae._call import MISSING, ROLES, Call, Estimator, Role, names_of
 from fastgae._interop import FUNCTIONS, is_tensor, with_tensors
-from fastgae._misnamed import missing, no_argument, shows_its_source, too_many
+from fastgae._support.misnamed import missing, no_argument, shows_its_source, too_many
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

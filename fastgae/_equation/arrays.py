@@ -91,7 +91,7 @@ class Library:
         return returns
 
     def normalized(self, advantages: Any, exists: Any, by: str) -> Any:
-        """Return advantages with mean 0 and standard deviation 1. ``_moments`` normalizes those of NumPy."""
+        """Return advantages with mean 0 and standard deviation 1. ``_engine.moments`` normalizes those of NumPy."""
         raise NotImplementedError
 
     def steps(self, given: Any, dtype: Any = None) -> Any:

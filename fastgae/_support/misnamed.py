@@ -265,7 +265,7 @@ def no_name(module: str, name: str, known: Iterable[str]) -> Exception:
 def _modules_with(name: str) -> list[str]:
     """Return the modules of ``fastgae.compat`` that define a function or a class."""
     defined = re.compile(rf"^\s*(?:def|class) {re.escape(name)}\b|^    makers = .*\"{re.escape(name)}\"", re.MULTILINE)
-    sources = sorted((Path(__file__).parent / "compat").glob("[a-z]*.py"))
+    sources = sorted((Path(__file__).parents[1] / "compat").glob("[a-z]*.py"))
     return [f"fastgae.compat.{each.stem}" for each in sources if defined.search(each.read_text(encoding="utf-8"))]
 
 

@@ -10,11 +10,11 @@ import warnings
 from _thread import RLock  # to import threading takes a tenth of the time of `import fastgae`
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from fastgae import _memory
 from fastgae._backends import CPU_TARGETS, Backend, BackendUnavailableError, DeviceBackend, ShortCut
 from fastgae._canonical import integer_of, shown
-from fastgae._misnamed import BACKENDS_ELSEWHERE, choose_one, elsewhere
-from fastgae._project import how_to_install
+from fastgae._support import memory
+from fastgae._support.misnamed import BACKENDS_ELSEWHERE, choose_one, elsewhere
+from fastgae._support.project import how_to_install
 from fastgae._typing import BackendName
 
 if TYPE_CHECKING:  # here mypy compares every backend with the contract, because modules are imported by name below
@@ -177,9 +177,9 @@ def choose(backend: object, num_threads: object) -> Chosen:
 @functools.cache
 def recycle() -> None:
     """Begin to keep the memory of dropped results, up to the limit of FASTGAE_RECYCLE."""
-    limit = _memory.limit_from("FASTGAE_RECYCLE", SETTINGS["FASTGAE_RECYCLE"])
+    limit = memory.limit_from("FASTGAE_RECYCLE", SETTINGS["FASTGAE_RECYCLE"])
     with _importing:
-        _memory.set_limit(limit)
+        memory.set_limit(limit)
 
 
 def resolve_backend(backend: str | None) -> tuple[Backend, str | None]:

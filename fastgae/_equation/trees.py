@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fastgae import _equation
 from fastgae._call import Array, Call
+from fastgae._equation import arrays as equation
 
 # tree_scan(parents, shares, terms, decay, gate, exists, follows, sums, y), where all but ``exists`` are arrays of one
 # element per node, computes for each node, from the last:
@@ -34,7 +34,7 @@ def gae(call: Call, tree_scan: TreeScan, num_threads: int) -> None:
         part = call._replace(**{name: given[span] for name, given in per_node.items()})
         part = part._replace(parents=np.maximum(part.parents - span.start, -1))
         with np.errstate(all="ignore"):  # NaN and infinity are data here
-            results = _equation.gae(Trees(part, tree_scan), _equation.given_only(part._replace(final_values=None)))
+            results = equation.gae(Trees(part, tree_scan), equation.given_only(part._replace(final_values=None)))
         for output, result in zip(call.out, results, strict=True):
             if output is not None:
                 output[span] = result
@@ -63,7 +63,7 @@ def _spans(parents: Array, num_threads: int) -> list[slice]:
     return [slice(begin, end) for begin, end in itertools.pairwise(cuts)]
 
 
-class Trees(_equation.Library):
+class Trees(equation.Library):
     """Nodes in place of steps: after a node come its children, and what counts is the sum of their shares."""
 
     def __init__(self, call: Call, tree_scan: TreeScan):

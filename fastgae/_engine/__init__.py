@@ -1,0 +1,1 @@
+"""How a call is computed: its arguments declared, its backend chosen, its checks, its results."""

@@ -1,0 +1,1 @@
+"""The equations, for arrays of every library: estimators, trees, groups, exact sums."""

@@ -1,0 +1,1 @@
+"""What knows nothing of advantages: memory, threads, archives, pictures, and the names that people write."""

@@ -131,7 +131,7 @@ def names_of(*roles: Role) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimator:
+class Declaration:
     """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
 
     fields: dict[str, str]  # the function's name of an argument -> the field of ``Call`` that it goes into

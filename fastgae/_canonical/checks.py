@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae._call import ABSENT, NEW, NEXT_STEP, ROLES, Array, Call, Estimator, Role
+from fastgae._call import ABSENT, NEW, NEXT_STEP, ROLES, Array, Call, Declaration, Role
 from fastgae._canonical.arguments import (
     as_clip,
     as_count,
@@ -57,7 +57,7 @@ class Reading(NamedTuple):
 
 
 @functools.cache
-def _reading(estimator: Estimator) -> Reading:
+def _reading(estimator: Declaration) -> Reading:
     optional = {field for field, default in Call._field_defaults.items() if default is None} - {*estimator.required}
     names = {field: estimator.word(field) for field in Call._fields}
     return Reading(
@@ -70,7 +70,7 @@ def _reading(estimator: Estimator) -> Reading:
     )
 
 
-def checked(estimator: Estimator, given: Call) -> Call:
+def checked(estimator: Declaration, given: Call) -> Call:
     """Return the call with numbers of one dtype, flags as bool, and coefficients as floats or float64 arrays.
 
     ``terminated`` stays None where it is left out. ``mask`` then holds all steps that exist: with
@@ -145,7 +145,7 @@ def _is_longer(frame: Frame, values: Any) -> bool:
     )
 
 
-def _checked_out(estimator: Estimator, frame: Frame, call: Call) -> tuple[Any, Any]:
+def _checked_out(estimator: Declaration, frame: Frame, call: Call) -> tuple[Any, Any]:
     """Return the pair (advantages, returns) to fill; NEW stands for an array to allocate."""
     if call.out is None:
         return NEW, NEW

@@ -10,13 +10,11 @@ from typing import Any, TypeVar
 
 from numpy import ndarray
 
-from fastgae._call import MISSING, ROLES, Call, Estimator, Role, names_of
+from fastgae._call import MISSING, NUMBERS, Call, Declaration
 from fastgae._interop import FUNCTIONS, is_tensor, with_tensors
 from fastgae._support.misnamed import missing, no_argument, shows_its_source, too_many
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-NUMBERS = tuple(field for field in names_of(Role.STEPS, Role.ENVS) if field in Call._fields)
 
 
 def public(function: Function) -> Function:
@@ -46,15 +44,16 @@ def public(function: Function) -> Function:
 
 def declared(
     function: Callable[..., Any], words: Mapping[str, str] | None = None, result: str | None = None
-) -> Estimator:
+) -> Declaration:
     """Return what the checks must know of a function. ``words``: what it calls some fields of ``Call``."""
     words = dict(words or {})
     parameters = inspect.signature(function).parameters
-    fields = {words.get(field, field): field for field in Call._fields}
+    known = {words.get(field, field): field for field in Call._fields}
+    fields = {name: known[name] for name in parameters if name in known}
     must_be_given = [name for name, each in parameters.items() if each.default is each.empty]
-    return Estimator(
-        fields={name: fields[name] for name in parameters if name in fields},
-        numbers=(*NUMBERS, "gae_lambda") if ROLES.get(words.get("gae_lambda", "")) is Role.FACTORS else NUMBERS,
+    return Declaration(
+        fields=fields,
+        numbers=tuple(field for field in Call._fields if words.get(field, field) in NUMBERS),
         required=tuple(fields[name] for name in must_be_given if "None" not in parameters[name].annotation),
         words=words,
         result=result,

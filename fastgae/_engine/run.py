@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from fastgae._call import MISSING, NEW, ROLES, Call, Estimator, GAEResult, Role
+from fastgae._call import MISSING, NEW, ROLES, Call, Declaration, GAEResult, Role
 from fastgae._canonical import as_switch, checked, in_one_layout, warn_of_reset_rows
 from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
@@ -58,7 +58,7 @@ def _unusual(
         raise no_argument(function, misnamed)
     if unnamed:
         raise too_many(function, len(function.__defaults__) + len(unnamed))
-    declaration: Estimator = function.declaration
+    declaration: Declaration = function.declaration
     keeps_gradients = not as_switch("stop_gradients", stop_gradients)
     if not (keeps_gradients or is_tensor(given[0]) or isinstance(given[0], OnDevice)):
         return None
@@ -75,7 +75,7 @@ def _unusual(
 
 def _check_given(function: Any, given: tuple[Any, ...]) -> None:
     """Check that each argument without a default is given."""
-    declaration: Estimator = function.declaration
+    declaration: Declaration = function.declaration
     call = Call(*given)
     absent = [name for name, field in declaration.fields.items() if getattr(call, field) is MISSING]
     if absent:
@@ -89,7 +89,7 @@ def _arguments(
     function: Any, given: tuple[Any, ...], stop_gradients: bool, num_threads: int | None, backend: str | None
 ) -> dict[str, Any]:
     """Return the arguments of a call by the names that the function has for them."""
-    declaration: Estimator = function.declaration
+    declaration: Declaration = function.declaration
     call = Call(*given)
     arguments = {name: getattr(call, field) for name, field in declaration.fields.items()}
     if declaration.result:
@@ -99,7 +99,7 @@ def _arguments(
     return arguments | {name: each for name, each in how.items() if name in function.__kwdefaults__}
 
 
-def _on_device(declaration: Estimator, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
+def _on_device(declaration: Declaration, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
     """Compute an unchecked call whose arrays are on a GPU, or are computed by JAX."""
     name = declaration.word("rewards")
     module = dispatch.on_devices(name, given[0], num_threads)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from support.backends import BACKENDS
+from support.backends import ONE_TARGET
 
 pytest.importorskip("fastgae._core", exc_type=ImportError)
 
@@ -23,25 +23,17 @@ def raising():
     raise KeyError("the truth of it")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "given", [Switch(raising), Switch(lambda: True), None, 1, "no"], ids=lambda given: type(given).__name__
-)
-def test_tail_normalized_is_true_or_false(backend, given):
-    out = np.full((4, 3), 7.0), np.full((4, 3), 7.0)
-    with pytest.raises(TypeError, match="tail_normalized must be True or False"):
-        fastgae.gae(
-            np.ones((4, 3)), np.ones((5, 3)), np.zeros((4, 3), bool), tail_normalized=given, out=out, backend=backend
-        )
-    assert all((array == 7).all() for array in out)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_tail_normalized_of_numpy(backend):
-    given = np.ones((4, 3)), np.ones((5, 3)), np.zeros((4, 3), bool)
+@pytest.mark.parametrize("backend", ONE_TARGET)
+def test_tail_normalized_is_true_or_false(backend):
+    call, out = (np.ones((4, 3)), np.ones((5, 3)), np.zeros((4, 3), bool)), tuple(np.full((2, 4, 3), 7.0))
+    for given in (Switch(raising), Switch(lambda: True), None, 1, "no"):
+        with pytest.raises(TypeError, match="tail_normalized must be True or False"):
+            fastgae.gae(*call, tail_normalized=given, out=out, backend=backend)
+        assert all((array == 7).all() for array in out)
     for switch in (False, True):
-        got = fastgae.gae(*given, tail_normalized=np.bool_(switch), backend=backend)
-        expected = fastgae.gae(*given, tail_normalized=switch, backend=backend)
+        got, expected = (
+            fastgae.gae(*call, tail_normalized=each, backend=backend) for each in (np.bool_(switch), switch)
+        )
         np.testing.assert_array_equal(got, expected)
 
 

@@ -3,12 +3,14 @@
 import importlib
 import json
 import os
+from itertools import product
 
 import numpy as np
 import pytest
 
 import fastgae
 from fastgae._engine import dispatch
+from fastgae._support.threads import usable_cpus
 from support.backends import BACKENDS
 from support.programs import BROKEN_CORE, CALL, NO_CORE, NO_NUMBA, NO_TRITON
 
@@ -103,23 +105,6 @@ def test_argument_then_environment_then_the_best(under, called):
             assert called(backend=name)[:2] == split(name)
         if variable != "nonsense":
             assert called()[:2] == split(variable or BACKENDS[0])
-
-
-@pytest.mark.parametrize("name", BACKENDS)
-def test_only_the_chosen_backend_runs(name, monkeypatch):
-    """The functions of all the others fail."""
-
-    def poisoned(*arguments):
-        raise AssertionError("another backend ran")
-
-    for other in AVAILABLE:
-        if other != split(name)[0]:
-            for function in ("gae", "short_cut"):
-                monkeypatch.setattr(module_of(other), function, poisoned, raising=False)
-    dispatch.resolve.cache_clear()
-    ones = np.ones((2, 2))
-    for gamma in (0.9, np.float32(0.9)):  # a plain call, and one that must be converted first
-        fastgae.gae(ones, ones, ones.astype(bool), last_values=ones[0], gamma=gamma, backend=name)
 
 
 def test_fastgae_cpu_chooses_the_target(under, called):
@@ -291,37 +276,24 @@ def test_the_environment_is_read_at_the_import(python):
     assert json.loads(python(code, **everything)) == [4, everything | {"FASTGAE_CPU": None}]
 
 
-@pytest.mark.parametrize(
-    ("environment", "threads"),
-    [
-        ({"FASTGAE_NUM_THREADS": "5", "OMP_NUM_THREADS": "7"}, 5),
-        ({"OMP_NUM_THREADS": "7"}, 7),
-        ({"OMP_NUM_THREADS": "4,3,2"}, 4),
-    ],
-)
-def test_the_number_of_threads(under, called, environment, threads):
-    under(**environment)
-    assert [called()[2], called(num_threads=3)[2]] == [threads, 3]
+def test_the_number_of_threads(under, called):
+    for ours, omp, expected in (("5", "7", 5), (None, "7", 7), (None, "4,3,2", 4)):
+        under(FASTGAE_NUM_THREADS=ours, OMP_NUM_THREADS=omp)
+        assert [called()[2], called(num_threads=3)[2]] == [expected, 3]
 
 
-def test_threads_default_to_the_usable_cpus(called):
+def test_threads_default_to_the_affinity_of_the_process(called, monkeypatch):
     assert 1 <= called(backend="numpy")[2] <= os.cpu_count()
+    if hasattr(os, "sched_getaffinity"):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {7})
+        assert usable_cpus() == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this platform has no affinity")
-def test_threads_default_to_the_affinity_of_the_process(python):
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nfrom fastgae._support import threads"
-    assert python(f"{code}; print(threads.usable_cpus())") == "1"
-
-
-@pytest.mark.parametrize("variable", ["FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"])
-def test_bad_numbers_of_threads_in_the_environment(under, called, variable):
+def test_bad_numbers_of_threads_in_the_environment(under, called):
     """By every backend: an error of one is an error of all. A number in the call wins over it."""
-    for text in ("0", "2.5", "many"):
+    for variable, text, name in product(("FASTGAE_NUM_THREADS", "OMP_NUM_THREADS"), ("0", "2.5", "many"), AVAILABLE):
         under(**{variable: text})
-        for name in AVAILABLE:
-            refused(ValueError, [variable, text, "positive integer"], backend=name)
-    for name in BACKENDS:
+        refused(ValueError, [variable, text, "positive integer"], backend=name)
         assert called(num_threads=2, backend=name)[2] == 2
 
 

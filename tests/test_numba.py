@@ -10,7 +10,7 @@ import fastgae
 from fastgae._call import MOMENT_STEPS
 from support.backends import BACKENDS
 from support.cases import assert_same_bits, make_case
-from test_long import HOSTILE, not_numbers, spikes
+from test_pieces import HOSTILE, not_numbers, spikes
 
 if "numba" not in BACKENDS:
     pytest.skip("numba is not installed", allow_module_level=True)

@@ -1,9 +1,5 @@
 """The performance gate calls the right rows red. These tests give it numbers and time nothing."""
 
-from types import SimpleNamespace
-
-import pytest
-
 from speed import table
 from speed.gate import ab, accepted, command, counts, floors, instructions, ratios
 from speed.gate.accepted import Line
@@ -11,26 +7,14 @@ from speed.gate.accepted import Line
 PAIR = ("cpp", "numpy")
 
 
-@pytest.fixture
-def given(monkeypatch):
-    """Give each of the clocks, by name, a list of samples for every turn; return how many turns are left."""
-
-    def give(*turns):
-        left = list(turns)
-        monkeypatch.setattr(ratios, "Clock", lambda timer, **_: timer)
-        monkeypatch.setattr(ratios, "in_turn", lambda clocks, seconds: left.pop(0))
-        return left
-
-    return give
-
-
-@pytest.mark.parametrize(("speed", "red"), [(0.9, True), (1.0, False)])
-def test_a_ratio_below_its_floor_is_measured_ten_times_and_red(given, speed, red):
-    turn = {"cpp": [1 / speed] * 3, "numpy": [1.0] * 3}
-    left = given(*[turn] * (1 + ratios.RETRIES))
-    (line,) = ratios.compared("row", dict.fromkeys(PAIR), {PAIR: 1.0})
-    assert line.red == red
-    assert len(left) == (0 if red else ratios.RETRIES)
+def test_a_ratio_below_its_floor_is_measured_ten_times_and_red(monkeypatch):
+    monkeypatch.setattr(ratios, "Clock", lambda timer, **_: timer)
+    for speed, red in ((0.9, True), (1.0, False)):
+        turns = [{"cpp": [1 / speed] * 3, "numpy": [1.0] * 3}] * (1 + ratios.RETRIES)
+        monkeypatch.setattr(ratios, "in_turn", lambda clocks, seconds, turns=turns: turns.pop())
+        (line,) = ratios.compared("row", dict.fromkeys(PAIR), {PAIR: 1.0})
+        assert line.red == red
+        assert len(turns) == (0 if red else ratios.RETRIES)
 
 
 def test_more_instructions_and_missing_counts_are_red():
@@ -52,18 +36,12 @@ def test_a_machine_without_accepted_instructions_is_red(monkeypatch):
     assert line.red
 
 
-@pytest.mark.parametrize(("variable", "red"), [("true", True), ("", False)])
-def test_what_cannot_be_measured_is_red_in_ci(monkeypatch, variable, red):
-    monkeypatch.setenv("CI", variable)
+def test_what_cannot_be_measured_is_red_in_ci(monkeypatch):
     monkeypatch.setattr(instructions, "why_not", lambda: "valgrind not installed")
-    (line,) = instructions.check()
-    assert line.red == red
-
-
-def test_a_container_that_forbids_setarch_is_told_what_to_allow(monkeypatch):
-    monkeypatch.setattr(instructions.shutil, "which", lambda name: name)
-    monkeypatch.setattr(instructions.subprocess, "run", lambda command, **_: SimpleNamespace(returncode=1))
-    assert "--security-opt seccomp=unconfined" in instructions.why_not()
+    for variable, red in (("true", True), ("", False)):
+        monkeypatch.setenv("CI", variable)
+        (line,) = instructions.check()
+        assert line.red == red
 
 
 def test_counts_above_the_accepted_ones_and_new_counts_are_red(monkeypatch):
@@ -80,17 +58,10 @@ def test_counts_above_the_accepted_ones_and_new_counts_are_red(monkeypatch):
     assert list(counts.check()) == [Line("without", "not measured: no torch")]
 
 
-@pytest.mark.parametrize(
-    ("base", "head", "red"),
-    [
-        ([1.0, 1.2], [1.1, 2.0], False),  # they overlap
-        ([1.0, 1.2], [1.25, 2.0], False),  # too little between them
-        ([1.0, 1.2], [1.3, 2.0], True),
-        ([], [1.0], False),
-    ],
-)
-def test_ranges_that_do_not_overlap_are_red(base, head, red):
-    assert ab.line("row", base, head).red == red
+def test_ranges_that_do_not_overlap_are_red():
+    for head, red in (([1.1, 2.0], False), ([1.25, 2.0], False), ([1.3, 2.0], True)):  # the second one is too near
+        assert ab.line("row", [1.0, 1.2], head).red == red
+    assert not ab.line("row", [], [1.0]).red
 
 
 def test_red_rows_stand_at_the_end_and_give_exit_status_1(monkeypatch, capsys):

@@ -9,8 +9,6 @@ import pytest
 from fastgae._diagnose import diagnose
 
 ROOT = Path(__file__).parents[1]
-
-
 PAGE = (ROOT / "docs" / "why-does-my-ppo-not-learn.md").read_text(encoding="utf-8")
 TEXTS = re.compile("<text .*?>(.*?)</text>")
 
@@ -20,26 +18,16 @@ def test_every_finding_has_a_section():
     assert set(diagnose.DETECTORS) | set(diagnose.OF_FIT) <= named
 
 
-@pytest.fixture
-def mistakes():
+def module(name):
     pytest.importorskip("gymnasium")
     pytest.importorskip("matplotlib")
-    return importlib.import_module("pictures.mistakes")
+    return importlib.import_module(f"pictures.{name}")
 
 
-@pytest.fixture
-def ends():
-    pytest.importorskip("gymnasium")
-    pytest.importorskip("matplotlib")
-    return importlib.import_module("pictures.ends")
-
-
-def test_reports_are_what_diagnose_says(mistakes):
+def test_reports_and_pictures_are_what_diagnose_says():
+    mistakes = module("mistakes")
     assert mistakes.filled(PAGE) == PAGE, "run, in the folder tests: python -m pictures"
     assert {found[2] for found in mistakes.REPORT.finditer(PAGE)} == set(mistakes.PLANTED)
-
-
-def test_pictures_of_mistakes_are_of_these_rollouts(mistakes):
     shown = set(re.findall(r"\]\(mistakes/(\w+)\.svg\)", PAGE))
     assert shown == set(mistakes.PICTURES) == {path.stem for path in (ROOT / "docs" / "mistakes").iterdir()}
     for name in shown:
@@ -49,6 +37,6 @@ def test_pictures_of_mistakes_are_of_these_rollouts(mistakes):
         assert set(lines) <= set(TEXTS.findall(drawn))
 
 
-def test_the_picture_of_the_end_is_drawn_from_these_rollouts(ends):
+def test_the_picture_of_the_end_is_drawn_from_these_rollouts():
     drawn = (ROOT / "docs" / "pictures" / "episode_ends.svg").read_text(encoding="utf-8")
-    assert TEXTS.findall(drawn) == TEXTS.findall(ends.draw().decode())
+    assert TEXTS.findall(drawn) == TEXTS.findall(module("ends").draw().decode())

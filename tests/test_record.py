@@ -20,20 +20,17 @@ def test_every_public_function_with_parameters_takes_arrays():
     assert set(FUNCTIONS) >= {"gae", "vtrace", "reverse_scan", "diagnose"}
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_every_parameter_has_a_role(function):
-    written = inspect.signature(getattr(fastgae, function)).parameters  # with annotations as the source has them
-    for name, parameter in parameters(function).items():
+def test_every_parameter_has_a_role_and_every_role_a_parameter():
+    every = [(function, *each) for function in FUNCTIONS for each in parameters(function).items()]
+    assert set(ROLES) - {"recursion"} == {name for _, name, _ in every}
+    for function, name, parameter in every:
+        written = inspect.signature(getattr(fastgae, function)).parameters  # with annotations as the source has them
         assert name in ROLES, f"{name} of {function} has no role in fastgae/_call.py"
         takes_arrays = any(word in written[name].annotation for word in ("ArrayLike", "Numbers", "Flags"))
         expected = ROLES[name] not in (Role.SETTING, Role.CONSTANT)
         assert takes_arrays == expected, f"{name}: {written[name].annotation}, {ROLES[name]}"
         if ROLES[name] is Role.CONSTANT:
             assert parameter.annotation in (float, float | None), name
-
-
-def test_every_role_is_of_a_parameter():
-    assert set(ROLES) - {"recursion"} == {name for function in FUNCTIONS for name in parameters(function)}
 
 
 def test_gae_has_the_names_and_the_defaults_of_the_record():

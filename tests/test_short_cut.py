@@ -1,20 +1,23 @@
-"""The short cut of the compiled backend takes every kind of small call, with the bits of the long way."""
+"""The short cut of the compiled backend takes every kind of small call, and that of Numba common ones.
+
+``fuzz`` compares their bits with those of the long way.
+"""
 
 import enum
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 
 import fastgae
-from fastgae._call import Call, Role, names_of
+from fastgae._call import NEW, Call, Role, names_of
 from fuzz.layouts import laid
 from support.backends import BACKENDS, no_short_cut
-from support.cases import make_case
-from support.exactness import assert_same_bits
+from support.cases import assert_same_bits, make_case
 from support.good_calls import good_calls
 
-pytestmark = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="no other backend has a short cut")
+needs_cpp = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="there is no compiled backend")
 
 SIZE = (17, 3)  # few enough steps for the smallest thresholds, too
 
@@ -90,7 +93,7 @@ def assert_equal(function, arguments, monkeypatch):
         assert (array.dtype, array.shape) == (right.dtype, right.shape)
 
 
-@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float64)], ids=str)
+@needs_cpp
 @pytest.mark.parametrize("kind", ["plain", *MEMORY, *DTYPES])
 def test_small_calls_take_the_short_cut(kind, dtype, monkeypatch):
     change = {**MEMORY, **DTYPES}.get(kind, np.asarray)
@@ -113,15 +116,7 @@ class AutoresetMode(enum.Enum):
 
 # Arguments in other words than those of the plain call: the same numbers from elsewhere, and members of enumerations.
 WORDS = {
-    "last_values": (
-        np.float32(0.25),
-        np.float64(0.25),
-        np.int64(-2),
-        np.uint8(3),
-        [0.5, 1, -2.0],
-        [1, 2, 3],
-        [True] * 3,
-    ),
+    "last_values": (*(kind(2) for kind in (np.float32, np.float64, np.int64, np.uint8)), [0.5, 1, -2.0], [True] * 3),
     "last_advantages": (np.float32(0.25), [0.5, 0.25, np.pi], (0.5, 1.0, 2.0), [np.nan, np.inf, -0.0]),
     "gamma": (np.float32(0.9), np.float64(0.9), np.int64(1)),
     "gae_lambda": (np.float32(0.9),),
@@ -129,48 +124,33 @@ WORDS = {
     "autoreset": (*AutoresetMode, "NEXT_STEP", "Disabled"),
     "prev_done": ([False, True, True], (0, 1, 0), [0.0, 1.0, 1.0]),
 }
+UNUSUAL = {
+    "last_values": (
+        *([], [[0.5, 1, 2]], [0.5, True, 1.0], [0.5, None, 1.0], [0.5, 10**30, 1.0], [np.float32(1)] * 3),
+        *(np.bool_(True), np.float16(0.5), np.longdouble(1)),
+    ),
+    "gamma": (np.float16(0.5), np.bool_(True)),
+    "time_axis": (True, np.bool_(False), np.float32(0), [0]),
+    "autoreset": ("next-step", "", "next_step\0", enum.Enum("Other", ["next"]).next, np.str_("next_step")),
+}
 
 
-@pytest.mark.parametrize("name", WORDS)
-def test_other_words_take_the_short_cut(name, monkeypatch):
-    case = make_case(SIZE, np.dtype(np.float32), bootstrap="last_values")
-    rollout = {name: getattr(case, name) for name in ("rewards", "values", "terminated", "last_values")}
-    for word in WORDS[name]:
-        more = {"autoreset": "next_step"} if name == "prev_done" else {}
-        more |= {"prev_done": np.zeros(3, bool)} if getattr(word, "name", word) in ("NEXT_STEP",) else {}
-        with monkeypatch.context() as patch:
-            assert_equal(fastgae.gae, {**rollout, **more, name: word}, patch)
-
-
-def test_numbers_of_steps_of_numpy_take_the_short_cut(monkeypatch):
-    case = make_case(SIZE, np.dtype(np.float32), bootstrap="last_values")
-    rollout = {name: getattr(case, name) for name in ("rewards", "values", "terminated", "last_values")}
-    assert_equal(fastgae.n_step_returns, {**rollout, "n": np.int16(3)}, monkeypatch)
-
-
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        *(("last_values", word) for word in ([], [[0.5, 1, 2]], [0.5, True, 1.0], [0.5, None, 1.0], np.bool_(True))),
-        *(
-            ("last_values", word)
-            for word in (np.float16(0.5), [0.5, 10**30, 1.0], [np.float32(1)] * 3, np.longdouble(1))
-        ),
-        ("gamma", np.float16(0.5)),
-        ("gamma", np.bool_(True)),
-        *(("time_axis", word) for word in (True, np.bool_(False), np.float32(0), [0])),
-        *(
-            ("autoreset", word)
-            for word in ("next-step", "", "next_step\0", enum.Enum("Other", ["next"]).next, np.str_("next_step"))
-        ),
-    ],
-)
-def test_the_short_cut_leaves_unusual_words_to_the_checks(name, word):
+@needs_cpp
+def test_other_words_take_the_short_cut_and_unusual_ones_do_not(monkeypatch):
     from fastgae._backends import cpp
 
     case = make_case(SIZE, np.dtype(np.float32), bootstrap="last_values")
-    call = Call(case.rewards, case.values, case.terminated, last_values=case.last_values)._replace(**{name: word})
-    assert cpp.short_cut(tuple(call), 1, "baseline") is None
+    rollout = {name: getattr(case, name) for name in ("rewards", "values", "terminated", "last_values")}
+    for name, words in WORDS.items():
+        for word in words:
+            more = {"autoreset": "next_step"} if name == "prev_done" else {}
+            more |= {"prev_done": np.zeros(3, bool)} if getattr(word, "name", word) == "NEXT_STEP" else {}
+            with monkeypatch.context() as patch:
+                assert_equal(fastgae.gae, {**rollout, **more, name: word}, patch)
+    for name, words in UNUSUAL.items():
+        for word in words:
+            assert cpp.short_cut(tuple(Call(**{**rollout, name: word})), 1, "baseline") is None, (name, word)
+    assert_equal(fastgae.n_step_returns, {**rollout, "n": np.int16(3)}, monkeypatch)
 
 
 @pytest.mark.parametrize("place", ["last_values", "last_advantages"])
@@ -178,14 +158,14 @@ def test_a_number_of_numpy_promotes_the_results_and_pythons_does_not(backend, pl
     zeros = np.zeros(3, np.float32)
     for number, expected in ((0.25, np.float32), (np.float64(0.25), np.float64)):
         given = {"last_values": 0.0, place: number}
-        assert fastgae.gae(zeros, zeros, zeros, **given, backend=backend).returns.dtype == expected
-        envs = np.zeros((3, 2), np.float32)
-        assert fastgae.gae(envs, envs, None, **given, backend=backend).returns.dtype == expected
+        for like in (zeros, np.zeros((3, 2), np.float32)):
+            assert fastgae.gae(like, like, None, **given, backend=backend).returns.dtype == expected
         if place == "last_values":
             packed = fastgae.gae_packed(zeros, zeros, [0, 1, 3], last_values=number, gamma=0.9, backend=backend)
             assert packed.returns.dtype == expected
 
 
+@needs_cpp
 def test_every_number_decides_on_the_dtype():
     """``working_type`` in csrc/arguments.hpp lists them; where it lacks one, its float64 would become float32."""
     for name, kind, arguments in good_calls(dtype=np.float32):
@@ -197,9 +177,30 @@ def test_every_number_decides_on_the_dtype():
             assert_same_bits(results, expected)
 
 
-@pytest.mark.parametrize("decay", [np.nan, -1.5, 3.0, 0.5])
-def test_an_array_of_one_decay_may_hold_any_number(decay):
-    """Kernels without options expect a number in [0, 1]."""
-    given = {"x": np.ones(3000), "decay": np.array([decay])}
-    with np.errstate(all="ignore"):
-        assert_same_bits(fastgae.reverse_scan(**given), fastgae.reverse_scan(**given, backend="numpy"))
+def test_numba_takes_common_calls():
+    """With any outputs and read-only inputs, also of one step, one env, or whole sequences."""
+    short_cut = pytest.importorskip("fastgae._backends.numba").short_cut
+    bootstraps = ("last_values", "longer_values", "next_values", "sequences")
+    for size, axis, bootstrap in product([(9, 7), (1, 7), (9, 1)], (0, 1), bootstraps):
+        case = make_case(size, np.float32, bootstrap="last_values" if bootstrap == "sequences" else bootstrap)
+        if axis:
+            case = case.mapped(lambda _, array: array.T.copy() if array.ndim == 2 else array)
+        call = Call(**case.arguments(), time_axis=axis)
+        if bootstrap == "sequences":
+            call = call._replace(terminated=None, last_values=0.37)
+        if axis and size[0] == 1:  # one step and one value more have gaps
+            assert short_cut(call, 1, None) is None
+            continue
+        given = {name: each for name, each in call._asdict().items() if name in PLAIN}
+        right = fastgae.gae(**given, backend="numpy")
+        call.rewards.flags.writeable = False
+        for out in (None, (NEW, None), (None, NEW), (np.empty_like(call.rewards), NEW)):
+            result = short_cut(call._replace(out=out), 1, None)
+            for array, asked, expected in zip(result, out or (NEW, NEW), right, strict=True):
+                assert array is asked or asked is NEW
+                if array is not None:
+                    assert_same_bits(array, expected)
+        assert short_cut(tuple(call[: Call._fields.index("out")]), 1, None) is not None
+
+
+PLAIN = ("rewards", "values", "terminated", "truncated", "last_values", "next_values", "time_axis")

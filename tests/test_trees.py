@@ -25,22 +25,6 @@ def numbers(size, dtype=np.float32, seed=1):
     return np.random.default_rng(seed).normal(size=(2, size)).astype(dtype)
 
 
-@pytest.mark.parametrize("weights", ["children", "leaves", np.arange(1.0, 16.0)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_tree_without_branches_has_the_bits_of_a_packed_sequence(backend, dtype, weights):
-    starts, (rewards, values) = np.array([0, 4, 5, 15]), numbers(15, dtype)
-    parents = np.arange(15) - 1
-    parents[starts[:-1]] = -1
-    terminated = np.isin(np.arange(15), [3])
-    last, mask = np.array([0.5, -1.0, 2.0], dtype), np.arange(15) % 4 != 1
-    options = {"gamma": 0.9, "returns_lambda": 0.5, "normalize": "global", "backend": backend}
-    got = fastgae.gae_tree(
-        rewards, values, parents, terminated, last_values=last, mask=mask, weights=weights, **options
-    )
-    expected = fastgae.gae_packed(rewards, values, starts, terminated, last_values=last, mask=mask, **options)
-    assert_same_bits(got, expected)
-
-
 @pytest.mark.parametrize(
     ("weights", "returns"),
     [
@@ -53,27 +37,6 @@ def test_children_count_by_their_weights(backend, weights, returns):
     got = fastgae.gae_tree(REWARDS, 0.0, PARENTS, None, weights=weights, gamma=1.0, gae_lambda=1.0, backend=backend)
     np.testing.assert_allclose(got.returns, returns, rtol=1e-6)
     assert_same_bits(got.advantages, got.returns)
-
-
-def test_one_value_per_node_and_one_per_leaf_are_the_same(backend):
-    per_node = np.array([np.nan, np.nan, 1, 2, 3], np.float32)
-    for last in (per_node[2:], per_node):
-        got = fastgae.gae_tree(REWARDS, VALUES, PARENTS, None, last_values=last, gamma=0.5, backend=backend)
-        np.testing.assert_allclose(got.advantages[2:], [1 + 0.5 - 1.5, 3 + 1 - 2, 5 + 1.5 - 4])
-
-
-def test_a_node_that_does_not_exist_hands_on_what_it_gets(backend):
-    """Node 1 is left out, so node 0 sees a half of nodes 2 and 3 together, and a half of node 4."""
-    got = fastgae.gae_tree(
-        REWARDS, VALUES, PARENTS, None, mask=PARENTS != 0, gamma=1.0, gae_lambda=1.0, backend=backend
-    )
-    without = np.array([False, True, False, False, True])
-    assert not got.advantages[without].any()
-    assert_same_bits(got.returns[without], VALUES[without])
-    got = fastgae.gae_tree(
-        REWARDS, VALUES, PARENTS, None, mask=np.arange(5) != 1, gamma=1.0, gae_lambda=1.0, backend=backend
-    )
-    assert got.returns[0] == 0.5 * (0.5 * 1 + 0.5 * 3) + 0.5 * 5
 
 
 def test_threads_and_backends_give_the_same_bits(backend):
@@ -94,16 +57,9 @@ def test_threads_take_whole_trees():
     assert (spans[0].start, spans[-1].stop) == (0, len(parents))
     assert all(span.start % 2000 == 0 for span in spans)
     assert trees._spans(np.arange(200_000) - 1, 4) == [slice(0, 200_000)]  # one tree
-    side_by_side = np.array([-1, -1, *range(199_998)])  # two trees, whose nodes alternate
+    side_by_side = np.arange(200_000) - 2  # two trees, whose nodes alternate from the 100,000th on
+    side_by_side[:100_000], side_by_side[100_000] = np.arange(100_000) - 1, -1
     assert trees._spans(side_by_side, 4) == [slice(0, 200_000)]
-
-
-def test_tensors_give_tensors():
-    torch = pytest.importorskip("torch")
-    expected = fastgae.gae_tree(REWARDS, VALUES, PARENTS, None, gamma=0.9)
-    tensors = (torch.from_numpy(given) for given in (REWARDS, VALUES, PARENTS))
-    got = fastgae.gae_tree(*tensors, None, gamma=0.9)
-    assert_same_bits(tuple(each.numpy() for each in got), expected)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +95,3 @@ def test_the_line_that_sorts_is_right():
         REWARDS[order][names["order"]], 0.0, names["parents"], None, gamma=1.0, gae_lambda=1.0
     ).returns
     assert sorted(got.tolist()) == [1, 2, 3, 3.5, 5]
-
-
-def test_diagnose_reads_rollouts_and_no_trees():
-    with pytest.raises(TypeError, match="parents"):
-        fastgae.diagnose(REWARDS, VALUES, np.zeros(5, bool), parents=PARENTS)

@@ -11,7 +11,7 @@ import numpy as np
 from fastgae._call import ROLES, Role
 from support.functions import allows_none, gives_two, parameters, required
 
-from .calls import Alias, Call, Given, everywhere
+from .calls import Alias, Call, Given, Over, everywhere
 
 Fault = tuple[type[Exception], tuple[str, ...]]  # the error, and the arguments of which its message names one
 
@@ -293,7 +293,7 @@ class _Faults:
             self.add(ValueError, "normalize")
 
     def output(self, name: str, given: Any) -> None:
-        if isinstance(given, Alias):
+        if isinstance(given, Alias | Over):
             return
         if not isinstance(given, Given) or given.kind == "list":
             self.add(TypeError, name)

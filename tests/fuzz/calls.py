@@ -13,7 +13,7 @@ from fastgae._interop.arrays import BFLOAT16
 from support.functions import parameters
 
 from .layouts import Layout
-from .memory import Arena
+from .memory import POISON, Arena
 
 PER_ENV = (Role.ENVS, Role.ENV_FLAGS, Role.MOMENTS)
 OUTSIDE = ("num_threads", "backend")  # these stand in ``Call.how``, or are chosen by the check
@@ -62,13 +62,30 @@ class Alias:
     index: tuple[slice, ...]
 
 
+@dataclass(frozen=True)
+class Over:
+    """An output, contiguous, in memory that an input shares, which begins some bytes after it or before it."""
+
+    name: str
+    shape: tuple[int, ...]
+    shift: int
+
+    def made(self, arena: Arena, dtype: np.dtype, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the output, and the input, of these elements, in its memory."""
+        own, other = max(0, -self.shift), max(0, self.shift)
+        nbytes = int(np.prod(self.shape)) * dtype.itemsize
+        memory = np.full(max(own + nbytes, other + shared.nbytes), POISON, np.uint8)
+        memory[other : other + shared.nbytes] = np.frombuffer(shared.tobytes(), np.uint8)
+        return arena.shared(memory, (self.shape, dtype, own), (shared.shape, shared.dtype, other))
+
+
 @dataclass
 class Call:
     """A function of fastgae and its arguments. ``out`` stands apart, because it is made anew for every run."""
 
     function: str
     arguments: dict[str, Any]
-    out: Any = None  # one output or a list of them, each of which is a Given, an Alias, or anything else as it is
+    out: Any = None  # one output or a list of them: a Given, an Alias, an Over, or anything else as it is
     wrong: list[str] = field(default_factory=list)  # the mistakes that were made on purpose
     how: dict[str, Any] = field(default_factory=dict)  # num_threads
 

@@ -6,8 +6,8 @@ import numpy as np
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return small integers, normal numbers, numbers of all magnitudes, or numbers of which some are not finite."""
-    style, dtype = rng.integers(5), np.dtype(dtype)
+    """Return small integers, normal numbers, all magnitudes, what is never forgotten, or some that are not finite."""
+    style, dtype = rng.integers(6), np.dtype(dtype)
     if dtype.kind in "iu":
         return rng.integers(0, 100, shape).astype(dtype)
     if style == 0:
@@ -15,10 +15,13 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.
     array = rng.normal(size=shape)
     with np.errstate(all="ignore"):
         if style == 2:
-            array *= 10.0 ** rng.integers(-46, 38, shape)
+            limits = np.finfo(dtype)
+            array *= 2.0 ** rng.integers(limits.minexp - limits.nmant, limits.maxexp, shape)
         if style == 3:
             array *= 10.0 ** rng.integers(-6, 6, shape)
         array = array.astype(dtype)
+    if style == 5:
+        return never_forgotten(rng, array)
     share = rng.random(shape)
     array[share < 0.05] = 0.0
     array[share > 0.95] = -0.0
@@ -27,6 +30,19 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.
         with np.errstate(all="ignore"):
             array = np.where(rng.random(shape) < 0.02, rng.choice(odd, shape), array).astype(dtype)
     return array
+
+
+def never_forgotten(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
+    """Return numbers that a recursion with rounding does not forget: subnormal ones, which no decay makes smaller, a
+    few spikes among small numbers, zeros, or numbers that are all the same.
+    """
+    limits, kind = np.finfo(array.dtype), rng.integers(4)
+    if kind == 0:
+        return (np.sign(array) * limits.smallest_subnormal * rng.integers(0, 4, array.shape)).astype(array.dtype)
+    if kind == 1:
+        spikes = rng.random(array.shape) < 2 / max(array.size, 1)
+        return np.where(spikes, np.copysign(limits.max / 1e3, array), array * limits.eps).astype(array.dtype)
+    return np.full_like(array, (-0.0, 1.0)[kind - 2])
 
 
 def poison(rng: np.random.Generator, array: np.ndarray, unread: np.ndarray) -> None:

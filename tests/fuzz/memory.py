@@ -59,6 +59,14 @@ class Arena:
         self._blocks.append((block, array, block.copy()))
         return array
 
+    def shared(self, memory: np.ndarray, *places: tuple[tuple[int, ...], Any, int]) -> tuple[np.ndarray, ...]:
+        """Return arrays, each of a shape and a dtype and at some byte, in these bytes; the first may be written."""
+        block = self._pages.take(len(memory))
+        block[: len(memory)] = memory
+        arrays = tuple(np.ndarray(shape, dtype, block, begin) for shape, dtype, begin in places)
+        self._blocks.append((block, arrays[0], block.copy()))
+        return arrays
+
     def changed(self, written: Sequence[Any] = ()) -> str | None:
         """Say what was changed other than the elements of ``written``, which must be arrays of this arena."""
         for block, array, before in self._blocks:

@@ -14,7 +14,7 @@ from fastgae._call import ROLES, Role
 from support.functions import allows_none, gives_two, required
 
 from . import contents
-from .calls import OUTSIDE, PER_ENV, Alias, Call, Given, everywhere
+from .calls import OUTSIDE, PER_ENV, Alias, Call, Given, Over, everywhere
 from .layouts import LAYOUTS
 
 Option = TypeVar("Option")
@@ -412,9 +412,9 @@ ALONE = {
 
 
 def outputs(draws: Draws, call: Call, frame: Frame) -> Any:
-    """Return arrays to fill, in new memory or in the memory of inputs. One of two may be missing."""
+    """Return arrays to fill, in new memory, in inputs, or where an input lies too. One of two may be missing."""
     empty, count = np.full(frame.shape, np.nan, call.working_dtype()), 1 + gives_two(call.function)
-    kind = draws.pick(("own", "own", "own", "time backwards", "inputs", "inputs"))
+    kind = draws.pick(("own", "own", "own", "time backwards", "inputs", "inputs", "over"))
     out: list[Any] = [handed_over(draws, f"out {i}", empty, writable=True) for i in range(count)]
     if kind == "time backwards":
         out = [replace(each, layout=LAYOUTS[kind]) for each in out]
@@ -423,6 +423,10 @@ def outputs(draws: Draws, call: Call, frame: Frame) -> Any:
         first = draws.below(len(fillable))
         for i, name in enumerate([*fillable[first:], *fillable[:first]][:count]):
             out[i] = Alias(name, _first_or_last_steps(draws, call, name))
+    shared = [name for name, given in call.arguments.items() if isinstance(given, Given) and given.kind == "array"]
+    if shared and kind == "over":
+        row = empty[:1].nbytes
+        out[draws.below(count)] = Over(draws.pick(shared), frame.shape, draws.pick((0, row, -row)))
     if count == 1:
         return out[0]
     missing = draws.pick((None, None, None, 1, 0))

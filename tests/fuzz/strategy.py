@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fastgae._call import ROLES, Role
 from support.functions import FUNCTIONS
 
-from .calls import OUTSIDE, Alias, Call, Given
+from .calls import OUTSIDE, Alias, Call, Given, Over
 from .layouts import LAYOUTS
 from .right import FLAGS, NUMBERS, SETTINGS, Draws, Frame, alone, right_call
 
@@ -42,7 +42,7 @@ def _one_of(draws: Draws, call: Call, *, arrays: bool) -> str:
 def _put(call: Call, name: str, given: Any) -> None:
     """Change an argument. Outputs in its memory get memory of their own."""
     call.arguments[name] = given
-    if any(isinstance(each, Alias) for each in (call.out if isinstance(call.out, list) else [call.out])):
+    if any(isinstance(each, Alias | Over) for each in (call.out if isinstance(call.out, list) else [call.out])):
         call.out = None
 
 

@@ -152,6 +152,8 @@ def time_major(
     truncated, gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
 ):  # fmt: skip
     """Compute row by row, from the last."""
+    if not keeps_advantages:  # a row reads those of the row after it, and each thread has rows of its own
+        advantages = np.empty(2 * ENVS, rewards.dtype)
     # A row gets its arrays by name: Numba counts references to those in a tuple, which takes longer than a short row.
     dtype, width = rewards.dtype, min(ENVS, last - first)
     y, seconds = np.empty(width, dtype), np.empty(width, dtype)

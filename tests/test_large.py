@@ -1,0 +1,93 @@
+"""Rollouts past the thresholds of csrc/tuning.hpp: results are streamed, rows are cut, and threads are started."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import fastgae
+from support.backends import WITH_KERNELS
+from support.cases import assert_same_bits
+
+WIDE, LONG, ONE_ROW, BY_THREADS = (551, 4099), (70_001, 33), (3, 33_003), (901, 4099)
+OPTIONS = {"plain": (), "many": ("truncated", "final_values", "mask", "gamma"), "normalize": ("normalize",)}
+
+
+def call_of(size, dtype=np.float32, names=()):
+    rng = np.random.default_rng(size)
+    rewards, values = rng.normal(size=(2, *size)).astype(dtype)
+    plain = {"rewards": rewards, "values": values, "terminated": rng.random(size) < 0.1, "last_values": values[0]}
+    more = {
+        "truncated": rng.random(size) < 0.1,
+        "final_values": -values,
+        "mask": rng.random(size) < 0.7,
+        "gamma": rng.random((1, size[1])),
+        "normalize": "global",
+    }
+    return plain | {name: more[name] for name in names}
+
+
+def in_layout(call, layout):
+    """Return the call with time first or last, and with rows that do not follow each other in memory."""
+    if layout == "padded":
+        return {
+            name: np.pad(given, ((0, 0), (0, 3)))[:, :-3] if np.ndim(given) == 2 else given
+            for name, given in call.items()
+        }
+    if layout == "time last":
+        turned = {name: given.T.copy() if np.ndim(given) == 2 else given for name, given in call.items()}
+        return turned | {"time_axis": 1}
+    return call
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(WIDE, "f4"), (LONG, "f4"), (LONG, "f8"), (ONE_ROW, "f4"), (BY_THREADS, "f4")], ids=str
+)
+def test_any_layout_place_and_number_of_threads(size, dtype, options):
+    """Stores past the caches come in whole lines; both outputs begin alike in them, each elsewhere, or alone."""
+    call = call_of(size, dtype, OPTIONS[options])
+    expected = fastgae.gae(**call, backend="numpy")
+    how = [(None, (0, 0)), (1, (3, 3)), (2, (1, 2)), (7, (None, 7)), (1000, (5, None))]
+    for layout in ("time first", "time last", "padded"):
+        given = in_layout(call, layout)
+        shape, count = given["rewards"].shape, call["rewards"].size
+        for number, backend in enumerate(WITH_KERNELS):
+            some = how if options == "plain" and layout != "padded" else how[number % 3 : number % 3 + 1]
+            for num_threads, starts in some:
+                memory = [None if start is None else np.full(count + 16, np.nan, dtype) for start in starts]
+                out = tuple(
+                    None if block is None else block[start : start + count].reshape(shape)
+                    for block, start in zip(memory, starts, strict=True)
+                )
+                fastgae.gae(**given, out=out, backend=backend, num_threads=num_threads)
+                for array, block, right in zip(out, memory, expected, strict=True):
+                    if array is not None:
+                        what = f"{backend}, {layout}, {num_threads} threads, {starts}"
+                        assert_same_bits(array.T if layout == "time last" else array, right, what)
+                        array[...] = np.nan
+                        assert np.isnan([*block[:16], *block[-16:]]).all(), f"{what}: written outside of out"
+
+
+@pytest.mark.parametrize("backend", WITH_KERNELS)
+def test_several_python_threads_at_once(backend):
+    """Each with its own number of threads; none may see another's memory or settings."""
+    call, counts, failures = call_of(WIDE), (1, 2, 3, 7), []
+    expected, together = fastgae.gae(**call, backend=backend), threading.Barrier(len(counts))
+
+    def work(num_threads):
+        try:
+            together.wait()
+            for _ in range(3):
+                got = fastgae.gae(**call, backend=backend, num_threads=num_threads)
+                for array, right in zip(got, expected, strict=True):
+                    assert_same_bits(array, right)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=[count]) for count in counts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures

@@ -13,7 +13,7 @@ from fastgae._support.memory import limit_from
 from fastgae.data.columns import UNFLAGGED, Columns, chosen_columns, in_envs, numbers_in, steps_of
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, argument, naming
-from fastgae.data.estimators import How
+from fastgae.data.estimators import How, check_advantages
 from fastgae.data.formats import FILE, Found, found_in
 from fastgae.data.rows import MOST, Rows
 from fastgae.data.sorting import ROW
@@ -34,9 +34,6 @@ class Plan(NamedTuple):
     most: int  # rows in memory at once
     critic: Valuation | None = None
     beside: Values | None = None  # the file of values
-    normalize: str | None = None
-    label_quantile: float | None = None
-    label_per: str | None = None
     plot: Path | None = None
     into: bool = False  # write the results beside all columns of the source
 
@@ -48,7 +45,7 @@ class Plan(NamedTuple):
     @property
     def groups(self) -> list[str]:
         """The column that says to which group of labels a row belongs, if there is one."""
-        return [] if self.label_per is None else [self.label_per]
+        return [] if self.how.label_per is None else [self.how.label_per]
 
     @property
     def kept(self) -> list[str]:
@@ -68,11 +65,10 @@ class Plan(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """Everything except the files that affects the results."""
-        own = {name: getattr(self, name) for name in ("normalize", "label_quantile", "label_per", "into")}
         return {
             "columns": dict(self.columns.of_role),
             "rewards": self.columns.success,
-            **own,
+            "into": self.into,
             **self.how.asked,
             "values": self.critic and self.critic.asked,
             "format": self.found.format.name,
@@ -164,6 +160,7 @@ def planned(
         in_files = pa.schema(field for field in rows.schema if field.name not in rows.made)
         valued = None if critic is None else valuation(critic, in_files, found.format, chosen.of_role.values())
         rows.check([*chosen.read, *(valued.read if valued else [])])
+    check_advantages(how, valued is not None or "values" in chosen.of_role)
     kind = rows.schema.field(chosen.of_role["rewards"]).type
     width = BYTES_PER_ROW * (kind.shape[0] if in_envs(kind) else 1)
     if valued is not None:  # what it reads is there as a table, and as arrays

@@ -15,12 +15,11 @@ from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data import DataError
 from fastgae.data.columns import Columns, chosen_columns
-from fastgae.data.compute import NORMALIZE
 from fastgae.data.errors import brought_by, is_remote, naming
-from fastgae.data.estimators import check_advantages, checked_how
+from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, Format, format_named, found_in
-from fastgae.data.labels import LABEL, are_above, checked_quantile, thresholds_of
+from fastgae.data.labels import LABEL, are_above, thresholds_of
 from fastgae.data.on_table import with_results
 from fastgae.data.rows import Rows
 from fastgae.data.stored import closing_files
@@ -61,7 +60,6 @@ def compute(
     """Append advantages and returns to recorded episodes, in parallel on the machines of a Ray cluster.
 
     The results are the same bits as from ``fastgae.data.compute``, for any division into blocks, files and machines.
-    Every block is computed in one call: a task for each episode would take a thousand times as long.
 
     Rows are shuffled once, so that each block holds whole episodes. With ``whole_episodes``, the blocks already hold
     whole episodes, and nothing moves between machines. The shuffle keeps all rows in Ray's object store, which spills
@@ -76,20 +74,14 @@ def compute(
         Every block of the dataset, or every file, has all rows of its episodes. An episode whose last row has no flag
         is an error, because the rest of it may be in another block; with ``ends="terminated"`` this is not checked. Ray
         cuts large files into several blocks, so pass the paths of files rather than a dataset that was read from them.
-    format : str
-        As in ``fastgae.data.compute``. "auto" means "table" for a dataset.
-    columns, ends, rewards, estimator, gamma, gae_lambda, n, backend
-        As in ``fastgae.data.compute``. The shuffle loses the order of rows, so it needs columns for "episode" (or
-        "env") and "step".
+    format, columns, ends, rewards, estimator, gamma, gae_lambda, n, backend
+        As in ``fastgae.data.compute``; "auto" means "table" for a dataset. The shuffle loses the order of rows, so it
+        needs columns for "episode" (or "env") and "step".
     values : str
         The name of the column of V. If a critic computes the values, add the column with ``dataset.map_batches``.
-    normalize : str, optional
-        "global": shift and scale the advantages by the mean and the standard deviation of all advantages. This computes
-        the dataset immediately and keeps it in the object store, because the moments must be known before the first
-        result.
-    label_quantile, label_per
-        As in ``fastgae.data.compute``: a column "positive" more. They, too, compute the dataset immediately, and read
-        its advantages a few times on this machine.
+    normalize, label_quantile, label_per
+        As in ``fastgae.data.compute``. They compute the dataset immediately and keep it in the object store, because
+        all advantages must be known before the first result. Labels read them a few times on this machine.
     num_threads : int, optional
         Threads of each task, for which it reserves as many CPUs. None: one.
 
@@ -101,13 +93,8 @@ def compute(
 
     Raises
     ------
-    DataError, ValueError
-        As ``fastgae.data.compute``.
-    ray.exceptions.RayTaskError
-        If data are bad. It is a DataError, too, whose message ends with the file, if there is one, the episode and the
-        step.
-    TypeError
-        If ``values`` is not a name.
+    DataError, ValueError, TypeError
+        As ``fastgae.data.compute``; a task raises a DataError that is a ``ray.exceptions.RayTaskError``, too.
 
     Examples
     --------
@@ -115,27 +102,23 @@ def compute(
     >>> dataset = fastgae.ray.compute("/data/episodes", whole_episodes=True, normalize="global")  # doctest: +SKIP
     >>> dataset.write_parquet("/data/with_advantages")  # doctest: +SKIP
     """
-    if normalize not in NORMALIZE:
-        raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
     if not isinstance(values, str):
         raise TypeError(
             f"values must be the name of a column, got {type(values).__name__}: let dataset.map_batches compute a "
             "column of values first"
         )
-    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
+    labels = label_quantile, label_per
+    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads, normalize, *labels)
     is_dataset = isinstance(dataset_or_paths, Dataset)
     source = _rows(dataset_or_paths, format) if is_dataset else _files(dataset_or_paths, format, columns)
     chosen = chosen_columns(columns, source.format, source.schema, values, how, rewards)
-    quantile = checked_quantile(label_quantile, label_per)
-    check_advantages(normalize, quantile, how, "values" in chosen.of_role)
-    named = {role: name for role, name in chosen.of_role.items() if rewards is None or role != "rewards"}
-    asked: dict[str, Any] = {"format": source.format.name, "columns": named, "rewards": rewards, "how": how}
-    computed = partial(with_results, **asked, may_be_cut=whole_episodes)
+    check_advantages(how, "values" in chosen.of_role)
+    computed = partial(with_results, known=source.format, chosen=chosen, how=how, may_be_cut=whole_episodes)
     if whole_episodes:
         results = source.through(computed, num_threads)
     else:
         results = _per_block(_shuffled(source.rows, chosen), computed, num_threads)
-    if normalize is None and quantile is None:
+    if normalize is None and label_quantile is None:
         return results
     blocks = results.materialize()  # or Ray would compute them for the statistics, and once more for the results
     name, above, moments = source.format.results["advantages"], None, None
@@ -144,12 +127,12 @@ def compute(
         for block in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
             yield _numbers(block, name, label_per)
 
-    if quantile is not None:
-        above = thresholds_of(parts, quantile)
+    if label_quantile is not None:
+        above = thresholds_of(parts, label_quantile)
     if normalize is not None:
         found = _per_block(blocks, partial(_moments, name)).take_all()
         moments = sum((fastgae.Moments(**json.loads(each[MOMENTS])) for each in found), fastgae.Moments())
-    return _per_block(blocks, partial(_completed, name, label_per, above, moments, backend))
+    return _per_block(blocks, partial(_completed, name, how, above, moments))
 
 
 class _Source(NamedTuple):
@@ -238,18 +221,13 @@ def _numbers(block: pa.Table, name: str, per: str | None) -> tuple[Array, pa.Arr
 
 
 def _completed(
-    name: str,
-    per: str | None,
-    above: dict[Any, float] | None,
-    moments: fastgae.Moments | None,
-    backend: BackendName | None,
-    block: pa.Table,
+    name: str, how: How, above: dict[Any, float] | None, moments: fastgae.Moments | None, block: pa.Table
 ) -> pa.Table:
     """Return a block with labels, if there are thresholds, and with its advantages normalized, if there are moments."""
-    numbers, groups = _numbers(block, name, per)
+    numbers, groups = _numbers(block, name, how.label_per)
     if above is not None:
         block = block.append_column(LABEL, pa.array(are_above(above, numbers, groups)))
     if moments is not None:
-        normalized = pa.array(moments.normalize(numbers, backend=backend))
+        normalized = pa.array(moments.normalize(numbers, backend=how.backend))
         block = block.set_column(block.schema.get_field_index(name), name, normalized)
     return block

@@ -18,10 +18,10 @@ from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
 from fastgae.data.critic import Critic
 from fastgae.data.errors import DataError, UnreachableError, WriteError, argument, brought_by, first_line
-from fastgae.data.estimators import check_advantages, checked_how
+from fastgae.data.estimators import checked_how
 from fastgae.data.files import Source, path_of, would_read
 from fastgae.data.formats import beside
-from fastgae.data.labels import LABEL, checked_quantile
+from fastgae.data.labels import LABEL
 from fastgae.data.picture import checked_picture, draw
 from fastgae.data.plan import Plan, planned
 from fastgae.data.report import Report, diagnosis_of, report_of
@@ -31,8 +31,6 @@ from fastgae.data.stored import closing_files
 from fastgae.data.tables import Tabular, is_table
 from fastgae.data.walk import computed, last_steps
 from fastgae.data.written import thresholds, write
-
-NORMALIZE = (None, "global")
 
 
 @refuses_misnamed
@@ -146,19 +144,15 @@ def compute(
         An argument has a wrong value or type.
     """
     began = time.perf_counter()
-    if normalize not in NORMALIZE:
-        raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
     if out is not None and into is not None:
         raise ValueError(f"{argument('out')} and {argument('into')} both name the file to write: pass one of them")
     if resume and is_table(source):
         raise ValueError(f"{argument('resume')} needs a source of files, and this one is a table in memory")
     picture = None if plot is None else checked_picture(plot)
-    quantile = checked_quantile(label_quantile, label_per)
-    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    plan = planned(source, format, columns, episode_is, values, rewards, how, memory)._replace(
-        normalize=normalize, label_quantile=quantile, label_per=label_per, plot=picture, into=into is not None
-    )
-    check_advantages(normalize, quantile, how, plan.critic is not None or "values" in plan.columns.of_role)
+    labels = label_quantile, label_per
+    how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads, normalize, *labels)
+    plan = planned(source, format, columns, episode_is, values, rewards, how, memory)
+    plan = plan._replace(plot=picture, into=into is not None)
     with TemporaryDirectory(prefix="fastgae-") as folder:
         alone = is_table(source) and out is None and into is None  # then the results are a table, too
         to = Path(folder, "results.arrow") if alone else _place(out if into is None else into, plan)
@@ -206,10 +200,10 @@ def _place(given: str | os.PathLike[str] | None, plan: Plan) -> Path:
 
 def _check_names(plan: Plan) -> None:
     """Check that the columns of the results have other names than those beside them."""
-    names, per = plan.found.rows.schema.names, plan.label_per
+    names, per = plan.found.rows.schema.names, plan.how.label_per
     if per is not None and per not in names:
         raise DataError(f"there is no column {per!r} for {argument('label_per')}; there are {', '.join(names)}")
-    for name in (*plan.found.format.results.values(), *([] if plan.label_quantile is None else [LABEL])):
+    for name in (*plan.found.format.results.values(), *([] if plan.how.label_quantile is None else [LABEL])):
         if name in (names if plan.into else plan.columns.keys):
             raise DataError(f"the source has a column {name!r}, but a column of results has the same name: rename it")
 

@@ -33,13 +33,17 @@ class How(NamedTuple):
     gamma: float
     options: Mapping[str, Any]  # the arguments that not every estimator has
     ends: str | None = None  # "terminated": the last row of every episode ends it for good
+    normalize: str | None = None  # "global"
+    label_quantile: float | None = None
+    label_per: str | None = None  # a column, over each item of which the quantile is taken
     backend: BackendName | None = None
     num_threads: int | None = None
 
     @property
     def asked(self) -> dict[str, Any]:
         """Return everything that affects the results."""
-        return {"estimator": self.estimator, "gamma": self.gamma, **self.options, "ends": self.ends}
+        asked = {name: each for name, each in self._asdict().items() if name not in ("backend", "num_threads")}
+        return {**asked, **asked.pop("options")}
 
 
 class Rows(NamedTuple):
@@ -165,8 +169,17 @@ def checked_how(
     ends: str | None,
     backend: BackendName | None,
     num_threads: int | None,
+    normalize: str | None = None,
+    label_quantile: float | None = None,
+    label_per: str | None = None,
 ) -> How:
-    """Return what to compute, after a check that the arguments belong to the estimator."""
+    """Return what to compute, after a check of the arguments."""
+    if normalize not in (None, "global"):
+        raise ValueError(f'normalize must be "global" or None, got {normalize!r}')
+    if label_quantile is None and label_per is not None:
+        raise ValueError(f"{argument('label_per')} is for labels: pass {argument('label_quantile')} too")
+    if label_quantile is not None and not 0 < label_quantile < 1:
+        raise ValueError(f"{argument('label_quantile')} must be a number between 0 and 1, got {label_quantile!r}")
     if estimator not in tuple(ESTIMATORS):
         same = '; the returns of "gae" are those of td_lambda' if estimator == "td_lambda" else ""
         raise ValueError(f"{argument('estimator')} must be {', '.join(ESTIMATORS)}, got {shown(estimator)}{same}")
@@ -184,7 +197,8 @@ def checked_how(
         )
     decay = GAE_LAMBDA if gae_lambda is None else float(as_unit_interval("gae_lambda", gae_lambda, _one_number))
     options = {name: option for name, option in (("gae_lambda", decay), ("n", steps)) if name in has}
-    return How(estimator, float(as_unit_interval("gamma", gamma, _one_number)), options, ends, backend, num_threads)
+    gamma = float(as_unit_interval("gamma", gamma, _one_number))
+    return How(estimator, gamma, options, ends, normalize, label_quantile, label_per, backend, num_threads)
 
 
 def _one_number(name: str, array: Array) -> None:
@@ -192,9 +206,9 @@ def _one_number(name: str, array: Array) -> None:
         raise ValueError(f"{name} has shape {array.shape}; expected one number")
 
 
-def check_advantages(normalize: str | None, label_quantile: float | None, how: How, has_values: bool) -> None:
+def check_advantages(how: How, has_values: bool) -> None:
     """Check that there are advantages to normalize or to label."""
-    for name, given in (("normalize", normalize), ("label_quantile", label_quantile)):
+    for name, given in (("normalize", how.normalize), ("label_quantile", how.label_quantile)):
         if given is not None and not has_values:
             raise ValueError(
                 f"{argument(name, given)} is for advantages, and {how.estimator} computes none without values: name a "

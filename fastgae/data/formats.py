@@ -38,7 +38,6 @@ from fastgae.data.tables import READERS, THE_TABLE, delta, is_table, tabular
 ROLES = ("file", "env", "episode", "step", "rewards", "values", "next_values", "terminated", "truncated", "done")
 NAMING = ("file", "env", "episode")  # together they name an episode
 FILE = "file"  # the column of this role that holds the names of files
-NAMED = 10  # at most this many missing episodes in a message
 
 
 def beside(source: Path) -> Path:
@@ -75,23 +74,16 @@ class Format:
     check: Callable[[Path, Sequence[Path], int], None] = lambda source, files, rows: None
 
 
-def check_totals(path: Path, said: Mapping[str, Any], episodes: Collection[int] | None, steps: int) -> None:
-    """Check the totals of a description, where it has them; None: the episodes are not known."""
-    total = said.get("total_episodes")
-    if episodes is not None and total is not None and total != len(episodes):
-        numbers = range(total if isinstance(total, int | np.integer) else 0)
-        missing = [str(number) for number in numbers if number not in episodes]
-        named = ", ".join([*missing[:NAMED], *["…"] * (len(missing) > NAMED)])
-        without = f", without {named}" if missing else ""
-        raise DataError(f"{path} says that there are {total} episodes; there are {len(episodes)}{without}")
-    total = said.get("total_steps", said.get("total_frames"))
-    if total is not None and total != steps:
-        raise DataError(f"{path} says that there are {total} steps; the episodes have {steps}")
+def check_totals(path: Path, said: Mapping[str, Any], **totals: int) -> None:
+    """Check the totals of a description, where it has them."""
+    for name, total in totals.items():
+        if said.get(name) not in (None, total):
+            raise DataError(f"{path} says that there are {said[name]} {name.removeprefix('total_')}; there are {total}")
 
 
 def check_lerobot(source: Path, files: Sequence[Path], rows: int) -> None:
     info = source / "meta" / "info.json"
-    check_totals(info, description(info), None, rows)
+    check_totals(info, description(info), total_frames=rows)
 
 
 EPISODES = Groups("episode_", "episode_id", ("observations", "infos", "values"), "Minari")
@@ -126,12 +118,13 @@ def is_minari(source: Path) -> bool:
 
 def check_minari(source: Path, files: Sequence[Path], rows: int) -> None:
     if len(files) == 1 and kind_of(main := files[0]) == HDF5:
-        numbers = set(EPISODES.numbers(main))
-        check_totals(main, dict(arrays_in(main).attrs), numbers, rows)
-        check_totals(said := main.with_name("metadata.json"), description(said), numbers, rows)
+        total, said = len(EPISODES.numbers(main)), main.with_name("metadata.json")
+        check_totals(main, dict(arrays_in(main).attrs), total_episodes=total, total_steps=rows)
     elif source.is_dir() and files:
-        said = files[0].parents[1] / "metadata.json"
-        check_totals(said, description(said), set(map(_episode, files)), rows)
+        total, said = len({*map(_episode, files)}), files[0].parents[1] / "metadata.json"
+    else:
+        return
+    check_totals(said, description(said), total_episodes=total, total_steps=rows)
 
 
 def minari_parts(path: Path) -> list[Part]:
@@ -140,7 +133,7 @@ def minari_parts(path: Path) -> list[Part]:
         return EPISODES.parts(path)
 
     def made(name: str) -> Made:
-        return Made(pa.int64(), lambda start, stop: pa.array(keys_of("episode_id", _episode(path), start, stop)[name]))
+        return lambda start, stop: pa.array(keys_of("episode_id", _episode(path), start, stop)[name])
 
     with reading(path):
         padded = Rows(READERS[kind_of(path)](path), {name: made(name) for name in ("episode_id", "step")})
@@ -281,8 +274,7 @@ def _with_folders(rows: Rows, paths: Sequence[Path], by_file: bool) -> Rows:
 
     def made(items: list[Any]) -> Made:
         of_files = pa.array(items)
-        take = lambda start, stop: of_files.take(pa.array(rows.file_of(np.arange(start, stop))))  # noqa: E731
-        return Made(of_files.type, take)
+        return lambda start, stop: of_files.take(pa.array(rows.file_of(np.arange(start, stop))))
 
     try:
         return rows.also({key: made(items) for key, items in columns.items()}) if columns else rows

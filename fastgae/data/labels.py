@@ -17,14 +17,6 @@ FEW = 64  # groups, for which one pass over all numbers finds 16 bits of the thr
 Part: TypeAlias = tuple[Array, pa.Array | None]
 
 
-def checked_quantile(quantile: float | None, per: str | None) -> float | None:
-    if quantile is None and per is not None:
-        raise ValueError(f"{argument('label_per')} is for labels: pass {argument('label_quantile')} too")
-    if quantile is not None and not 0 < quantile < 1:
-        raise ValueError(f"{argument('label_quantile')} must be a number between 0 and 1, got {quantile!r}")
-    return None if quantile is None else float(quantile)
-
-
 def thresholds_of(parts: Callable[[], Iterable[Part]], quantile: float) -> dict[Any, float]:
     """Return, for each group, the least of its numbers that at least this part of them does not exceed.
 

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from fastgae._call import GAEResult
 from fastgae._support.misnamed import refuses_misnamed
 from fastgae._typing import BackendName
-from fastgae.data.columns import UNFLAGGED, Episodes, chosen_columns, steps_of
+from fastgae.data.columns import UNFLAGGED, Columns, Episodes, chosen_columns, steps_of
 from fastgae.data.errors import DataError
 from fastgae.data.estimators import How, checked_how, dtype_of
-from fastgae.data.formats import FORMATS, NAMING, PLAIN
+from fastgae.data.formats import NAMING, PLAIN, Format, format_named
 from fastgae.data.rows import promoted
 from fastgae.data.sorting import ROW
 from fastgae.data.steps import RecordedSteps, RowError, check_ends, compute_run, last_rows
@@ -76,23 +76,14 @@ def on_table(
     [1.5, 1.0]
     """
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads)
-    return with_results(table, format, columns, rewards, how, may_be_cut=True)
+    table, known = pa.table(table), format_named(format)
+    chosen = chosen_columns(columns, known, promoted(tabular(table)), "values", how, rewards)
+    return with_results(table, known, chosen, how, may_be_cut=True)
 
 
-def with_results(
-    table: pa.Table,
-    format: str,  # noqa: A002
-    columns: Mapping[str, str | None] | None,
-    rewards: str | None,
-    how: How,
-    may_be_cut: bool,
-) -> pa.Table:
+def with_results(table: pa.Table, known: Format, chosen: Columns, how: How, may_be_cut: bool) -> pa.Table:
     """Return the table with its results; ``may_be_cut``: an episode without a flag at its end is an error."""
-    table = pa.table(table)
-    if format not in FORMATS:
-        raise ValueError(f"format must be {', '.join(FORMATS)}, got {format!r}")
     schema = promoted(tabular(table))
-    chosen = chosen_columns(columns, FORMATS[format], schema, "values", how, rewards)
     rows = table.select(chosen.read).cast(pa.schema([schema.field(name) for name in chosen.read]))
     order, names = np.arange(len(rows)), chosen.named(*NAMING)
     try:
@@ -114,7 +105,7 @@ def with_results(
     except RowError as error:
         row = int(order[error.row])
         raise DataError(f"{chosen.place(rows, row, row)}: {error.fault}") from error
-    for result, name in FORMATS[format].results.items():
+    for result, name in known.results.items():
         if (numbers := getattr(results, result)) is not None:
             column = np.empty_like(numbers)
             column[order] = numbers

@@ -13,10 +13,9 @@ from fastgae.data.plan import Plan
 from fastgae.data.rows import SLICE
 from fastgae.data.state import ADVANTAGES, ENDS, RETURNS, Done, State
 
-MOST = 500_000  # numbers of each kind in a sample, which depends only on the numbers of the rows
+MOST = 500_000  # about so many numbers of each kind are in a sample, which depends only on the numbers of the rows
 BINS = 80
 TAILS = 0.005  # of the numbers at either end that may lie outside, where they lie far away
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / the golden ratio: every k-th row would find the same steps of episodes
 
 
 def checked_picture(given: str | os.PathLike[str]) -> Path:
@@ -33,14 +32,13 @@ def checked_picture(given: str | os.PathLike[str]) -> Path:
 def sampled(state: State, steps: int) -> tuple[Array, Array | None, Array]:
     """Return the lengths of all episodes, and advantages and returns of a sample of all steps."""
     samples: dict[str, list[Array]] = {ADVANTAGES: [], RETURNS: []}
-    ends: list[Array] = []
+    ends, rng = list[Array](), np.random.default_rng(0)
     for first in range(0, state.rows, SLICE):
         at = slice(first, min(first + SLICE, state.rows))
         last = state.numbers(ENDS, at).reshape(at.stop - first, -1)
         row, env = np.nonzero(last)
         ends.append(env * state.rows + first + row)  # as if the envs followed each other; each env ends with an end
-        number = np.arange(first * last.shape[1], at.stop * last.shape[1], dtype=np.uint64)
-        chosen = number * GOLDEN <= np.uint64(2**64 // max(steps, MOST) * MOST - 1)
+        chosen = rng.random(last.size) < MOST / max(steps, MOST)
         for name, parts in samples.items():
             if (numbers := state.numbers(name, at)) is not None:
                 parts.append(numbers.reshape(-1)[chosen].astype(np.float64))
@@ -51,26 +49,15 @@ def sampled(state: State, steps: int) -> tuple[Array, Array | None, Array]:
 def draw(plan: Plan, state: State, done: Done, path: Path) -> None:
     """Draw a sample of the results of all rows, and the lengths of all episodes."""
     lengths, advantages, returns = sampled(state, done.sums.steps)
-    panels: dict[str, Any] = {"return R": returns, "length of an episode": lengths}
-    if advantages is not None:
-        panels = {"advantage A": advantages, "length of an episode": lengths, "return R against value V": returns}
     title = f"{state.out.name}: {done.sums.steps:,} steps in {done.sums.episodes:,} episodes"
-    figure = new_figure(4.8 * len(panels), 4.8, title)
-    for panel, (label, numbers) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        style(panel)
-        panel.set_xlabel(label)
-        if advantages is not None and numbers is returns:
-            with np.errstate(all="ignore"):  # infinity is data here
-                values = returns - advantages
-            _density(panel, values, returns)
-        else:
-            low, high = shown_range(numbers)
-            panel.hist(numbers[np.isfinite(numbers)], BINS, range=(low, high), color=BLUE, histtype="stepfilled")
-            outside = np.count_nonzero(~((numbers >= low) & (numbers <= high)))
-            panel.set_title(f"{outside:,} further out" if outside else "", loc="right", fontsize=9, color=NOTE)
-    options = "".join(
-        f", {option} {number}" for option, number in {"gamma": plan.how.gamma, **plan.how.options}.items()
-    )
+    figure = new_figure(9.6 if advantages is None else 14.4, 4.8, title)
+    first, second, *third = figure.subplots(1, 2 if advantages is None else 3)
+    _histogram(first, *(("return R", returns) if advantages is None else ("advantage A", advantages)))
+    _histogram(second, "length of an episode", lengths)
+    for panel in third:
+        with np.errstate(all="ignore"):  # infinity is data here
+            _density(panel, returns - advantages, returns)
+    options = "".join(f", {name} {number}" for name, number in {"gamma": plan.how.gamma, **plan.how.options}.items())
     drawn = f"a sample of {len(returns):,} steps" if len(returns) < done.sums.steps else "all steps"
     figure.supxlabel(f"{plan.how.estimator}{options}. {drawn}", x=0.01, ha="left", fontsize=9, color=NOTE)
     try:
@@ -79,15 +66,25 @@ def draw(plan: Plan, state: State, done: Done, path: Path) -> None:
         raise WriteError(path, first_line(error)) from error
 
 
+def _histogram(panel: Any, label: str, numbers: Array) -> None:
+    style(panel)
+    low, high = shown_range(numbers)
+    panel.hist(numbers[np.isfinite(numbers)], BINS, range=(low, high), color=BLUE, histtype="stepfilled")
+    panel.set_xlabel(label)
+    if outside := np.count_nonzero(~((numbers >= low) & (numbers <= high))):
+        panel.set_title(f"{outside:,} further out", loc="right", fontsize=9, color=NOTE)
+
+
 def _density(panel: Any, values: Array, returns: Array) -> None:
     """Draw returns against values, in one range for both; with a good critic, they lie on the line."""
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-    low, high = shown_range(np.concatenate([values, returns]))
-    colors, line = LinearSegmentedColormap.from_list("steps", SHADES), (low, high)
-    finite = np.isfinite(values) & np.isfinite(returns)
+    style(panel)
+    line, finite = shown_range(np.concatenate([values, returns])), np.isfinite(values) & np.isfinite(returns)
+    colors = LinearSegmentedColormap.from_list("steps", SHADES)
     panel.hist2d(values[finite], returns[finite], BINS, range=[line, line], cmin=1, cmap=colors, norm=LogNorm())
     panel.plot(line, line, "--", color=VERMILION, linewidth=1.4)
+    panel.set_xlabel("return R against value V")
 
 
 def shown_range(numbers: Array) -> tuple[float, float]:

@@ -13,12 +13,12 @@ from fastgae._support.memory import limit_from
 from fastgae.data.columns import UNFLAGGED, Columns, chosen_columns, in_envs, numbers_in, steps_of
 from fastgae.data.critic import Critic, Valuation, valuation
 from fastgae.data.errors import DataError, argument, naming
-from fastgae.data.estimators import How
+from fastgae.data.estimators import How, check_advantages
 from fastgae.data.formats import FILE, Found, found_in
 from fastgae.data.rows import MOST, Rows
 from fastgae.data.sorting import ROW
 from fastgae.data.steps import RecordedSteps, RowError, Success, last_rows
-from fastgae.data.values import COLUMN, Values, values_file
+from fastgae.data.values import Values, values_file
 
 BYTES_PER_ROW = 240  # of memory beside what every run needs; measured: 10 million rows of 7 columns, Parquet
 
@@ -27,33 +27,24 @@ class Plan(NamedTuple):
     """What to read and how to compute it."""
 
     found: Found
-    rows: Rows  # of the source, with the values of a file as one more column
     columns: Columns
     how: How
     memory: int  # bytes
     most: int  # rows in memory at once
     critic: Valuation | None = None
     beside: Values | None = None  # the file of values
-    normalize: str | None = None
-    label_quantile: float | None = None
-    label_per: str | None = None
     plot: Path | None = None
     into: bool = False  # write the results beside all columns of the source
 
     @property
     def read(self) -> list[str]:
         """The columns to read, each once, though one may have two roles."""
-        return list(dict.fromkeys([*self.columns.read, *(self.critic.read if self.critic else [])]))
+        return list(dict.fromkeys([*self.columns.read, *(self.critic.read if self.critic else []), *self.groups]))
 
     @property
     def groups(self) -> list[str]:
         """The column that says to which group of labels a row belongs, if there is one."""
-        return [] if self.label_per is None else [self.label_per]
-
-    @property
-    def kept(self) -> list[str]:
-        """The columns of a sorted copy, without the numbers of the rows."""
-        return list(dict.fromkeys([*self.read, *self.groups]))
+        return [] if self.how.label_per is None else [self.how.label_per]
 
     def read_of(self, rows: Rows) -> list[str]:
         """The columns to read, and, of sorted rows, their numbers in the source."""
@@ -68,55 +59,68 @@ class Plan(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """Everything except the files that affects the results."""
-        own = {name: getattr(self, name) for name in ("normalize", "label_quantile", "label_per", "into")}
         return {
             "columns": dict(self.columns.of_role),
             "rewards": self.columns.success,
-            **own,
+            "into": self.into,
             **self.how.asked,
             "values": self.critic and self.critic.asked,
             "format": self.found.format.name,
             "folders": self.found.rows.constants,
         }
 
-    def row(self, table: pa.Table, at: int, first: int) -> int:
-        """Return the number in the source of a row of a table, which begins with the first one."""
-        row: int = table[ROW][at].as_py() if ROW in table.column_names else first + at
-        return row
+    @property
+    def rows(self) -> Rows:
+        """The rows of the source."""
+        return self.found.rows
+
+    def numbers(self, table: pa.Table, first: int, at: Any) -> Any:
+        """Return the numbers in the source of one or several rows of a table that begins with the first one."""
+        return table[ROW].to_numpy()[at] if ROW in table.column_names else first + at
 
     def named(self, error: RowError, table: pa.Table, first: int) -> DataError:
         """Return an error of a row with its place."""
-        path, own = self.rows.place(self.row(table, error.row, first))
+        path, own = self.rows.place(int(self.numbers(table, first, error.row)))
         return DataError(f"{path}: {self.columns.place(table, error.row, own)}: {error.fault}")
 
     @contextmanager
     def naming(self, table: pa.Table, first: int) -> Iterator[None]:
         """Name the file in errors of some rows, and the episode and the step in errors of one of them."""
         try:
-            with naming(self.rows.place(self.row(table, 0, first))[0]):
+            with naming(self.rows.place(int(self.numbers(table, first, 0)))[0]):
                 yield
         except RowError as error:
             raise self.named(error, table, first) from error
 
-    def steps(self, rows: Rows, table: pa.Table, first: int) -> RecordedSteps:
+    def steps(self, table: pa.Table, first: int) -> RecordedSteps:
         """Return rows as arrays, with the values of the states behind episodes that do not end for good."""
-        steps = steps_of(table, self.columns, None if self.critic is None else self.critic.of(table))
-        if rows is not self.rows and steps.step is None:
+        values = None
+        if self.beside is not None:
+            values = self.beside.of(self.numbers(table, first, np.arange(len(table))))
+        elif self.critic is not None:
+            values = self.critic.of(table)
+        steps = steps_of(table, self.columns, values)
+        if ROW in table.column_names and steps.step is None:
             steps = steps._replace(unflagged=UNFLAGGED)
-        columns = self.columns.named("values") if self.critic is None else self.critic.columns
-        kept = rows.behind(columns)  # the rows behind which the source has the state
-        next_columns = {} if self.critic is None else self.critic.next_columns
-        if self.how.ends == "terminated" or steps.next_values is not None or not (len(kept) or next_columns):
+        if self.how.ends == "terminated" or steps.next_values is not None:
             return steps
+        columns = self.columns.named("values") if self.critic is None else self.critic.columns
+        next_columns = {} if self.critic is None else self.critic.next_columns
+        kept = self.rows.behind(columns) if self.beside is None else self.beside.ends  # behind which there is the state
         ends = last_rows(steps, None) & ~steps.terminated
         at = np.flatnonzero(ends.any(axis=tuple(range(1, ends.ndim))))
-        at = np.intersect1d(at + first, kept) - first if len(kept) else at
+        at = at[np.isin(self.numbers(table, first, at), kept)] if len(kept) or not next_columns else at
         if not len(at):
             return steps
-        states = rows.states(at + first, columns) if len(kept) else table.select([*next_columns.values()]).take(at)
-        states = states if len(kept) else states.rename_columns([*next_columns])
         try:
-            final = numbers_in("values", states[columns[0]]) if self.critic is None else self.critic.of(states)
+            if self.beside is not None:
+                final = self.beside.of(self.numbers(table, first, at), behind=True)
+            else:
+                if len(kept):
+                    states = self.rows.states(self.numbers(table, first, at), columns)
+                else:
+                    states = table.select([*next_columns.values()]).take(at).rename_columns([*next_columns])
+                final = numbers_in("values", states[columns[0]]) if self.critic is None else self.critic.of(states)
         except RowError as error:
             raise RowError(int(at[error.row]), f"{error.fault} in the state after this step") from error
         final_values = np.full(steps.rewards.shape, np.nan, final.dtype)
@@ -151,21 +155,21 @@ def planned(
     of_success = {} if rewards is None else {"rewards": Success.named(rewards)[0]}
     found = found_in(source, format, {**(columns or {}), **of_success}, episode_is is not None)
     columns = columns if episode_is is None else {"file": FILE, **(columns or {})}
-    rows, critic, beside, column = found.rows, None, None, None
+    rows, critic, beside, column = found.rows, None, None, None  # the column of values, if they are in the source
     if not isinstance(values, str | os.PathLike):
         critic = values if isinstance(values, Critic) else Critic(values)
     elif (file := values_file(values, rows.schema.names)) is None:
         column = os.fspath(values)
     else:
-        column, beside = COLUMN, Values(file, rows)
-        rows = rows.also({COLUMN: beside.made})
+        beside = Values(file, rows)
     with naming(rows.place(0)[0]):
         chosen = chosen_columns(columns, found.format, rows.schema, column, how, rewards)
         in_files = pa.schema(field for field in rows.schema if field.name not in rows.made)
         valued = None if critic is None else valuation(critic, in_files, found.format, chosen.of_role.values())
         rows.check([*chosen.read, *(valued.read if valued else [])])
+    check_advantages(how, valued is not None or beside is not None or "values" in chosen.of_role)
     kind = rows.schema.field(chosen.of_role["rewards"]).type
     width = BYTES_PER_ROW * (kind.shape[0] if in_envs(kind) else 1)
     if valued is not None:  # what it reads is there as a table, and as arrays
         width += 2 * next(rows.batches(0, 1, valued.read, 1)).nbytes
-    return Plan(found, rows, chosen, how, limit, max(1, limit // width), valued, beside)
+    return Plan(found, chosen, how, limit, max(1, limit // width), valued, beside)

@@ -9,7 +9,7 @@ import numpy as np
 
 import fastgae
 from fastgae.data.estimators import GAE_LAMBDA, How, gae_arguments
-from fastgae.data.steps import Computed, RecordedSteps, carried_into, checked_rows, first_steps, last_rows
+from fastgae.data.steps import Computed, RecordedSteps, checked_rows, last_rows, sample_of
 
 SAMPLE = 65_536  # rows for fastgae.diagnose
 MANY = 20  # names in a line
@@ -143,14 +143,13 @@ def _few(items: Iterable[str]) -> str:
 
 
 def findings_in(steps: RecordedSteps, how: How) -> list[str]:
-    """Return what fastgae.diagnose finds in the first of the last rows, if there are values."""
+    """Return what fastgae.diagnose finds in a sample of the last rows, if there are values."""
     return [] if steps.values is None else [finding.what for finding in diagnosis_of(steps, how)]
 
 
 def diagnosis_of(steps: RecordedSteps, how: How) -> fastgae.Diagnosis:
-    """Return what fastgae.diagnose says of the first rows."""
-    sample, following = first_steps(steps, SAMPLE)
-    last = last_rows(sample, following)
-    arguments = gae_arguments(checked_rows(sample, last, how), carried_into(last, following))
+    """Return what fastgae.diagnose says of a sample of the last rows."""
+    sample = sample_of(steps, SAMPLE)
+    arguments = gae_arguments(checked_rows(sample, last_rows(sample, None), how), None)
     decay = how.options.get("gae_lambda", GAE_LAMBDA)
     return fastgae.diagnose(**arguments, gamma=how.gamma, gae_lambda=decay)

@@ -20,6 +20,7 @@ SLICE = 65_536  # rows to read at once from arrays and from tables in memory
 MOST = 2**20  # rows to compute at once; with more, the processor waits for memory
 LARGE = "large.arrow"  # the copy of a part that does not fit into memory
 Batches: TypeAlias = Iterator[pa.RecordBatch]
+Made: TypeAlias = Callable[[int, int], pa.Array]  # returns a column that is in no file, from a row up to another
 Advance: TypeAlias = Callable[[int], None]  # takes how much is done since the last call
 Show: TypeAlias = Callable[..., AbstractContextManager[Advance]]  # takes what is done, how much there is, and its unit
 
@@ -33,14 +34,6 @@ class Part(NamedTuple):
     schema: pa.Schema
     batches: Callable[[Sequence[str], int], Batches]  # columns of the rows, if possible at most so many at a time
     state: Callable[[Sequence[str]], pa.Table] | None = None  # behind the last row, where an episode ends
-
-
-class Made(NamedTuple):
-    """A column that is in no file."""
-
-    kind: pa.DataType
-    of: Callable[[int, int], pa.Array]  # from a row up to another
-    behind: Callable[[Array], pa.Array] | None = None  # in the states behind rows
 
 
 class Rows:
@@ -58,7 +51,7 @@ class Rows:
         for part in self.parts:
             if not any(part.schema.equals(known.schema, check_metadata=True) for known in reversed(self._known)):
                 self._known.append(part)
-        columns = [(name, each.kind) for name, each in self.made.items()]
+        columns = [(name, made(0, 0).type) for name, made in self.made.items()]
         self.schema = schema or pa.schema([*columns, *promoted(self._known)])
 
     def also(self, made: Mapping[str, Made]) -> "Rows":
@@ -69,7 +62,7 @@ class Rows:
     def constants(self) -> dict[str, Any]:
         """Return the items of the files in the columns that are made."""
         rows = [(row, row + 1) for row in self.files.tolist()]
-        return {name: [made.of(*row)[0].as_py() for row in rows] for name, made in self.made.items()}
+        return {name: [made(*row)[0].as_py() for row in rows] for name, made in self.made.items()}
 
     @property
     def stored(self) -> pa.Schema:
@@ -138,7 +131,7 @@ class Rows:
 
         def column(field: pa.Field) -> pa.Array:
             if field.name in self.made:
-                return self.made[field.name].of(first, first + rows)
+                return self.made[field.name](first, first + rows)
             return cast(found[field.name], field.type) if field.name in found else pa.nulls(rows, field.type)
 
         return pa.RecordBatch.from_arrays(list(map(column, kinds)), schema=kinds)
@@ -150,16 +143,12 @@ class Rows:
 
     def behind(self, columns: Sequence[str]) -> Array:
         """Return the rows behind which there is the next state in all of these columns."""
-        known = all(name not in self.made or self.made[name].behind is not None for name in columns)
-        return self.ends if known and columns else self.ends[:0]
+        return self.ends if columns and not self.made.keys() & {*columns} else self.ends[:0]
 
     def states(self, rows: Array, columns: Sequence[str]) -> pa.Table:
         """Return columns of the states behind some rows."""
-        inside = [name for name in columns if name not in self.made]
-        parts = [self.parts[self._part_of(row)] for row in rows] if inside else []
-        found: Any = pa.concat_tables(part.state(inside) for part in parts if part.state) if parts else {}
-        behind = {name: self.made[name].behind for name in columns if name in self.made}
-        return pa.table({name: behind[name](rows) if name in behind else found[name] for name in columns})  # type: ignore[misc]
+        parts = (self.parts[self._part_of(row)] for row in rows)
+        return pa.concat_tables(part.state(columns) for part in parts if part.state)
 
     def backwards(
         self, start: int, stop: int, columns: Sequence[str], most: int, folder: Path

@@ -17,7 +17,7 @@ from fastgae.data.arrays import arrays_of
 from fastgae.data.columns import Columns
 from fastgae.data.errors import DataError, argument, brought_by, first_line
 from fastgae.data.formats import NAMING
-from fastgae.data.rows import SLICE, Advance, Made, Rows
+from fastgae.data.rows import SLICE, Advance, Rows
 
 ROW = "__row__"  # the column of a sorted copy that holds where each row was before
 SHARE = 3 / 4  # of memory for duckdb: it takes somewhat more, and its inputs and outputs take the rest
@@ -86,7 +86,7 @@ def new_array(path: Path, dtype: Any, rows: int) -> Array:
 
 def _numbered(rows: Rows, columns: Sequence[str], advance: Advance) -> Iterator[pa.RecordBatch]:
     """Return columns of the rows with their numbers, in types that duckdb knows."""
-    rows = rows.also({ROW: Made(pa.int64(), lambda start, stop: pa.array(np.arange(start, stop)))})
+    rows = rows.also({ROW: lambda start, stop: pa.array(np.arange(start, stop))})
 
     def known(kind: pa.DataType) -> pa.DataType:
         if isinstance(kind, pa.BaseExtensionType):

@@ -196,7 +196,7 @@ class State:
         done = Done(self.rows)
         for number, line in enumerate(self._lines):
             if "first" in line:
-                if line["checksum"] != self._checksum(line["numbers"], line["first"], done.first):
+                if line["checksum"] != self._checksum(line["numbers"], slice(line["first"], done.first)):
                     self._write(self._lines[:number])
                     break
                 name, *others = line["following"]
@@ -204,9 +204,9 @@ class State:
                 done = Done(line["first"], sums, Following(tuple(name), *others), line["findings"])
         return done
 
-    def _checksum(self, kinds: Mapping[str, Any], start: int, stop: int) -> int | None:
+    def _checksum(self, kinds: Mapping[str, Any], at: slice) -> int | None:
         with suppress(OSError, ValueError):  # one may be gone, or cut
-            return _total([_from_file(self.folder / name, kind, start, stop) for name, kind in kinds.items()])
+            return _total(self._mapped(name, kind)[at] for name, kind in kinds.items())
         return None
 
     def add(self, done: Done, numbers: Mapping[str, Array]) -> None:
@@ -228,10 +228,10 @@ class State:
         """Return the numbers of some rows; None if there are none of this name."""
         if name not in (kinds := self._lines[-1]["numbers"]):
             return None
-        if isinstance(at, slice):
-            return _from_file(self.folder / name, kinds[name], at.start, at.stop)
-        kind, *shape = kinds[name]
-        return np.memmap(self.folder / name, kind, "r", shape=(self.rows, *shape))[at]
+        return self._mapped(name, kinds[name])[at]
+
+    def _mapped(self, name: str, kind: Sequence[Any]) -> Array:
+        return np.memmap(self.folder / name, kind[0], "r", shape=(self.rows, *kind[1:]))
 
     def _append(self, line: Mapping[str, Any]) -> None:
         self._lines.append(json.loads(json.dumps(line)))
@@ -281,11 +281,6 @@ def _move(file: Path, path: Path) -> None:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
         file.rename(path)  # this file system has no hard links
-
-
-def _from_file(path: Path, kind: Sequence[Any], start: int, stop: int) -> Array:
-    row = np.dtype((kind[0], tuple(kind[1:])))
-    return np.memmap(path, kind[0], "r", start * row.itemsize, (stop - start, *kind[1:]))
 
 
 def _total(arrays: Iterable[Array]) -> int:

@@ -108,12 +108,8 @@ def compute_run(steps: RecordedSteps, last: Array, following: Following | None, 
     """
     rows = checked_rows(steps, last, how)
     results, before = ESTIMATORS[how.estimator].compute(rows, carried_into(last, following), how)
-    return Computed(results.advantages, results.returns, last), at_row(steps, 0, before)
-
-
-def at_row(steps: RecordedSteps, row: int, carried: Carried) -> Following:
-    """Return the numbers that the rows before a row need from it."""
-    return Following(steps.name(row), None if steps.step is None else int(steps.step[row]), carried)
+    step = None if steps.step is None else int(steps.step[0])
+    return Computed(results.advantages, results.returns, last), Following(steps.name(0), step, before)
 
 
 def carried_into(last: Array, following: Following | None) -> Carried | None:
@@ -162,14 +158,12 @@ def check_ends(steps: RecordedSteps, last: Array, how: How) -> None:
         raise fault
 
 
-def first_steps(steps: RecordedSteps, rows: int) -> tuple[RecordedSteps, Following | None]:
-    """Return the first rows, and the numbers that ``gae`` needs from the next row."""
-    if steps.values is None or len(steps.rewards) <= rows:
-        return steps, None
+def sample_of(steps: RecordedSteps, rows: int) -> RecordedSteps:
+    """Return the last rows. They need nothing from rows after them, and are the same wherever runs begin."""
+    begin = max(0, len(steps.rewards) - rows)
     each = steps._asdict().items()
-    arrays: dict[str, Any] = {name: array[:rows] for name, array in each if isinstance(array, np.ndarray)}
-    following = at_row(steps, rows, {"values": steps.values[rows].tolist()})
-    return steps._replace(**{**arrays, "changes": steps.changes[: rows - 1]}), following
+    arrays: dict[str, Any] = {name: array[begin:] for name, array in each if isinstance(array, np.ndarray)}
+    return steps._replace(**arrays, name=lambda row: steps.name(begin + row))
 
 
 def disorder(steps: RecordedSteps, last: Array, following: Following | None) -> RowError | None:

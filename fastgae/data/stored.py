@@ -76,18 +76,28 @@ def flat(path: Path) -> list[Part]:
 
 def _parts(path: Path, groups: Mapping[str, Keys], longer: Collection[str]) -> list[Part]:
     """Return the rows of groups of a file, of which "" is the file itself, in slices."""
-    found, before, example = list[Part](), 0, None
+    found, before, schema = list[Part](), 0, None
     for name, keys in groups.items():
         with reading(path):
-            group = Group(path, name, longer, keys, example).measured()
-            example = example or group
-        for start in range(0, group.rows, SLICE):
-            stop = min(start + SLICE, group.rows)
-            state = partial(group.read, stop, stop + 1) if longer and stop == group.rows else None
-            batches = partial(group.batches, start, stop)
-            found.append(Part(path, before + start, stop - start, example.schema, batches, state))
-        before += group.rows
+            items = arrays_in(path)[name] if name else arrays_in(path)
+            rows = _rows_of(items, f"{path}: {name}" if name else path)
+            schema = schema or _schema_of(items, rows, keys)
+        group = Group(path, name, rows, schema, longer, keys)
+        for start in range(0, rows, SLICE):
+            stop = min(start + SLICE, rows)
+            state = partial(group.read, stop, stop + 1) if longer and stop == rows else None
+            found.append(Part(path, before + start, stop - start, schema, partial(group.batches, start, stop), state))
+        before += rows
     return found
+
+
+def _schema_of(items: Mapping[str, Any], rows: int, keys: Keys) -> pa.Schema:
+    """Return the columns of a group that hold numbers; those of all other groups have the same types."""
+    fields = [(name, pa.array(key).type) for name, key in keys(0, 1).items()]
+    for name, item in items.items():
+        with suppress(TypeError):
+            fields += [(name, type_of(item))] if _length(item) in (rows, rows + 1) else []
+    return pa.schema(fields)
 
 
 class Group(NamedTuple):
@@ -95,30 +105,14 @@ class Group(NamedTuple):
 
     path: Path
     name: str
+    rows: int
+    schema: pa.Schema
     longer: Collection[str]
     keys: Keys
-    example: "Group | None"  # the first group, whose columns have the same types
-    rows: int = 0
-    schema: pa.Schema = pa.schema([])
 
     @property
     def where(self) -> str:
         return f"{self.path}: {self.name}" if self.name else str(self.path)
-
-    @property
-    def items(self) -> Any:
-        return arrays_in(self.path)[self.name] if self.name else arrays_in(self.path)
-
-    def measured(self) -> "Group":
-        """Return the group with its length, and with the columns that hold numbers."""
-        items, fields = self.items, list[Any]()
-        rows = _rows_of(items, self.where)
-        if self.example is None:
-            fields += [(name, pa.array(key).type) for name, key in self.keys(0, 1).items()]
-            for name, item in items.items():
-                with suppress(TypeError):
-                    fields += [(name, type_of(item))] if _length(item) in (rows, rows + 1) else []
-        return self._replace(rows=rows, schema=pa.schema(fields))
 
     def batches(self, start: int, stop: int, names: Sequence[str], most: int) -> Batches:
         for first in range(start, stop, most):
@@ -127,7 +121,8 @@ class Group(NamedTuple):
     def read(self, start: int, stop: int, names: Sequence[str]) -> pa.Table:
         """Return rows of arrays; the row behind the last one is the state there."""
         with reading(self.path):
-            items, made = self.items, self.keys(start, stop) if stop <= self.rows else {}
+            items = arrays_in(self.path)[self.name] if self.name else arrays_in(self.path)
+            made = self.keys(start, stop) if stop <= self.rows else {}
             return pa.table({name: self._column(items, made, name, start, stop) for name in names})
 
     def _column(self, items: Any, made: Mapping[str, Array], name: str, start: int, stop: int) -> pa.Array:
@@ -143,8 +138,8 @@ class Group(NamedTuple):
             column = column_of(_slice(items[name], start, stop))
         except TypeError as error:
             raise DataError(f"{self.where}: {name} cannot be read: {error}") from error
-        if self.example and column.type != (expected := self.example.schema.field(name).type):
-            raise DataError(f"{self.where}: {name} holds {column.type}, and in {self.example.name} {expected}")
+        if column.type != (expected := self.schema.field(name).type):
+            raise DataError(f"{self.where}: {name} holds {column.type}; expected {expected}, as in the first episode")
         return column
 
 

@@ -19,11 +19,10 @@ from fastgae.data.columns import Columns, numbers_in
 from fastgae.data.errors import DataError, is_remote, reading
 from fastgae.data.files import NPY, by_suffix, files_of, kind_of, path_of
 from fastgae.data.formats import parts_in
-from fastgae.data.rows import SLICE, Advance, Batches, Made, Rows, even
+from fastgae.data.rows import SLICE, Advance, Batches, Rows, even
 from fastgae.data.sorting import Database, joined, new_array
 from fastgae.data.stored import Lazy, npy, type_of
 
-COLUMN = "__values__"
 NAME = "values"  # of the column in a table
 
 
@@ -60,21 +59,12 @@ class Values:
             more = f", or {states:,}, one more for each of {len(rows.ends):,} episodes" if len(rows.ends) else ""
             expected = f"expected {rows.count:,}, one for each row of the source{more}"
             raise DataError(f"{path} has {count:,} values; {expected}")
-        self._ends = rows.ends if count > rows.count else rows.ends[:0]  # rows behind which there is another value
+        self.ends = rows.ends if count > rows.count else rows.ends[:0]  # rows behind which there is another value
 
-    @property
-    def made(self) -> Made:
-        """Return the column of the values, which can be read after ``put_into``."""
-        behind = (lambda rows: self._at(self._place(rows) + 1)) if len(self._ends) else None
-        return Made(self.kind, lambda start, stop: self._at(self._place(np.arange(start, stop))), behind)
-
-    def _place(self, rows: Array) -> Array:
-        places: Array = rows + np.searchsorted(self._ends, rows)
-        return places
-
-    def _at(self, places: Array) -> pa.Array:
-        first, last = (places[0], places[-1] + 1) if len(places) else (0, 0)
-        return column_of(self._numbers[first:last][places - first])
+    def of(self, rows: Array, behind: bool = False) -> Array:
+        """Return the values of some rows, or of the states behind them; after ``put_into``."""
+        places = rows + np.searchsorted(self.ends, rows) + behind
+        return numbers_in(NAME, pa.chunked_array([column_of(self._numbers[places])]))
 
     def put_into(self, file: Path, columns: Columns, database: Database, advance: Advance) -> None:
         """Write the values of a table to a file in the order of the source, to be read from there."""
@@ -90,7 +80,7 @@ class Values:
         keys, dtype = [key for key in keys if key in names], self.kind.to_pandas_dtype()
         file.unlink(missing_ok=True)
         if not self._copied(file, keys, advance):
-            if len(self._ends):
+            if len(self.ends):
                 raise DataError(f"{self.path} has other rows than the source, in {' or '.join(keys)}")
             numbers = new_array(file, dtype, self._rows.count)
             joined(self._rows, self._table, self.path, columns, NAME, numbers, database, advance)
@@ -99,7 +89,7 @@ class Values:
 
     def _copied(self, to: Path, keys: Sequence[str], advance: Advance) -> bool:
         """Copy the values of the table, and return whether its rows have the keys of the source, in its order."""
-        states = self._ends + np.arange(1, len(self._ends) + 1)  # the places of values that are of no row
+        states = self.ends + np.arange(1, len(self.ends) + 1)  # the places of values that are of no row
 
         def found(file: IO[bytes]) -> Batches:
             for at, table in self._table.forwards([NAME, *keys], SLICE):

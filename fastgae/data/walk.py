@@ -31,7 +31,7 @@ def computed(plan: Plan, state: State, show: Show) -> tuple[Rows, Done]:
             return plan.rows, done
         plan.columns.check_sortable(str(done))
         with show("sorting", plan.rows.count) as advance:
-            copy = state.sort(lambda to: sort(plan.rows, plan.kept, plan.columns, to, database, advance))
+            copy = state.sort(lambda to: sort(plan.rows, plan.read, plan.columns, to, database, advance))
     rows = sorted_rows(plan, copy)
     with show("computing", rows.count) as advance:
         done = walk(plan, rows, state, advance)
@@ -42,7 +42,7 @@ def computed(plan: Plan, state: State, show: Show) -> tuple[Rows, Done]:
 
 def sorted_rows(plan: Plan, copy: Path) -> Rows:
     """Return the rows of a sorted copy, in the types of the source."""
-    kinds = [plan.rows.schema.field(name) for name in plan.kept]
+    kinds = [plan.rows.schema.field(name) for name in plan.read]
     return Rows(parquet(copy), schema=pa.schema([*kinds, (ROW, pa.int64())]))
 
 
@@ -58,7 +58,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance) -> Done | DataE
     advance(rows.count - done.first)
     for first, table in rows.backwards(0, done.first, plan.read_of(rows), plan.most, state.folder):
         with plan.naming(table, first):
-            steps = plan.steps(rows, table, first)
+            steps = plan.steps(table, first)
             last = last_rows(steps, done.following)
             fault = episodes.fault(table, steps, last, done.following)
             if fault is None and (fault := unknown_end(steps, last, plan.how)) is not None:
@@ -72,7 +72,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance) -> Done | DataE
                 _check_files(plan, table, first, last, done.following)
             results, following = compute_run(steps, last, done.following, plan.how)
             findings = findings_in(steps, plan.how) if done.following is None else done.findings
-        following = following._replace(row=plan.row(table, 0, first))
+        following = following._replace(row=int(plan.numbers(table, first, 0)))
         done = Done(first, Sums.of(results) + done.sums, following, findings)
         arrays = {ADVANTAGES: results.advantages, RETURNS: results.returns, ENDS: results.last if plan.plot else None}
         state.add(done, {name: array for name, array in arrays.items() if array is not None})
@@ -85,7 +85,7 @@ def _check_files(plan: Plan, table: pa.Table, first: int, last: Array, following
 
     Then nothing says whether it is the same episode, or whether every file counts its episodes from 0.
     """
-    rows = table[ROW].to_numpy() if ROW in table.column_names else np.arange(first, first + len(table))
+    rows = plan.numbers(table, first, np.arange(len(table)))
     file = plan.rows.file_of(np.append(rows, rows[-1] if following is None else following.row))
     if len(wrong := np.flatnonzero((file[1:] != file[:-1]) & ~last)):
         path, _ = plan.rows.place(int(plan.rows.files[file[wrong[0] + 1]]))
@@ -104,7 +104,7 @@ def last_steps(plan: Plan, folder: Path) -> RecordedSteps:
     while True:
         first, table = next(rows.backwards(0, rows.count, plan.read_of(rows), plan.most, folder))
         with plan.naming(table, first):
-            steps = plan.steps(rows, table, first)
+            steps = plan.steps(table, first)
             last = last_rows(steps, None)
             if (fault := Episodes(plan.columns.named(*NAMING)).fault(table, steps, last, None)) is None:
                 check_ends(steps, last, plan.how)
@@ -112,5 +112,5 @@ def last_steps(plan: Plan, folder: Path) -> RecordedSteps:
             if rows is not plan.rows:
                 raise fault
             plan.columns.check_sortable(fault.fault)
-        sort(plan.rows, plan.kept, plan.columns, folder / SORTED, database, lambda _: None)
+        sort(plan.rows, plan.read, plan.columns, folder / SORTED, database, lambda _: None)
         rows = sorted_rows(plan, folder / SORTED)

@@ -24,7 +24,7 @@ Thresholds: TypeAlias = dict[Any, float]
 
 def thresholds(plan: Plan, rows: Rows, state: State, show: Show) -> Thresholds:
     """Return the thresholds of all groups of advantages; none without labels."""
-    if plan.label_quantile is None:
+    if plan.how.label_quantile is None:
         return {}
     with show("labelling", None) as advance:  # in a number of passes that the groups decide
 
@@ -33,11 +33,11 @@ def thresholds(plan: Plan, rows: Rows, state: State, show: Show) -> Thresholds:
                 yield state.numbers(ADVANTAGES, at), _group(plan, table)
                 advance(at.stop - at.start)
 
-        return thresholds_of(parts, plan.label_quantile)
+        return thresholds_of(parts, plan.how.label_quantile)
 
 
 def _group(plan: Plan, table: pa.Table) -> pa.Array | None:
-    return None if plan.label_per is None else whole(table[plan.label_per])
+    return None if plan.how.label_per is None else whole(table[plan.how.label_per])
 
 
 def write(
@@ -89,7 +89,7 @@ def _results(plan: Plan, rows: Rows, done: Done, state: State, above: Thresholds
         }
         advantages = plan.found.format.results[ADVANTAGES]
         labels = {LABEL: are_above(above, numbers[advantages], _group(plan, source))} if above else {}
-        if plan.normalize:
+        if plan.how.normalize:
             numbers[advantages] = done.sums.advantages.normalize(numbers[advantages], backend=plan.how.backend)
         yield pa.table(columns | {name: column_of(array) for name, array in {**numbers, **labels}.items()})
 

@@ -3,6 +3,7 @@
 import csv
 import functools
 import json
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +120,15 @@ def limit(rows):
     from fastgae.data.plan import BYTES_PER_ROW
 
     return f"{rows * BYTES_PER_ROW}B"
+
+
+def bits(array):
+    """Return the dtype and the bits of numbers, in which every NaN is the same."""
+    return array.dtype, np.where(np.isnan(array), np.nan, array).astype(array.dtype).tobytes()
+
+
+def quantile_of(numbers, quantile):
+    return np.sort(numbers)[math.ceil(round(quantile * len(numbers), 6)) - 1]
 
 
 def put(row, value):

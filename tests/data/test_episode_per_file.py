@@ -2,40 +2,13 @@
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from fastgae.data import compute
 
-from .recorded import assert_same_bits, computed, limit, read, refused, write
+from .recorded import computed, limit, read, refused, write
 
 BY_FILE = {"episode_is": "file"}
 NAMES = ("rewards", "values", "next_values", "terminated", "truncated")
-
-
-@pytest.mark.parametrize("suffix", [".parquet", ".stream", ".hdf5", ".npz"])
-def test_one_episode_per_file(tmp_path, recorded, suffix):
-    parts = np.split(np.arange(len(recorded.rewards)), recorded.first[1:])
-    for number, part in enumerate(parts):
-        # Two files have the same name, and only the folder tells their episodes apart.
-        file = tmp_path / "runs" / f"worker={number % 2}" / f"episode_{number // 2:02}{suffix}"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        arrays = {name: getattr(recorded, name)[part] for name in NAMES}
-        if suffix == ".npz":
-            np.savez(file, **arrays)
-        elif suffix == ".hdf5":
-            with pytest.importorskip("h5py").File(file, "w") as out:
-                out.update(arrays)
-                out["observations/images/top"] = np.zeros((len(part), 2, 2), np.uint8)
-        else:
-            write(pa.table(arrays), file, 77)
-    half = (len(parts) + 1) // 2
-    order = np.concatenate(parts[0::2] + parts[1::2])
-    names = [f"worker={number // half}/episode_{number % half:02}{suffix}" for number in range(len(parts))]
-    for memory in (limit(50), limit(500), "1GB"):
-        got = computed(tmp_path / "runs", tmp_path / "out.arrow", memory=memory, **BY_FILE)
-        assert got.column_names == ["file", "advantages", "returns"]
-        assert_same_bits(got, recorded.result, order)
-        assert list(dict.fromkeys(got["file"].to_pylist())) == names
 
 
 def test_names_that_begin_again(tmp_path):

@@ -10,20 +10,7 @@ import fastgae
 from fastgae.data import compute, on_table
 from fastgae.data.estimators import ESTIMATORS, How, Rows
 
-from .recorded import (
-    CHOICES,
-    ROWS,
-    Recorded,
-    answer,
-    computed,
-    interrupted,
-    limit,
-    names,
-    read,
-    read_arrays,
-    refused,
-    write,
-)
+from .recorded import CHOICES, ROWS, answer, bits, computed, limit, names, read, read_arrays, refused, write
 
 T, N = 60, 7
 
@@ -33,54 +20,11 @@ def choice(request):
     return request.param
 
 
-@pytest.fixture(scope="module")
-def special():
-    """Return episodes whose numbers are often 0, of both signs, and now and then so large that sums are infinite."""
-    rng, changed = np.random.default_rng(3), Recorded()
-    for name in ("rewards", "values", "next_values"):
-        numbers = getattr(changed, name) * (rng.random(ROWS) < 0.5) * rng.choice(np.float32([-1, 1]), ROWS)
-        numbers[rng.random(ROWS) < 0.01] = 3e38
-        setattr(changed, name, numbers)
-    assert np.isinf(changed.results().returns).any()
-    return changed
-
-
-def bits(array):
-    """Return the dtype and the bits of numbers, in which every NaN is the same."""
-    return array.dtype, np.where(np.isnan(array), np.nan, array).astype(array.dtype).tobytes()
-
-
 def assert_results(got, expected, order=slice(None)):
     for name, array in expected._asdict().items():
         assert (name in got.column_names) == (array is not None)
         if array is not None:
             assert bits(got[name].to_numpy()) == bits(array[order]), name
-
-
-def test_same_bits_in_every_split(tmp_path, special, choice):
-    """Of the last rows, because the results before them do not matter to them; and of all in any order."""
-    source, out, expected = tmp_path / "source.parquet", tmp_path / "out.parquet", special.results(**choice)
-    for last, group, rows in ((900, 7, 61), (900, 7, 10**6), (ROWS, ROWS, 200), (100, 3, 1)):
-        write(special.table().slice(ROWS - last), source, group)
-        of_last = fastgae.GAEResult(*(array[-last:] for array in expected))
-        assert_results(computed(source, out, memory=limit(rows), **choice), of_last)
-    order = np.random.default_rng(1).permutation(ROWS)
-    write(special.table().take(order), source, 300)
-    for rows in (150, 10**6):
-        assert_results(computed(source, out, memory=limit(rows), **choice), expected, order)
-    assert_results(on_table(special.table().take(order), **choice), expected, order)
-
-
-@pytest.mark.parametrize(("rows", "kept"), [(20, 1), (20, 2), (20, 12), (20, -1), (10**6, 1)])
-def test_resumed(tmp_path, special, choice, rows, kept):
-    """The journal holds what rows need of the rows after them, wherever it ends."""
-    source, out = write(special.table().slice(ROWS - 400), tmp_path / "a.parquet", 10), tmp_path / "out.parquet"
-    how = {"memory": limit(rows), "resume": True, **choice}
-    interrupted("state.State.results", source, out, **how)
-    journal = tmp_path / "out.parquet.unfinished" / "journal.jsonl"
-    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:kept]))
-    expected = fastgae.GAEResult(*(array[-400:] for array in special.results(**choice)))
-    assert_results(computed(source, out, **how), expected)
 
 
 def test_what_says_the_next_value(tmp_path, recorded, choice):
@@ -94,18 +38,6 @@ def test_what_says_the_next_value(tmp_path, recorded, choice):
     nothing[-1] = not recorded.terminated[-1]
     expected = answer(choice, recorded.rewards, values[:-1], recorded.terminated, nothing, values[1:])
     assert_results(computed(tmp_path / "a.npz", out, memory=limit(99), **choice), expected)
-
-
-@pytest.mark.parametrize("dtypes", [("f4", "f4", "f8"), ("f4", "f8", "f4"), ("i8", "f4", "f4")])
-def test_dtypes(tmp_path, recorded, choice, dtypes):
-    """Rewards, values and next_values decide together on the dtype of every estimator."""
-    each = zip(("rewards", "values", "next_values"), dtypes, strict=True)
-    numbers = {name: (9 * getattr(recorded, name)).astype(dtype) for name, dtype in each}
-    source = write(recorded.table(**numbers), tmp_path / "a.parquet", 100)
-    double = {name: array.astype(np.float64) for name, array in numbers.items()}
-    expected = answer(choice, **double, terminated=recorded.terminated, truncated=recorded.truncated)
-    assert_results(computed(source, tmp_path / "out.parquet", memory=limit(700), **choice), expected)
-    assert on_table(recorded.table().slice(0, 0), **choice).schema.field("returns").type == pa.float32()
 
 
 @pytest.mark.parametrize(("rows", "dtype"), [(1, np.float64), (4, np.float32), (10**6, np.float64)])

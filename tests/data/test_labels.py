@@ -1,7 +1,5 @@
 """What robot trainers write by hand: rewards from success, labels by quantile, and the source with columns more."""
 
-import math
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,7 +8,7 @@ import fastgae
 from fastgae.data import compute, on_table
 from fastgae.data.labels import thresholds_of
 
-from .recorded import ROWS, assert_same_bits, computed, limit, names, read, refused, write
+from .recorded import ROWS, assert_same_bits, computed, limit, names, quantile_of, read, refused, write
 
 KEYS = [("episode", "ascending"), ("step", "ascending")]
 
@@ -53,10 +51,6 @@ def test_bad_rewards_from_success(tmp_path, recorded):
     ):
         refused(message, source, error=ValueError, rewards=rewards, columns=columns, ends="terminated")
         assert names(tmp_path) == ["a.parquet"]
-
-
-def quantile_of(numbers, quantile):
-    return np.sort(numbers)[math.ceil(round(quantile * len(numbers), 6)) - 1]
 
 
 @pytest.mark.parametrize("per", [None, "task_index"])

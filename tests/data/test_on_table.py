@@ -46,7 +46,7 @@ def test_bad_rows(recorded):
         on_table(recorded.table(rewards=rewards))
     with pytest.raises(DataError, match=rf"^episode {recorded.episode[77]}, step .* is followed by step"):
         on_table(recorded.table().take(np.delete(np.arange(3000), 77)))
-    with pytest.raises(ValueError, match=r"format must be table, rllib, .*, got 'csv'"):
+    with pytest.raises(ValueError, match=r"format must be auto, table, rllib, .*, got 'csv'"):
         on_table(recorded.table(), format="csv")
 
 

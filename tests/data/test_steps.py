@@ -1,10 +1,8 @@
-"""The rows of recorded data: their order, and the first rows alone."""
+"""The order of the rows of recorded data."""
 
 import numpy as np
 
-import fastgae
-from fastgae.data.estimators import How, gae_arguments
-from fastgae.data.steps import RecordedSteps, at_row, carried_into, checked_rows, disorder, first_steps, last_rows
+from fastgae.data.steps import Following, RecordedSteps, disorder, last_rows
 
 
 def steps_of(numbers, episodes, ends, restarts=False, seed=0):
@@ -34,7 +32,7 @@ def test_steps_of_an_episode_rise_by_one():
     for numbers, ends, restarts, wrong in ORDERS:
         steps = steps_of(numbers, [0] * 6, ends, restarts)
         for end in range(1, 7):
-            following = None if end == 6 else at_row(steps, end, {})
+            following = None if end == 6 else Following(steps.name(end), numbers[end], {})
             part = rows_of(steps, 0, end)
             fault = disorder(part, last_rows(part, following), following)
             if wrong is not None and wrong < end:
@@ -47,17 +45,3 @@ def rows_of(steps, first, end):
     arrays = {name: each[first:end].copy() for name, each in steps._asdict().items() if isinstance(each, np.ndarray)}
     arrays["changes"] = steps.changes[first : end - 1]
     return steps._replace(**arrays, name=lambda row: steps.name(range(len(steps.rewards))[first:end][row]))
-
-
-def test_the_first_rows_are_computed_as_among_all():
-    """Without a trace, the advantages of the first rows depend on them and on the value of the next row alone."""
-    steps = steps_of([0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3], [0] * 4 + [1] * 3 + [2] * 4, [3, 6, 10])
-    how = How("gae", 0.9, {"gae_lambda": 0.0})
-
-    def advantages(some, following):
-        last = last_rows(some, following)
-        arguments = gae_arguments(checked_rows(some, last, how), carried_into(last, following))
-        return fastgae.gae(**arguments, gamma=0.9, gae_lambda=0.0).advantages
-
-    for rows in range(1, 12):
-        np.testing.assert_array_equal(advantages(*first_steps(steps, rows)), advantages(steps, None)[:rows])

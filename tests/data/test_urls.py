@@ -283,26 +283,3 @@ def test_a_table_with_deleted_rows(bucket, recorded, monkeypatch):
     report = compute(f"{bucket}delta", f"{bucket}delta.parquet", **RUN)
     assert report.steps == np.count_nonzero(recorded.episode)
     assert_same_bits(got(report.file), recorded.result, recorded.episode != 0)
-
-
-def test_files_of_every_kind(bucket, tmp_path):
-    """HDF5 and Arrow by ranges, text in blocks, and arrays whole."""
-    few, local = Recorded(rows=60), tmp_path / "local"
-    arrays = {name: getattr(few, name) for name in ("rewards", "values", "next_values", "terminated", "truncated")}
-    (local / "npy").mkdir(parents=True)
-    np.savez(local / "a.npz", **arrays)
-    for name, array in arrays.items():
-        np.save(local / "npy" / name, array)
-    for suffix in (".arrow", ".stream", ".csv"):
-        write(few.table(), local / f"a{suffix}", 20)
-    with suppress(ImportError):
-        import h5py
-
-        with h5py.File(local / "a.h5", "w") as file:
-            file.update(arrays)
-    for path in local.rglob("*.*"):
-        if path.is_file():
-            (bucket / path.relative_to(local).as_posix().removesuffix(".stream")).write_bytes(path.read_bytes())
-    for name in (*names(bucket), "*.arrow"):
-        got = computed(f"{bucket}{name}", tmp_path / "out.parquet", memory=limit(10))
-        assert np.allclose(got["advantages"], few.result.advantages), name

@@ -14,38 +14,6 @@ def source(tmp_path, recorded):
     return write(recorded.table(*NAMES), tmp_path / "source.parquet", 100)
 
 
-@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.arrow"])
-def test_same_bits(tmp_path, recorded, source, name):
-    scattered, out = np.random.default_rng(0).permutation(ROWS), tmp_path / "out.parquet"
-    for order, rows in ((np.arange(ROWS), (90, 333, 10**6)), (scattered, (200,))):
-        write(recorded.table(*NAMES).take(order), source, 100)
-        if name == "v.npy":
-            np.save(tmp_path / name, recorded.values[order])
-        else:  # with the keys, or in the order of the source
-            keys = ("step", "episode") if order is not scattered else ()
-            write(recorded.table("values", *keys).take(order), tmp_path / name, 77)
-        for each in rows:
-            got = computed(source, out, values=str(tmp_path / name), memory=limit(each))
-            assert_same_bits(got, recorded.result, order)
-
-
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-def test_values_in_another_order(tmp_path, recorded, source, suffix):
-    """They are found by the columns that name the episode and the step, of other types, in a source of any order."""
-    rng, out = np.random.default_rng(0), tmp_path / "out.parquet"
-    texts = pa.array([f"e{number}" for number in recorded.episode])
-    for kind, text in (("same order", texts.cast(pa.large_string()).dictionary_encode()), ("another", texts)):
-        keyed = recorded.table("step", "values", "episode", step=recorded.step.astype(np.int16), episode=text)
-        of_values = np.arange(ROWS) if kind == "same order" else rng.permutation(ROWS)
-        values = write(keyed.take(of_values), tmp_path / f"v{suffix}", 77)
-        for order in (np.arange(ROWS), rng.permutation(ROWS)):
-            write(recorded.table(*NAMES, episode=texts).take(order), source, 100)
-            for memory in (200, 10_000):
-                got = computed(source, out, values=str(values), memory=limit(memory))
-                assert_same_bits(got, recorded.result, order)
-    assert names(tmp_path) == ["out.parquet", "source.parquet", f"v{suffix}"]
-
-
 def test_files_that_do_not_fit(tmp_path, recorded, source):
     np.save(tmp_path / "short.npy", recorded.values[1:])
     np.save(tmp_path / "objects.npy", np.array([None] * ROWS), allow_pickle=True)

@@ -289,5 +289,5 @@ def test_a_dataset_with_other_totals_than_it_says(tmp_path, recorded):
     names = {"episode": "episode_index", "step": "frame_index", "rewards": "next.reward", "terminated": "next.done"}
     table = recorded.table(*names, "truncated", "values", terminated=recorded.last)
     pq.write_table(table.rename_columns([*names.values(), "next.truncated", "values"]), tmp_path / "set/data/a.parquet")
-    with pytest.raises(DataError, match=r"info\.json says that there are 3005 steps; the episodes have 3000"):
+    with pytest.raises(DataError, match=r"info\.json says that there are 3005 frames; there are 3000"):
         fastgae.ray.compute(tmp_path / "set", whole_episodes=True, ends="terminated")

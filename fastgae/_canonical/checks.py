@@ -266,7 +266,9 @@ def _check_ends(call: Call) -> None:
         return  # On a GPU the flags are not read: after an episode that the rollout does not end, the value is 0.
     done = call.terminated if call.truncated is None else call.terminated | call.truncated
     if not _end_with(done, call.mask, call.time_axis):
-        raise ValueError("the last step does not end every episode: pass last_values, V of the state after it, or next_values")
+        raise ValueError(
+            "the last step does not end every episode: pass last_values, V of the state after it, or next_values"
+        )
 
 
 def _end_with(done: Array, exists: Array | None, axis: int) -> bool:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import fastgae
+from fastgae._engine.dispatch import CHOICES, ENVIRONMENT
+from fastgae.cli.main import COMMANDS
 from support import pages
 from support.pages import SNIPPET, snippets
 
@@ -143,12 +145,24 @@ def test_the_start_page_and_the_navigation_lead_to_every_page():
     assert {page for page in pages if f"]({page})" in start} == pages - {"index.md"}
 
 
-def test_every_public_name_has_a_page_of_the_api():
-    described = re.findall(r"^api/(?:types/)?(fastgae.+)\.md$", "\n".join(navigation()), re.MULTILINE)
-    public = {"fastgae.compat"}
+def public_names():
+    """The names of fastgae and of its modules."""
     for module in ("", "compat.", "data.", "ray.", "testing."):  # read, because some need packages
         path = ROOT / "fastgae" / f"{module.replace('.', '/')}__init__.py"
         source = (path if path.exists() else path.parent.with_suffix(".py")).read_text(encoding="utf-8")
         names = ast.literal_eval(re.search(r"^__all__ = (\[.*?\])", source, re.DOTALL | re.MULTILINE)[1])
-        public |= {f"fastgae.{module}{name}" for name in names}
-    assert sorted(described) == sorted(public - {"fastgae.__version__", "fastgae.testing.ROLES"})
+        yield from (f"{module}{name}" for name in names)
+
+
+def test_every_public_name_has_a_page_of_the_api():
+    described = re.findall(r"^api/(?:types/)?fastgae\.(.+)\.md$", "\n".join(navigation()), re.MULTILINE)
+    assert sorted(described) == sorted({"compat", *public_names()} - {"__version__", "testing.ROLES"})
+
+
+def test_a_page_says_of_every_public_name_whether_it_is_frozen():
+    page, install = ((DOCS / name).read_text(encoding="utf-8") for name in ("api/stability.md", "install.md"))
+    rows, extras = re.findall(r"(?m)^\| (`.*?) \| (\w+) \|", page), re.findall(r"(?m)^\| (`.*?) \|", install)
+    listed = [f"[{name}]" for cell in extras for name in re.findall(r"`([\w-]+)`", cell)]
+    listed += [*public_names(), *CHOICES, *ENVIRONMENT, *(f"fastgae {name}" for name in COMMANDS)]
+    assert {frozen for _, frozen in rows} == {"yes", "no"}
+    assert sorted(name for cell, _ in rows for name in re.findall(r"`(.+?)`", cell)) == sorted(listed)

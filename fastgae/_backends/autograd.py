@@ -132,11 +132,13 @@ class Tensors(equation.Library):
         place = torch.cat([place[1:], torch.full_like(place[:1], len(exists))])
         return rows.take_along_dim(place.flip(0).cummin(0).values.flip(0), 0)
 
-    def n_steps(self, rewards: Tensor, returns: Tensor, goes_on: Any, gamma: Tensor, n: int) -> Tensor:
-        gamma, goes_on = (torch.as_tensor(each).expand(rewards.shape)[:-1] for each in (gamma, goes_on))
+    def n_steps(self, rewards: Tensor, returns: Tensor, goes_on: Any, gamma: Tensor, n: int, after: Any) -> Tensor:
+        rows = slice(-1) if after is None else slice(None)
+        gamma, goes_on = (torch.as_tensor(each).expand(rewards.shape)[rows] for each in (gamma, goes_on))
         for _ in range(min(n, len(rewards)) - 1):
-            longer = self.plus(goes_on, rewards[:-1], gamma, returns[1:])
-            returns = torch.cat([torch.where(goes_on, longer, returns[:-1]), returns[-1:]])
+            following = returns[1:] if after is None else returns.take_along_dim(after, 0)
+            longer = self.plus(goes_on, rewards[rows], gamma, following)
+            returns = torch.cat([torch.where(goes_on, longer, returns[rows]), returns[len(longer) :]])
         return returns
 
     def normalized(self, advantages: Tensor, exists: Any, by: str) -> Tensor:

@@ -104,12 +104,14 @@ class Arrays(equation.Library):
 
         return _loop(step, last, (rows, exists))
 
-    def n_steps(self, rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int) -> Any:
-        gamma, goes_on = (jnp.broadcast_to(each, rewards.shape)[:-1] for each in (gamma, goes_on))
+    def n_steps(self, rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int, after: Any) -> Any:
+        rows = slice(-1) if after is None else slice(None)
+        gamma, goes_on = (jnp.broadcast_to(each, rewards.shape)[rows] for each in (gamma, goes_on))
 
         def longer(returns: Any, _: None) -> tuple[Any, None]:
-            more = _plus(goes_on, gamma, returns[1:], rewards[:-1])
-            return jnp.concatenate([jnp.where(goes_on, more, returns[:-1]), returns[-1:]]), None
+            following = returns[1:] if after is None else jnp.take_along_axis(returns, after, 0)
+            more = _plus(goes_on, gamma, following, rewards[rows])
+            return jnp.concatenate([jnp.where(goes_on, more, returns[rows]), returns[len(more) :]]), None
 
         returns = _varying(returns, rewards, gamma, goes_on)
         return lax.scan(longer, returns, None, length=max(min(n, len(rewards)) - 1, 0))[0]

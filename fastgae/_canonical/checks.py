@@ -20,11 +20,12 @@ from fastgae._canonical.arguments import (
 from fastgae._canonical.frame import Frame, frame_of
 from fastgae._canonical.packed import checked_one_env
 from fastgae._canonical.tree import as_one_tree
-from fastgae._equation.arrays import without_reset_rows
+from fastgae._equation.arrays import Library, cut_at_the_end, without_reset_rows
 from fastgae._interop import OnDevice, as_array, kind_of
 from fastgae._support.misnamed import NORMALIZE_ELSEWHERE, choose_one
 
 NORMALIZE = ("global", "per_env")
+GIVEN_TWICE = "the value after the last step is given more than once: {}; keep one"
 
 # How an argument is checked that must fit the first one.
 FITTED = {
@@ -120,10 +121,13 @@ def checked(estimator: Declaration, given: Call) -> Call:
     call = Call._make(read.values())
     _check_combination(call)
     _check_normalize(call.normalize, call.out)
+    on_device = isinstance(call.rewards, OnDevice)
     if call.values is ABSENT and call.terminated is not ABSENT:
         _check_ends(call)
+        if call.next_values is not None and not on_device:
+            return cut_at_the_end(Library(call.rewards, frame.axis), call)
     # The backend of a GPU finds the reset rows itself, because to find them here would mean to wait for the GPU.
-    return without_reset_rows(call) if mode == NEXT_STEP and not isinstance(call.rewards, OnDevice) else call
+    return without_reset_rows(call) if mode == NEXT_STEP and not on_device else call
 
 
 def _holds_flags(given: Any) -> bool:
@@ -201,7 +205,7 @@ def _check_bootstrap(longer: bool, call: Call, frame: Frame) -> None:
     if len(names) == 1:
         return
     if names:
-        raise ValueError(f"the value after the last step is given more than once: {' and '.join(names)}; keep one")
+        raise ValueError(GIVEN_TWICE.format(" and ".join(names)))
     truncated = call.truncated
     if type(truncated) in (int, float) or getattr(truncated, "shape", None) in (frame.without_time, frame.one_step):
         raise ValueError(
@@ -255,11 +259,16 @@ def _check_final_values(call: Call, mode: str | None) -> None:
 
 def _check_ends(call: Call) -> None:
     """Check that a recursion of rewards alone has a value after the last step wherever it needs one."""
-    if call.terminated is None or call.last_advantages is not None or isinstance(call.rewards, OnDevice):
+    if call.next_values is not None and call.last_advantages is not None:
+        raise ValueError(GIVEN_TWICE.format("last_values and next_values"))
+    known = call.next_values is not None or call.last_advantages is not None
+    if call.terminated is None or known or isinstance(call.rewards, OnDevice):
         return  # On a GPU the flags are not read: after an episode that the rollout does not end, the value is 0.
     done = call.terminated if call.truncated is None else call.terminated | call.truncated
     if not _end_with(done, call.mask, call.time_axis):
-        raise ValueError("the last step does not end every episode: pass last_values, V of the state after it")
+        raise ValueError(
+            "the last step does not end every episode: pass last_values, V of the state after it, or next_values"
+        )
 
 
 def _end_with(done: Array, exists: Array | None, axis: int) -> bool:

@@ -123,7 +123,8 @@ def without_short_cut(call: Call, chosen: dispatch.Chosen) -> GAEResult[Any]:
     if matrices.parents is not None:
         trees.gae(matrices, module.tree_scan, how[0])
     else:
-        if matrices.recursion not in module.RECURSIONS:
+        masked_n_steps = matrices.recursion == "n_step_returns" and matrices.mask is not None
+        if masked_n_steps or matrices.recursion not in module.RECURSIONS:
             module = dispatch.choose("numpy", None).module  # which knows every recursion
         module.gae(matrices, *how)
     if normalize is not None:

@@ -83,11 +83,16 @@ class Library:
                 self.xp.copyto(following[t, ...], following[t + 1], where=~exists[t + 1])  # a view, also of one number
         return following
 
-    def n_steps(self, rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int) -> Any:
-        """Return G^(n) from G^(1): G^(k)_t = r_t + gamma G^(k-1)_{t+1} where the gate is open, and else G^(1)_t."""
-        gamma, goes_on = (self.xp.broadcast_to(each, rewards.shape)[:-1] for each in (gamma, goes_on))
+    def n_steps(self, rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int, after: Any) -> Any:
+        """Return G^(n) from G^(1): G^(k)_t = r_t + gamma G^(k-1)_{t+1} where the gate is open, and else G^(1)_t.
+
+        ``after`` holds the places of the steps that take the place of t + 1; None: t + 1.
+        """
+        rows = slice(-1) if after is None else slice(None)
+        gamma, goes_on = (self.xp.broadcast_to(each, rewards.shape)[rows] for each in (gamma, goes_on))
         for _ in range(min(n, len(rewards)) - 1):
-            self.xp.copyto(returns[:-1], rewards[:-1] + gamma * returns[1:], where=goes_on)
+            following = returns[1:] if after is None else self.xp.take_along_axis(returns, after, 0)
+            self.xp.copyto(returns[rows], rewards[rows] + gamma * following, where=goes_on)
         return returns
 
     def normalized(self, advantages: Any, exists: Any, by: str) -> Any:
@@ -122,6 +127,8 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
     xp, rewards = lib.xp, lib.steps(call.rewards)
     if call.cu_seqlens is not None:
         call = one_env(lib, call, rewards)
+    if call.values is None and call.next_values is not None:
+        call = cut_at_the_end(lib, call)
     terminated, truncated, exists = (lib.steps(each, bool) for each in (call.terminated, call.truncated, call.mask))
     ends, zero = either(terminated, truncated), zeros(lib, rewards)
     values, following = values_of(lib, call, rewards, truncated, exists)
@@ -134,8 +141,13 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
     gamma, gae_lambda = lib.coefficient(call.gamma), lib.coefficient(call.gae_lambda)
     one_step = rewards if following is None else lib.plus(bootstrap, rewards, lib.rounded(gamma), following)
     if call.recursion == "n_step_returns":
-        returns = lib.n_steps(rewards, one_step, is_open(None, ends), lib.rounded(gamma), call.n)
-        return GAEResult(None, lib.back(returns))
+        after, goes_on = None, is_open(None, ends)
+        if exists is not None:
+            places = xp.cumsum(xp.ones_like(rewards, dtype=xp.int32), 0) - 1
+            after = lib.next_existing(places, zeros(lib, places), exists)  # 0 if there is none
+            goes_on = is_open(after > 0, ends)
+        returns = lib.n_steps(rewards, one_step, goes_on, lib.rounded(gamma), call.n, after)
+        return GAEResult(None, lib.back(returns if exists is None else lib.overwritten(returns, ~exists, values)))
     deltas = one_step if values is None else lib.minus(one_step, values)
     if call.recursion == "upgo":  # a step is cut if the next delta is below 0 or NaN, or if there is none
         ends = either(ends, lib.next_existing(~(deltas >= 0), zero == 0, exists))
@@ -203,6 +215,14 @@ def values_of(lib: Library, call: Call, rewards: Any, truncated: Any, exists: An
         final = lib.dense(call)
         following = final if following is None else lib.overwritten(following, truncated, final)
     return values, following
+
+
+def cut_at_the_end(lib: Library, call: Call) -> Call:
+    """Return a call of rewards alone with next_values as final values, and its last steps truncated, which need one."""
+    steps, exists = lib.steps(call.rewards), lib.steps(call.mask, bool)
+    more = lib.next_existing(lib.array(lib.xp.ones_like(steps), bool), zeros(lib, steps) != 0, exists)
+    truncated = lib.back(either(lib.steps(call.truncated, bool), ~more))
+    return call._replace(truncated=truncated, final_values=call.next_values, next_values=None)
 
 
 def without_resets(lib: Library, ends: Any, before: Any, exists: Any) -> Any:

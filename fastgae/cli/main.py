@@ -26,6 +26,7 @@ examples:
 If `fastgae` is not on the PATH, `python -m fastgae` is the same command.
 """
 
+COMMANDS = {"info": info, "compute": compute, "demo": demo, "diagnose": diagnose}
 COMMANDS_ELSEWHERE = {"'compute'": "gae advantages label", "'diagnose'": "check lint debug", "'info'": "backends"}
 
 
@@ -99,9 +100,9 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         help=f"print a script that completes this command in {', '.join(SHELLS)}",
     )
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
-    for command in (info, compute, demo, diagnose):
+    for name, command in COMMANDS.items():
         of_command = commands.add_parser(
-            command.__name__.rpartition(".")[2],
+            name,
             help=command.HELP,
             description=command.DESCRIPTION,
             epilog=command.EXAMPLES,

@@ -17,6 +17,7 @@ def discounted_returns(
     truncated: ArrayLike | None = None,
     *unnamed: Never,
     last_values: ArrayLike | None = None,
+    next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
@@ -32,8 +33,7 @@ def discounted_returns(
     ::
 
         G_t = r_t + gamma G_{t+1}     the second term only where not (terminated_t or truncated_t)
-        G_t = r_t + gamma V'_t        where truncated_t and not terminated_t: V' is the final value
-        G_T = last_values
+        G_t = r_t + gamma V'_t        where truncated_t and not terminated_t, and at the last step
 
     Parameters
     ----------
@@ -42,8 +42,11 @@ def discounted_returns(
     last_values : array of ``rewards``' shape without time, or one number for all envs
         V of the state after the last step; with ``mask``, after the last step that exists. You may leave it out if the
         last step ends every episode.
+    next_values : array like ``rewards``
+        V(s_{t+1}) before any reset, in place of ``last_values`` and ``final_values``. Only V' above is read.
     final_values : array
-        V of the final observations of the truncated steps, as in ``gae``; needed if ``truncated`` is given.
+        V of the final observations of the truncated steps, as in ``gae``. If ``truncated`` is given, pass this or
+        ``next_values``.
     out : array, optional
         An array of ``rewards``' shape and the working dtype, which is filled and returned.
 
@@ -68,7 +71,7 @@ def discounted_returns(
     array([1.75, 1.5 , 1.  ], dtype=float32)
     """
     call = (
-        rewards, ABSENT, terminated, truncated, None, None, final_values, None, None, mask, gamma, 1.0, time_axis,
-        (NEW if out is None else out, None), None, last_values,
+        rewards, ABSENT, terminated, truncated, None, next_values, final_values, None, None, mask, gamma, 1.0,
+        time_axis, (NEW if out is None else out, None), None, last_values,
     )  # fmt: skip
     return run(discounted_returns, call, backend, num_threads, stop_gradients, unnamed, misnamed).advantages

@@ -72,9 +72,11 @@ def group_advantages(
     scale : "std", "batch" or "none"; None is "none"
         What the advantages are divided by.
     ddof : int >= 0
-        1 gives the sample's standard deviation, as ``torch.std`` does, and 0 the population's.
+        1 gives the sample's standard deviation, as ``torch.std`` and so the trainers of GRPO do, and 0 the
+        population's. In groups of few answers they differ, and so do this default and that of ``normalize``.
     eps : finite float >= 0
-        Added to the standard deviation. verl and NeMo-RL have 1e-6, TRL 1e-4, and OpenRLHF 1e-9.
+        Added to the standard deviation. verl and NeMo-RL have 1e-6, TRL 1e-4, and OpenRLHF 1e-9; ``normalize`` has
+        1e-8, as trainers of PPO do.
     mask : array like ``rewards``, optional; bool, or numbers that are 0 or 1
         False: the answer does not exist. It has no effect on the others, and its result is 0.
 

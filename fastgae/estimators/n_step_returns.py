@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Never, Unpack
 
 from fastgae._call import NEW
 from fastgae._engine.declared import estimator
 from fastgae._engine.run import run
-from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Numbers
+from fastgae._typing import ArrayLike, ArrayT, Autoreset, BackendName, Misnamed, Numbers
 
 
 @estimator(result="returns")
@@ -21,6 +22,9 @@ def n_step_returns(
     last_values: ArrayLike | None = None,
     next_values: ArrayLike | None = None,
     final_values: ArrayLike | None = None,
+    autoreset: Autoreset | Enum | None = None,
+    prev_done: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     gamma: float | ArrayLike = 0.99,
     time_axis: int = 0,
     out: ArrayT | None = None,
@@ -36,12 +40,14 @@ def n_step_returns(
         G_t^(1) = r_t + gamma V'_t              V' left out where terminated_t
         G_t^(k) = r_t + gamma G_{t+1}^(k-1)     where step t neither ends an episode nor is the last; else G_t^(1)
 
-    It takes n passes over the rollout. Only the compiled backend has a kernel for it; NumPy computes it elsewhere.
+    It takes n passes over the rollout. Only the compiled backend has a kernel for it, without steps that do not exist;
+    NumPy computes it elsewhere.
 
     Parameters
     ----------
-    rewards, values, terminated, truncated, last_values, next_values, final_values, gamma, time_axis, stop_gradients
-        As in ``gae``, and so are ``num_threads`` and ``backend``.
+    rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask, gamma
+        As in ``gae``, and so are ``time_axis``, ``stop_gradients``, ``num_threads`` and ``backend``. Steps that do not
+        exist do not count among the n, and G = V there.
     n : int >= 1
         Number of rewards in each return; fewer if the episode or the rollout ends before.
     out : array, optional
@@ -69,7 +75,8 @@ def n_step_returns(
     array([1.75, 1.5 , 1.  , 1.5 ], dtype=float32)
     """
     call = (
-        rewards, values, terminated, truncated, last_values, next_values, final_values, None, None, None, gamma, 0.0,
-        time_axis, (None, NEW if out is None else out), None, None, None, False, False, None, n, "n_step_returns",
+        rewards, values, terminated, truncated, last_values, next_values, final_values, autoreset, prev_done, mask,
+        gamma, 0.0, time_axis, (None, NEW if out is None else out), None, None, None, False, False, None, n,
+        "n_step_returns",
     )  # fmt: skip
     return run(n_step_returns, call, backend, num_threads, stop_gradients, unnamed, misnamed).returns

@@ -59,10 +59,12 @@ def normalize(
         as float64 and have no effect on the dtype of the result. Pass both or neither; with both, leave out ``by`` and
         ``ddof``.
     ddof : int >= 0
-        0 gives the population's standard deviation, and 1 the sample's, as ``torch.std`` does. If no more than ``ddof``
-        steps exist, the result is NaN.
+        0 gives the population's standard deviation, as ``normalize`` of ``gae`` does, and 1 the sample's, as
+        ``torch.std`` does. A batch of thousands of steps does not tell them apart; ``group_advantages``, whose groups
+        have few answers, has 1. If no more than ``ddof`` steps exist, the result is NaN.
     eps : finite float >= 0
-        Added to the standard deviation.
+        Added to the standard deviation. Trainers of PPO have 1e-8; those of GRPO more, because the rewards of a group
+        are often almost equal.
     out : array, optional
         An array like ``advantages`` in the working dtype, which is filled; it may be ``advantages`` itself.
     time_axis, num_threads, backend

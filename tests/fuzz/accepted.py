@@ -342,7 +342,10 @@ class _Faults:
                 self.add(ValueError, "terminated")
         if {"groups", "trajectories"} <= {*given} and not self.unknown:
             self.trajectories(given)
-        if self.call.function == "discounted_returns" and "last_values" not in given and not self.unknown:
+        sources = {"last_values", "next_values"} & {*given}
+        if self.call.function == "discounted_returns" and len(sources) == 2:
+            self.add(ValueError, *sources)
+        elif self.call.function == "discounted_returns" and not sources and not self.unknown:
             self.ends(given)
 
     def final_values(self, given: dict[str, Any], mode: str) -> None:

@@ -377,7 +377,9 @@ def _discounted_returns(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.n
         ended, cut = rollout.flags("terminated", column, False), rollout.flags("truncated", column, False)
         exists = rollout.flags("mask", column, True)
         final = None if rollout.final is None else rollout.numbers(rollout.final[column])
-        last = rollout.row("last_values", column)
+        last, known = rollout.row("last_values", column), rollout.column("next_values", column)
+        if known is not None:
+            final, last = known, next((known[t] for t in reversed(range(len(known))) if exists[t]), None)
         following, result = real(0) if last is None else last, [real(0)] * len(rewards)
         for t in reversed(range(len(rewards))):
             if not exists[t]:
@@ -403,20 +405,24 @@ def _n_step_returns(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarr
     rollout = _Rollout(call)
     real, n = rollout.real, call.arguments["n"]
     for column in _columns(call, n):
-        _, env = rollout.env(column)
-        one_step = [
-            r if ended else r + real(g) * v
-            for r, ended, g, v in zip(env.rewards, env.terminated, env.gamma, env.next_values, strict=True)
-        ]
-        target = one_step
+        existing, env = rollout.env(column)
+        result = (rollout.column("values", column) or [])[: rollout.shape[rollout.axis]]
+        live = [i for i, exists in enumerate(env.real) if exists]  # n counts these alone
+
+        def one_step(i: int, env: Env = env) -> Any:
+            return env.rewards[i] if env.terminated[i] else env.rewards[i] + real(env.gamma[i]) * env.next_values[i]
+
+        target = {i: one_step(i) for i in live}
         for _ in range(n - 1):
-            target = [
-                one_step[t]
-                if t + 1 == len(target) or env.terminated[t] or env.truncated[t]
-                else env.rewards[t] + real(env.gamma[t]) * target[t + 1]
-                for t in range(len(target))
-            ]
-        yield "result", column, np.array(target, real)
+            target = {
+                i: one_step(i)
+                if after is None or env.terminated[i] or env.truncated[i]
+                else env.rewards[i] + real(env.gamma[i]) * target[after]
+                for i, after in zip(live, [*live[1:], None], strict=False)
+            }
+        for i, number in target.items():
+            result[existing[i]] = number
+        yield "result", column, np.array(result, real)
 
 
 def _valid_steps(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]:

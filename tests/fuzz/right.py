@@ -182,7 +182,9 @@ def consistent(draws: Draws, takes: Mapping[str, Parameter], names: Collection[s
         return [name for name in takes if name in kept]
     if "truncated" in takes:
         kept.add("terminated")
-    if "next_values" in takes:  # V after the last step comes from exactly one place
+    if "next_values" in takes and "values" not in takes:
+        kept -= {draws.pick(("last_values", "next_values"))}
+    elif "next_values" in takes:  # V after the last step comes from exactly one place
         sources = [name for name in ("last_values", "next_values") if name in takes]
         kept -= {*sources}
         kept |= {draws.pick([name for name in sources if required(takes[name])] or ["longer values", *sources])}
@@ -207,14 +209,15 @@ def arrays(draws: Draws, takes: Collection[str], names: Collection[str], frame: 
     if frame.parents is not None:
         flags |= {name: flags[name] & _leaves(frame.parents) for name in flags if name == "terminated"}
         shapes |= {name: frame.shape for name in shapes if ROLES[name] is Role.ENVS and draws.chance(50)}
-    if "next_values" not in takes and "last_values" in {*takes} - {*names} and frame.lengths is None:
+    sources = {"values", "last_values", "next_values"}
+    if "last_values" in takes and not sources & {*names} and frame.lengths is None:
         end_every_env(draws, flags, frame)
     truth = {
         name: everywhere(array, frame.shape) if ROLES[name] is Role.STEP_FLAGS else array
         for name, array in flags.items()
     }
     shapes |= {name: () for name in shapes if ROLES[name] in (Role.ENVS, Role.MOMENTS) and draws.chance(20)}
-    if "next_values" in takes and "next_values" not in names and "last_values" not in names:
+    if "values" in names and "next_values" in takes and not sources & {*names} - {"values"}:
         shapes["values"] = frame.steps(frame.shape[frame.axis] + 1)
     if "final_values" in names and draws.chance(50):
         shapes["final_values"] = (np.count_nonzero(truth["truncated"]),)

@@ -46,6 +46,7 @@ def siblings(dtype):
     yield "vtrace", fastgae.vtrace, {**one_lambda, "ratios": np.exp(case.values), "rho_clip": 2.0, "c_clip": None}
     yield "td_lambda", fastgae.td_lambda, {**one_lambda, "lambda_": 0.9, "mask": mask}
     yield "n_step_returns", fastgae.n_step_returns, {**one_lambda, "n": 3}
+    yield "n_step_returns-mask", fastgae.n_step_returns, {**one_lambda, "n": 3, "mask": mask}
     yield (
         "discounted_returns",
         fastgae.discounted_returns,
@@ -64,6 +65,8 @@ def siblings(dtype):
     no_ends = {"terminated": None, "last_values": 0.25}
     yield "gae-tokens", fastgae.gae, {**tokens, **no_ends, "mask": mask.T, "time_axis": 1}
     yield "discounted_returns-tokens", fastgae.discounted_returns, {"rewards": case.rewards, **no_ends}
+    following = {name: rollout[name] for name in ("rewards", "terminated", "truncated")} | {"next_values": case.values}
+    yield "discounted_returns-next_values", fastgae.discounted_returns, {**following, "mask": mask}
     yield "gae_packed-number", fastgae.gae_packed, {**sequences, "last_values": 0.25}
     yield "gae-number", fastgae.gae, {**env, "last_values": 0.25, "autoreset": "next_step", "prev_done": True}
     yield "gae-env_major", fastgae.gae, {**{name: given.T for name, given in three(case).items()}, "time_axis": -1}

@@ -69,7 +69,9 @@ CALLS = {
         "rewards last_values final_values gamma",
         {**FLAGS, "mask": MASK},
     ),
+    "discounted_returns of next_values": (fastgae.discounted_returns, "rewards next_values", {**FLAGS, "mask": MASK}),
     "n_step_returns": (fastgae.n_step_returns, "rewards values last_values final_values gamma", {**FLAGS, "n": 3}),
+    "n_step_returns masked": (fastgae.n_step_returns, "rewards values next_values", {**FLAGS, "n": 3, "mask": MASK}),
     "reverse_scan": (fastgae.reverse_scan, "x decay initial", {}),
     "vtrace": (
         fastgae.vtrace,

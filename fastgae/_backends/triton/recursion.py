@@ -77,12 +77,20 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         last, final_values, coefficients = ends
         last_values = ()
     views, numbers = zip(*coefficients, strict=True)
-    rewards, ratios, *flags = map(matrices.of_steps, (call.rewards, call.ratios, call.terminated, call.truncated))
-    inputs = Inputs(*(rewards, values, next_values, final_values, ratios, *flags, mask, exists, last, *views))
+    rewards, ratios, ended, cut_off = map(
+        matrices.of_steps, (call.rewards, call.ratios, call.terminated, call.truncated)
+    )
+    if call.values is None and call.next_values is not None:  # of rewards alone, the last step needs V', too
+        cut_off, final_values = _cut_at_the_end(call, matrices), matrices.of_steps(call.next_values)
+    inputs = Inputs(*(rewards, values, next_values, final_values, ratios, ended, cut_off, mask, exists, last, *views))
     if kind == "n_step_returns":
         size = matrices.steps, matrices.envs, call.n, last_value, numbers[0]
-        programs = blocks_of(matrices.envs, LANES) * matrices.steps
-        arguments = inputs, last_values, returns, *size
+        programs, places = blocks_of(matrices.envs, LANES) * matrices.steps, ()
+        if call.mask is not None:
+            following = matrices.new(torch.int64)
+            matrices.plan.call(_next_places, following, matrices.matrix(call.mask))
+            places = matrices.view(following)
+        arguments = inputs, last_values, places, returns, *size
         matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))
         return
     one_lambda = call.returns_lambda is None
@@ -147,6 +155,31 @@ def _values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, Any, float]:
     if values.shape[0] > matrices.steps:
         last = matrices.row(values), 0.0
     return matrices.view(values), matrices.of_steps(call.next_values), *last
+
+
+def _next_places(out: torch.Tensor, mask: torch.Tensor) -> None:
+    """Fill in where the next step in the mask is, or the number of steps if there is none."""
+    none = torch.full_like(out[:1], len(mask))
+    places = torch.where(mask != 0, torch.arange(len(mask), device=mask.device).unsqueeze(1), none)
+    out.copy_(torch.cat([places[1:], none]).flip(0).cummin(0).values.flip(0))
+
+
+def _cut_at_the_end(call: Call, matrices: Matrices) -> Any:
+    """Plan the flags of truncated steps and of the last step that exists."""
+    flags = matrices.new(torch.uint8)
+    given = [matrices.matrix(each) for each in (call.mask, call.truncated) if each is not None]
+
+    def fill(out: torch.Tensor, *given: torch.Tensor) -> None:
+        out.zero_()
+        out[-1] = 1
+        if call.mask is not None:
+            exists = given[0] != 0
+            out.copy_(exists.flip(0).cumsum(0).flip(0) == 1).mul_(exists)
+        if call.truncated is not None:
+            out.logical_or_(given[-1])
+
+    matrices.plan.call(fill, flags, *given)
+    return matrices.view(flags)
 
 
 def _decay(kind: str, gamma: float, gae_lambda: float, returns_lambda: float) -> float:

@@ -7,9 +7,20 @@ from fastgae._backends.triton.kernels.views import offset, row, row_or_number
 
 
 @jit
+def _exists(inputs, env, t):
+    """Return whether a step exists."""
+    if len(inputs.exists) > 0:
+        flags = row(inputs.exists, env, t)
+    else:
+        flags = row(inputs.in_mask, env, t)
+    return flags != 0
+
+
+@jit
 def n_step_returns(
     inputs,
     last_values,
+    places,
     returns,
     steps,
     envs,
@@ -19,14 +30,23 @@ def n_step_returns(
     REAL: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """G^(1) = r + gamma V';  G_t^(k) = r_t + gamma G_{t+1}^(k-1) where the episode goes on; each program one step t."""
+    """G^(1) = r + gamma V';  G_t^(k) = r_t + gamma G_{t+1}^(k-1) where the episode goes on; each program one step t.
+
+    ``places`` holds where the next step in the mask is, or the number of steps if there is none.
+    """
     across = tl.cdiv(envs, LANES)
     lane = (tl.program_id(0) % across).to(tl.int64) * LANES + tl.arange(0, LANES)
     env, begin = tl.minimum(lane, envs - 1), (tl.program_id(0) // across).to(tl.int64)
     gamma_here = tl.full((LANES,), gamma, tl.float64).to(REAL)
     after = row_or_number(last_values, env, last_value, REAL)
     total = after
-    count = tl.minimum(n, steps - begin)
+    count, begun, here = tl.minimum(n, steps - begin), env < 0, env >= 0
+    found = tl.full((LANES,), 0, tl.int64)  # how many steps exist from t = begin to t
+    if (len(inputs.exists) > 0) or (len(inputs.in_mask) > 0):
+        count = steps - begin - (steps - begin)
+        while (begin + count < steps) & (tl.min(found, 0) < n):
+            found += _exists(inputs, env, begin + count).to(tl.int64)
+            count += 1
     for back in range(count):
         t = begin + count - 1 - back
         if len(inputs.gamma) > 0:
@@ -34,17 +54,28 @@ def n_step_returns(
         bootstrap = env >= 0
         if len(inputs.ended) > 0:
             bootstrap = row(inputs.ended, env, t) == 0
-        goes_on = bootstrap & (back > 0)
+        goes_on = bootstrap & begun
         if len(inputs.next_value) > 0:
             upcoming = row(inputs.next_value, env, t).to(REAL)
         else:
-            is_last = t == steps - 1
-            upcoming = tl.where(is_last, after, row(inputs.value, env, t + tl.where(is_last, 0, 1)).to(REAL))
+            place = t + 1 + tl.full((LANES,), 0, tl.int64)
+            if len(places) > 0:
+                place = row(places, env, t)
+            is_last = place == steps
+            upcoming = tl.where(is_last, after, row(inputs.value, env, tl.where(is_last, 0, place)).to(REAL))
         if len(inputs.cut) > 0:
             cut = row(inputs.cut, env, t) != 0
             goes_on = goes_on & ~cut
             if len(inputs.final_value) > 0:
                 upcoming = tl.where(cut, row(inputs.final_value, env, t).to(REAL), upcoming)
         reward = row(inputs.reward, env, t).to(REAL)
-        total = tl.where(bootstrap, reward + gamma_here * tl.where(goes_on, total, upcoming), reward)
+        longer = tl.where(bootstrap, reward + gamma_here * tl.where(goes_on, total, upcoming), reward)
+        if (len(inputs.exists) > 0) or (len(inputs.in_mask) > 0):
+            exists = _exists(inputs, env, t)
+            here = exists & (found <= n)
+            found -= exists.to(tl.int64)
+        total = tl.where(here, longer, total)
+        begun = begun | here
+    if (len(inputs.exists) > 0) or (len(inputs.in_mask) > 0):
+        total = tl.where(_exists(inputs, env, begin), total, row(inputs.value, env, begin).to(REAL))
     tl.store(returns.data + offset(returns, env, begin), total)

@@ -40,7 +40,7 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     call = given._replace(
         rewards=rewards, values=values, terminated=terminated, last_values=0.0, parents=None, weights=None
     )
-    return call, {"last_values": None, "final_values": after, "parents": parents, "weights": weights}
+    return call, {"last_values": after, "parents": parents, "weights": weights}
 
 
 def _checked_parents(given: Any, nodes: int) -> Array:

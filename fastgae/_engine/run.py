@@ -9,7 +9,6 @@ from fastgae._call import MISSING, NEW, ROLES, Call, Declaration, GAEResult, Rol
 from fastgae._canonical import as_switch, checked, in_one_layout, warn_of_reset_rows
 from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
-from fastgae._equation import trees
 from fastgae._equation.arrays import given_only
 from fastgae._interop import OnDevice, as_array, check_no_tensors, is_tensor, with_tensors
 from fastgae._support import memory, threads
@@ -120,13 +119,10 @@ def without_short_cut(call: Call, chosen: dispatch.Chosen) -> GAEResult[Any]:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
         own = tuple(None if array is None else memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own, normalize=None)
-    if matrices.parents is not None:
-        trees.gae(matrices, module.tree_scan, how[0])
-    else:
-        masked_n_steps = matrices.recursion == "n_step_returns" and matrices.mask is not None
-        if masked_n_steps or matrices.recursion not in module.RECURSIONS:
-            module = dispatch.choose("numpy", None).module  # which knows every recursion
-        module.gae(matrices, *how)
+    masked_n_steps = matrices.recursion == "n_step_returns" and matrices.mask is not None
+    if masked_n_steps or matrices.recursion not in module.RECURSIONS:
+        module = dispatch.choose("numpy", None).module  # which knows every recursion
+    module.gae(matrices, *how)
     if normalize is not None:
         moments = center_and_scale(matrices.out[0], matrices.mask, normalize, layout, module, *how)
         module.rescale(matrices.out[0], matrices.mask, *moments, *how)

@@ -63,7 +63,7 @@ def _unusual(
         return None
     _check_given(function, given)
     if isinstance(given[0], OnDevice):
-        return _on_device(declaration, given, num_threads)
+        return _on_device(function, given, num_threads)
     arguments = _arguments(function, given, stop_gradients, num_threads, backend)
     if not is_tensor(given[0]):
         check_no_tensors(arguments)
@@ -98,14 +98,14 @@ def _arguments(
     return arguments | {name: each for name, each in how.items() if name in function.__kwdefaults__}
 
 
-def _on_device(declaration: Declaration, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
+def _on_device(function: Any, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
     """Compute an unchecked call whose arrays are on a GPU, or are computed by JAX."""
+    declaration: Declaration = function.declaration
     name = declaration.word("rewards")
     module = dispatch.on_devices(name, given[0], num_threads)
-    call = checked(declaration, Call(*given))
-    if call.recursion not in module.RECURSIONS:
-        raise TypeError(f"{name} is {given[0]!r}, and {call.recursion} computes on the CPU: pass {name}.cpu()")
-    return module.gae(given_only(call))
+    if Call(*given).recursion not in module.RECURSIONS:
+        raise TypeError(f"{name} is {given[0]!r}, and {function.__name__} computes on the CPU: pass {name}.cpu()")
+    return module.gae(given_only(checked(declaration, Call(*given))))
 
 
 def without_short_cut(call: Call, chosen: dispatch.Chosen) -> GAEResult[Any]:

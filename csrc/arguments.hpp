@@ -56,7 +56,7 @@ constexpr bool is_setting(Argument place) {
 }
 
 // The names of the recursions in fastgae._equation.arrays.RECURSIONS.
-constexpr const char* kRecursionNames[] = {"gae", "n_step_returns", "retrace", "upgo"};
+constexpr const char* kRecursionNames[] = {"gae", "n_step_returns", "retrace", "upgo", "tree"};
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -114,7 +114,8 @@ struct Call {
     double time_axis = kNaN;  // NaN if it is not an integer
     bool next_step = false;   // autoreset="next_step"
     bool tail_normalized = false, carry_over = false;
-    Index n = 0;  // of n_step_returns
+    bool names_weights = false, by_leaves = false;  // weights="children" or "leaves", and which of these
+    Index n = 0;                                    // of n_step_returns
     Recursion recursion = Recursion::gae;
     bool checked = false;  // it comes from in_one_layout of Python's _canonical, which has checked it
     Normalize normalize = Normalize::nothing;

@@ -20,7 +20,6 @@
 #include "python.hpp"
 #include "python_moments.hpp"
 #include "python_programs.hpp"
-#include "python_trees.hpp"
 #include "threads.hpp"
 
 namespace fastgae {
@@ -48,6 +47,8 @@ bool read_settings(const Arguments& given, Call& call) {
     call.next_step = !no_mode && is_mode(autoreset, "next_step");
     call.tail_normalized = tail_normalized == Py_True;
     call.carry_over = carry_over == Py_True;
+    call.by_leaves = is_text(given[kWeights], "leaves");
+    call.names_weights = call.by_leaves || is_text(given[kWeights], "children");
     if (is_text(normalize, "global")) call.normalize = Normalize::all;
     if (is_text(normalize, "per_env")) call.normalize = Normalize::per_env;
     const bool known_mode =
@@ -241,8 +242,5 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
                py::arg("key"), py::arg("inputs"), py::arg("outputs"), py::arg("call"));
     module.def("xla_handler", xla_handler, "Return what XLA calls from compiled programs.", py::arg("minor"),
                py::arg("fallback"));
-    module.def("tree_scan", tree_scan, "Compute a recursion over the nodes of trees.", py::arg("parents"),
-               py::arg("shares"), py::arg("terms"), py::arg("decay"), py::arg("gate"), py::arg("exists"),
-               py::arg("follows"), py::arg("sums"), py::arg("y"));
     if (PyModule_AddFunctions(module.ptr(), raw_functions) != 0) throw py::error_already_set();
 }

@@ -31,11 +31,11 @@ public:
 
     // Read all arguments but the outputs; false: declined.
     bool read() {
-        if (!(read_rewards() && read_values() && read_flags() && read_mask() && read_coefficients() &&
-              read_last_advantages() && read_ratios()))
-            return false;
         rollout_.recursion = call_.recursion;
-        return true;
+        if (!read_rewards()) return false;
+        if (call_.recursion == Recursion::tree) return read_nodes() && read_mask() && read_coefficients();
+        return read_values() && read_flags() && read_mask() && read_coefficients() && read_last_advantages() &&
+               read_ratios();
     }
 
     // Read the arrays to fill; false: declined, and nothing is written.
@@ -281,9 +281,34 @@ private:
         return !last_values.given || read_numbers(last_values, last_value_, rollout_.last_values);
     }
 
+    // Read what trees have in place of steps; class Trees reads the numbers of parents and weights.
+    bool read_nodes() {
+        const Operand &values = call_[kValues], &terminated = call_[kTerminated], &parents = call_[kParents];
+        const Operand &weights = call_[kWeights], &last = call_[kLastValues];
+        const Index nodes = rollout_.steps;
+        const auto one_per_node = [&](const Operand& given) { return given.rank == 1 && given.shape[0] == nodes; };
+        const bool integers = parents.stored >= Stored::i8 && parents.stored <= Stored::i64;
+        const bool some_weights = weights.stored != Stored::other && one_per_node(weights);
+        if (!(call_.checked || rewards_.rank == 1) || !integers || !one_per_node(parents) ||
+            !(call_.names_weights || some_weights) || call_.normalize == Normalize::per_env)
+            return false;
+        if (values.weak && values.stored == Stored::other && values.number == 0)  // there is no critic
+            rollout_.values = {&zeros_.emplace_back(0), 0, 0};
+        else if (!read_numbers_like_rewards(values, &CanonicalRollout<Real>::values))
+            return false;
+        if (terminated.given && !read_like_rewards(terminated, rollout_.terminated)) return false;
+        if (!last.data) return !last.given || read_numbers(last, last_value_, rollout_.last_values);
+        const bool in_place = last.type == kReal && last.strides[0] == sizeof(Real);
+        if (last.rank != 1 || last.shape[0] < 1 || last.shape[0] > nodes || !(in_place || is_small())) return false;
+        rollout_.last_values = {in_place ? reinterpret_cast<const Real*>(last.data)
+                                         : copies_.template of<Real>(last, {1, 0, last.shape[0], last.strides[0]}),
+                                1, 0};
+        return bool(rollout_.last_values);
+    }
+
     // Find V' in the values, and V' of the last step after the others, where neither is an array of its own.
     void find_following_values() {
-        if (call_[kValues].absent) return;  // make_values made all three
+        if (call_[kValues].absent || call_.recursion == Recursion::tree) return;  // they are made, or not steps
         const View<const Real>&values = rollout_.values, &next = rollout_.next_values;
         if (!call_[kNextValues].given) rollout_.next_values = {values.at(1, 0), values.step, values.env};
         if (!call_[kLastValues].given) rollout_.last_values = {next.at(rollout_.steps - 1, 0), 0, next.env};

@@ -8,6 +8,7 @@
 #include "normalize.hpp"
 #include "parallel.hpp"
 #include "recycled.hpp"
+#include "trees.hpp"
 
 namespace fastgae {
 
@@ -30,11 +31,16 @@ bool fill(const Call& call, CallReader<Real>& reader, const Operand& advantages,
         !reader.make_finals_dense(how.memory))
         return false;
     const CanonicalRollout<Real>& rollout = reader.rollout();
+    std::optional<Trees<Real>> trees;
+    if (call.recursion == Recursion::tree && !trees.emplace(call, rollout, how.threads, how.memory).add_up())
+        return false;
     std::optional<Normalization<Real>> normalization;
     if (call.normalize != Normalize::nothing) normalization.emplace(rollout, call.normalize == Normalize::per_env);
     reader.widen(how.target, how.threads, how.memory);
     if (call.recursion == Recursion::n_step_returns)
         n_step_returns(how.target, rollout, call.n, how.threads);
+    else if (trees)
+        trees->run();
     else
         redone = gae(how.target, rollout, how.threads);
     if (normalization) normalization->run(how.target, how.eps, how.threads);

@@ -32,7 +32,7 @@ enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
 inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip", "leaky"};
 
 // The recursions that kernels compute.
-enum class Recursion { gae, n_step_returns, retrace, upgo };
+enum class Recursion { gae, n_step_returns, retrace, upgo, tree };
 
 // A rollout with its options and its results. Coefficients are views: the view of one number for all steps has two
 // strides of 0. Along the axis where other views have stride 1, a coefficient has stride 1 or 0.

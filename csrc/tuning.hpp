@@ -69,6 +69,8 @@ constexpr int kMomentRows = 8;
 constexpr Index kExactRun = tuned(4096, 8);
 // Steps of work that make a thread worth its cost, about 16 us to spawn and join.
 constexpr Index kStepsPerThread = tuned(128 * 1024, 64);
+// Nodes of trees that make a thread worth its cost. A node takes as long as some 20 steps.
+constexpr Index kNodesPerThread = tuned(16 * 1024, 16);
 // The fewest bytes of a result whose memory is recycled. glibc maps each larger block separately: 4 times as slow.
 constexpr std::size_t kLeastRecycled = tuned(128 * 1024, 64);
 // Steps of the largest rollout that is computed with the GIL, and whose arrays the short cut copies if kernels cannot

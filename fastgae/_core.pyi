@@ -39,17 +39,6 @@ def rescale(
 def exact_sums(
     matrix: NDArray[floating], mask: NDArray[bool_] | None
 ) -> tuple[NDArray[int64], tuple[int, int, int, int]]: ...
-def tree_scan(
-    parents: NDArray[int64],
-    shares: NDArray[floating],
-    terms: NDArray[floating],
-    decay: NDArray[floating],
-    gate: NDArray[bool_],
-    exists: NDArray[bool_] | None,
-    follows: NDArray[bool_],
-    sums: NDArray[floating],
-    y: NDArray[floating],
-) -> None: ...
 def set_recycled_limit(nbytes: int) -> None: ...
 def recycled() -> dict[str, int]: ...
 def new_bytes(count: int) -> NDArray[uint8]: ...

@@ -75,7 +75,7 @@ def test_red_rows_stand_at_the_end_and_give_exit_status_1(monkeypatch, capsys):
 
 
 def test_only_floors_that_a_machine_misses_or_leaves_far_below_are_accepted_anew(monkeypatch):
-    known = {row.name: dict.fromkeys(map(" over ".join, floors.PAIRS), 1.0) for row in [*table.SHORT, *table.LONGER]}
+    known = {row.name: dict.fromkeys(map(" over ".join, floors.PAIRS), 1.0) for row in floors.ROWS}
     speed = iter([0.9, 1.0, 3.9, 4.0])
     monkeypatch.setattr(floors, "runs_here", lambda **_: ["cpp", "cpp:avx2", "numba", "numpy"])
     monkeypatch.setattr(floors, "timers", lambda *_: {})
@@ -89,7 +89,7 @@ def test_only_floors_that_a_machine_misses_or_leaves_far_below_are_accepted_anew
 
 
 def test_every_accepted_number_has_its_row_and_every_row_its_number():
-    assert set(accepted.read("floors")) == {row.name for row in [*table.SHORT, *table.LONGER]}
+    assert set(accepted.read("floors")) == {row.name for row in floors.ROWS}
     counted = {row.name for row in [*table.COUNTED, *table.COUNTED_BY_DEFAULT]}
     for key, targets in accepted.read("instructions").items():
         assert set().union(*targets.values()) == counted, key

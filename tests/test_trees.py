@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae._equation import trees
 from support.cases import assert_same_bits
 
 PARENTS = np.array([-1, 0, 1, 1, 0])
@@ -39,27 +38,21 @@ def test_children_count_by_their_weights(backend, weights, returns):
     assert_same_bits(got.advantages, got.returns)
 
 
-def test_threads_and_backends_give_the_same_bits(backend):
-    parents = forest(trees=40, nodes=4000)
+@pytest.mark.parametrize(
+    "parents",
+    [forest(trees=40, nodes=4000), np.arange(160_000) - 1, np.array([-1, -1, *range(159_998)])],
+    ids=["many", "one", "alternating"],
+)
+def test_threads_take_whole_trees(parents):
+    """One tree, and trees whose nodes alternate, cannot be cut. Each thread knows how many leaves come before it."""
     rewards, values = numbers(len(parents))
-    calls = [
-        fastgae.gae_tree(rewards, values, parents, None, gamma=0.99, num_threads=threads, backend=backend)
-        for threads in (1, 3)
-    ]
-    assert_same_bits(*calls)
-    assert_same_bits(calls[0], fastgae.gae_tree(rewards, values, parents, None, gamma=0.99, backend="cpp"))
-
-
-def test_threads_take_whole_trees():
-    parents = forest(trees=100, nodes=2000)
-    spans = trees._spans(parents, 4)
-    assert len(spans) == 4
-    assert (spans[0].start, spans[-1].stop) == (0, len(parents))
-    assert all(span.start % 2000 == 0 for span in spans)
-    assert trees._spans(np.arange(200_000) - 1, 4) == [slice(0, 200_000)]  # one tree
-    side_by_side = np.arange(200_000) - 2  # two trees, whose nodes alternate from the 100,000th on
-    side_by_side[:100_000], side_by_side[100_000] = np.arange(100_000) - 1, -1
-    assert trees._spans(side_by_side, 4) == [slice(0, 200_000)]
+    leaves = np.setdiff1d(np.arange(len(parents)), parents)
+    for options in ({"last_values": values[leaves]}, {"weights": "leaves", "mask": values < 1, "last_values": values}):
+        calls = [
+            fastgae.gae_tree(rewards, values, parents, None, **options, gamma=0.99, num_threads=threads)
+            for threads in (1, 3)
+        ]
+        assert_same_bits(*calls)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ THROUGHPUT = [
 OVERHEAD = [case(name, *FEW, outputs=FRESH) for name in ("plain", *OPTIONS)]
 # In `pytest benchmarks` alone.
 TREE: dict[str, Any] = {"function": "gae_tree", "bootstrap": "parents", "options": {"gamma": 1.0}}
-TREES = [Row("tree", nodes, 1, **TREE) for nodes in (64, 2**20)]
+TREES = [Row("tree", nodes, 1, **TREE) for nodes in (64, 2**16, 2**20)]
 THREADS = [case("plain", *size, env_major=env_major) for size in (MEMORY, (4096, 4096)) for env_major in LAYOUTS]
 PEAK_MEMORY = [
     *(case(name, *MEMORY) for name in ("plain", *OPTIONS)),
@@ -44,6 +44,7 @@ LONGER = [
     case("plain", *LONG, ends=0.0),
     case("plain", *MEMORY),
 ]
+BRANCHING = TREES[1]
 # Rows on which the target that runs by itself must not lose against another one.
 ORDER = [
     *LONGER,

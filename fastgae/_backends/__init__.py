@@ -36,10 +36,6 @@ class Backend(Protocol):
     def gae(self, call: Call, num_threads: int, target: str | None) -> object:
         """Fill ``out`` of a call as ``in_one_layout`` makes it; ``target`` is one of ``targets()``, None if empty."""
 
-    @property
-    def tree_scan(self) -> Callable[..., object]:
-        """A function that computes a recursion over the nodes of trees, as ``TreeScan`` in _equation/trees.py says."""
-
     def block_sums(
         self, matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None
     ) -> Array:

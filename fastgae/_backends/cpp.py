@@ -27,7 +27,6 @@ _core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
 RECURSIONS = _core.recursions
 gae = _core.gae
 short_cut = _core.short_cut
-tree_scan = _core.tree_scan
 block_sums = _core.block_sums
 rescale = _core.rescale
 exact_sums = _core.exact_sums

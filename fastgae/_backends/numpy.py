@@ -5,6 +5,7 @@ import numpy as np
 from fastgae._call import MOMENT_STEPS, Array, Call
 from fastgae._equation import arrays as equation
 from fastgae._equation.exact_sums import sums_by_numpy
+from fastgae._equation.trees import Trees
 
 RECURSIONS = equation.RECURSIONS
 exact_sums = sums_by_numpy
@@ -20,11 +21,7 @@ def targets() -> tuple[str, ...]:
 
 def gae(call: Call, num_threads: int, target: str | None) -> None:
     """Fill ``out``."""
-    with np.errstate(all="ignore"):  # NaN and infinity are data here
-        results = equation.gae(equation.Library(call.rewards, 0), equation.given_only(call))
-    for output, result in zip(call.out, results, strict=True):
-        if output is not None:
-            output[...] = result
+    equation.fill(Trees(call, tree_scan) if call.recursion == "tree" else equation.Library(call.rewards, 0), call)
 
 
 def tree_scan(
@@ -36,10 +33,9 @@ def tree_scan(
     exists: Array | None,
     follows: Array,
     sums: Array,
-    y: Array,
-) -> None:
+) -> tuple[Array, Array]:
     """Compute level by level, from the deepest. ``np.add.at`` adds in the order of its indices: the last node first."""
-    depths = [0] * len(parents)
+    y, depths = np.empty_like(terms), [0] * len(parents)
     for node, parent in enumerate(parents.tolist()):
         depths[node] = depths[parent] + 1 if parent >= 0 else 0
     order = np.argsort(-np.array(depths[::-1]), kind="stable")
@@ -56,6 +52,7 @@ def tree_scan(
         handed = nodes[(parents[nodes] >= 0) & follows[nodes]]
         np.add.at(sums, parents[handed], shares[handed] * y[handed])
         follows[parents[handed]] = True
+    return y, sums
 
 
 def block_sums(matrix: Array, mask: Array | None, center: Array | None, num_threads: int, target: str | None) -> Array:

@@ -21,6 +21,7 @@ from jax import lax
 
 from fastgae._call import EPS, MOMENT_STEPS, Call, GAEResult
 from fastgae._equation import arrays as equation
+from fastgae._equation.trees import Trees
 from fastgae._interop import OnDevice
 from fastgae._interop.jax import canonical, numpys_dtypes
 
@@ -39,7 +40,7 @@ def takes(array: OnDevice) -> bool:
 
 def gae(call: Call) -> GAEResult[Any]:
     """Compute a checked call. ``out`` is never given, because JAX arrays never change."""
-    return equation.gae(Arrays(call.rewards, call.time_axis), call)
+    return equation.gae(Nodes(call) if call.recursion == "tree" else Arrays(call.rewards, call.time_axis), call)
 
 
 class Arrays(equation.Library):
@@ -130,6 +131,17 @@ class Arrays(equation.Library):
         return jnp.moveaxis(dense, self.axis, 0)
 
 
+class Nodes(Trees, Arrays):
+    """Nodes of trees in place of steps, one after the other."""
+
+    def __init__(self, call: Call):
+        super().__init__(call, _tree_scan)
+
+    def after_leaves(self, call: Call) -> Any:
+        last = jnp.zeros((), self.dtype) if call.last_values is None else self.array(call.last_values, self.dtype)
+        return self.dense(call._replace(final_values=last, truncated=self.leaves)) if last.ndim else last
+
+
 def normalized(
     advantages: OnDevice,
     mask: OnDevice | None,
@@ -165,6 +177,24 @@ def _loop(step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, rows: tuple[A
         return lambda carry, rows: lax.scan(step, carry, rows, reverse=True, unroll=unroll)[1]
 
     return lax.platform_dependent(_varying(carry, *rows), rows, cpu=loop(1), default=loop(UNROLLED))
+
+
+def _tree_scan(parents: Any, *each: Any) -> tuple[Any, Any]:
+    *rows, follows, sums = each
+    rows = [jnp.ones_like(follows) if row is None else row for row in rows]  # all nodes exist
+
+    def step(carry: Any, row: Any) -> tuple[Any, Any]:
+        follows, sums = carry
+        node, parent, share, term, decay, gate, exists = row
+        y = jnp.where(exists, _plus(gate & follows[node], decay, sums[node], term), sums[node])
+        hands = (exists | follows[node]) & (parent >= 0)
+        above = jnp.where(hands, parent, len(parents))  # beyond the nodes: dropped
+        total = _plus(hands, share, y, sums[parent])
+        return (follows.at[above].set(True, mode="drop"), sums.at[above].set(total, mode="drop")), y
+
+    nodes = jnp.arange(len(parents))
+    (_, sums), y = lax.scan(step, (follows, sums), (nodes, parents, *rows), reverse=True)
+    return y, sums
 
 
 def _varying(carry: Any, *rows: Any) -> Any:

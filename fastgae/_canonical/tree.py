@@ -7,9 +7,10 @@ import numpy as np
 from fastgae._call import Array, Call
 from fastgae._canonical.arguments import as_integers, end_to_end, of_one_dtype, one_for_each, refuse_per_env, shown
 from fastgae._canonical.frame import Frame
-from fastgae._interop import as_floats
+from fastgae._interop import OnDevice, as_floats
 from fastgae._typing import TreeWeights
 
+ONE_PER_LEAF = "one per leaf, or one per node"
 SORT = (
     "sort the nodes: depth = lambda i: 0 if parents[i] < 0 else 1 + depth(parents[i]); "
     'order = np.argsort([depth(i) for i in range(len(parents))], kind="stable"); '
@@ -27,27 +28,36 @@ def as_one_tree(given: Call) -> tuple[Call, dict[str, Any]]:
     rewards, values, *last = of_one_dtype(rewards=rewards, values=values, **given_last)
     frame = Frame("rewards", rewards.shape, 0, (), has_time=False)
     values = frame.steps("values", values)
-    parents = _checked_parents(given.parents, len(rewards))
-    leaves = np.bincount(parents[parents >= 0], minlength=len(rewards)) == 0
     none = np.zeros(len(rewards), bool)
     terminated = none if given.terminated is None else frame.flags("terminated", given.terminated)
+    call = given._replace(
+        rewards=rewards, values=values, terminated=terminated, last_values=0.0, parents=None, weights=None
+    )
+    parents = as_integers("parents", given.parents)
+    if parents.shape != rewards.shape:
+        raise ValueError(f"parents has shape {parents.shape}; expected rewards' shape, {rewards.shape}")
+    weights = _read_weights(given.weights, len(rewards))
+    if isinstance(rewards, OnDevice):  # JAX computes it, which sees the numbers later
+        if last and last[0].ndim > 1:
+            raise ValueError(
+                f"last_values has shape {last[0].shape}; expected one number, or {ONE_PER_LEAF}, {rewards.shape}"
+            )
+        return call, {"last_values": last[0] if last else None, "parents": parents, "weights": weights}
+    _check_parents(parents)
+    leaves = np.bincount(parents[parents >= 0], minlength=len(rewards)) == 0
     if (wrong := np.flatnonzero(terminated & ~leaves)).size:
         raise ValueError(
             f"terminated is True at node {wrong[0]}, which has children: nothing follows a terminated node"
         )
-    after = np.where(leaves, _after_leaves(last[0], leaves) if last else 0, np.negative(0, dtype=rewards.dtype))
-    weights = _checked_weights(given.weights, parents)
-    call = given._replace(
-        rewards=rewards, values=values, terminated=terminated, last_values=0.0, parents=None, weights=None
-    )
-    return call, {"last_values": None, "final_values": after, "parents": parents, "weights": weights}
+    after = _after_leaves(last[0], leaves) if last else np.zeros(rewards.shape, rewards.dtype)
+    if not isinstance(weights, str):
+        _check_weights(weights, parents)
+    return call, {"last_values": after, "parents": parents, "weights": weights}
 
 
-def _checked_parents(given: Any, nodes: int) -> Array:
-    """Return the parents as int64; each comes before its children."""
-    parents = as_integers("parents", given)
-    if parents.shape != (nodes,):
-        raise ValueError(f"parents has shape {parents.shape}; expected rewards' shape, {(nodes,)}")
+def _check_parents(parents: Array) -> None:
+    """Check that each parent comes before its children."""
+    nodes = len(parents)
     wrong = np.flatnonzero((parents < -1) | (parents >= nodes))
     if wrong.size:
         raise ValueError(
@@ -59,7 +69,6 @@ def _checked_parents(given: Any, nodes: int) -> Array:
         raise ValueError(
             f"parents has {parents[late[0]]} at node {late[0]}, and each parent must come before its children; {SORT}"
         )
-    return parents
 
 
 def _after_leaves(last: Array, leaves: Array) -> Array:
@@ -67,13 +76,13 @@ def _after_leaves(last: Array, leaves: Array) -> Array:
     if last.shape == leaves.shape:
         return last
     after, count = np.zeros(leaves.shape, last.dtype), int(np.count_nonzero(leaves))
-    after[leaves] = one_for_each("last_values", last, (count,), f"one per leaf, or one per node, {leaves.shape}")
+    after[leaves] = one_for_each("last_values", last, (count,), f"{ONE_PER_LEAF}, {leaves.shape}")
     return after
 
 
-def _checked_weights(weights: Any, parents: Array) -> Array | str:
-    """Return a word, or numbers in float64 that give each node a share."""
-    words, nodes = get_args(TreeWeights), len(parents)
+def _read_weights(weights: Any, nodes: int) -> Array | str:
+    """Return a word, or numbers in float64."""
+    words = get_args(TreeWeights)
     if isinstance(weights, str):
         if weights not in words:
             raise ValueError(
@@ -84,12 +93,16 @@ def _checked_weights(weights: Any, parents: Array) -> Array | str:
     numbers = as_floats("weights", weights).astype(np.float64)
     if numbers.shape != (nodes,):
         raise ValueError(f"weights has shape {numbers.shape}; expected rewards' shape, {(nodes,)}")
+    return numbers
+
+
+def _check_weights(numbers: Array, parents: Array) -> None:
+    """Check that the weights give each node a share."""
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers < np.inf)))
     if wrong.size:
         raise ValueError(f"weights must be finite and not negative, got {numbers[wrong[0]]} at node {wrong[0]}")
     children = np.flatnonzero(parents >= 0)
-    totals = np.bincount(parents[children], numbers[children], nodes)[parents[children]]
+    totals = np.bincount(parents[children], numbers[children], len(parents))[parents[children]]
     for wrong, what in ((totals == 0, "are 0 at all"), (totals == np.inf, "are too large to add up at the")):
         if wrong.any():
             raise ValueError(f"weights {what} children of node {parents[children][wrong][0]}, so none has a share")
-    return numbers

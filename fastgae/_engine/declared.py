@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from numpy import ndarray
 
 from fastgae._call import MISSING, NUMBERS, Call, Declaration
-from fastgae._interop import FUNCTIONS, is_tensor, with_tensors
+from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._support.misnamed import missing, no_argument, shows_its_source, too_many
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,13 +61,13 @@ def declared(
 
 
 def estimator(
-    *, result: str | None = None, words: Mapping[str, str] | None = None, in_programs: bool = True
+    *, result: str | None = None, words: Mapping[str, str] | None = None, in_torch: bool = True
 ) -> Callable[[Function], Function]:
     """Return the decorator of an estimator, which makes ``declaration`` an attribute of the function.
 
     ``result`` is the field of GAEResult that the function returns; None: both. ``words`` are its names for some fields
-    of ``Call``. ``in_programs``: it computes without a look at the numbers of its arguments, so that compiled programs
-    of JAX and torch can hold its calls. An argument without a default gets the default MISSING, so that the error can
+    of ``Call``. ``in_torch``: each of its arguments has one type in torch, so that compiled programs of torch, and not
+    only those of JAX, can hold its calls. An argument without a default gets the default MISSING, so that the error can
     say more than Python's.
     """
 
@@ -78,8 +78,6 @@ def estimator(
         defaults = {each.name: MISSING if each.default is each.empty else each.default for each in parameters}
         made.__defaults__ = tuple(defaults[each.name] for each in parameters if each.kind is not each.KEYWORD_ONLY)
         made.__kwdefaults__ = {each.name: defaults[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
-        if in_programs:
-            FUNCTIONS[function.__name__] = function
-        return function
+        return takes_tensors(in_torch=in_torch)(function)
 
     return decorated

@@ -9,7 +9,6 @@ from fastgae._call import MISSING, NEW, ROLES, Call, Declaration, GAEResult, Rol
 from fastgae._canonical import as_switch, checked, in_one_layout, warn_of_reset_rows
 from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
-from fastgae._equation import trees
 from fastgae._equation.arrays import given_only
 from fastgae._interop import OnDevice, as_array, check_no_tensors, is_tensor, with_tensors
 from fastgae._support import memory, threads
@@ -64,7 +63,7 @@ def _unusual(
         return None
     _check_given(function, given)
     if isinstance(given[0], OnDevice):
-        return _on_device(declaration, given, num_threads)
+        return _on_device(function, given, num_threads)
     arguments = _arguments(function, given, stop_gradients, num_threads, backend)
     if not is_tensor(given[0]):
         check_no_tensors(arguments)
@@ -99,14 +98,14 @@ def _arguments(
     return arguments | {name: each for name, each in how.items() if name in function.__kwdefaults__}
 
 
-def _on_device(declaration: Declaration, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
+def _on_device(function: Any, given: tuple[Any, ...], num_threads: int | None) -> GAEResult[Any]:
     """Compute an unchecked call whose arrays are on a GPU, or are computed by JAX."""
+    declaration: Declaration = function.declaration
     name = declaration.word("rewards")
     module = dispatch.on_devices(name, given[0], num_threads)
-    call = checked(declaration, Call(*given))
-    if call.recursion not in module.RECURSIONS:
-        raise TypeError(f"{name} is {given[0]!r}, and {call.recursion} computes on the CPU: pass {name}.cpu()")
-    return module.gae(given_only(call))
+    if Call(*given).recursion not in module.RECURSIONS:
+        raise TypeError(f"{name} is {given[0]!r}, and {function.__name__} computes on the CPU: pass {name}.cpu()")
+    return module.gae(given_only(checked(declaration, Call(*given))))
 
 
 def without_short_cut(call: Call, chosen: dispatch.Chosen) -> GAEResult[Any]:
@@ -120,13 +119,10 @@ def without_short_cut(call: Call, chosen: dispatch.Chosen) -> GAEResult[Any]:
         # Advantages are normalized in place, and an error on the way must not leave the caller's arrays half done.
         own = tuple(None if array is None else memory.empty_like(array) for array in matrices.out)
         matrices = matrices._replace(out=own, normalize=None)
-    if matrices.parents is not None:
-        trees.gae(matrices, module.tree_scan, how[0])
-    else:
-        masked_n_steps = matrices.recursion == "n_step_returns" and matrices.mask is not None
-        if masked_n_steps or matrices.recursion not in module.RECURSIONS:
-            module = dispatch.choose("numpy", None).module  # which knows every recursion
-        module.gae(matrices, *how)
+    masked_n_steps = matrices.recursion == "n_step_returns" and matrices.mask is not None
+    if masked_n_steps or matrices.recursion not in module.RECURSIONS:
+        module = dispatch.choose("numpy", None).module  # which knows every recursion
+    module.gae(matrices, *how)
     if normalize is not None:
         moments = center_and_scale(matrices.out[0], matrices.mask, normalize, layout, module, *how)
         module.rescale(matrices.out[0], matrices.mask, *moments, *how)

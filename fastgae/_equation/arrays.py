@@ -12,7 +12,7 @@ import numpy as np
 
 from fastgae._call import ABSENT, NEXT_STEP, Array, Call, GAEResult
 
-RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
+RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo", "tree")
 
 
 class Library:
@@ -183,6 +183,15 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
     if call.normalize is not None:
         advantages = lib.normalized(advantages, exists, call.normalize)
     return GAEResult(lib.back(advantages), lib.back(returns))
+
+
+def fill(lib: Library, call: Call) -> None:
+    """Fill ``out`` of a call as ``in_one_layout`` makes it, with results in NumPy."""
+    with np.errstate(all="ignore"):  # NaN and infinity are data here
+        results = gae(lib, given_only(call))
+    for output, result in zip(call.out, results, strict=True):
+        if output is not None:
+            output[...] = result
 
 
 def one_env(lib: Library, call: Call, rewards: Any) -> Call:

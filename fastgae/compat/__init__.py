@@ -28,6 +28,7 @@ if typing.TYPE_CHECKING:
     from fastgae.compat import envpool as envpool
     from fastgae.compat import gymnasium as gymnasium
     from fastgae.compat import labml as labml
+    from fastgae.compat import openrlhf as openrlhf
     from fastgae.compat import paper2code as paper2code
     from fastgae.compat import pufferlib as pufferlib
     from fastgae.compat import rl_games as rl_games
@@ -49,6 +50,7 @@ __all__ = [
     "envpool",
     "gymnasium",
     "labml",
+    "openrlhf",
     "paper2code",
     "pufferlib",
     "rl_games",

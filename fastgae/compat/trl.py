@@ -1,13 +1,9 @@
-"""TRL: ``PPOTrainer.compute_advantages`` and GRPO; OpenRLHF: ``get_advantages_and_returns``.
+"""TRL: ``PPOTrainer.compute_advantages``, where masked tokens are zeros, and GRPO."""
 
-Masked tokens are zeros.
-"""
-
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from fastgae._call import GAEResult
 from fastgae._canonical import shown
 from fastgae._typing import ArrayT, Scale
 from fastgae.compat._anywhere import anywhere
@@ -70,48 +66,10 @@ def compute_advantages(
     value, reward = values * exists, rewards * exists  # as TRL does, so that negative numbers outside become -0
     if whiten_rewards:
         reward = whitened(reward, exists, shift_mean=False)
-    advantages, returns = _response(value, reward, gamma, lam)
+    advantages, returns = gae(
+        reward, value, terminated=None, last_values=0.0, gamma=float(gamma), gae_lambda=float(lam), time_axis=1
+    )
     return value, whitened(advantages, exists), returns
-
-
-@anywhere("values: B L")
-def get_advantages_and_returns(
-    values: Like[ArrayT], rewards: Numbers, action_mask: Flags | None, gamma: Coefficient, lambd: Coefficient
-) -> tuple[ArrayT, ArrayT]:
-    r"""Compute advantages and returns of responses like OpenRLHF, the same bits in float32.
-
-    ::
-
-        A_t = (m_t r_t + gamma m_{t+1} V_{t+1}) - m_t V_t + gamma lambda A_{t+1}     0 after the last token
-        R_t = A_t + m_t V_t
-
-    The advantages equal the advantages of ``compute_advantages`` before whitening.
-
-    Parameters
-    ----------
-    values, rewards : (batch, response_length)
-        Float32 or float64.
-    action_mask : (batch, response_length), numbers that are 0 or 1, or None
-        1 at the tokens that the policy wrote.
-    gamma, lambd : float
-        Discount, and decay of the trace.
-
-    Returns
-    -------
-    (advantages, returns), of the shape and type of ``values``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in ``fastgae.gae``.
-
-    Notes
-    -----
-    ``openrlhf/trainer/ppo_utils/experience_maker.py``, version 0.11.
-    """
-    exists = True if action_mask is None else action_mask != 0
-    advantages, returns = _response(values * exists, rewards * exists, gamma, lambd)
-    return advantages, returns
 
 
 @anywhere("rewards: N")
@@ -157,9 +115,3 @@ def grpo_advantages(
         raise ValueError(f'scale_rewards must be "group", "batch", "none", True or False, got {shown(scale_rewards)}')
     groups = np.arange(count) // num_generations
     return group_advantages(rewards, groups, scale=SCALES[scale_rewards], eps=1e-4, mask=rewards == rewards)
-
-
-def _response(values: Any, rewards: Any, gamma: float, gae_lambda: float) -> GAEResult[Any]:
-    return gae(
-        rewards, values, terminated=None, last_values=0.0, gamma=float(gamma), gae_lambda=float(gae_lambda), time_axis=1
-    )

@@ -10,7 +10,7 @@ from fastgae._engine.run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Normalize, Numbers, Output, TreeWeights
 
 
-@estimator(in_programs=False)
+@estimator(in_torch=False)
 def gae_tree(
     rewards: ArrayT | Numbers,
     values: ArrayLike,

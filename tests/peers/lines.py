@@ -585,10 +585,21 @@ TOKENS = [
     *(
         Row(library, at, replaced, ANSWERS, answers)
         for library, at, replaced in (
+            ("DeepSpeed-Chat", "at 3b45859", "DeepSpeedPPOTrainer.get_advantages_and_returns"),
             ("ROLL", "at 8eb27cc", "compute_gae_advantage_return"),
+            ("SkyRL", "at 041ed9e", "compute_gae_advantage_return"),
             ("slime", "at 624b824", "vanilla_gae"),
             ("TRL", "1.12.0", "PPOTrainer.train"),
+            ("trlX", "at 0021f2f", "PPOConfig.get_advantages_and_returns"),
         )
+    ),
+    Row(
+        "tunix",
+        "at 4388a57",
+        "compute_gae_advantages",
+        "settings = {**settings, 'gamma': np.float32(gamma), 'gae_lambda': np.float32(gae_lambda)}\n"
+        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
+        lambda of: answers(of, mask=of.mask, gamma=np.float32(of.gamma), gae_lambda=np.float32(of.gae_lambda)),
     ),
     Row("slime", "at 624b824", "chunked_gae", ANSWERS, slime_chunks, tolerance=2e-6, note="products of matrices"),
     Row(

@@ -1,18 +1,17 @@
-"""OpenRLHF's ``get_advantages_and_returns`` beside fastgae.compat.trl's."""
+"""OpenRLHF's ``get_advantages_and_returns`` beside fastgae.compat.openrlhf's."""
 
 from functools import partial
 from importlib.metadata import version
 
 import torch
 
-from fastgae.compat import trl
+from fastgae.compat import openrlhf
 
 from .compare import Comparison
 from .installed import function
 
 PACKAGE = "openrlhf==0.11.2"
 VERSION = partial(version, "openrlhf")
-COMPAT = "trl"
 FILE = "openrlhf/trainer/ppo_utils/experience_maker.py"
 
 
@@ -24,5 +23,5 @@ def comparisons(rng):
             yield Comparison(
                 f"get_advantages_and_returns, {responses} × {tokens}{', no mask' if mask is None else ''}",
                 get_advantages_and_returns(None, *arrays, mask, 0.99, 0.95),
-                trl.get_advantages_and_returns(*arrays, mask, 0.99, 0.95),
+                openrlhf.get_advantages_and_returns(*arrays, mask, 0.99, 0.95),
             )

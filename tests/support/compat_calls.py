@@ -7,6 +7,7 @@ from fastgae.compat import (
     cleanrl,
     envpool,
     labml,
+    openrlhf,
     paper2code,
     pufferlib,
     rl_games,
@@ -245,7 +246,7 @@ CALLS = {
         ("values", "rewards"),
     ),
     "openrlhf": (
-        trl.get_advantages_and_returns,
+        openrlhf.get_advantages_and_returns,
         {**TOKENS, "action_mask": ONES, "gamma": 0.9, "lambd": 0.8},
         ("values", "rewards"),
     ),

@@ -9,6 +9,7 @@ from fastgae.compat import (
     brax,
     cleanrl,
     labml,
+    openrlhf,
     paper2code,
     pufferlib,
     rl_games,
@@ -75,7 +76,7 @@ PEERS = {
         ),
     ),
     "openrlhf": Peer(
-        trl.get_advantages_and_returns,
+        openrlhf.get_advantages_and_returns,
         f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
         ["advantages", "returns"],
     ),

@@ -1,5 +1,6 @@
 """Calls in programs that JAX compiles for the CPU: XLA calls the compiled module, and Python only looks on once."""
 
+import functools
 import shutil
 import subprocess
 import threading
@@ -145,6 +146,20 @@ def test_trajectories_become_environments():
     ]
     expected = [fastgae.gae(**one) for one in each]
     assert_answers(program(arrays), fastgae.GAEResult(*(np.stack(pair, 1) for pair in zip(*expected, strict=True))))
+
+
+def test_parents_of_trees_are_checked_when_the_program_runs(no_python):
+    parents, (rewards, values, _) = np.array([-1, 0, 1, 1, 0]), np.float32(np.arange(15).reshape(3, 5))
+    options = {"terminated": None, "weights": "leaves", "gamma": 0.9}
+    program = jax.jit(functools.partial(fastgae.gae_tree, **options))
+    expected = fastgae.gae_tree(rewards, values, parents, **options)
+    assert_answers(program(rewards, values, parents), expected)
+    with pytest.raises(ERRORS, match="parents has 1 at node 1, and each parent must come before its children"):
+        jax.block_until_ready(program(rewards, values, np.array([-1, 1, 0, 0, 0])))
+    two = jax.vmap(program)(np.stack([rewards, rewards]), np.stack([values, values]), np.stack([parents, parents]))
+    assert_answers(jax.tree.map(lambda each: each[1], two), expected)
+    no_python()
+    assert_answers(program(rewards, values, parents), expected)
 
 
 def test_settings_may_be_numbers_of_numpy():

@@ -35,7 +35,7 @@ def verl() -> Functions:
 def openrlhf() -> Functions:
     import torch
 
-    from fastgae.compat import trl as ours
+    from fastgae.compat import openrlhf as ours
     from peers import peer_openrlhf
     from peers.installed import function
 

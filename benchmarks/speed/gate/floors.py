@@ -10,7 +10,7 @@ from time import thread_time
 from speed.calls import prepared
 from speed.contenders import runs_here
 from speed.rows import Row
-from speed.table import ADD, LONGER, SHORT
+from speed.table import ADD, BRANCHING, LONGER, SHORT
 from speed.timing import np_add
 
 from . import accepted
@@ -21,6 +21,7 @@ PAIRS = (("cpp", ADD), ("cpp", "numpy"), ("numba", "numpy"))
 # A floor is this part of the accepted ratio. On arrays that fill a cache, np.add alone varies by a factor of three
 # from one kind of CPU to another: such a floor finds a collapse.
 MARGIN, MARGIN_OF_ADD = 0.5, {True: 0.7, False: 0.3}  # of short rows, and of longer ones
+ROWS = [*SHORT, *LONGER, BRANCHING]
 FAR = 4  # times its floor: so high a ratio is accepted anew, and so is one below its floor
 
 
@@ -30,7 +31,7 @@ def check() -> Iterator[Line]:
     yield from (
         left_out(f"floors of {name}", "it cannot run here") for name in ("cpp", "numba") if name not in backends
     )
-    for row in [*SHORT, *LONGER]:
+    for row in ROWS:
         floors = {pair: known[row.name][" over ".join(pair)] for pair in PAIRS if backends.issuperset(pair)}
         yield from compared(row.name, timers(row), floors)
 
@@ -43,7 +44,7 @@ def accept() -> Iterator[str]:
     known = accepted.read("floors")
     wide = [name for name in runs_here(every_target=True) if name.startswith("cpp:") and name != "cpp:baseline"]
     floors: dict[str, dict[str, float]] = {}
-    for row in [*SHORT, *LONGER]:
+    for row in ROWS:
         never = dict.fromkeys([*PAIRS, *((name, over) for name in wide for over in (ADD, "numpy"))], float("inf"))
         ratios = measured(timers(row, wide), never)  # tries as often as it can
         floors[row.name] = dict(known.get(row.name, {}))

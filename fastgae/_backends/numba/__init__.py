@@ -23,15 +23,17 @@ from fastgae._backends.numba import moments
 from fastgae._backends.numba.arguments import FEWEST_STEPS, arguments_of, cut, flags, flat, is_env_major
 from fastgae._backends.numba.compiled import compiled, parallel, signature
 from fastgae._backends.numba.kernel import LANES, env_major, time_major
-from fastgae._backends.numba.trees import tree_scan as tree_scan
+from fastgae._backends.numba.trees import tree_scan
 from fastgae._call import MOMENT_STEPS, NEW, WORKING_DTYPES, Array, Call, GAEResult
+from fastgae._equation.arrays import fill
 from fastgae._equation.exact_sums import sums_by_numpy
+from fastgae._equation.trees import Trees
 from fastgae._support import memory
 from fastgae._support.threads import usable_cpus
 
 Function = Callable[..., None]
 
-RECURSIONS = ("gae",)
+RECURSIONS = ("gae", "tree")
 exact_sums = sums_by_numpy  # because the first call would compile a separate kernel for a second
 
 # A parallel call costs 0.05 ms, in which Numba looks the kernel up, and has to wait for the slower core. Best of many
@@ -138,6 +140,9 @@ def _is(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
 
 def gae(call: Call, num_threads: int, target: str | None) -> None:
     """Compute a call."""
+    if call.recursion == "tree":
+        fill(Trees(call, tree_scan), call)
+        return
     for matrix, filled in zip(call.out, _compute(call, num_threads), strict=True):
         _copy_back(matrix, filled, is_env_major(call.rewards))
 

@@ -17,6 +17,7 @@
 #include "fill.hpp"
 #include "kernels.hpp"
 #include "new_arrays.hpp"
+#include "packed.hpp"
 #include "python.hpp"
 #include "python_moments.hpp"
 #include "python_programs.hpp"
@@ -132,9 +133,11 @@ py::object gae_of_call(PyObject* arguments, PyObject* num_threads, PyObject* tar
             call.operands[i] = is_list ? lists.operand_of(object) : operand_of(object, checked);
             read_number(call.operands[i]);
         }
-    const bool recorded = recordings && recording && !checked;
+    OneEnv one_env;
+    const bool packed = call[kCuSeqlens].given && !call[kCuSeqlens].absent;
+    if (packed && !one_env.replace(call)) return py::none();
+    const bool recorded = recordings && recording && !checked && !packed;
     if (recorded) recording->call = call;
-    if (call[kCuSeqlens].given && !call[kCuSeqlens].absent) return py::none();
     const Type type = working_type(call);
     if (type == Type::other) return py::none();
     py::object result = (type == Type::f32 ? computed<float> : computed<double>)(call, out, threads, chosen);

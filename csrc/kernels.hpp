@@ -69,6 +69,15 @@ struct CanonicalRollout {
     }
 };
 
+// Return whether all rows of a time-major rollout are contiguous in memory.
+template <class Real>
+bool is_dense(const CanonicalRollout<Real>& rollout) {
+    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
+    return dense(rollout.rewards) && dense(rollout.values) && dense(rollout.next_values) &&
+           dense(rollout.final_values) && dense(rollout.terminated) && dense(rollout.truncated) &&
+           dense(rollout.advantages) && dense(rollout.returns);
+}
+
 // Return how many elements lie between a step and the next one, in a rollout whose rows are contiguous.
 template <class Real>
 Index flat_distance(const CanonicalRollout<Real>& rollout) {

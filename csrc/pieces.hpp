@@ -84,15 +84,6 @@ Cut best_cut(const Kernels<Real>& kernel, const CanonicalRollout<Real>& rollout,
     return best;
 }
 
-// Return whether all rows of a time-major rollout are contiguous in memory.
-template <class Real>
-bool is_dense(const CanonicalRollout<Real>& rollout) {
-    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
-    return dense(rollout.rewards) && dense(rollout.values) && dense(rollout.next_values) &&
-           dense(rollout.final_values) && dense(rollout.terminated) && dense(rollout.truncated) &&
-           dense(rollout.advantages) && dense(rollout.returns);
-}
-
 // A flat array is an env of an env-major rollout, or the whole of a time-major rollout whose rows are contiguous.
 // Return the cut of each flat array, in elements, or no pieces if the rollout has another layout or is too short. Each
 // array leaves out its last row, whose V' is stored elsewhere, and the elements before the first whole line of its

@@ -255,15 +255,6 @@ FASTGAE_INLINE void rows_streamed(const CanonicalRollout<Real>& rollout, const K
     if (rollout.returns) stream<plain>(rollout.returns.at(bottom, first), r, values, 0, returns_end);
 }
 
-// Return whether a row is shorter than `count` vectors, and rows are contiguous in memory.
-template <class V, int count, class Real>
-bool has_short_rows(const CanonicalRollout<Real>& rollout) {
-    const auto dense = [&](const auto& view) { return !view || view.step == rollout.envs; };
-    return rollout.envs < count * V::width && dense(rollout.rewards) && dense(rollout.values) &&
-           dense(rollout.next_values) && dense(rollout.final_values) && dense(rollout.terminated) &&
-           dense(rollout.truncated) && dense(rollout.advantages) && dense(rollout.returns);
-}
-
 // Return the inputs of row 0, which is not the last one.
 template <class In, class Real>
 Pointers<Real> first_row(const CanonicalRollout<Real>& rollout) {
@@ -324,10 +315,40 @@ void vector_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* c
     }
 }
 
-// Compute the rows [0, top) of a rollout without options whose rows are short, or one vector each.
+template <class Real>
+constexpr Index kArrayEnvs = kArrayRowBytes / sizeof(Real);
+
+// Compute the rows [0, top) as one array, in which element i + envs is the step after element i. A of that step is read
+// from the results: no carry is written, no row has ends of its own, and vectors begin where a line of the advantages
+// does, wherever the rows begin.
 template <class In, class Out, class Real>
-void few_envs(const CanonicalRollout<Real>& rollout, Index top, const Real* carry) {
+void rows_as_array(const CanonicalRollout<Real>& rollout, Index top) {
+    const Numbers<Real> numbers(rollout);
+    const Pointers<Real> at = first_row<In>(rollout);
+    Real *const advantages = rollout.advantages.data, *const returns = rollout.returns.data;
+    const Real* const following = rollout.advantages.at(1, 0);
+    const auto run = [&](auto v, Index i) FASTGAE_INLINE_LAMBDA {
+        using V = decltype(v);
+        const Deltas<V> d = deltas<V, In>(at, i, V::all(numbers.gamma));
+        const auto next = V::load(following + i);
+        const typename V::Type a[1] = {advantage<V>(d.delta, d.trace_open, V::all(numbers.gamma_lambda), next)};
+        const typename V::Type r[1] = {a[0] + d.values};
+        store<V, Out>(advantages, returns, i, a, r);
+    };
+    const Index count = top * rollout.envs, last_line = count - (count - to_line(advantages)) % kLine<Real>;
+    for_each_vector<Real>(last_line, count, run);
+    for_each_vector<Real>(0, last_line, run);
+}
+
+// Compute the rows [0, top) of a rollout without options whose rows are contiguous.
+template <class In, class Out, class Real>
+void dense_rows(const CanonicalRollout<Real>& rollout, Index top, const Real* carry) {
     using V = Vector<Real>;
+    static_assert(kArrayEnvs<Real> >= 2 * V::width, "short rows are swept by themselves");
+    if (rollout.envs >= kArrayEnvs<Real>) {
+        if constexpr (Out::advantages) rows_as_array<In, Out>(rollout, top);
+        return;
+    }
     const auto run = rollout.envs == V::width  ? vector_rows<V, In, Out, Real>
                      : rollout.envs < V::width ? short_rows<V, In, Out, 1, Real>
                                                : short_rows<V, In, Out, 2, Real>;
@@ -353,9 +374,11 @@ void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, 
                 Prefetching& prefetching) {
     using V = Vector<Real>;
     const RowScratch<Real> scratch = {};
+    const bool whole = is_dense(rollout) && last - first == rollout.envs, few = rollout.envs < 2 * V::width;
+    const bool as_array = store == Store::cached && rollout.envs >= kArrayEnvs<Real> && rollout.advantages;
     // The vectors of short_rows must not reach past the last row, nor past the last row of next_values.
-    const Index reach = rollout.envs == V::width ? 1 : 1 + (2 * V::width + rollout.envs - 1) / rollout.envs;
-    const Index top = has_short_rows<V, 2>(rollout) ? std::max<Index>(0, rollout.steps - reach) : 0;
+    const Index reach = few && rollout.envs != V::width ? 1 + (2 * V::width + rollout.envs - 1) / rollout.envs : 1;
+    const Index top = whole && (few || as_array) ? std::max<Index>(0, rollout.steps - reach) : 0;
     if (store == Store::streamed) {
         const bool next_elsewhere = rollout.next_values.data != rollout.values.at(1, 0);
         const auto run = next_elsewhere ? plain_rows_streamed<In, Prefetch::values_and_next, Real>
@@ -367,7 +390,7 @@ void plain_rows(const CanonicalRollout<Real>& rollout, Index first, Index last, 
         using Out = decltype(out);
         if (store == Store::cached)
             rows_cached<In, Out, NoOptions>(rollout, Options(rollout), top, first, last, states, scratch);
-        if (top) few_envs<In, Out>(rollout, top, states.of(kTrace));
+        if (top) dense_rows<In, Out>(rollout, top, states.of(kTrace));
     });
 }
 

@@ -28,10 +28,12 @@ NEAR = 8  # steps to look back one by one, which takes less time than to list al
 
 
 def as_one_env(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the call of one env, in place of a call with ``cu_seqlens``, before any backend sees it.
+    """Return the call of one env, in place of a call with ``cu_seqlens`` that the short cut has declined.
 
-    A call with numbers that the checks must convert stays as it is until they do.
+    Any other call is returned as it is, and so is one with numbers that the checks must convert first.
     """
+    if len(given) <= CU_SEQLENS or given[CU_SEQLENS] is None:
+        return given
     rewards, values, _, last, _, _, boundaries = _read(given)
     if (
         type(rewards) is type(values) is np.ndarray

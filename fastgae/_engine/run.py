@@ -6,7 +6,7 @@ from typing import Any
 from numpy import ndarray
 
 from fastgae._call import MISSING, NEW, ROLES, Call, Declaration, GAEResult, Role
-from fastgae._canonical import as_switch, checked, in_one_layout, warn_of_reset_rows
+from fastgae._canonical import as_one_env, as_switch, checked, in_one_layout, warn_of_reset_rows
 from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
 from fastgae._equation.arrays import given_only
@@ -35,6 +35,9 @@ def run(
         chosen = dispatch.choose(backend, num_threads)
     if chosen.short_cut is not None:
         result = chosen.short_cut(given, chosen.threads, chosen.target)
+        if result is None and (one_env := as_one_env(given)) is not given:
+            given = one_env
+            result = chosen.short_cut(given, chosen.threads, chosen.target)
         if result is not None:
             return result
     _check_given(function, given)

@@ -14,7 +14,7 @@ from jax.custom_derivatives import SymbolicZero
 from fastgae._call import ROLES, Array, Role
 from fastgae._interop import jax_xla
 from fastgae._interop.arrays import OnDevice, given_back, is_narrow, taken, widened
-from fastgae._interop.jax import canonical, computes, from_numpy, numpys_dtypes, placed, settled, to_numpy
+from fastgae._interop.jax import canonical, computes, from_numpy, is_small, numpys_dtypes, placed, settled, to_numpy
 from fastgae._interop.libraries import WITHOUT_NUMBERS, as_array, dtype_of_results, gives_two
 from fastgae._support import memory
 
@@ -29,8 +29,9 @@ def computed(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if function.__name__ in WITHOUT_NUMBERS and computes(arguments.values()):
         return traced(function, arguments)
     arrays = taken(arguments, jax.Array, to_numpy)
-    if "out" in arrays:
-        shape, dtype = next(iter(arrays.values())).shape, dtype_of_results(function, arrays)
+    first = next(iter(arrays.values()))
+    if "out" in arrays and not is_small(first):
+        shape, dtype = first.shape, dtype_of_results(function, arrays)
         out = tuple(_aligned(shape, dtype) for _ in range(1 + gives_two(function)))
         arrays["out"] = out if gives_two(function) else out[0]
     return given_back(function(**arrays), functools.partial(from_numpy, like=next(iter(arguments.values()))))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Never, Unpack
 
-from numpy import ndarray
-
 from fastgae._call import MISSING, GAEResult
-from fastgae._canonical import as_one_env
 from fastgae._engine.declared import estimator
 from fastgae._engine.run import run
 from fastgae._typing import ArrayLike, ArrayT, BackendName, Misnamed, Normalize, Numbers, Output
@@ -82,6 +79,4 @@ def gae_packed(
         rewards, values, terminated, None, last_values, None, None, None, None, mask, gamma, gae_lambda, 0, out,
         normalize, None, returns_lambda, False, False, MISSING if cu_seqlens is None else cu_seqlens,
     )  # fmt: skip
-    if type(rewards) is ndarray:  # torch.compile cannot follow the rest, and need not
-        call = as_one_env(call)
     return run(gae_packed, call, backend, num_threads, stop_gradients, unnamed, misnamed)

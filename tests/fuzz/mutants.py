@@ -74,6 +74,12 @@ MUTANTS = (
         "Index k = tile.first[i] + (tile.first[i] > 0);",
     ),
     Mutant("row 0 of one vector left out", "csrc/rows.inl", "* V::width; i >= 0;", "* V::width; i > 0;"),
+    Mutant(
+        "the first line of rows in one array left out",
+        "csrc/rows.inl",
+        "for_each_vector<Real>(0, last_line, run)",
+        "for_each_vector<Real>(kLine<Real>, last_line, run)",
+    ),
     Mutant("a read past the end of narrow rows", "csrc/rows.inl", "rollout.steps - reach", "rollout.steps - 1"),
     Mutant(
         "pieces of few envs passed on to the wrong env",
@@ -155,6 +161,12 @@ MUTANTS = (
         "threads * stride_ + kLine]",
         "threads * stride_]",
         "address",
+    ),
+    Mutant(
+        "small packed sequences that end at a masked step",
+        "csrc/packed.hpp",
+        "while (last >= begin && mask.given && !mask.data[last]) --last;",
+        "",
     ),
     Mutant(
         "packed sequences that end at a masked step",

@@ -1,7 +1,6 @@
-"""Backend × CPU target × dtype × layout, once for all exactness tests, and the fixtures that other tests share."""
+"""Every backend and CPU target, both dtypes, and the other fixtures that tests share."""
 
 import contextlib
-import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -15,9 +14,6 @@ import fastgae
 from fastgae._support.project import DISTRIBUTION
 from fastgae._support.threads import usable_cpus
 from support.backends import BACKENDS, DTYPES
-from support.cases import make_case
-from support.exactness import Variant, reference
-from support.layouts import LAYOUTS
 
 
 def pytest_configure(config):
@@ -52,16 +48,6 @@ def backend(request):
 @pytest.fixture(params=DTYPES, ids=str)
 def dtype(request):
     return request.param
-
-
-@pytest.fixture(params=[layout.name for layout in LAYOUTS])
-def layout(request):
-    return next(layout for layout in LAYOUTS if layout.name == request.param)
-
-
-@pytest.fixture
-def variant(backend, dtype, layout):
-    return Variant(backend, dtype, layout)
 
 
 @pytest.fixture
@@ -99,15 +85,3 @@ def collected():
             return rollout.collect(envs, num_steps, seed)
 
     return collect
-
-
-@pytest.fixture(scope="session")
-def large():
-    """(size, dtype) -> a large case and its slow reference. Only the last pair is kept in memory."""
-
-    @functools.lru_cache(maxsize=1)
-    def made(size, dtype):
-        case = make_case(size, dtype)
-        return case, reference(case)
-
-    return made

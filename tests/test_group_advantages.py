@@ -118,12 +118,6 @@ def test_labels_of_every_kind():
     assert_same_bits(group_advantages(rewards.reshape(12, 5), rows), expected.reshape(12, 5))
 
 
-def test_none_is_no_baseline_and_no_scale():
-    rewards, groups = np.array([1.0, 2.0, 4.0]), ["a", "a", "b"]
-    assert_same_bits(group_advantages(rewards, groups, scale=None), np.array([-0.5, 0.5, 0.0]))
-    assert_same_bits(group_advantages(rewards, groups, baseline=None, scale=None), rewards)
-
-
 def test_labels_without_an_equality_of_their_own():
     for labels in ([0.5, 0.5, 1.5], [np.float32(1), 1, 2], [[1], [1], [2]]):
         with pytest.raises(TypeError, match="groups has a label"):
@@ -147,6 +141,9 @@ def test_nan_and_infinity_stay_in_their_group():
 def test_results_for_few_answers():
     assert group_advantages([], []).shape == (0,)
     assert group_advantages(np.zeros((0, 3), np.float32), np.zeros((0, 3), int)).shape == (0, 3)
+    rewards, groups = np.array([1.0, 2.0, 4.0]), ["a", "a", "b"]
+    assert_same_bits(group_advantages(rewards, groups, scale=None), np.array([-0.5, 0.5, 0.0]))
+    assert_same_bits(group_advantages(rewards, groups, baseline=None, scale=None), rewards)
     for settings in SETTINGS:
         alone = group_advantages([5.0], ["x"], **settings)
         assert alone == (5.0 if settings["baseline"] == "none" else 0.0)

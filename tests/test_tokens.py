@@ -1,4 +1,4 @@
-"""Sequences of tokens: terminated left out, and one number in last_values."""
+"""Sequences of tokens: what diagnose says of them, and the recipes of docs/tokens.md beside the loops of libraries."""
 
 import itertools
 from pathlib import Path
@@ -7,63 +7,20 @@ import numpy as np
 import pytest
 
 import fastgae
-from support.cases import assert_same_bits, make_case
-from support.layouts import LAYOUTS
-from support.options import arranged
 from support.pages import snippets
 
-PLAIN = LAYOUTS[0]
 
-
-def lengths(envs, steps):
-    """Return a length for every env, from 0 to all steps."""
-    return np.linspace(0, steps, envs).astype(int)
-
-
-# Which steps are tokens that the policy wrote, as (T, N).
-MASKS = {
-    "no mask": lambda steps, envs: None,
-    "right padding": lambda steps, envs: np.arange(steps)[:, np.newaxis] < lengths(envs, steps),
-    "left padding": lambda steps, envs: np.arange(steps)[::-1, np.newaxis] < lengths(envs, steps),
-    "all masked": lambda steps, envs: np.zeros((steps, envs), bool),
-    "none masked": lambda steps, envs: np.ones((steps, envs), bool),
-}
-
-
-def forms(size, dtype, mask="no mask", number=None, layout=PLAIN):
-    """Return the short form of a call in a layout, and the plain call with flags and one last value for each env."""
-    case = make_case(layout.size(size), dtype, "none", "last_values")
-    exists = MASKS[mask](*case.rewards.shape)
-    short, explicit = arranged(case, layout, {} if exists is None else {"mask": exists})
-    del short["terminated"]
-    if number is not None:
-        short["last_values"] = number
-        explicit["last_values"] = np.full(explicit["last_values"].shape, number, dtype)
-    return short, explicit
-
-
-def assert_equal(got, expected, layout=PLAIN, what=""):
-    for array, right in zip(got, expected, strict=True):
-        assert_same_bits(layout.plain("advantages", array), right, what)
-
-
-@pytest.mark.parametrize("function", [fastgae.gae, fastgae.td_lambda, fastgae.upgo, fastgae.diagnose])
-def test_without_last_values_terminated_is_needed(function):
-    rewards = np.ones((4, 3))
-    with pytest.raises(ValueError, match=r"terminated=None says .* and last_values is missing: .* 0 if it ended"):
-        function(rewards, rewards, None)
-    for given in ({"values": np.ones((5, 3))}, {"values": rewards, "next_values": rewards}):
+def test_without_last_values_terminated_is_needed():
+    rewards, missing = np.ones((4, 3)), "terminated=None says .* and last_values is missing: .* 0 if it ended"
+    for function in (fastgae.gae, fastgae.diagnose):
+        with pytest.raises(ValueError, match=missing):
+            function(rewards, rewards, None)
         with pytest.raises(ValueError, match=r"terminated=None says .*: pass it instead of next_values .* all False"):
-            function(rewards, **given, terminated=None)
-
-
-def test_discounted_returns_need_one_of_them():
-    with pytest.raises(ValueError, match=r"terminated=None says .* and last_values is missing"):
-        fastgae.discounted_returns(np.ones((4, 3)), None)
+            function(rewards, rewards, None, next_values=rewards)
+    with pytest.raises(ValueError, match=missing):
+        fastgae.discounted_returns(rewards, None)
     with pytest.raises(ValueError, match=r"terminated=None says .* but truncated is given"):
-        fastgae.discounted_returns(
-            np.ones(4), None, truncated=np.ones(4, bool), final_values=np.ones(4), last_values=0.0
-        )
+        fastgae.discounted_returns(rewards, None, truncated=rewards == 1, final_values=rewards, last_values=0.0)
 
 
 def answers(mask, seed=0, steps=64, envs=32):
@@ -173,11 +130,6 @@ def test_diagnose_of_sequences_that_are_all_the_same():
     values = np.repeat(np.arange(8.0), 32)[:, np.newaxis] * np.ones(8)
     (finding,) = fastgae.diagnose(0 * values, values, np.zeros(values.shape), last_values=values[-1] + 1, gamma=1.0)
     assert "the TD error is 1 there and 0 at the other steps" in finding.what
-
-
-def test_diagnose_takes_the_same_call():
-    short, explicit = forms((64, 4), np.float64, "right padding", 0.0)
-    assert fastgae.diagnose(**short).as_dict() == {**fastgae.diagnose(**explicit).as_dict(), "flags": False}
 
 
 PAGE = Path(__file__).parents[1] / "docs" / "tokens.md"

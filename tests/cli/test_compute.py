@@ -177,27 +177,20 @@ def test_ctrl_c(recorded, capsys, monkeypatch, name, call, resumed):
 
 def test_what_cannot_be_used(recorded, capsys):
     source, *_ = recorded
-    ends = ["--ends", "terminated"]
     for options, message in (
-        ([*ends, "--estimator", "vtrace"], "estimator must be gae, discounted_returns"),
-        ([*ends, "-o", "results.csv"], "out must end in .parquet, .arrow"),
-        ([*ends, "--format", "csv"], "format must be auto, table, rllib"),
+        (["-o", "results.csv"], "out must end in .parquet, .arrow"),
         (["--column", "values=v"], "there is no column 'v' for values; there are run, step, reward, values"),
-    ):
-        assert compute(source, *options) == 2
-        captured = capsys.readouterr()
-        assert (captured.out, captured.err.count("\n")) == ("", 1)
-        assert captured.err.startswith("fastgae compute: error: ")
-        assert message in captured.err
-    for options, message in (
         (["--column", "reward"], "expected ROLE=NAME, such as rewards=next.reward, got 'reward'"),
         (["--critic", "my_critic"], "argument --critic: expected MODULE:NAME"),
         (["--plot", "a.jpg"], "argument --plot: expected a file name that ends in .png, .pdf, .svg, got 'a.jpg'"),
     ):
-        with pytest.raises(SystemExit) as stopped:
-            compute(source, *options)
-        assert stopped.value.code == 2
-        assert message in capsys.readouterr().err
+        try:
+            status = compute(source, "--ends", "terminated", *options)
+        except SystemExit as stopped:
+            status = stopped.code
+        captured = capsys.readouterr()
+        assert (status, captured.out) == (2, "")
+        assert message in captured.err
     assert list(source.parent.iterdir()) == [source]
 
 

@@ -1,4 +1,7 @@
-"""The interpreter exits while daemon threads are in calls: with status 0, whatever they do."""
+"""The interpreter exits while daemon threads are in calls: with status 0, whatever they do.
+
+Arrays die in every way there is: with a module, in a cycle, with an exit function, and in the threads.
+"""
 
 import pytest
 
@@ -6,7 +9,7 @@ from support.backends import ONE_TARGET
 
 # The main thread leaves while the others are in calls of ten milliseconds and more.
 EXIT = """
-import sys, threading
+import atexit, sys, threading
 import numpy as np, fastgae
 
 backend, calls = sys.argv[1], ({}, {"returns_lambda": 0.9}, {"normalize": "global"})
@@ -24,7 +27,13 @@ def work(options):
     busy.wait()
     while True:
         call()
+        fastgae.reverse_scan(rewards, 0.0, num_threads=1, backend=backend)
 
+kept = [fastgae.reverse_scan(rewards, 0.0, backend=backend) for _ in range(3)]
+cycle = [kept]
+cycle.append(cycle)
+sys.keeps, fastgae.keeps, np.keeps = kept.pop(), kept.pop(), fastgae.reverse_scan(rewards, 0.0, backend=backend)
+atexit.register(lambda: fastgae.reverse_scan(rewards, 0.0, backend=backend).sum())
 for options in calls:
     threading.Thread(target=work, args=[options], daemon=True).start()
 busy.wait()

@@ -40,37 +40,38 @@ def test_success_is_read_in_the_last_row_alone():
 
 
 def test_bad_rewards_from_success(tmp_path, recorded):
+    success = np.where(recorded.last & (recorded.episode == 3), None, 1)
     table = recorded.table("episode", "step", "values").append_column("success", pa.array(np.full(ROWS, 2)))
+    table = table.append_column("unknown", pa.array(success.tolist()))
     source = write(table, tmp_path / "a.parquet", 130)
     numbers = ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1", 5)
     for rewards, columns, message in (
         *((text, None, "rewards must be COLUMN:STEP:FAILURE") for text in numbers),
         ("succes:-1:5", None, "there is no column 'succes' for rewards; there are episode"),
         ("success:-1:5", None, "success is 2; expected 0 or 1"),
+        ("unknown:-1:5", None, r"episode 3, step \d+, row \d+: success is nan; expected 0 or 1"),
         ("success:-1:5", {"rewards": "values"}, "leave the column of rewards out"),
     ):
         refused(message, source, error=ValueError, rewards=rewards, columns=columns, ends="terminated")
         assert names(tmp_path) == ["a.parquet"]
 
 
-@pytest.mark.parametrize("per", [None, "task_index"])
-def test_labels(tmp_path, recorded, per):
+def test_labels_per_task(tmp_path, recorded):
     """The same thresholds for every memory, order and normalization."""
     rows, out, advantages = np.arange(ROWS), tmp_path / "out.parquet", recorded.result.advantages
-    scattered, task = np.random.default_rng(0).permutation(ROWS), recorded.episode % 5 if per else 0 * rows
+    scattered, task = np.random.default_rng(0).permutation(ROWS), recorded.episode % 5
     for quantile, order, options in (
         (0.7, rows, {"memory": limit(100)}),
         (0.1, rows, {"normalize": "global"}),
         (0.999, scattered, {"memory": limit(300)}),
     ):
-        table = recorded.table().append_column("task_index", pa.array(task)).take(order)
-        source = write(table, tmp_path / "a.parquet", 130)
+        source = write(recorded.table().append_column("task", pa.array(task)).take(order), tmp_path / "a.parquet", 130)
         thresholds = {str(each): quantile_of(advantages[task == each], quantile) for each in np.unique(task)}
         expected = advantages > np.array([*thresholds.values()], np.float32)[task]
         for resume in (False, True):
-            options |= {"label_quantile": quantile, "label_per": per, "resume": resume, "overwrite": not resume}
+            options |= {"label_quantile": quantile, "label_per": "task", "resume": resume, "overwrite": not resume}
             report = compute(source, out, progress=False, **options)
-            assert report.threshold == (thresholds if per else thresholds["0"])
+            assert report.threshold == thresholds
         assert np.array_equal(np.asarray(read(out)["positive"]), expected[order])
     assert "advantages above" in str(report)
 

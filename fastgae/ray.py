@@ -21,7 +21,7 @@ from fastgae.data.files import Source, path_of
 from fastgae.data.formats import NAMING, Format, format_named, found_in
 from fastgae.data.labels import LABEL, are_above, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.rows import Rows
+from fastgae.data.rows import Rows, plain_type
 from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):
@@ -149,7 +149,8 @@ def _rows(dataset: Dataset, format: str) -> _Source:  # noqa: A002
     schema = dataset.schema()
     if schema is None:
         raise DataError("there are no rows in the dataset")
-    kinds = [kind if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]  # of pandas, any object
+    # A type of pandas may be any object.
+    kinds = [plain_type(kind) if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]
     names = pa.schema(list(zip(schema.names, kinds, strict=True)))
     return _Source(known, names, dataset, partial(_per_block, dataset))
 

@@ -29,8 +29,7 @@ from fastgae.data.rows import Advance, Show
 from fastgae.data.state import SUFFIXES, State
 from fastgae.data.stored import closing_files
 from fastgae.data.tables import Tabular, is_table
-from fastgae.data.walk import computed, last_steps
-from fastgae.data.written import thresholds, write
+from fastgae.data.walk import computed, last_steps, results, thresholds, write
 
 
 @refuses_misnamed
@@ -224,7 +223,7 @@ def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:
             "unread": [name for name in plan.found.rows.schema.names if name not in plan.read],
         }
         with state.results() as file:
-            write(plan, rows, done, state, above, said, file, show)
+            write(plan, results(plan, rows, done, state, above), said, state.out, file, show)
             state.check_unchanged()
     except UnreachableError:
         raise

@@ -17,44 +17,39 @@ from fastgae.data.errors import DataError, argument
 from fastgae.data.formats import NAMING
 from fastgae.data.labels import LABEL, are_above, thresholds_of
 from fastgae.data.plan import Plan
-from fastgae.data.report import Sums, findings_in
+from fastgae.data.report import Sums, diagnosis_of
 from fastgae.data.rows import MOST, SLICE, Advance, Rows, Show
 from fastgae.data.sorting import ROW, Database, new_array, sort
-from fastgae.data.state import ABOUT, ADVANTAGES, ENDS, PLACES, RETURNS, SORTED, VALUES, Done, State
-from fastgae.data.steps import Following, RecordedSteps, RowError, check_ends, compute_run, last_rows, unknown_end
+from fastgae.data.state import ABOUT, ADVANTAGES, ENDS, PLACES, RETURNS, VALUES, Done, State
+from fastgae.data.steps import Following, RowError, compute_run, last_rows, unknown_end
 from fastgae.data.tables import parquet
 
 
-def computed(plan: Plan, state: State, show: Show) -> tuple[Rows, Done]:
-    """Compute all rows. Return them in the order in which they are computed, and what is known of them."""
+def computed(plan: Plan, state: State, show: Show, begin: int = 0) -> tuple[Rows, Done]:
+    """Compute all rows, or those from a row on. Return them in the order in which they are computed."""
     database = Database(state.folder, plan.memory, plan.how.num_threads)
     if plan.beside is not None:
         with show("reading values", plan.rows.count) as advance:
             plan.beside.put_into(state.folder / VALUES, plan.columns, database, advance)
     if (copy := state.sorted_copy()) is None:
         with show("computing", plan.rows.count) as advance:
-            done = walk(plan, plan.rows, state, advance)
+            done = walk(plan, plan.rows, state, advance, begin)
         if isinstance(done, Done):
             return plan.rows, done
         plan.columns.check_sortable(str(done))
         with show("sorting", plan.rows.count) as advance:
             copy = state.sort(lambda to: sort(plan.rows, plan.read, plan.columns, to, database, advance))
-    rows = sorted_rows(plan, copy)
+    kinds = [plan.rows.schema.field(name) for name in plan.read]
+    rows = Rows(parquet(copy), schema=pa.schema([*kinds, (ROW, pa.int64())]))
     with show("computing", rows.count) as advance:
-        done = walk(plan, rows, state, advance)
+        done = walk(plan, rows, state, advance, begin)
     if isinstance(done, DataError):
         raise done
     return rows, done
 
 
-def sorted_rows(plan: Plan, copy: Path) -> Rows:
-    """Return the rows of a sorted copy, in the types of the source."""
-    kinds = [plan.rows.schema.field(name) for name in plan.read]
-    return Rows(parquet(copy), schema=pa.schema([*kinds, (ROW, pa.int64())]))
-
-
-def walk(plan: Plan, rows: Rows, state: State, advance: Advance) -> Done | DataError:
-    """Compute all rows that are not done yet, from the last to the first.
+def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> Done | DataError:
+    """Compute all rows that are not done yet, from the last to the first one to compute.
 
     Return an error if the rows of an episode do not follow each other: then they can be sorted.
     """
@@ -63,7 +58,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance) -> Done | DataE
     for _, table in rows.backwards(done.first, rows.count, names, plan.most, state.folder) if names else ():
         episodes.again(table)
     advance(rows.count - done.first)
-    for first, table in rows.backwards(0, done.first, plan.read_of(rows), plan.most, state.folder):
+    for first, table in rows.backwards(begin, done.first, plan.read_of(rows), plan.most, state.folder):
         with plan.naming(table, first):
             steps = plan.steps(table, first)
             last = last_rows(steps, done.following)
@@ -78,9 +73,11 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance) -> Done | DataE
             if plan.is_by_name:
                 _check_files(plan, table, first, last, done.following)
             results, following = compute_run(steps, last, done.following, plan.how)
-            findings = findings_in(steps, plan.how) if done.following is None else done.findings
+            if done.following is None and steps.values is not None:
+                diagnosis = diagnosis_of(steps, plan.how)
+                done = done._replace(diagnosis=diagnosis, findings=[finding.what for finding in diagnosis])
         following = following._replace(row=int(plan.numbers(table, first, 0)))
-        done = Done(first, Sums.of(results) + done.sums, following, findings)
+        done = done._replace(first=first, sums=Sums.of(results) + done.sums, following=following)
         arrays = {ADVANTAGES: results.advantages, RETURNS: results.returns, ENDS: results.last if plan.plot else None}
         state.add(done, {name: array for name, array in arrays.items() if array is not None})
         advance(len(table))
@@ -101,26 +98,6 @@ def _check_files(plan: Plan, table: pa.Table, first: int, last: Array, following
             f"{path} goes on with the same episode, or with another one of the same name: name a column of step; or, "
             f"if every file counts its episodes from 0, pass {argument('episode_is', 'file')}",
         )
-
-
-def last_steps(plan: Plan, folder: Path) -> RecordedSteps:
-    """Return the last rows that fit into memory, in the order of their episodes."""
-    database, rows = Database(folder, plan.memory, None), plan.rows
-    if plan.beside is not None:
-        plan.beside.put_into(folder / VALUES, plan.columns, database, lambda _: None)
-    while True:
-        first, table = next(rows.backwards(0, rows.count, plan.read_of(rows), plan.most, folder))
-        with plan.naming(table, first):
-            steps = plan.steps(table, first)
-            last = last_rows(steps, None)
-            if (fault := Episodes(plan.columns.named(*NAMING)).fault(table, steps, last, None)) is None:
-                check_ends(steps, last, plan.how)
-                return steps
-            if rows is not plan.rows:
-                raise fault
-            plan.columns.check_sortable(fault.fault)
-        sort(plan.rows, plan.read, plan.columns, folder / SORTED, database, lambda _: None)
-        rows = sorted_rows(plan, folder / SORTED)
 
 
 def thresholds(plan: Plan, rows: Rows, state: State, show: Show) -> dict[Any, float]:

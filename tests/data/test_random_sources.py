@@ -137,11 +137,15 @@ def huggingface(drawn, folder):
 def one_per_file(drawn, folder):
     columns = drawn.columns()
     del columns["episode"]  # two files have the same name, and only the folder tells their episodes apart
-    suffix = drawn.rng.choice([".parquet", ".arrow"])
+    suffix = drawn.rng.choice([".parquet", ".arrow", ".hdf5"])
     for number, (first, length) in enumerate(zip(drawn.first, drawn.lengths, strict=True)):
         file = folder / f"worker={number // 3:02}" / f"{number % 3}{suffix}"
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(pa.table(columns).slice(first, length), file, int(drawn.rng.choice([1, 7, 10**6])))
+        rows = pa.table(columns).slice(first, length)
+        if suffix == ".hdf5":
+            hdf5_file(file, {name: np.asarray(rows[name]) for name in columns})
+        else:
+            write(rows, file, int(drawn.rng.choice([1, 7, 10**6])))
     return {"episode_is": "file"}, np.arange(drawn.rows)
 
 
@@ -411,7 +415,7 @@ def infinite_value(drawn, row):
 
 def missing_value(drawn, row):
     drawn.values = np.ma.masked_array(drawn.values, drawn.values == drawn.values[row])
-    return "values is missing"
+    return "values is missing|values is NaN"
 
 
 def wrong_flag(drawn, row):

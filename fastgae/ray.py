@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -18,10 +18,10 @@ from fastgae.data.columns import Columns, chosen_columns
 from fastgae.data.errors import brought_by, is_remote, naming
 from fastgae.data.estimators import How, check_advantages, checked_how
 from fastgae.data.files import Source, path_of
-from fastgae.data.formats import NAMING, Format, format_named, found_in
+from fastgae.data.formats import NAMING, Found, format_named, found_in
 from fastgae.data.labels import LABEL, are_above, thresholds_of
 from fastgae.data.on_table import with_results
-from fastgae.data.rows import Rows
+from fastgae.data.rows import Rows, plain_type
 from fastgae.data.stored import closing_files
 
 with brought_by("ray", "fastgae.ray"):
@@ -109,19 +109,25 @@ def compute(
         )
     labels = label_quantile, label_per
     how = checked_how(estimator, gamma, gae_lambda, n, ends, backend, num_threads, normalize, *labels)
-    is_dataset = isinstance(dataset_or_paths, Dataset)
-    source = _rows(dataset_or_paths, format) if is_dataset else _files(dataset_or_paths, format, columns)
-    chosen = chosen_columns(columns, source.format, source.schema, values, how, rewards)
-    check_advantages(how, "values" in chosen.of_role)
-    computed = partial(with_results, known=source.format, chosen=chosen, how=how, may_be_cut=whole_episodes)
-    if whole_episodes:
-        results = source.through(computed, num_threads)
+    if isinstance(dataset_or_paths, Dataset):
+        known, schema, dataset = format_named(format), _schema_of(dataset_or_paths), dataset_or_paths
+        through = partial(_per_block, dataset)
     else:
-        results = _per_block(_shuffled(source.rows, chosen), computed, num_threads)
+        found = _found(dataset_or_paths, format, columns or {})
+        known, schema = found.format, found.rows.schema
+        through = partial(_per_file, found.rows, found.rows.files if whole_episodes else found.rows.firsts)
+        dataset = through(lambda block: block)
+    chosen = chosen_columns(columns, known, schema, values, how, rewards)
+    check_advantages(how, "values" in chosen.of_role)
+    computed = partial(with_results, known=known, chosen=chosen, how=how, may_be_cut=whole_episodes)
+    if whole_episodes:
+        results = through(computed, num_threads)
+    else:
+        results = _per_block(_shuffled(dataset, chosen), computed, num_threads)
     if normalize is None and label_quantile is None:
         return results
     blocks = results.materialize()  # or Ray would compute them for the statistics, and once more for the results
-    name, above, moments = source.format.results["advantages"], None, None
+    name, above, moments = known.results["advantages"], None, None
 
     def parts() -> Iterator[tuple[Array, pa.Array | None]]:
         for block in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
@@ -135,39 +141,19 @@ def compute(
     return _per_block(blocks, partial(_completed, name, how, above, moments))
 
 
-class _Source(NamedTuple):
-    """Rows of one step each, in a dataset or in files."""
-
-    format: Format
-    schema: pa.Schema
-    rows: Dataset  # in blocks that need not hold whole episodes
-    through: Callable[[Function, int | None], Dataset]  # applies a function to each block, or to each whole file
-
-
-def _rows(dataset: Dataset, format: str) -> _Source:  # noqa: A002
-    known = format_named(format)
-    schema = dataset.schema()
-    if schema is None:
+def _schema_of(dataset: Dataset) -> pa.Schema:
+    if (schema := dataset.schema()) is None:
         raise DataError("there are no rows in the dataset")
-    kinds = [kind if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]  # of pandas, any object
-    names = pa.schema(list(zip(schema.names, kinds, strict=True)))
-    return _Source(known, names, dataset, partial(_per_block, dataset))
+    # A type of pandas may be any object.
+    kinds = [plain_type(kind) if isinstance(kind, pa.DataType) else pa.null() for kind in schema.types]
+    return pa.schema(list(zip(schema.names, kinds, strict=True)))
 
 
-def _files(paths: Source, format: str, columns: Mapping[str, str | None] | None) -> _Source:  # noqa: A002
+def _found(paths: Source, format: str, columns: Mapping[str, str | None]) -> Found:  # noqa: A002
     given = [path_of("source", path) for path in (paths if isinstance(paths, list | tuple) else [paths])]
     with closing_files():
         # Tasks may run in another folder.
-        found = found_in([path if is_remote(path) else path.absolute() for path in given], format, columns or {})
-    rows = found.rows
-
-    def blocks(firsts: list[int], function: Function, num_cpus: int | None) -> Dataset:
-        """Apply a function to the rows from each of these up to the next."""
-        bounds = [{FIRST: first, LAST: last} for first, last in pairwise([*firsts, rows.count])]
-        return _per_block(ray.data.from_items(bounds), partial(_of_rows, rows, function), num_cpus)
-
-    in_parts = blocks(rows.firsts.tolist(), lambda block: block, None)
-    return _Source(found.format, rows.schema, in_parts, partial(blocks, rows.files.tolist()))
+        return found_in([path if is_remote(path) else path.absolute() for path in given], format, columns)
 
 
 class RayDataError(DataError, UserCodeException):  # type: ignore[misc]
@@ -179,6 +165,12 @@ def _per_block(dataset: Dataset, function: Function, num_cpus: int | None = None
     results = dataset.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
     results.context.raise_original_map_exception = True  # or errors would say no more than that "UDF failed"
     return results
+
+
+def _per_file(rows: Rows, firsts: Array, function: Function, num_cpus: int | None = None) -> Dataset:
+    """Apply a function to the rows from each of these up to the next."""
+    bounds = [{FIRST: first, LAST: last} for first, last in pairwise([*firsts.tolist(), rows.count])]
+    return _per_block(ray.data.from_items(bounds), partial(_of_rows, rows, function), num_cpus)
 
 
 def _shuffled(dataset: Dataset, columns: Columns) -> Dataset:

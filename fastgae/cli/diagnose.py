@@ -27,9 +27,9 @@ Look for common mistakes in a rollout: flags one step late or early, time limits
 flagged as terminations, reset rows that count as steps, a missing bootstrap,
 swapped axes and more.
 
-SOURCE is recorded data, with the options of `fastgae compute`; then a part of
-them that fits into memory is examined. Or it is a file .npz, which holds the
-arguments of fastgae.gae by their names:
+SOURCE is recorded data, with the options of `fastgae compute`; then their last
+steps are examined. Or it is a file .npz, which holds the arguments of
+fastgae.gae by their names:
   {", ".join(REQUIRED)}, and, if you pass them to gae,
   {", ".join(ARRAYS)},
   {", ".join(COEFFICIENTS)}. Write it with numpy.savez. It may hold other arrays.

@@ -133,10 +133,8 @@ def _check_unread_ids(schema: pa.Schema, read: Collection[str]) -> None:
 
 def _is_name(kind: pa.DataType) -> bool:
     """Return whether the items of a column can name episodes."""
-    if pa.types.is_dictionary(kind):
-        return _is_name(kind.value_type)
     named = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
-    return pa.types.is_string_view(kind) or any(is_kind(kind) for is_kind in named)
+    return any(is_kind(kind) for is_kind in named)
 
 
 def _may_be_integer(kind: pa.DataType) -> bool:

@@ -24,13 +24,12 @@ from fastgae.data.formats import beside
 from fastgae.data.labels import LABEL
 from fastgae.data.picture import checked_picture, draw
 from fastgae.data.plan import Plan, planned
-from fastgae.data.report import Report, diagnosis_of, report_of
+from fastgae.data.report import SAMPLE, Report, report_of
 from fastgae.data.rows import Advance, Show
 from fastgae.data.state import SUFFIXES, State
 from fastgae.data.stored import closing_files
 from fastgae.data.tables import Tabular, is_table
-from fastgae.data.walk import computed, last_steps
-from fastgae.data.written import thresholds, write
+from fastgae.data.walk import computed, results, thresholds, write
 
 
 @refuses_misnamed
@@ -224,7 +223,7 @@ def _written(plan: Plan, state: State, show: Show) -> dict[str, Any]:
             "unread": [name for name in plan.found.rows.schema.names if name not in plan.read],
         }
         with state.results() as file:
-            write(plan, rows, done, state, above, said, file, show)
+            write(plan, results(plan, rows, done, state, above), said, state.out, file, show)
             state.check_unchanged()
     except UnreachableError:
         raise
@@ -253,7 +252,13 @@ def diagnose(
     memory: str | int,
     **reading: Any,
 ) -> fastgae.Diagnosis:
-    """Look for mistakes in the last rows that fit into ``memory``; the arguments are those of ``compute``."""
+    """Look for mistakes in a sample of the last rows; the arguments are those of ``compute``."""
     how = checked_how("gae", gamma, gae_lambda, None, ends, None, None)
+    plan = planned(source, how=how, memory=memory, **reading)
     with TemporaryDirectory(prefix="fastgae-") as folder:
-        return diagnosis_of(last_steps(planned(source, how=how, memory=memory, **reading), Path(folder)), how)
+        state = State(Path(folder, "results.arrow"), plan.options, [], plan.rows.count, overwrite=False)
+        with state.held():
+            state.begin(resume=False)
+            _, done = computed(plan, state, partial(_shown, False), begin=max(0, plan.rows.count - SAMPLE))
+    assert done.diagnosis is not None  # because gae has values
+    return done.diagnosis

@@ -20,10 +20,7 @@ TAILS = 0.005  # of the numbers at either end that may lie outside, where they l
 
 def checked_picture(given: str | os.PathLike[str]) -> Path:
     """Return the path of the picture, after a check that it can be drawn and written."""
-    try:
-        path = picture_path(given)
-    except ValueError as error:
-        raise ValueError(f"plot: {error}") from error
+    path = picture_path(given)
     with brought_by("plot", f"drawing {path}"):
         import matplotlib  # noqa: F401 (only whether it is there)
     return path

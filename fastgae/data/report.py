@@ -142,11 +142,6 @@ def _few(items: Iterable[str]) -> str:
     return ", ".join(listed[:MANY]) + more
 
 
-def findings_in(steps: RecordedSteps, how: How) -> list[str]:
-    """Return what fastgae.diagnose finds in a sample of the last rows, if there are values."""
-    return [] if steps.values is None else [finding.what for finding in diagnosis_of(steps, how)]
-
-
 def diagnosis_of(steps: RecordedSteps, how: How) -> fastgae.Diagnosis:
     """Return what fastgae.diagnose says of a sample of the last rows."""
     sample = sample_of(steps, SAMPLE)

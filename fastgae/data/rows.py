@@ -204,7 +204,7 @@ def promoted(parts: Sequence[Part]) -> pa.Schema:
     """Return the columns of all parts, each in the type in which all can be read."""
     common = None
     for part in parts:
-        plain = pa.schema([field.with_type(_plain(field.type)) for field in part.schema])
+        plain = pa.schema([field.with_type(plain_type(field.type)) for field in part.schema])
         try:
             common = plain if common is None else pa.unify_schemas([common, plain], promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
@@ -212,10 +212,10 @@ def promoted(parts: Sequence[Part]) -> pa.Schema:
     return common or pa.schema([])
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return a type without dictionaries, which differ from batch to batch, and views, which few functions know."""
     if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
+        return plain_type(kind.value_type)
     return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+import fastgae
 from fastgae._call import Array
 from fastgae.data.errors import DataError, WriteError, argument, first_line, is_remote, reading
 from fastgae.data.files import STORES, version_of
@@ -49,6 +50,9 @@ class Done(NamedTuple):
     sums: Sums = Sums()
     following: Following | None = None  # what the rows before them need
     findings: Sequence[str] = ()
+    diagnosis: fastgae.Diagnosis | None = (
+        None  # which has the findings, unless the rows were computed in an earlier run
+    )
 
 
 class State:

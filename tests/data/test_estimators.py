@@ -10,7 +10,7 @@ import fastgae
 from fastgae.data import compute, on_table
 from fastgae.data.estimators import ESTIMATORS, How, Rows
 
-from .recorded import CHOICES, ROWS, answer, bits, computed, limit, names, read, read_arrays, refused, write
+from .recorded import CHOICES, ROWS, answer, bits, limit, names, read, read_arrays, refused, write
 
 T, N = 60, 7
 
@@ -27,21 +27,11 @@ def assert_results(got, expected, order=slice(None)):
             assert bits(got[name].to_numpy()) == bits(array[order]), name
 
 
-def test_what_says_the_next_value(tmp_path, recorded, choice):
-    """Nothing, where every episode ends for good; or V of the next row, and one row of values more."""
-    out, nothing = tmp_path / "out.parquet", np.zeros(ROWS, bool)
-    source = write(recorded.table("episode", "step", "rewards", "values"), tmp_path / "a.parquet", 100)
-    expected = answer(choice, recorded.rewards, recorded.values, recorded.last, nothing, np.roll(recorded.values, -1))
-    assert_results(computed(source, out, ends="terminated", memory=limit(77), **choice), expected)
-    values = np.append(recorded.values, np.float32(3))
-    np.savez(tmp_path / "a.npz", rewards=recorded.rewards, values=values, terminated=recorded.terminated)
-    nothing[-1] = not recorded.terminated[-1]
-    expected = answer(choice, recorded.rewards, values[:-1], recorded.terminated, nothing, values[1:])
-    assert_results(computed(tmp_path / "a.npz", out, memory=limit(99), **choice), expected)
+LAYOUTS = (np.ascontiguousarray, np.asfortranarray, lambda array: array.astype(array.dtype.newbyteorder(">")))
 
 
-@pytest.mark.parametrize(("rows", "dtype"), [(1, np.float64), (4, np.float32), (10**6, np.float64)])
-def test_envs(tmp_path, choice, rows, dtype):
+@pytest.mark.parametrize(("rows", "dtype", "layout"), [(1, "f8", 0), (4, "f4", 1), (10**6, "f8", 2)])
+def test_envs(tmp_path, choice, rows, dtype, layout):
     """Rows of (T, N), whose envs end their episodes in different rows; V' may be of another dtype."""
     rng = np.random.default_rng(5)
     rewards, values, next_values = rng.normal(size=(3, T, N)).astype(np.float32)
@@ -49,7 +39,7 @@ def test_envs(tmp_path, choice, rows, dtype):
     truncated[-1] = True
     arrays = {"rewards": rewards, "values": values, "next_values": (next_values * 1.1).astype(dtype)}
     arrays |= {"terminated": terminated, "truncated": truncated & ~terminated}
-    np.savez(tmp_path / "a.npz", **arrays)
+    np.savez(tmp_path / "a.npz", **{name: LAYOUTS[layout](array) for name, array in arrays.items()})
     compute(tmp_path / "a.npz", memory=limit(rows * N), progress=False, **choice)
     wide = {name: array.astype(dtype) if array.dtype != bool else array for name, array in arrays.items()}
     got = read_arrays(tmp_path / "a.advantages.parquet")

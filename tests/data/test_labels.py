@@ -40,37 +40,38 @@ def test_success_is_read_in_the_last_row_alone():
 
 
 def test_bad_rewards_from_success(tmp_path, recorded):
+    success = np.where(recorded.last & (recorded.episode == 3), None, 1)
     table = recorded.table("episode", "step", "values").append_column("success", pa.array(np.full(ROWS, 2)))
+    table = table.append_column("unknown", pa.array(success.tolist()))
     source = write(table, tmp_path / "a.parquet", 130)
     numbers = ("success", "a:b:c", "s:-1:-5", "s:-1:nan", ":1:1", 5)
     for rewards, columns, message in (
         *((text, None, "rewards must be COLUMN:STEP:FAILURE") for text in numbers),
         ("succes:-1:5", None, "there is no column 'succes' for rewards; there are episode"),
         ("success:-1:5", None, "success is 2; expected 0 or 1"),
+        ("unknown:-1:5", None, r"episode 3, step \d+, row \d+: success is nan; expected 0 or 1"),
         ("success:-1:5", {"rewards": "values"}, "leave the column of rewards out"),
     ):
         refused(message, source, error=ValueError, rewards=rewards, columns=columns, ends="terminated")
         assert names(tmp_path) == ["a.parquet"]
 
 
-@pytest.mark.parametrize("per", [None, "task_index"])
-def test_labels(tmp_path, recorded, per):
+def test_labels_per_task(tmp_path, recorded):
     """The same thresholds for every memory, order and normalization."""
     rows, out, advantages = np.arange(ROWS), tmp_path / "out.parquet", recorded.result.advantages
-    scattered, task = np.random.default_rng(0).permutation(ROWS), recorded.episode % 5 if per else 0 * rows
+    scattered, task = np.random.default_rng(0).permutation(ROWS), recorded.episode % 5
     for quantile, order, options in (
         (0.7, rows, {"memory": limit(100)}),
         (0.1, rows, {"normalize": "global"}),
         (0.999, scattered, {"memory": limit(300)}),
     ):
-        table = recorded.table().append_column("task_index", pa.array(task)).take(order)
-        source = write(table, tmp_path / "a.parquet", 130)
+        source = write(recorded.table().append_column("task", pa.array(task)).take(order), tmp_path / "a.parquet", 130)
         thresholds = {str(each): quantile_of(advantages[task == each], quantile) for each in np.unique(task)}
         expected = advantages > np.array([*thresholds.values()], np.float32)[task]
         for resume in (False, True):
-            options |= {"label_quantile": quantile, "label_per": per, "resume": resume, "overwrite": not resume}
+            options |= {"label_quantile": quantile, "label_per": "task", "resume": resume, "overwrite": not resume}
             report = compute(source, out, progress=False, **options)
-            assert report.threshold == (thresholds if per else thresholds["0"])
+            assert report.threshold == thresholds
         assert np.array_equal(np.asarray(read(out)["positive"]), expected[order])
     assert "advantages above" in str(report)
 
@@ -99,36 +100,25 @@ def test_the_threshold_is_a_number_of_the_data():
 
 
 def test_into_a_copy(tmp_path, recorded):
-    """All columns of the source in its order, nulls and texts and lists included, at every memory."""
+    """Nulls and texts and lists included, at every memory; and the metadata of the schema and dictionaries."""
     text = pa.array([None if row % 7 == 0 else f"step {row}" for row in range(ROWS)])
-    lists = pa.array([[row] * (row % 3) for row in range(ROWS)])
-    source = tmp_path / "a"
-    source.mkdir()
-    for rows in (np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)):
-        table = recorded.table().append_column("text", text).append_column("lists", lists).take(rows)
+    lists, tasks = pa.array([[row] * (row % 3) for row in range(ROWS)]), pa.array(["a", "b", "c"] * (ROWS // 3))
+    table = recorded.table().append_column("text", text).append_column("lists", lists)
+    table = table.append_column("task", tasks.dictionary_encode()).replace_schema_metadata({"info": "of the user"})
+    (source := tmp_path / "a").mkdir()
+    for memory, suffix in ((100, ".parquet"), (100, ".arrow"), (100_000, ".parquet")):
         for name, part in (("a", table.slice(0, 1234)), ("b", table.slice(1234))):
-            write(part, source / f"{name}.parquet", 130)
-        for memory, suffix in ((100, ".parquet"), (100, ".arrow"), (100_000, ".parquet")):
-            copy = tmp_path / f"copy{suffix}"
-            compute(source, into=copy, label_quantile=0.5, memory=limit(memory), overwrite=True, progress=False)
-            got = read(copy)
-            assert got.column_names == [*table.column_names, "advantages", "returns", "positive"]
-            assert got.select(table.column_names).equals(table)
-            assert_same_bits(got, recorded.result, rows)
+            write(part, source / f"{name}{suffix}", 130)
+        copy = tmp_path / f"copy{suffix}"
+        compute(f"{source}/*{suffix}", into=copy, memory=limit(memory), overwrite=True, progress=False)
+        got = read(copy)
+        assert got.select(table.column_names).to_pydict() == table.to_pydict()
+        assert_same_bits(got, recorded.result)
+        assert got.schema.metadata[b"info"] == b"of the user"
+        assert pa.types.is_dictionary(got.schema.field("task").type)
+    source = source / "a.parquet"
     both = "out and into both name the file to write"
     refused(both, source, error=ValueError, into="b.parquet", out="c.parquet")
-    refused("the next run would read it as data", source, into=str(source / "c.parquet"))
+    refused("the next run would read it as data", source.parent, into=str(source.with_name("c.parquet")))
     message = "the source has a column 'advantages', but a column of results has the same name"
     refused(message, tmp_path / "copy.parquet", into=tmp_path / "again.parquet")
-
-
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-def test_a_copy_keeps_the_schema(tmp_path, recorded, suffix):
-    tasks = pa.array([f"task {number % 3}" for number in recorded.episode]).dictionary_encode()
-    table = recorded.table().append_column("task", tasks).replace_schema_metadata({"info": "of the user"})
-    copy = tmp_path / f"copy{suffix}"
-    compute(write(table, tmp_path / f"a{suffix}", 170), into=copy, memory=limit(100), progress=False)
-    got = read(copy)
-    assert got.schema.metadata[b"info"] == b"of the user"
-    assert pa.types.is_dictionary(got.schema.field("task").type)
-    assert got["task"].to_pylist() == table["task"].to_pylist()

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -22,47 +23,22 @@ def few():
     return Recorded(rows=60)
 
 
-def link_to_file(path, users):
-    path.symlink_to(users / "file")
-
-
-def link_to_folder(path, users):
-    path.symlink_to(users)
-
-
-def dangling_link(path, users):
-    path.symlink_to(users / "nowhere")
-
-
-def hard_link(path, users):
-    path.hardlink_to(users / "file")
-
-
-def file(path, users):
-    path.write_bytes(b"the user's")
-
-
-def folder(path, users):
-    path.mkdir()
-    (path / "advantages").write_bytes(b"the user's")
-
-
-def read_only_folder(path, users):
-    folder(path, users)
-    path.chmod(0o500)
-
-
-def pipe(path, users):
-    os.mkfifo(path)
-
-
-def sock(path, users):
-    os.mknod(path, stat.S_IFSOCK | 0o600)
-
-
 OUT, UNFINISHED = "out.parquet", "out.parquet.unfinished"
-LINKS = (link_to_file, link_to_folder, dangling_link)
-PLANTED = (*LINKS, hard_link, file, folder, read_only_folder, pipe, sock)
+LINKS = {
+    "link to a file": lambda path, users: path.symlink_to(users / "file"),
+    "link to a folder": lambda path, users: path.symlink_to(users),
+    "dangling link": lambda path, users: path.symlink_to(users / "nowhere"),
+}
+NO_FILES = LINKS | {
+    "folder": lambda path, users: shutil.copytree(users, path),
+    "pipe": lambda path, users: os.mkfifo(path),
+    "socket": lambda path, users: os.mknod(path, stat.S_IFSOCK | 0o600),
+}
+PLANTED = NO_FILES | {
+    "read-only folder": lambda path, users: shutil.copytree(users, path).chmod(0o500),
+    "hard link": lambda path, users: path.hardlink_to(users / "file"),
+    "file": lambda path, users: path.write_bytes(b"the user's"),
+}
 LOCK = state.LOCK
 INSIDE = [*(name for name in state.NAMES if name != LOCK), "duckdb_temp_0", "notes.txt"]
 
@@ -101,9 +77,9 @@ def places(tmp_path, few):
 @pytest.mark.parametrize("resume", [False, True])
 def test_at_the_names_beside_the_source(places, resume):
     source, made = places
-    for plant in PLANTED:
+    for kind, plant in PLANTED.items():
         for name, message in ((OUT, OUT), (UNFINISHED, "unfinished is not from fastgae")):
-            at, run, users = made(f"{plant.__name__} {name}")
+            at, run, users = made(f"{kind} {name}")
             plant(run / name, users)
             refused(at, source, message, resume=resume)
 
@@ -111,23 +87,23 @@ def test_at_the_names_beside_the_source(places, resume):
 def test_in_the_folder_of_unfinished_results(places):
     """A folder without our lock is the user's, whatever the names in it; and one with it holds only files of ours."""
     source, made = places
-    for number, plant in enumerate(PLANTED):
+    for number, (kind, plant) in enumerate(PLANTED.items()):
         resume = number % 2 == 1
-        at, run, users = made(f"lock {plant.__name__}")
+        at, run, users = made(f"lock {kind}")
         (run / UNFINISHED).mkdir()
         plant(run / UNFINISHED / LOCK, users)
         message = r"unfinished(/fastgae.lock)? is not from fastgae: move it elsewhere, or pass another path"
         refused(at, source, message, resume=resume)
         for name in INSIDE:
-            at, run, users = made(f"{name} {plant.__name__}")
+            at, run, users = made(f"{name} {kind}")
             unfinished = run / UNFINISHED
             unfinished.mkdir()
             plant(unfinished / name, users)
             refused(at, source, "unfinished is not from fastgae", resume=resume)
             (unfinished / LOCK).touch()
-            if (plant is not file and (plant, name) != (hard_link, state.RESULTS)) or name == "notes.txt":
-                refused(at, source, f"{name}(/advantages)? is not from fastgae", resume=resume)
-            elif plant is hard_link:  # as a run leaves it that was killed after it had moved the results
+            if (kind != "file" and (kind, name) != ("hard link", state.RESULTS)) or name == "notes.txt":
+                refused(at, source, f"{name}(/file)? is not from fastgae", resume=resume)
+            elif kind == "hard link":  # as a run leaves it that was killed after it had moved the results
                 before = contents(users)
                 compute(source, run / OUT, memory=limit(20), resume=resume, progress=False)
                 assert contents(users)[users / "file"][:2] == before[users / "file"][:2]
@@ -188,20 +164,18 @@ def test_where_nothing_can_be_written(tmp_path, few):
 def test_pictures(places):
     pytest.importorskip("matplotlib")
     source, made = places
-    for plant in (*LINKS, folder, pipe, sock):
-        at, run, users = made(plant.__name__)
+    for kind, plant in NO_FILES.items():
+        at, run, users = made(kind)
         plant(run / "a.png", users)
         refused(at, source, r"a\.png' is (a link or a pipe|not writable)", ValueError, plot=run / "a.png")
     from fastgae._support.pictures import new_figure, save
 
     at, run, users = made("beside")
-    for plant in PLANTED:
-        plant(run / f"{plant.__name__}.png.partial", users)
-    before = contents(run)
-    for plant in PLANTED:
-        save(new_figure(1, 1), run / f"{plant.__name__}.png")
-    assert contents(run).items() >= before.items()
-    assert len(list(run.iterdir())) == 2 * len(PLANTED)
+    for kind, plant in PLANTED.items():
+        plant(run / f"{kind}.png.partial", users)
+        before = contents(run)
+        save(new_figure(1, 1), run / f"{kind}.png")
+        assert contents(run).items() - before.items() == {(run / f"{kind}.png", contents(run)[run / f"{kind}.png"])}
 
 
 def test_every_name_in_the_folder_is_known(tmp_path, few, monkeypatch):
@@ -226,4 +200,4 @@ def test_every_name_in_the_folder_is_known(tmp_path, few, monkeypatch):
         (tmp_path / "out.arrow").unlink()
     written = {"journal.jsonl", "advantages", "sorted.parquet", "values", "results", "places", "large.arrow"}
     assert {LOCK, *written} <= found
-    assert [name for name in found if not state.OWN.fullmatch(name)] == []
+    assert all(map(state.OWN.fullmatch, found))

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastgae.data import DataError, on_table
+from fastgae.data import DataError, compute, on_table
 
-from .recorded import assert_same_bits
+from .recorded import assert_same_bits, limit
 
 
 def test_rows_in_any_order(recorded):
@@ -31,8 +31,11 @@ def test_the_end_of_an_episode_before_its_beginning():
     table = table.append_column("terminated", pa.array([False, False, False, True]))
     for order in (np.roll(np.arange(4), shift) for shift in range(4)):
         for known in ({"ends": "terminated"}, {"columns": {"next_values": "values"}}):
-            got = on_table(table.take(order), gamma=1.0, gae_lambda=1.0, **known)
-            assert np.array_equal(got["advantages"], np.array([4.0, 3.0, 2.0, 1.0])[order])
+            how, expected = {"gamma": 1.0, "gae_lambda": 1.0, **known}, np.array([4.0, 3.0, 2.0, 1.0])[order]
+            assert np.array_equal(on_table(table.take(order), **how)["advantages"], expected)
+            for memory in (limit(1), limit(3), "1GB"):
+                got = compute(table.take(order), memory=memory, progress=False, **how)
+                assert np.array_equal(got["advantages"], expected)
     table = pa.table({"env": [1] * 4, "step": [0, 1, 0, 1], "rewards": [1.0] * 4, "values": [0.0] * 4})
     table = table.append_column("terminated", pa.array([False, True, False, True]))
     assert on_table(table, gamma=1.0, gae_lambda=1.0)["advantages"].to_pylist() == [2.0, 1.0, 2.0, 1.0]

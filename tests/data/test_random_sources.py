@@ -50,7 +50,7 @@ class Drawn:
         self.terminated = self.last & (rng.random(self.rows) < 0.5)
         self.truncated = self.last & ~self.terminated
         self.ends = None if keeps_final or rng.random() < 0.7 else "terminated"
-        self.values_from, self.keys, self.keeps_final = values_from, None, keeps_final
+        self.values_from, self.keys, self.table, self.keeps_final = values_from, None, None, keeps_final
         # The column that a critic reads, or the column of values; a file of values has no column here.
         of_critic = "observations" if keeps_final else "v"
         self.valued = {"column": "values", "critic": of_critic}.get(values_from)
@@ -104,7 +104,7 @@ def in_files(drawn, folder, columns, suffix):
     """Write the columns into a few tables of a few rows to the group; scattered or not."""
     rng, drawn.keys = drawn.rng, dict(list(columns.items())[:2])
     order = rng.permutation(drawn.rows) if rng.random() < 0.3 else np.arange(drawn.rows)
-    table = pa.table(columns).take(order)
+    drawn.table = table = pa.table(columns).take(order)
     folder.mkdir(parents=True)
     bounds = np.unique([0, *rng.integers(1, drawn.rows + 1, rng.integers(0, 4)), drawn.rows])
     view = rng.random() < 0.3  # as polars writes text
@@ -137,11 +137,15 @@ def huggingface(drawn, folder):
 def one_per_file(drawn, folder):
     columns = drawn.columns()
     del columns["episode"]  # two files have the same name, and only the folder tells their episodes apart
-    suffix = drawn.rng.choice([".parquet", ".arrow"])
+    suffix = drawn.rng.choice([".parquet", ".arrow", ".hdf5"])
     for number, (first, length) in enumerate(zip(drawn.first, drawn.lengths, strict=True)):
         file = folder / f"worker={number // 3:02}" / f"{number % 3}{suffix}"
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(pa.table(columns).slice(first, length), file, int(drawn.rng.choice([1, 7, 10**6])))
+        rows = pa.table(columns).slice(first, length)
+        if suffix == ".hdf5":
+            hdf5_file(file, {name: np.asarray(rows[name]) for name in columns})
+        else:
+            write(rows, file, int(drawn.rng.choice([1, 7, 10**6])))
     return {"episode_is": "file"}, np.arange(drawn.rows)
 
 
@@ -342,20 +346,23 @@ def test_same_bits(tmp_path, seed, form, monkeypatch):
         arguments["normalize"] = "global" if rng.random() < 0.3 else None
         arguments["label_quantile"] = quantile = float(rng.choice([0.1, 0.7])) if rng.random() < 0.3 else None
     out = tmp_path / f"out{rng.choice(['.parquet', '.arrow'])}"
+    arguments["into" if drawn.table is not None and rng.random() < 0.3 else "out"] = out
     if rng.random() < 0.15:
         source = behind_a_url(source)
     if rng.random() < 0.3:
         with monkeypatch.context() as patched, suppress(KeyboardInterrupt):  # there may be fewer runs
             patched.setattr(walk, "compute_run", stopped_at(int(rng.integers(3))))
-            compute(source, out, **arguments)
+            compute(source, **arguments)
         arguments |= {"resume": True, "memory": limit(int(rng.choice([7, 10**6])))}
-    report = compute(source, out, **arguments)
+    report = compute(source, **arguments)
     got, moments = read(out), fastgae.moments(answer.advantages)
     expected = moments.normalize(answer.advantages) if arguments.get("normalize") else answer.advantages
     for array, name in zip((expected, answer.returns), (n for n in got.column_names if n in RESULTS), strict=True):
         assert bits(got[name].to_numpy()) == bits(array[order]), name
     assert (report.steps, report.episodes) == (drawn.rows, len(drawn.lengths))
     assert np.array_equal(report.mean, moments.mean, equal_nan=True)
+    if "into" in arguments:
+        assert got.select(drawn.table.column_names).to_pydict() == drawn.table.to_pydict()
     if quantile is not None:
         assert report.threshold == quantile_of(answer.advantages, quantile)
         assert np.array_equal(got["positive"], (answer.advantages > report.threshold)[order])
@@ -411,7 +418,7 @@ def infinite_value(drawn, row):
 
 def missing_value(drawn, row):
     drawn.values = np.ma.masked_array(drawn.values, drawn.values == drawn.values[row])
-    return "values is missing"
+    return "values is missing|values is NaN"
 
 
 def wrong_flag(drawn, row):

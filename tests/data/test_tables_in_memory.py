@@ -22,21 +22,9 @@ class Stream:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
-def table(rows, folder):
-    return rows
-
-
 def views_and_dictionaries(rows, folder):
     names = pa.array([f"e{number}" for number in rows["episode"].to_pylist()])
     return rows.set_column(0, "episode", names.cast(pa.string_view())).append_column("x", names.dictionary_encode())
-
-
-def stream(rows, folder):
-    return Stream(rows)
-
-
-def reader(rows, folder):
-    return rows.to_reader(77)
 
 
 def dataset(rows, folder):
@@ -45,24 +33,19 @@ def dataset(rows, folder):
     return pa.dataset.dataset(folder)
 
 
-def filtered_dataset(rows, folder):
-    return dataset(rows, folder).filter(pa.dataset.field("step") >= 0)
-
-
-def huggingface(rows, folder):
-    return pytest.importorskip("datasets").Dataset(rows)
-
-
-def pandas(rows, folder):
-    pytest.importorskip("pandas")
-    return rows.to_pandas()
-
-
-def polars(rows, folder):
-    return pytest.importorskip("polars").from_arrow(rows)
-
-
-KINDS = (table, views_and_dictionaries, stream, reader, dataset, filtered_dataset, huggingface, pandas, polars)
+IN_FILES = {
+    "dataset": dataset,
+    "filtered dataset": lambda rows, folder: dataset(rows, folder).filter(pa.dataset.field("step") >= 0),
+    "huggingface": lambda rows, _: pytest.importorskip("datasets").Dataset(rows),
+}
+KINDS = IN_FILES | {
+    "table": lambda rows, _: rows,
+    "views and dictionaries": views_and_dictionaries,
+    "stream": lambda rows, _: Stream(rows),
+    "reader": lambda rows, _: rows.to_reader(77),
+    "pandas": lambda rows, _: pytest.importorskip("pandas") and rows.to_pandas(),
+    "polars": lambda rows, _: pytest.importorskip("polars").from_arrow(rows),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,14 +55,14 @@ def test_same_bits(tmp_path, recorded, kind, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     for order, memory in ((np.arange(ROWS), limit(200)), (np.random.default_rng(0).permutation(ROWS), "1GB")):
         rows = recorded.table().take(order)
-        got = compute(kind(rows, tmp_path / "rows"), memory=memory, progress=False)
+        got = compute(KINDS[kind](rows, tmp_path / "rows"), memory=memory, progress=False)
         assert got.column_names == ["episode", "step", "advantages", "returns"]
         assert np.array_equal(got["step"], recorded.step[order])
         assert_same_bits(got, recorded.result, order)
-        written = computed(kind(rows, tmp_path / "rows"), tmp_path / "out.parquet")
+        written = computed(KINDS[kind](rows, tmp_path / "rows"), tmp_path / "out.parquet")
         assert_same_bits(written, recorded.result, order)
-        if kind not in (dataset, filtered_dataset, huggingface):
-            assert_same_bits(on_table(kind(rows, tmp_path)), recorded.result, order)
+        if kind not in IN_FILES:
+            assert_same_bits(on_table(KINDS[kind](rows, tmp_path)), recorded.result, order)
     assert list((tmp_path / "temporary").iterdir()) == []
 
 

@@ -74,20 +74,3 @@ def test_a_join_that_was_interrupted(tmp_path, recorded, source):
         interrupted(at, source, out, **how)
     assert_same_bits(computed(source, out, **how), recorded.result)
     assert names(tmp_path) == ["out.parquet", "source.parquet", "v.arrow"]
-
-
-def test_a_delta_table_without_its_deleted_values(tmp_path, recorded):
-    """Its files hold other rows than the source, some of which were deleted, and come in another order."""
-    deltalake = pytest.importorskip("deltalake")
-    source, values = write(recorded.table(), tmp_path / "a.parquet", 100), tmp_path / "v"
-    keys = recorded.table("episode", "step")
-    rows = [keys.append_column("values", pa.array(each)) for each in (np.full(ROWS, 7, np.float32), recorded.values)]
-    for odd in (0, 1):
-        part = pa.concat_tables(each.filter(pa.array(recorded.step % 2 == odd)) for each in rows)
-        deltalake.write_deltalake(values, part, mode="append")
-        deltalake.DeltaTable(values).delete("values = 7")
-    for memory in (500, 10_000):
-        got = computed(source, tmp_path / "out.parquet", values=values, memory=limit(memory))
-        assert_same_bits(got, recorded.result)
-    deltalake.write_deltalake(values, part, mode="append")
-    refused(r"v has 5,\d+ values; expected 3,000, one for each row of the source", source, values=values)

@@ -13,7 +13,7 @@ import pytest
 import fastgae
 from support.backends import ONE_TARGET, no_short_cut
 from support.bad_arguments import CONFLICTS, VALUES, kind_of
-from support.cases import assert_same_bits
+from support.cases import assert_same_bits, make_case
 from support.functions import FUNCTIONS, allows_none, parameters, required
 from support.good_calls import good_calls
 
@@ -129,6 +129,32 @@ def test_every_argument_of_every_function_is_attacked(function):
     attacked = {name for arguments in calls for name, *_ in bad_values(function, arguments)}
     assert attacked == {*parameters(function)}
     assert all(any(name in call for call in calls) for name, each in parameters(function).items() if required(each))
+
+
+@pytest.mark.parametrize("backend", ONE_TARGET)
+def test_numbers_beyond_the_working_dtype_are_infinity(backend):
+    """A clip of infinity clips nothing."""
+    case = make_case((9, 5), np.float32, bootstrap="last_values")
+    arguments = {name: value for name, value in case.arguments().items() if name != "gae_lambda"}
+    arguments["ratios"] = np.exp(case.values)
+    for clip in ("rho_clip", "c_clip", "advantage_clip"):
+        expected = fastgae.vtrace(**arguments, **{clip: None}, backend="numpy")
+        for given in (1e300, np.float64(1e300), np.array(1e300), 10**300, np.inf):
+            assert_same_bits(fastgae.vtrace(**arguments, **{clip: given}, backend=backend), expected)
+    one, ended = np.ones(1, np.float32), np.zeros(1, bool)
+    got = fastgae.gae(one, one, ended, last_values=1e300, backend=backend)
+    assert_same_bits(got.returns, np.full(1, np.inf, np.float32))
+
+
+@pytest.mark.parametrize("backend", ONE_TARGET)
+def test_normalize_with_its_mask_in_the_memory_of_out(backend):
+    numbers = np.arange(12.0).reshape((4, 3))
+    exists = numbers % 3 != 0
+    expected = fastgae.normalize(numbers, exists, backend="numpy")
+    out = np.zeros((4, 3))
+    mask = out.view(bool)[:, :3]
+    mask[...] = exists
+    assert_same_bits(fastgae.normalize(numbers, mask, out=out, backend=backend), expected)
 
 
 if __name__ == "__main__":

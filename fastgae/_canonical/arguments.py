@@ -103,7 +103,8 @@ def as_labels(name: str, given: Any, shape: tuple[int, ...]) -> Array:
             row[...] = as_labels(name, labels_of_row, shape[1:])
     else:
         labels = as_array(name, given)
-    check_shape(name, labels, shape, "rewards' shape")
+    alike = f"; for groups of this size, pass np.arange({math.prod(shape)}) // {name}"
+    check_shape(name, labels, shape, "rewards' shape", alike * isinstance(given, int))
     return labels
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae._call import NEW, Array
+from fastgae._call import NEW, ROLES, Array, Role
 from fastgae._canonical.arguments import as_number, check_shape, integer_of, shown
 from fastgae._interop import OnDevice, as_array, as_numbers, broadcast_to, check_wide, widened
 from fastgae._typing import Output
@@ -86,10 +86,15 @@ class Frame(NamedTuple):
     def advice(self, name: str, array: Array) -> str:
         """Return the end of an error message about an array of a wrong shape: what would make it fit."""
         shape, steps = array.shape, (self.shape, self.one_longer)
+        per_env, flags = ROLES.get(name) in (Role.ENVS, Role.ENV_FLAGS), ROLES.get(name) is Role.STEP_FLAGS
         if shape[-1:] == (1,) and shape[:-1] in (*steps, self.without_time):
             return f"; squeeze its last axis: {name}[..., 0]"
         if (*shape, 1) in steps:
             return f"; squeeze the last axis of {self.name}: {self.name}[..., 0]"
+        if not shape:
+            return f"; if all are alike, pass np.full({self.without_time if per_env else self.shape}, {name})"
+        if shape == self.one_longer and not flags:
+            return f"; it has a row too many: pass {self._rows(name, '1:')} or {self._rows(name, ':-1')}"
         if shape == self.one_longer:
             return (
                 "; row t has the flag that env.step returned with reward t. If row t says that observation t begins an "
@@ -99,6 +104,13 @@ class Frame(NamedTuple):
             steps_by_env = f"np.arange({self.shape[self.axis]})"
             fits = f"{steps_by_env} < {name}[:, None]" if self.axis else f"{steps_by_env}[:, None] < {name}"
             return f"; if these are lengths, pass {name}={fits}"
+        if shape == self.shape:
+            return f"; it has one number per step: pass one row, such as {name}[{':, ' * self.axis}-1]"
+        if shape == self.without_time and not per_env:
+            return "; it has one number per env, and one per step is needed"
+        if shape == self.shape[self.axis : self.axis + 1] and not per_env:
+            shared = f": pass {name}[{'None' if self.axis else ':, None'}]" if flags and len(self.shape) == 2 else ""
+            return f"; it has one number per step, for all envs together{shared}"
         return self._fits_another_axis(shape)
 
     def _rows(self, name: str, rows: str) -> str:
@@ -128,14 +140,15 @@ class Frame(NamedTuple):
         if array.shape == self.shape:
             return
         if array.ndim == 0:
-            raise ValueError(
-                f"{name} is one number, {shown(array.item())}; expected {self.like}, {self.shape}: pass numbers such "
-                "as gamma=... by name"
-            )
+            one = array.item()
+            alike = f"if it holds for all steps, pass np.full({self.shape}, {bool(one)})"
+            advice = alike if one in (0, 1) else "pass numbers such as gamma=... by name"
+            raise ValueError(f"{name} is one number, {shown(one)}; expected {self.like}, {self.shape}: {advice}")
         fewest = max(self.axis + 1, 2)
         fits = fewest <= array.ndim <= len(self.shape) and array.shape[self.axis] == self.shape[self.axis]
         if not (fits and self._repeats(array.shape)):
             or_less = f"; axes other than time may have length 1, and those after the first {fewest} may be missing"
+            or_less = or_less if len(self.shape) > 1 else ""
             advice = self.advice(name, array) or or_less
             raise ValueError(f"{name} has shape {array.shape}; expected {self.like}, {self.shape}{advice}")
 
@@ -147,7 +160,8 @@ class Frame(NamedTuple):
         """Check the pair (advantages, returns)."""
         if not isinstance(out, tuple | list) or len(out) != 2:
             raise TypeError(
-                f"out must be a pair (advantages, returns), of which either may be None, got {type(out).__name__}"
+                "out must be a pair (advantages, returns), of which either may be None, got "
+                f"{type(out).__name__}{f' of {len(out)}' if isinstance(out, tuple | list) else ''}"
             )
         if out[0] is None and out[1] is None:
             raise ValueError("out is (None, None): there is nothing to compute")
@@ -156,7 +170,7 @@ class Frame(NamedTuple):
         )
         given = [array for array in (advantages, returns) if array is not None and array is not NEW]
         if len(given) == 2 and _share_memory(*given):
-            raise ValueError("out[0] and out[1] share memory")
+            raise ValueError("out[0] and out[1] share memory: pass two arrays")
         return advantages, returns
 
     def output(self, out: Any, like: Array, name: str = "out") -> Any:
@@ -230,7 +244,8 @@ def as_unit_interval(name: str, given: Any, check: Callable[[str, Array], None])
             return _unit_intervals(name, as_numbers(name, array).astype(np.float64), check)
         given = as_number(name, given, "a number in [0, 1], or an array of them", "biuf", TypeError)
     if not 0.0 <= given <= 1.0:
-        raise ValueError(f"{name} must be in [0, 1], got {shown(given)}")
+        percent = f"; do you mean {given / 100:g}?" if given in range(50, 101) else ""
+        raise ValueError(f"{name} must be in [0, 1], got {shown(given)}{percent}")
     return given
 
 

@@ -10,7 +10,7 @@ from fastgae._canonical import as_one_env, as_switch, checked, in_one_layout, wa
 from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
 from fastgae._equation.arrays import given_only
-from fastgae._interop import OnDevice, as_array, check_no_tensors, is_tensor, with_tensors
+from fastgae._interop import OnDevice, check_no_tensors, is_tensor, with_tensors
 from fastgae._support import memory, threads
 from fastgae._support.misnamed import missing, no_argument, too_many
 
@@ -84,7 +84,7 @@ def _check_given(function: Any, given: tuple[Any, ...]) -> None:
         raise missing(function, absent)
     for field in declaration.required:
         if getattr(call, field) is None and ROLES[field] is not Role.SETTING:
-            as_array(declaration.word(field), None)  # raises the error
+            raise missing(function, [declaration.word(field)])
 
 
 def _arguments(

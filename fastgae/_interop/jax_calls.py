@@ -98,7 +98,10 @@ def _lowered(function: Callable[..., Any], settings: dict[str, Any], arrays: dic
     if settings.get("backend") is not None:
         raise TypeError(f"JAX computes this call, and backend={settings['backend']!r} does not: leave backend out")
     if traced := [name for name in arrays if ROLES.get(name) in NO_ARRAYS]:
-        raise TypeError(f"{traced[0]} is an array, and in a program of JAX it must be a number that does not change")
+        raise TypeError(
+            f"{traced[0]} is an array, and in a program of JAX it must be a number that does not "
+            f"change: make it static, jax.jit(..., static_argnames={traced[0]!r})"
+        )
     given = {name: each for name, each in settings.items() if name not in NOT_IN_PROGRAMS}
     # The text tells numbers apart that are equal, such as 0.0 and -0.0.
     key = tuple((name, type(each), repr(each), each) for name, each in given.items())

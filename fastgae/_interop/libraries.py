@@ -87,6 +87,8 @@ def as_array(name: str, given: object) -> Array:
         return given
     if given is None:
         raise TypeError(f"{name} must be an array, got None")
+    if isinstance(given, str | bytes):
+        raise TypeError(f"{name} is text, {given!r:.50}; expected an array of NumPy, torch or JAX, or a list")
     if isinstance(given, OnDevice):
         return cast(Array, given)
     if isinstance(given, GAEResult):
@@ -105,6 +107,11 @@ def as_array(name: str, given: object) -> Array:
     except Exception as error:  # An object's own __array__ or __len__ may raise an exception of any type.
         check_library(name, given)
         same = ValueError if isinstance(error, ValueError) else TypeError
+        if "inhomogeneous" in str(error):
+            raise same(
+                f"{name} has rows of different lengths: pad them and pass mask, or call gae_packed with "
+                f"np.concatenate({name})"
+            ) from error
         raise same(f"{name} cannot be read as an array: {error}") from error
     if array.dtype.kind == "O":
         check_library(name, given)
@@ -138,7 +145,10 @@ def number_dtype(name: str, array: Array) -> np.dtype[Any]:
         return dtype
     if is_narrow(dtype):
         return WORKING_DTYPES[0]
-    raise TypeError(f"{name} has dtype {dtype}; expected floats of 16, 32 or 64 bits, or integers: convert it first")
+    how = f", {name}.astype(float)" if dtype.kind in "OU" else ""
+    raise TypeError(
+        f"{name} has dtype {dtype}; expected floats of 16, 32 or 64 bits, or integers: convert it first{how}"
+    )
 
 
 def is_weak(given: object) -> bool:

@@ -41,6 +41,10 @@ NAMES_ELSEWHERE = {
     "gae_lambda": "λ lambda_ lam lambd lamda lmbda lambda1 gae_lam gae_tau gae_param trace_decay_param tau "
     "lambda_coefficient td_lambda",
     "lambda_": "λ gae_lambda lam lambd lamda lmbda lambda1 tau lambda_coefficient td_lambda",
+    "groups": "group group_ids group_size num_generations uid uids prompt_ids",
+    "scale": "normalize scale_rewards norm_adv_by_std_in_grpo",
+    "ddof": "correction unbiased",
+    "initial": "last_values init carry",
     "normalize": "normalise standardize standardise "
     "normalize_advantage normalize_advantages norm_adv advantage_norm average_gae whiten",
     "time_axis": "axis dim time_dim batch_first time_major",
@@ -51,8 +55,8 @@ NAMES_ELSEWHERE = {
     "c_clip": "c_bar c_thresh clip_c_threshold vtrace_c_clip",
     "advantage_clip": "clip_pg_rho_threshold",
     "advantages": "advantage adv advs",
-    "out": "output",
-    "num_threads": "threads n_threads n_jobs nthreads",
+    "out": "output inplace in_place",
+    "num_threads": "threads n_threads n_jobs nthreads parallel workers num_workers",
 }
 
 # The names of flags that are 1 where the episode goes on.
@@ -82,12 +86,24 @@ NOTES = {
     "log_rhos": "exp of the logarithms",
     "lengths": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
     "seq_lens": "where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
+    **dict.fromkeys(("group_size", "num_generations"), "a label for each answer: np.arange(len(rewards)) // {name}"),
+    "unbiased": "1 for True and 0 for False",
     "batch_first": "1 for arrays of shape (N, T)",
     "time_major": "1 for arrays of shape (N, T)",
 }
 
 # Arguments that have no default, because with a wrong one nobody would notice -> what to pass.
 NO_DEFAULT = {
+    "rewards": "pass the reward of every step, an array of shape (T, N) or (T,)",
+    "values": "pass V of the observation of every step; without a critic, call discounted_returns",
+    "next_values": "pass V of the next observation of every step, before any reset",
+    "ratios": "pass exp(log_prob - log_prob of the policy that acted) of every action",
+    "n": "pass the number of rewards in each return, by name: n=5",
+    "decay": "pass what y_{t+1} is multiplied by: one number, or one per step",
+    "groups": "pass one label per answer, the same for all answers to a prompt",
+    "cu_seqlens": "pass where each sequence begins and the last one ends: np.cumsum([0, *lengths])",
+    "parents": "pass the index of the parent of each node, -1 at a root",
+    "advantages": "pass the advantages of every step, as gae returns them",
     "terminated": "pass the flags of the steps that ended an episode, as env.step returned them, or None if no step "
     "ends one, as among the tokens of an answer",
     "gamma": "pass the discount factor, which is 1.0 in most trainers of language models, and 0.99 in most others",
@@ -107,23 +123,36 @@ ABSENT_HERE = {
     "use_critic": "there is no such switch: without a critic, call discounted_returns",
     "next_done": "the last row of terminated: np.concatenate([dones[1:], next_done[np.newaxis]])",
     "last_done": "the last row of terminated: np.concatenate([dones[1:], last_done[np.newaxis]])",
-    "next_obs": "pass V of the next observations, as next_values",
-    "next_observations": "pass V of the next observations, as next_values",
+    **dict.fromkeys(("next_obs", "next_observations"), "pass V of the next observations, as next_values"),
+    **dict.fromkeys(
+        ("info", "infos", "final_obs", "final_observation", "final_observations", "terminal_observation"),
+        "pass V of the final observations of truncated steps, as final_values",
+    ),
+    **dict.fromkeys(("log_probs", "logprobs", "old_log_probs"), "vtrace and retrace take ratios, exp of a difference"),
+    **dict.fromkeys(("returns", "advantages"), "it is a result; out takes arrays to fill"),
+    **dict.fromkeys(("lambda_", "gae_lambda", "lam"), "there is no lambda in it; gae, td_lambda and vtrace have one"),
+    **dict.fromkeys(("n_steps", "num_steps", "n"), "rewards say how many steps there are; n_step_returns takes n"),
+    **dict.fromkeys(("num_envs", "n_envs"), "rewards say how many envs there are"),
+    "values": "it needs no values; gae, td_lambda and n_step_returns take them",
+    "last_values": "V after the last step is the last row of next_values",
+    "eps": "1e-8 is added to the standard deviation; fastgae.normalize takes another eps",
     "device": "results are on the device of the first argument",
     "dtype": "results have the dtype of the arguments: float32 where all are, else float64",
 }
 
 # Public function -> what other libraries call it.
 FUNCTIONS_ELSEWHERE = {
-    "gae": "compute_gae gae_advantage gae_advantages compute_advantages advantages estimate_advantages "
-    "generalized_advantage_estimation generalized_advantage_estimate compute_gae_advantage_return get_gae",
+    "gae": "compute_gae advantage gaeestimator gae_advantage gae_advantages compute_advantages advantages "
+    "estimate_advantages generalized_advantage_estimation generalized_advantage_estimate compute_gae_advantage_return "
+    "get_gae",
     "gae_packed": "packed_gae gae_varlen",
     "td_lambda": "lambda_returns lambda_return td_lambda_returns td_lambda_return_estimate",
     "discounted_returns": "compute_returns returns discount_cumsum discounted_cumsum rewards_to_go cumulative_returns",
     "n_step_returns": "nstep n_step nstep_returns compute_nstep_return n_step_bootstrapped_returns",
+    "group_advantages": "grpo rloo dr_grpo grpo_advantages rloo_advantages group_relative_advantages",
     "normalize": "whiten standardize normalise standardise masked_whiten",
     "valid_steps": "valid_mask masks",
-    "vtrace": "v_trace compute_vtrace vtrace_advantage_estimate from_importance_weights",
+    "vtrace": "v_trace vtrace_returns compute_vtrace vtrace_advantage_estimate from_importance_weights",
 }
 
 # Module of fastgae.compat -> what others call the library.
@@ -133,6 +162,7 @@ MODULES_ELSEWHERE = {
     "rllib": "ray",
     "cleanrl": "clean_rl",
     "spinningup": "spinup",
+    "trl": "openrlhf",
     "rsl_rl": "rslrl rsl isaaclab",
     "rl_games": "rlgames",
     "torchrl": "torch_rl",
@@ -144,8 +174,21 @@ MODULES_ELSEWHERE = {
 NORMALIZE_ELSEWHERE = {
     "'global'": "True batch all minibatch advantages mean_std",
     "'per_env'": "env envs per_environment row sequence",
+    "None": "False none no off",
 }
-AUTORESET_ELSEWHERE = {"'next_step', Gymnasium's default": "True auto", "'same_step'": "same"}
+AUTORESET_ELSEWHERE = {
+    "'next_step', Gymnasium's default": "True auto gymnasium gym",
+    "'same_step'": "same",
+    "'disabled'": "partial",
+    "None": "False none no off",
+}
+RELATIVE_ELSEWHERE = {
+    "'leave_one_out'": "loo rloo",
+    "'mean'": "avg average",
+    "'std'": "True group grpo",
+    "'batch'": "global all",
+    "'none'": "False no off zero drgrpo",
+}
 _LEAVE_OUT = "leave it out: fastgae chooses a backend for"
 BACKENDS_ELSEWHERE = {
     f"{_LEAVE_OUT} tensors on a GPU": "cuda gpu mps rocm",
@@ -200,9 +243,9 @@ def no_argument(function: Callable[..., Any], named: Iterable[str]) -> TypeError
 
 
 def _advice(function: Callable[..., Any], known: tuple[str, ...], given: str) -> str:
-    notes = {**NOTES, **ABSENT_HERE}
+    in_compat = function.__module__.startswith("fastgae.compat.")
     # The notes are about the conventions of fastgae, and not about those of fastgae.compat.
-    if given not in notes or not function.__module__.startswith("fastgae.compat."):
+    if given not in NOTES or not in_compat:
         families = [{right, *names.split()} for right, names in NAMES_ELSEWHERE.items()]
         roles = IN_COLUMNS if "columns" in known else ()
         meant = [
@@ -210,8 +253,8 @@ def _advice(function: Callable[..., Any], known: tuple[str, ...], given: str) ->
         ]
         meant += [word for word in known if any({given, word} <= family for family in families)]
         if meant:
-            return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '')}"
-        if given in ABSENT_HERE and not roles:
+            return f"pass {meant[0]}{', ' * (given in NOTES)}{NOTES.get(given, '').format(name=given)}"
+        if given in ABSENT_HERE and not (roles or in_compat):
             return ABSENT_HERE[given]
     alike = closest(given, known)
     return f"do you mean {alike}?" if alike else f"it takes {', '.join(known)}"
@@ -227,8 +270,8 @@ def closest(given: str, known: Iterable[str], cutoff: float = 0.75) -> str | Non
 
 
 def elsewhere(given: object, names: Mapping[str, str]) -> str | None:
-    """Return what a word of other libraries, or True, is here."""
-    word = given.lower() if isinstance(given, str) else "true" if given is True else ""
+    """Return what a word of other libraries, or a switch, is here."""
+    word = given.lower() if isinstance(given, str) else repr(given).lower() if isinstance(given, bool) else ""
     return next((right for right, words in names.items() if word in words.lower().split()), None)
 
 
@@ -243,7 +286,8 @@ def choose_one(given: object, known: Iterable[str], names: Mapping[str, str]) ->
 
 def no_name(module: str, name: str, known: Iterable[str]) -> Exception:
     """Return the error for a name that ``fastgae`` or ``fastgae.compat`` does not have."""
-    right = elsewhere(name, MODULES_ELSEWHERE if module.endswith("compat") else FUNCTIONS_ELSEWHERE)
+    known_elsewhere = {"fastgae": FUNCTIONS_ELSEWHERE, "fastgae.compat": MODULES_ELSEWHERE}
+    right = elsewhere(name, known_elsewhere.get(module, {}))
     right = right or closest(name, known)
     in_compat = _modules_with(name)
     advice = []
@@ -255,6 +299,8 @@ def no_name(module: str, name: str, known: Iterable[str]) -> Exception:
         advice.append(f"as in the library of that name, it is in {' and '.join(in_compat)}")
     elif right in FUNCTIONS_ELSEWHERE:
         advice.append("fastgae.compat has the functions of other libraries by their own names")
+    if not advice and module != "fastgae":
+        advice.append(f"it has {', '.join(known)}")
     message = f"module {module!r} has no attribute {name!r}{': ' * bool(advice)}{'; '.join(advice)}"
     # In `from fastgae import name`, Python would replace the message of an AttributeError by its own.
     frame = sys._getframe(2)

@@ -212,7 +212,7 @@ def _print(facts: Mapping[str, Any]) -> None:
     grid.add_row("value function", fit)
 
     coefficients = f"gamma {facts['gamma']:g}, gae_lambda {facts['gae_lambda']:g}"
-    table = Table(title=f"fastgae.gae, {coefficients}, at most {facts['num_threads']} threads")
+    table = Table(title=f"{coefficients}, at most {facts['num_threads']} threads")
     table.add_column("backend")
     for heading in ("time per call", "steps/s", "speed-up"):
         table.add_column(heading, justify="right")

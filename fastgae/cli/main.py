@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import fastgae
-from fastgae._support.misnamed import NAMES_ELSEWHERE, choose_one, closest, elsewhere
+from fastgae._support.misnamed import IN_COLUMNS, NAMES_ELSEWHERE, choose_one, closest, elsewhere
 from fastgae.cli import compute, demo, diagnose, info
 from fastgae.cli.completion import SHELLS, PrintCompletion
 from fastgae.cli.options import CommandError, Formatter
@@ -27,6 +27,11 @@ If `fastgae` is not on the PATH, `python -m fastgae` is the same command.
 """
 
 COMMANDS = {"info": info, "compute": compute, "demo": demo, "diagnose": diagnose}
+# Options that only functions have.
+VARIABLES = {
+    "; set FASTGAE_NUM_THREADS": "threads num_threads n_threads n_jobs workers",
+    "; set FASTGAE_BACKEND": "backend device",
+}
 COMMANDS_ELSEWHERE = {"'compute'": "gae advantages label", "'diagnose'": "check lint debug", "'info'": "backends"}
 
 
@@ -42,8 +47,11 @@ class _Parser(argparse.ArgumentParser):
         given = next((each for each in unknown if each.startswith("-")), unknown[0]).partition("=")[0]
         options = [word.strip("-").replace("-", "_") for word in re.findall(r"--[\w-]+", self.format_help())]
         word = given.strip("-").replace("-", "_")
+        similar = [each for each in options if word and (each.startswith(word) or each.endswith(f"_{word}"))]
+        columns = {f"column {each}=NAME": NAMES_ELSEWHERE.get(each, "") for each in IN_COLUMNS if "column" in options}
         meant = elsewhere(word, {each: NAMES_ELSEWHERE.get(each, "") for each in options}) or closest(word, options)
-        advice = f"; do you mean '--{meant.replace('_', '-')}'?" if meant else ""
+        meant = meant or elsewhere(word, columns) or min(similar, key=len, default=None)
+        advice = f"; do you mean '--{meant.replace('_', '-')}'?" if meant else elsewhere(word, VARIABLES) or ""
         self.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
 
 

@@ -1,5 +1,8 @@
 """Advantages and value targets of recorded data, in files that may be larger than memory."""
 
+import typing
+
+from fastgae._support.misnamed import no_name
 from fastgae.data.errors import brought_by
 
 with brought_by("data", "fastgae.data"):
@@ -10,3 +13,8 @@ with brought_by("data", "fastgae.data"):
     from fastgae.data.report import Report
 
 __all__ = ["Critic", "DataError", "Report", "WriteError", "compute", "on_table"]
+
+if not typing.TYPE_CHECKING:  # otherwise a type checker would accept every name, also a misspelled one
+
+    def __getattr__(name: str) -> typing.Any:
+        raise no_name(__name__, name, __all__)

@@ -93,7 +93,10 @@ def found_sources(source: Any) -> tuple[list[Path], list[Path]]:
     found, patterns = list[Path](), list[Path]()
     for each in source if isinstance(source, list | tuple) else [source]:
         if not (isinstance(each, str | os.PathLike) or is_remote(each)):
-            raise TypeError(f"source must be paths, or a table with __arrow_c_stream__, got {type(each).__name__}")
+            raise TypeError(
+                f"source must be paths, or a table with __arrow_c_stream__, got {type(each).__name__}: "
+                "for arrays in memory, call fastgae.gae"
+            )
         path = path_of("source", each)
         with reading(path):
             there = path.exists()

@@ -11,6 +11,7 @@ from fastgae._canonical import as_labels, frame_of, numbered, of_one_dtype, one_
 from fastgae._engine.declared import public
 from fastgae._equation.relative import Groups, on_device, relative
 from fastgae._interop import OnDevice, as_floats, takes_tensors
+from fastgae._support.misnamed import RELATIVE_ELSEWHERE, choose_one
 from fastgae._typing import ArrayLike, ArrayT, Baseline, Numbers, Scale
 from fastgae.estimators.normalize import as_ddof, as_eps
 
@@ -128,7 +129,7 @@ def group_advantages(
 
 def _as_baseline(given: Any, shape: tuple[int, ...]) -> Any:
     """Return a word, or one number or one number per answer in float64."""
-    if given is None or isinstance(given, str):
+    if given is None or isinstance(given, str | bool):
         return _one_of("baseline", given, get_args(Baseline))
     numbers = as_floats("baseline", given).astype(np.float64)
     return one_for_each("baseline", numbers, shape, "rewards' shape", on_device=True)
@@ -137,7 +138,8 @@ def _as_baseline(given: Any, shape: tuple[int, ...]) -> Any:
 def _one_of(name: str, given: object, words: tuple[str, ...]) -> str:
     word = "none" if given is None else given
     if not isinstance(word, str) or word not in words:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, got {shown(given)}")
+        meant = choose_one(given, words, {word: RELATIVE_ELSEWHERE[word] for word in map(repr, words)})
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, got {shown(given)}{meant}")
     return word
 
 

@@ -146,7 +146,12 @@ class _Faults:
             kinds = {Role.BOUNDARIES: "iu", Role.LABELS: "biuUSO", Role.PARENTS: "iu"}.get(ROLES[name], "biuf")
             empty = ROLES[name] is Role.LABELS and not Seen(value).array.size
             is_object = Seen(value).kind == "O" and not Seen(value).ndim and not isinstance(value, Given | np.ndarray)
-            if value is None or is_object or (Seen(value).kind not in kinds and not empty):
+            if (
+                value is None
+                or is_object
+                or isinstance(value, str | bytes)
+                or (Seen(value).kind not in kinds and not empty)
+            ):
                 self.add(TypeError, name)
                 self.unknown.add(name)
 
@@ -199,7 +204,7 @@ class _Faults:
 
     def baseline(self) -> None:
         given = self.given["baseline"]
-        if given is None or isinstance(given, str):
+        if given is None or isinstance(given, str | bool):
             if given is not None and given not in BASELINES:
                 self.add(ValueError, "baseline")
             return

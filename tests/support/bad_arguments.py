@@ -152,10 +152,8 @@ CHOICES = {
     name: (always(given), WRONG)
     for name, given in {"unknown": "never", "bytes": b"global", "3": 3, "a list": [], "fails": Raises()}.items()
 }
-# A text is one label, and there must be as many labels as rewards.
 LABELS = {
     **NO_ARRAYS,
-    **{name: (NO_ARRAYS[name][0], WRONG) for name in ("text", "bytes")},
     **SHAPES,
     "floats": (lambda good: good.astype(float), UNREADABLE),
     "lists": (lambda good: np.array([[None, []]] * good.size, object)[:, 1].reshape(good.shape), UNREADABLE),
@@ -219,6 +217,7 @@ AMOUNTS = {
     "NaN": (always(np.nan), WRONG),
     "an integer beyond float64": (always(HUGE), WRONG),
     "0": (always(0), None),
+    "a fraction": (always(Fraction(1, 2)), None),
     "a number of NumPy": (always(np.float32(0.5)), None),
     "an array without axes": (always(np.array(0.5)), None),
 }
@@ -232,6 +231,19 @@ NO_INTEGERS = {
     "an array": np.ones(1, int),
     "a number of NumPy": np.float64(1),
 }
+
+
+def strided(*strides):
+    """Put a matrix into a new block, with its elements this far apart; a vector, over itself or far apart."""
+
+    def changed(good):
+        far = strides if good.ndim == 2 else [strides[-1] if strides == (5, 2) else 0] * good.ndim
+        size = 1 + sum((length - 1) * stride for length, stride in zip(good.shape, far, strict=True))
+        return as_strided(np.full(size, 7, good.dtype), good.shape, [good.itemsize * stride for stride in far])
+
+    return changed
+
+
 OUT = {
     "text": (always("ab"), UNREADABLE),
     "a number": (always(5), UNREADABLE),
@@ -250,6 +262,9 @@ ARRAYS_TO_FILL = {
     "another rank": (lambda good: good[np.newaxis], WRONG),
     "read-only": (read_only, WRONG),
     "broadcast": (lambda good: as_strided(good, good.shape, [0] * good.ndim), WRONG),
+    "overlapping": (strided(1, 1), WRONG),
+    "overlapping between its elements": (strided(2, 4), WRONG),
+    "interleaved": (strided(5, 2), None),  # elements between those of another row, and none of them twice
     "Fortran": (lambda good: np.asfortranarray(good), None),
     "sliced": (lambda good: np.repeat(good, 2, axis=-1)[..., ::2], None),
 }
@@ -312,6 +327,7 @@ VALUES = {
         "not from 0": (lambda good: good[1:], WRONG),
         "falling": (lambda good: good[::-1], WRONG),
         "wrapping": (always(np.array([0, 2**63 - 1, -2, 4])), WRONG),
+        "wrapping as unsigned": (always(np.array([0, 2**64 - 1, 2, 4], np.uint64)), WRONG),
         "unsigned": (lambda good: good.astype(np.uint64), None),
     },
     "parents": {

@@ -355,7 +355,7 @@ def test_gradients_end(jit):
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        (None, "values must be an array, got None"),
+        (None, "is missing the argument .values.: pass V of the observation of every step"),
         (np.ones((17, 6), complex), "values has dtype complex128"),
         (np.ma.ones((17, 6)), "values is a masked array"),
     ],

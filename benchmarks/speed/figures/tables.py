@@ -78,15 +78,21 @@ def in_short(measured: Results) -> str:
         row["their_seconds"] / (row["their_seconds"] + row["rest_seconds"]) for row in measured["training"]["rows"]
     ]
     answer = next(row for row in measured["tokens"]["rows"] if row["library"] == "OpenRLHF")
+    of_tokens, of_steps, of_training = (_cpu(measured[name]) for name in ("tokens", "peers", "training"))
     return (
-        f"For one answer of {answer['tokens']:,} tokens, OpenRLHF's own function takes "
+        f"For one answer of {answer['tokens']:,} tokens, on an {of_tokens}, OpenRLHF's own function takes "
         f"{duration(answer['before_seconds'])}, and fastgae's with the same arguments "
         f"{duration(answer['after_seconds'])}. "
-        f"On one CPU, 128×8 steps take {duration(small['fastgae, cpp'])} and 2048×64 take "
+        f"On one CPU of an {of_steps}, 128×8 steps take {duration(small['fastgae, cpp'])} and 2048×64 take "
         f"{duration(large['fastgae, cpp'])}; a JAX scan that `jit` compiled, called from Python, takes {scan} times as "
-        f"long. In a PPO run of Stable-Baselines3, GAE is {min(shares):.2%} to {max(shares):.2%} of the time even with "
-        "its own loop."
+        f"long. In a PPO run of Stable-Baselines3 on an {of_training}, GAE is {min(shares):.2%} to {max(shares):.2%} "
+        "of the time even with its own loop."
     )
+
+
+def _cpu(section: Results) -> str:
+    """Return the name of the CPU that measured a section."""
+    return " ".join(section["machine"]["CPU"].replace("(R)", "").replace("Processor", "").split())
 
 
 TABLES: dict[str, Callable[[Results], str]] = {  # of the section with this name

@@ -9,7 +9,7 @@ import pytest
 from fastgae import group_advantages
 from fastgae._equation.exact_sums import means_by_group
 from support.cases import assert_same_bits
-from support.tensor_calls import converted
+from support.functions import converted
 
 SETTINGS = [
     {"baseline": baseline, "scale": scale, "ddof": ddof}

@@ -41,7 +41,7 @@ VECTOR = having(
     *("num_envs", "reset", "step", "single_observation_space", "single_action_space"),
     metadata={"autoreset_mode": SimpleNamespace(name="DISABLED")},
 )
-BUFFER = having(ROWS, "rewards", "values", "episode_starts", "advantages", gamma=0.9, gae_lambda=0.8)
+BUFFER = having(ROWS, "rewards", "values", "episode_starts", advantages=0 * ROWS, gamma=0.9, gae_lambda=0.8)
 PATH = having(ROWS[0], "rew_buf", "val_buf", "adv_buf", "ret_buf", path_start_idx=0, ptr=2, gamma=0.9, lam=0.8)
 RESPONSES = {
     "token_level_rewards": np.arange(ENVS * STEPS).reshape(ENVS, STEPS) % 5 / 2,

@@ -1,6 +1,7 @@
 """What a hook puts where, in modules with only the documented names of a library; tests/peers has the libraries."""
 
 import importlib
+import inspect
 import pickle
 import pkgutil
 import re
@@ -9,43 +10,19 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from fastgae import compat as package
-from fastgae.compat import _hooks, skrl
+from fastgae.compat import _hooks, rl_games, skrl
+from support.compat_calls import CALLS
 
-SKRL = (
-    "*, rewards, terminated, truncated, values, last_values, discount_factor, lambda_coefficient, time_limit_bootstrap"
-)
-SKRL_2_0 = "*, rewards, terminated, values, next_values, discount_factor, lambda_coefficient"
-RL_GAMES = "self, fdones, last_extrinsic_values, mb_fdones, mb_extrinsic_values, mb_rewards"
-VERL = "token_level_rewards, values, response_mask, gamma, lam"
-# compat module -> where its install() puts something: (library's module, path of the function there, its parameters)
-PLACES = {
-    "pufferlib": [
-        (
-            "pufferlib.pufferl",
-            "compute_puff_advantage",
-            "values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip",
-        )
-    ],
-    "rl_games": [
-        ("rl_games.common.a2c_common", "A2CBase.discount_values_masks", f"{RL_GAMES}, mb_masks"),
-        ("rl_games.common.a2c_common", "A2CBase.discount_values", RL_GAMES),
-    ],
-    "sample_factory": [
-        ("sample_factory.algo.learning.learner", "gae_advantages", "rewards, dones, values, valids, γ, λ"),
-    ],
-    "skrl": [(module, "compute_gae", SKRL_2_0 if "rnn" in module else SKRL) for module in (*skrl.AGENTS, skrl.AMP)],
-    "stable_baselines3": [
-        ("stable_baselines3.common.buffers", "RolloutBuffer.compute_returns_and_advantage", "self, last_values, dones")
-    ],
-    "tianshou": [("tianshou.algorithm.algorithm_base", "_gae", "v_s, v_s_, rew, end_flag, gamma, gae_lambda")],
-    "verl": [
-        ("verl.trainer.ppo.core_algos", "ADV_ESTIMATOR_REGISTRY.gae", VERL),
-        ("verl.trainer.ppo.core_algos", "compute_gae_advantage_return", VERL),
-    ],
-}
+
+def compat_of(name):
+    return importlib.import_module(f"fastgae.compat.{name}")
+
+
+HOOKS = [each.name for each in pkgutil.iter_modules(package.__path__) if hasattr(compat_of(each.name), "install")]
 
 
 def taking(parameters):
@@ -88,35 +65,31 @@ class Fake(ModuleType):
 
 
 def read(owner, name):
-    return owner[name] if isinstance(owner, dict) else getattr(owner, name)
+    return owner.get(name) if isinstance(owner, dict) else getattr(owner, name, None)
 
 
 def write(owner, name, function):
-    if isinstance(owner, dict):
-        owner[name] = function
-    else:
-        setattr(owner, name, function)
+    owner.__setitem__(name, function) if isinstance(owner, dict) else setattr(owner, name, function)
 
 
-def remove(owner, name):
-    if isinstance(owner, dict):
-        del owner[name]
-    else:
-        delattr(owner, name)
+@pytest.fixture(params=HOOKS)
+def hook(request, library, installed, monkeypatch):
+    """The compat module, and the places of its hook, each with a function in it that has the parameters of ours.
 
-
-@pytest.fixture(params=PLACES)
-def hook(request, library, installed):
-    """The compat module, and the places of its hook, each with the library's function in it."""
-    compat = importlib.import_module(f"fastgae.compat.{request.param}")
+    tests/peers shows that the library's own functions have them, too.
+    """
+    compat, asked, places = compat_of(request.param), {}, []
     installed(compat)
-    places = []
-    for module, path, parameters in PLACES[request.param]:
+    with monkeypatch.context() as patch:
+        patch.setattr(_hooks.Library, "install", lambda library, places, may_lack=(): asked.update(places))
+        compat.install()
+    for place, functions in asked.items():
+        module, _, path = place.partition(":")
         owner = library(module)
         outer, _, name = path.rpartition(".")
         if outer:
             owner = owner.__dict__.setdefault(outer, {} if outer.isupper() else type(outer, (), {}))
-        theirs = taking(parameters)
+        theirs = taking(", ".join(_hooks._parameters(functions[-1])))
         write(owner, name, theirs)
         places.append((owner, name, theirs))
     return compat, places
@@ -127,28 +100,13 @@ def in_place(places):
 
 
 def test_install_and_undo(hook):
-    compat, places = hook
-    undo = compat.install()
-    assert all(in_place(places))
-    undo.close()
-    assert not any(in_place(places))
-
-
-def test_install_for_a_while(hook):
+    """A second hook changes nothing, and nor does its end."""
     compat, places = hook
     with compat.install():
         assert all(in_place(places))
-    assert not any(in_place(places))
-
-
-def test_a_second_install_changes_nothing(hook):
-    compat, places = hook
-    first = compat.install()
-    second = compat.install()
-    second.close()
-    assert all(in_place(places))
-    second = compat.install()
-    first.close()
+        compat.install().close()
+        assert all(in_place(places))
+        second = compat.install()
     second.close()
     assert not any(in_place(places))
 
@@ -161,46 +119,36 @@ def refused(compat, match):
     message = str(error.value)
     assert f"knows versions {known.oldest} to {known.newest}: install one of these, or a newer fastgae" in message
     assert message.startswith(f"{known.package}: ")
-    return True
 
 
-@pytest.mark.parametrize("version", ["0.0.9", "99.0"])
-def test_a_version_that_was_not_tested(hook, installed, version):
+def test_versions(hook, installed):
     compat, places = hook
-    installed(compat, version)
-    assert refused(compat, f"{version} is installed")
-    assert not any(in_place(places))
-
-
-@pytest.mark.parametrize("version", ["oldest", "newest"])
-def test_the_oldest_and_the_newest(hook, installed, version):
-    compat, places = hook
-    installed(compat, getattr(compat.LIBRARY, version) + ".post1")
-    with compat.install():
-        assert all(in_place(places))
+    for version in ("0.0.9", "99.0"):
+        installed(compat, version)
+        refused(compat, f"{version} is installed")
+        assert not any(in_place(places))
+    for version in compat.LIBRARY.oldest, compat.LIBRARY.newest:
+        installed(compat, version + ".post1")
+        with compat.install():
+            assert all(in_place(places))
 
 
 def test_all_or_none(hook):
-    compat, places = hook
-    owner, missing, _ = places[-1]
-    remove(owner, missing)
-    assert refused(compat, f"{missing} does not exist")
-    assert not any(in_place(places[:-1]))
-
-
-def test_other_parameters(hook):
+    """Also where the last function has other parameters, or is missing."""
     compat, places = hook
     owner, name, _ = places[-1]
-    write(owner, name, taking("a, b"))
-    assert refused(compat, rf"{name} has the parameters \(a, b\), not \(")
-    assert not any(in_place(places[:-1]))
+    others = [(taking("a, b"), r"has the parameters \(a, b\), not \("), (None, "does not exist")]
+    for other, said in others[: 1 + (name != "discount_values_masks")]:  # which a version may lack
+        write(owner, name, other)
+        refused(compat, f"{name} {said}")
+        assert not any(in_place(places[:-1]))
 
 
 def test_what_a_version_may_lack(library, installed):
     """rl_games 2.0 has no masks."""
-    compat = importlib.import_module("fastgae.compat.rl_games")
+    compat = compat_of("rl_games")
     installed(compat, "2.0.0")
-    theirs = taking(RL_GAMES)
+    theirs = taking(", ".join(_hooks._parameters(compat.METHODS["discount_values"])))
     base = type("A2CBase", (), {"discount_values": theirs})
     library("rl_games.common.a2c_common").A2CBase = base
     with compat.install():
@@ -227,7 +175,7 @@ def test_a_library_that_is_not_installed(hook, installed):
 
 def test_a_function_that_torch_compiled(library, installed):
     """It has no signature. sample-factory's function is one."""
-    compat = importlib.import_module("fastgae.compat.sample_factory")
+    compat = compat_of("sample_factory")
     installed(compat)
     learner = library("sample_factory.algo.learning.learner")
     arguments = [SimpleNamespace(name=name) for name in ("rewards", "dones", "values", "valids", "γ", "λ")]
@@ -236,7 +184,7 @@ def test_a_function_that_torch_compiled(library, installed):
         assert learner.gae_advantages is compat.gae_advantages
     assert learner.gae_advantages is theirs
     arguments.pop()
-    assert refused(compat, r"gae_advantages has the parameters \(rewards, dones, values, valids, γ\), not \(")
+    refused(compat, r"gae_advantages has the parameters \(rewards, dones, values, valids, γ\), not \(")
 
 
 @pytest.mark.parametrize(
@@ -253,14 +201,11 @@ def test_a_class_is_made_once():
     assert one.__qualname__ == "Made"
 
 
-@pytest.mark.parametrize("name", ["torchrl", "rsl_rl", "rllib"])
-def test_modules_have_no_other_attributes(name):
-    with pytest.raises(AttributeError, match=f"fastgae.compat.{name}' has no attribute 'Missing'"):
-        _ = importlib.import_module(f"fastgae.compat.{name}").Missing
-
-
-def test_a_class_of_a_version_that_was_not_tested(made, installed):
-    installed(importlib.import_module("fastgae.compat.stable_baselines3"), "1.8.0")
+def test_classes_that_are_not_made(made, installed):
+    for name in ("torchrl", "rsl_rl", "rllib"):
+        with pytest.raises(AttributeError, match=f"fastgae.compat.{name}' has no attribute 'Missing'"):
+            _ = compat_of(name).Missing
+    installed(compat_of("stable_baselines3"), "1.8.0")
     with pytest.raises(RuntimeError, match=r"stable-baselines3: 1\.8\.0 is installed"):
         made("stable_baselines3", "RolloutBuffer")
 
@@ -270,7 +215,7 @@ def made(monkeypatch):
     """Have a compat module make its class of a fake library, and forget it after the test."""
 
     def make(name, class_name):
-        compat = importlib.import_module(f"fastgae.compat.{name}")
+        compat = compat_of(name)
         monkeypatch.setitem(compat.__dict__, class_name, None)
         del compat.__dict__[class_name]
         return getattr(compat, class_name)
@@ -279,7 +224,7 @@ def made(monkeypatch):
 
 
 def test_the_learner_of_rllib(library, made, installed):
-    installed(importlib.import_module("fastgae.compat.rllib"))
+    installed(compat_of("rllib"))
     connector = library("ray.rllib.connectors.learner.general_advantage_estimation")
     connector.compute_value_targets = theirs = taking("values, rewards, terminateds, truncateds, gamma, lambda_")
     built = []
@@ -292,13 +237,51 @@ def test_the_learner_of_rllib(library, made, installed):
     one = ours()
     one.build()
     assert built == [one]
-    assert connector.compute_value_targets is importlib.import_module("fastgae.compat.rllib").compute_value_targets
+    assert connector.compute_value_targets is compat_of("rllib").compute_value_targets
 
 
-def test_final_observations_of_skrl_before_2_1(installed):
+def test_final_observations_of_skrl(library, installed):
+    """A truncated step gets the observation before the reset, but not one that is terminated, too."""
+    torch = pytest.importorskip("torch")
+    stored = []
+    for place in skrl.LOOKING_AHEAD:
+        module, _, name = place.partition(":")
+        record = lambda self, **given: stored.append(given)  # noqa: E731
+        record.__signature__ = inspect.signature(taking(skrl.RECORDED.replace(" ", ", ")))
+        cfg, space = SimpleNamespace(time_limit_bootstrap=True), None
+        attributes = {"record_transition": record, "cfg": cfg, "observation_space": space, "state_space": space}
+        setattr(library(module), name, type(name, (), attributes))
+    spaces = library("skrl.utils.spaces.torch")
+    spaces.flatten_tensorized_space = lambda given: given
+    spaces.tensorize_space = lambda space, given, device: torch.as_tensor(given)
+    agent = library("skrl.agents.torch.ppo.ppo").PPO()
+    flags = {"terminated": torch.tensor([[0], [1], [0]]) > 0, "truncated": torch.tensor([[1], [1], [0]]) > 0}
+    given = {**dict.fromkeys(skrl.RECORDED.split()), **flags, "next_observations": torch.tensor([[1.0], [2.0], [3.0]])}
+    installed(skrl)
+    with skrl.install_final_obs():
+        for final in ([np.float32([7]), np.float32([8]), None], {"policy": torch.tensor([[7.0], [8.0], [9.0]])}):
+            agent.record_transition(**{**given, "infos": {"final_obs": final}})
+            assert stored[-1]["next_observations"].tolist() == [[7.0], [2.0], [3.0]]
+            assert stored[-1]["truncated"].tolist() == [[True], [False], [False]]
+        with pytest.raises(KeyError, match="infos has no final_obs"):
+            agent.record_transition(**{**given, "infos": {}})
+        type(agent).cfg.time_limit_bootstrap = False
+        with pytest.raises(ValueError, match="time_limit_bootstrap is False"):
+            agent.record_transition(**{**given, "infos": {}})
+    agent.record_transition(**given)
+    assert stored[-1]["truncated"] is flags["truncated"]
     installed(skrl, "2.0.0")
     with pytest.raises(RuntimeError, match=r"install_final_obs\(\) needs skrl 2.1 or newer"):
         skrl.install_final_obs()
+
+
+def test_coefficients_of_rl_games():
+    _, given, _ = CALLS["rl_games"]
+    agent = SimpleNamespace(gamma=given["gamma"], tau=given["tau"])
+    arrays = [each for each in given.values() if isinstance(each, np.ndarray)]
+    np.testing.assert_array_equal(
+        rl_games.METHODS["discount_values"](agent, *arrays), rl_games.discount_values(**given)
+    )
 
 
 def test_versions_in_the_docs():
@@ -307,21 +290,18 @@ def test_versions_in_the_docs():
     found = set()
     for row in rows:
         name = re.search(r"\(hooks\.md#([\w-]+)\)", row)[1].replace("-", "_")
-        library = getattr(importlib.import_module(f"fastgae.compat.{name}"), "LIBRARY", None)
+        library = getattr(compat_of(name), "LIBRARY", None)
         if library is not None and name not in found:  # the row of sb3-contrib leads to that of Stable-Baselines3
             versions = {library.oldest: None, library.newest: None}
             assert f"| {' to '.join(versions)} |" in row
             found.add(name)
-    assert found == {module.name for module in pkgutil.iter_modules(package.__path__) if has_hook(module.name)}
-
-
-def has_hook(name):
-    return hasattr(importlib.import_module(f"fastgae.compat.{name}"), "LIBRARY")
+    names = {each.name for each in pkgutil.iter_modules(package.__path__)}
+    assert found == {name for name in names if hasattr(compat_of(name), "LIBRARY")}
 
 
 def test_final_observations_of_rsl_rl(library, made, installed):
     torch = pytest.importorskip("torch")
-    installed(importlib.import_module("fastgae.compat.rsl_rl"))
+    installed(compat_of("rsl_rl"))
     stored = []
 
     class PPO:

@@ -16,9 +16,12 @@ import triton.language as tl
 from triton.backends.nvidia.compiler import CUDABackend, get_ptxas, sm_arch_from_capability
 
 import fastgae
+from fastgae._interop import FUNCTIONS
 from speed.gpu.compiled import TOOLS, compile_for
 from support.cases import make_case
-from support.tensor_calls import calls, converted
+from support.drawn import drawn
+
+from .device import dense, tensors
 
 # A multiplication and an addition that are rounded once, or that ptxas may make one, or denormals that become 0.
 IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*f(?:16|32|64)\S*|\b(?:add|sub|mul)\.(?!rn)\S*f(?:16|32|64)\S*|\S+\.ftz\S*")
@@ -58,9 +61,9 @@ def found_in_machine_code(binary, architecture):
 
 def variants(dtype):
     """Yield (name, function, arguments) of calls that launch every variant of the kernels."""
-    for name, function, arguments in calls(dtype):
-        if name != "gae-final_sparse":
-            yield name, function, converted(arguments, lambda a: torch.from_numpy(np.ascontiguousarray(a)))
+    for name in FUNCTIONS:
+        for number, (function, arguments) in enumerate(drawn(name, dtype)):
+            yield f"{name} {number}", function, tensors(dense(arguments))
     case = make_case((3, 1), np.dtype(dtype))
     one = {name: torch.from_numpy(given) for name, given in case.arguments().items() if isinstance(given, np.ndarray)}
     lengths = {name: one[name][:1] for name in ("rewards", "values", "terminated")}

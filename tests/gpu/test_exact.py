@@ -1,18 +1,15 @@
-"""Tensors on a GPU have the bits of the CPU: every size, option, estimator, dtype and memory layout."""
+"""Tensors on a GPU have the bits of the CPU: every size, and what random calls seldom meet."""
 
 import numpy as np
 import pytest
 import torch
 
 import fastgae
+from fastgae._interop import FUNCTIONS
 from support.cases import SIZES, assert_same_bits, cases_of, make_case
-from support.options import OPTIONS
-from support.tensor_calls import CALLS, calls
+from support.drawn import drawn
 
-from .device import DEVICE, PLACES, as_c, assert_bits, called, check, sliced, tensor, tensors, transposed
-
-COEFFICIENTS = [(0.99, 0.95), (1.0, 1.0), (0.0, 0.95), (0.9, 0.0), (0.7, 1.0), (1e-3, 1e-3)]
-SPARSE = "gae-final_sparse"  # counting the truncated steps would wait for the GPU
+from .device import DEVICE, PLACES, as_c, assert_bits, called, check, dense, tensor, tensors, transposed
 
 
 def arguments_of(case):
@@ -39,49 +36,10 @@ def test_every_size(dtype, size):
             check(fastgae.gae, arguments if number % 2 else env_major(arguments), place)
 
 
-@pytest.mark.parametrize("size", [(2, 7), (9, 1), (17, 33)], ids=str)
-@pytest.mark.parametrize("place", PLACES)
-def test_every_layout(dtype, size, place):
-    case = make_case(size, dtype)
-    check(fastgae.gae, arguments_of(case), place)
-    check(fastgae.gae, env_major(arguments_of(case)), place)
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-def test_every_option(dtype, option):
-    case = make_case((11, 9), dtype)
-    arguments = {**arguments_of(case), **OPTIONS[option](case)}
-    check(fastgae.gae, arguments, sliced)
-    check(fastgae.gae, env_major(arguments))
-
-
-@pytest.mark.parametrize("option", ["next_step", "next_step_masked"])
-def test_reset_rows(dtype, option):
-    case = make_case((11, 9), dtype, "random", "last_values")
-    rng = np.random.default_rng(5)
-    arguments = {
-        **case.arguments(),
-        "truncated": rng.random((11, 9)) < 0.2,
-        "autoreset": "next_step",
-        "prev_done": rng.random(9) < 0.5,
-    }
-    if option == "next_step_masked":
-        arguments["mask"] = rng.random((11, 9)) < 0.7
-    check(fastgae.gae, arguments)
-    check(fastgae.gae, env_major(arguments))
-    check(fastgae.gae, {**arguments, "normalize": "global"})
-
-
-@pytest.mark.parametrize("name", sorted(CALLS.keys() - {SPARSE, *(f"gae-{option}" for option in OPTIONS)}))
-def test_every_estimator(dtype, name):
-    function, arguments = {name: call for name, *call in calls(dtype)}[name]
-    check(function, arguments, PLACES[len(name) % len(PLACES)])
-
-
-@pytest.mark.parametrize("coefficients", COEFFICIENTS, ids=str)
-def test_every_coefficient(dtype, coefficients):
-    gamma, gae_lambda = coefficients
-    check(fastgae.gae, arguments_of(make_case((17, 33), dtype, gamma=gamma, gae_lambda=gae_lambda)))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_argument(dtype, name):
+    for number, (function, arguments) in enumerate(drawn(name, dtype)):
+        check(function, dense(arguments), PLACES[number % len(PLACES)])
 
 
 @pytest.mark.parametrize("major", [dict, env_major])
@@ -136,56 +94,6 @@ def test_16_bit_numbers_are_computed_in_float32(narrow, major):
         for name, t in given.items()
     }
     assert_bits(called(fastgae.gae, given), fastgae.gae(**wide))
-
-
-@pytest.mark.parametrize("kind", [torch.uint8, torch.int64, torch.float32, torch.float64])
-def test_flags_of_every_type(kind):
-    arguments = arguments_of(make_case((17, 9), np.dtype(np.float32)))
-    given = tensors(arguments)
-    flags = {name: given[name].to(kind) * 3 for name in ("terminated", "truncated")}
-    assert_bits(called(fastgae.gae, {**given, **flags}), fastgae.gae(**arguments))
-
-
-@pytest.mark.parametrize("kind", [torch.int8, torch.int64, torch.float64, torch.bool])
-def test_a_mix_promotes_as_numpy_does(kind):
-    given = tensors(arguments_of(make_case((17, 9), np.dtype(np.float32))))
-    given["rewards"] = given["rewards"].to(kind)
-    expected = {name: t.cpu().numpy() if isinstance(t, torch.Tensor) else t for name, t in given.items()}
-    assert_bits(called(fastgae.gae, given), fastgae.gae(**expected))
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (0,), (1,), (1, 1), (4, 0, 2)])
-def test_empty_and_single(shape):
-    arguments = {
-        "rewards": np.ones(shape, np.float32),
-        "values": np.ones(shape, np.float32),
-        "terminated": np.zeros(shape, bool),
-        "last_values": np.ones(shape[1:], np.float32),
-    }
-    check(fastgae.gae, arguments)
-    if 0 not in shape:
-        check(fastgae.gae, {**arguments, "normalize": "global"})
-
-
-@pytest.mark.parametrize("lengths", [[5, 0, 7, 1], [0, 0], [1], [10, 3, 17], [1, 3] * 20])
-@pytest.mark.parametrize("ends", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-def test_packed_sequences(dtype, lengths, ends, masked):
-    total, rng = sum(lengths), np.random.default_rng(7)
-    arguments = {
-        # Half of them are zeros of both signs: where a sequence ends, adding 0 would change -0.0.
-        "rewards": (rng.normal(size=total) * (rng.random(total) < 0.5)).astype(dtype),
-        "values": (rng.normal(size=total) * (rng.random(total) < 0.5)).astype(dtype),
-        "cu_seqlens": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
-        "gae_lambda": rng.random((len(lengths), 1)).astype(dtype),
-        "gamma": 0.97,
-    }
-    if ends:
-        arguments["last_values"] = rng.normal(size=len(lengths)).astype(dtype)
-        arguments["terminated"] = rng.random(total) < 0.2
-    if masked:
-        arguments["mask"] = rng.random(total) < 0.5
-    check(fastgae.gae_packed, arguments, sliced if masked else as_c)
 
 
 def test_wrong_boundaries_touch_nothing_else():
@@ -255,16 +163,6 @@ def test_a_variance_that_overflows():
     assert (expected == 0).all()
     for by in ("global", "per_env"):
         check(fastgae.normalize, {"advantages": huge, "by": by})
-
-
-def test_a_given_mean_and_std(dtype):
-    advantages = np.random.default_rng(1).normal(size=(33, 5, 3)).astype(dtype)
-    mean, std = np.random.default_rng(2).random((2, 5, 3))
-    for place in (as_c, transposed):
-        given = {"advantages": advantages, "mask": advantages[:, :, 0] < 1}
-        check(fastgae.normalize, {**given, "mean": mean, "std": std.astype(np.float32)}, place)
-        check(fastgae.normalize, {**given, "mean": 0.1, "std": 0.3}, place)
-        check(fastgae.normalize, {**given, "ddof": 1, "by": "per_env"}, place)
 
 
 def test_gradients_end():

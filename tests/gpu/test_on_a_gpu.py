@@ -5,27 +5,27 @@ import pytest
 import torch
 
 import fastgae
+from fastgae._interop import FUNCTIONS
 from support.cases import make_case
-from support.tensor_calls import CALLS
+from support.drawn import drawn
 
-from .device import assert_bits, tensors
-from .test_exact import SPARSE
+from .device import assert_bits, dense, tensors
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 CASE = make_case((37, 70), np.dtype(np.float32), bootstrap="last_values")
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != SPARSE])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_call_waits(name):
-    function, arguments = CALLS[name]
-    given = tensors(arguments)
-    function(**given)  # which compiles the kernels
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        function(**given)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    for function, arguments in drawn(name):
+        given = tensors(dense(arguments))
+        function(**given)  # which compiles the kernels
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            function(**given)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_captured_call_computes_what_the_tensors_hold_then():

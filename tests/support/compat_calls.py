@@ -1,4 +1,10 @@
-"""Functions of fastgae.compat that take arrays: their numbers, which may be integers, and their other arguments."""
+"""Calls of the functions of fastgae.compat that take arrays, made from what these functions declare of their arguments.
+
+Each is (function, arguments, the names of its numbers, which may be integers).
+"""
+
+import inspect
+from typing import get_args
 
 import numpy as np
 
@@ -21,9 +27,16 @@ from fastgae.compat import (
     trl,
     verl,
 )
+from fastgae.compat._arguments import Body, Coefficient, Coefficients, Discounts, Integers, Like, Numbers
 
 SIZE = STEPS, ENVS = 7, 4
+ACTIONS = 3
+BATCH = ENVS, STEPS  # time along the last axis
+AXES = dict.fromkeys("TLH", STEPS) | dict.fromkeys("NBES", ENVS) | {"V": 1, "A": ACTIONS, "...": ENVS}
+ONE_ENV = {"...": ()}
+LAST_BUT_ONE = {"T": ENVS, "...": (STEPS, 1)}  # time is the last axis but one
 RNG = np.random.default_rng(0)
+FRACTIONS = ("pi_t", "mu_t", "c_t", "log_pi", "log_mu")  # numbers that are no integers
 
 
 def whole(*shape):
@@ -42,238 +55,98 @@ def without(arguments, name):
     return {key: given for key, given in arguments.items() if key != name}
 
 
-BATCH = ENVS, STEPS  # time along the last axis
-TORCHRL = {
-    "gamma": 0.9,
-    "lmbda": 0.8,
-    "state_value": whole(ENVS, STEPS, 1),
-    "next_state_value": whole(ENVS, STEPS, 1),
-    "reward": whole(ENVS, STEPS, 1),
-    "done": flags(ENVS, STEPS, 1),
-}
-ONE = {"r_t": whole(STEPS), "discount_t": np.linspace(0.9, 0.5, STEPS), "lambda_": 0.8}
-VTRACE = {**ONE, "v_tm1": whole(STEPS), "v_t": whole(STEPS), "rho_tm1": positive(STEPS)}
-ACTIONS = 3
-POLICY = np.linspace(0.1, 0.6, STEPS * ACTIONS).reshape(STEPS, ACTIONS)
-OFF_POLICY = {**without(ONE, "lambda_"), "c_t": np.linspace(0.2, 0.8, STEPS)}
-RETRACE = {
-    **ONE,
-    "q_tm1": whole(STEPS, ACTIONS),
-    "q_t": whole(STEPS, ACTIONS),
-    "a_tm1": RNG.integers(0, ACTIONS, STEPS),
-    "a_t": RNG.integers(0, ACTIONS, STEPS),
-    "pi_t": POLICY,
-    "mu_t": np.linspace(0.1, 0.9, STEPS),
-}
-RL_GAMES = {
-    "fdones": flags(ENVS),
-    "last_extrinsic_values": whole(ENVS, 1),
-    "mb_fdones": flags(*SIZE),
-    "mb_extrinsic_values": whole(*SIZE, 1),
-    "mb_rewards": whole(*SIZE, 1),
-    "gamma": 0.9,
-    "tau": 0.8,
-}
-TOKENS = {"values": whole(*BATCH), "rewards": whole(*BATCH)}
+def kind_of(parameter):
+    """Return what a parameter takes, without the None that it may also take."""
+    kinds = get_args(parameter.annotation)
+    return kinds[0] if type(None) in kinds else parameter.annotation
+
+
+def made(parameter, shape):
+    """Return an argument for a parameter."""
+    name, kind = parameter.name, kind_of(parameter)
+    if name in FRACTIONS:
+        return np.linspace(0.1, 0.6, int(np.prod(shape))).reshape(shape)
+    if kind in (Like, Numbers):
+        return positive(*shape) if name in ("ratio", "rho_tm1") else whole(*shape)
+    if kind is Discounts:
+        return np.linspace(0.9, 0.5, *shape)
+    if kind in (Coefficient, Coefficients):
+        return 0.9 if name in ("gamma", "γ") else 0.8
+    if kind is Integers:
+        return RNG.integers(0, ACTIONS, shape)
+    if shape:
+        return ~flags(*shape) if "mask" in name or name == "valids" else flags(*shape)
+    return 3
+
+
+def call(function, also="", declared=None, axes=(), **settings):
+    """Return a call with the required arguments, those named in ``also``, and settings.
+
+    ``declared`` is the function that declares the arguments, if it is another one.
+    """
+    body: Body = inspect.getclosurevars(declared or function).nonlocals["body"]
+    sizes, parameters = {**AXES, **dict(axes)}, inspect.signature(function).parameters
+
+    def size(axis):
+        found = sizes[axis] if axis in sizes else sizes[axis[0]] + int(axis[1:] or 0) if axis != "1" else 1
+        return found if isinstance(found, tuple) else (found,)
+
+    def shape(name):
+        axes = body.shapes.get(name, "").split("|")[-1].replace("~", "").split()
+        return sum(map(size, axes), ())
+
+    required = [name for name, each in parameters.items() if each.default is each.empty]
+    names = [name for name in parameters if name in (*required, *also.split()) and name not in settings]
+    given = {name: made(body.signature.parameters[name], shape(name)) for name in names}
+    numbers = [name for name in names if kind_of(body.signature.parameters[name]) in (Like, Numbers)]
+    return function, given | settings, [name for name in numbers if name not in FRACTIONS]
+
+
+OFF_POLICY, LEAKY = rlax.general_off_policy_returns_from_q_and_v, rlax.leaky_vtrace
+LEAKY_ADVANTAGE = rlax.leaky_vtrace_td_error_and_advantage
 ONES = np.ones(BATCH, int)
 MASK = (RNG.random(BATCH) < 0.8).astype(int)
-
-
-# name: (function, arguments, the names of its numbers)
 CALLS = {
-    "brax": (
-        brax.compute_gae,
-        {
-            "truncation": flags(*SIZE),
-            "termination": flags(*SIZE),
-            "rewards": whole(*SIZE),
-            "values": whole(*SIZE),
-            "bootstrap_value": whole(ENVS),
-            "lambda_": 0.9,
-        },
-        ("rewards", "values", "bootstrap_value"),
+    "brax": call(brax.compute_gae, "lambda_"),
+    "cleanrl": call(cleanrl.compute_gae),
+    "paper2code": call(paper2code.compute_gae),
+    "paper2code per env": call(paper2code.compute_gae, "truncateds", advantage_norm="per_env"),
+    "paper2code one env": call(paper2code.compute_gae, axes=ONE_ENV),
+    "rl_games": call(rl_games.discount_values),
+    "rl_games masks": call(rl_games.discount_values_masks),
+    "rlax gae": call(rlax.truncated_generalized_advantage_estimation),
+    "rlax lambda_returns": call(rlax.lambda_returns, "lambda_"),
+    "rlax discounted_returns": call(rlax.discounted_returns),
+    "rlax n_step_bootstrapped_returns": call(rlax.n_step_bootstrapped_returns, "lambda_t"),
+    "rlax vtrace": call(rlax.vtrace, "lambda_", LEAKY),
+    "rlax vtrace advantage": call(
+        rlax.vtrace_td_error_and_advantage, "lambda_", LEAKY_ADVANTAGE, clip_pg_rho_threshold=1.5
     ),
-    "cleanrl": (
-        cleanrl.compute_gae,
-        {
-            "rewards": whole(*SIZE),
-            "values": whole(*SIZE),
-            "dones": flags(*SIZE),
-            "next_value": whole(1, ENVS),
-            "next_done": flags(ENVS),
-        },
-        ("rewards", "values", "next_value"),
-    ),
-    "paper2code": (
-        paper2code.compute_gae,
-        {"rewards": whole(*SIZE), "values": whole(STEPS + 1, ENVS), "terminateds": flags(*SIZE)},
-        ("rewards", "values"),
-    ),
-    "paper2code per env": (
-        paper2code.compute_gae,
-        {
-            "rewards": whole(*SIZE),
-            "values": whole(STEPS + 1, ENVS),
-            "terminateds": flags(*SIZE),
-            "truncateds": flags(*SIZE),
-            "advantage_norm": "per_env",
-        },
-        ("rewards", "values"),
-    ),
-    "paper2code one env": (
-        paper2code.compute_gae,
-        {"rewards": whole(STEPS), "values": whole(STEPS + 1), "terminateds": flags(STEPS)},
-        ("rewards", "values"),
-    ),
-    "rl_games": (
-        rl_games.discount_values,
-        RL_GAMES,
-        ("mb_rewards", "mb_extrinsic_values", "last_extrinsic_values"),
-    ),
-    "rl_games masks": (
-        rl_games.discount_values_masks,
-        {**RL_GAMES, "mb_masks": ~flags(*SIZE)},
-        ("mb_rewards", "mb_extrinsic_values", "last_extrinsic_values"),
-    ),
-    "rlax gae": (
-        rlax.truncated_generalized_advantage_estimation,
-        {**ONE, "values": whole(STEPS + 1)},
-        ("r_t", "values"),
-    ),
-    "rlax lambda_returns": (rlax.lambda_returns, {**ONE, "v_t": whole(STEPS)}, ("r_t", "v_t")),
-    "rlax discounted_returns": (
-        rlax.discounted_returns,
-        {**without(ONE, "lambda_"), "v_t": whole(STEPS)},
-        ("r_t", "v_t"),
-    ),
-    "rlax n_step_bootstrapped_returns": (
-        rlax.n_step_bootstrapped_returns,
-        {**without(ONE, "lambda_"), "v_t": VTRACE["v_t"], "n": 3, "lambda_t": 0.8},
-        ("r_t", "v_t"),
-    ),
-    "rlax vtrace": (rlax.vtrace, VTRACE, ("r_t", "v_t", "v_tm1", "rho_tm1")),
-    "rlax vtrace advantage": (
-        rlax.vtrace_td_error_and_advantage,
-        {**VTRACE, "clip_pg_rho_threshold": 1.5},
-        ("r_t", "v_t", "v_tm1", "rho_tm1"),
-    ),
-    "rlax vtrace masked": (
-        rlax.vtrace,
-        {**VTRACE, "sample_mask": ~flags(STEPS)},
-        ("r_t", "v_t", "v_tm1", "rho_tm1"),
-    ),
-    "rlax leaky_vtrace": (rlax.leaky_vtrace, {**VTRACE, "alpha_": 0.6}, ("r_t", "v_t", "v_tm1", "rho_tm1")),
-    "rlax leaky_vtrace advantage": (
-        rlax.leaky_vtrace_td_error_and_advantage,
-        {**VTRACE, "alpha": 0.6, "clip_pg_rho_threshold": 1.5},
-        ("r_t", "v_t", "v_tm1", "rho_tm1"),
-    ),
-    "rlax off-policy returns": (
-        rlax.general_off_policy_returns_from_q_and_v,
-        {**OFF_POLICY, "c_t": OFF_POLICY["c_t"][1:], "q_t": whole(STEPS - 1), "v_t": whole(STEPS)},
-        ("r_t", "v_t", "q_t"),
-    ),
-    "rlax off-policy returns of action values": (
-        rlax.general_off_policy_returns_from_action_values,
-        {**OFF_POLICY, "q_t": RETRACE["q_t"], "a_t": RETRACE["a_t"], "pi_t": POLICY},
-        ("r_t", "q_t"),
-    ),
-    "rlax retrace": (rlax.retrace, RETRACE, ("r_t", "q_t", "q_tm1")),
-    "rlax retrace_continuous": (
-        rlax.retrace_continuous,
-        {**ONE, "q_tm1": whole(STEPS), "q_t": whole(STEPS - 1), "v_t": whole(STEPS), "log_rhos": whole(STEPS - 1)},
-        ("r_t", "v_t", "q_t", "q_tm1", "log_rhos"),
-    ),
-    "rsl_rl": (
-        rsl_rl.compute_returns,
-        {
-            "rewards": whole(*SIZE),
-            "values": whole(*SIZE),
-            "dones": flags(*SIZE),
-            "last_values": whole(ENVS),
-            "gamma": 0.98,
-            "lam": 0.9,
-        },
-        ("rewards", "values", "last_values"),
-    ),
-    "sample_factory": (
-        sample_factory.gae_advantages,
-        {
-            "rewards": whole(*BATCH),
-            "dones": flags(*BATCH),
-            "values": whole(ENVS, STEPS + 1),
-            "valids": np.hstack([MASK, MASK[:, -1:]]) != 0,
-            "γ": 0.9,
-            "λ": 0.8,
-        },
-        ("rewards", "values"),
-    ),
-    "skrl": (
-        skrl.compute_gae,
-        {
-            "rewards": whole(*SIZE),
-            "terminated": flags(*SIZE),
-            "truncated": flags(*SIZE),
-            "values": whole(*SIZE),
-            "last_values": whole(ENVS),
-        },
-        ("rewards", "values", "last_values"),
-    ),
-    "torchrl gae": (
-        torchrl.generalized_advantage_estimate,
-        TORCHRL,
-        ("state_value", "next_state_value", "reward"),
-    ),
-    "torchrl td_lambda": (
-        torchrl.td_lambda_return_estimate,
-        without(TORCHRL, "state_value"),
-        ("next_state_value", "reward"),
-    ),
-    "torchrl td_lambda advantage": (
-        torchrl.td_lambda_advantage_estimate,
-        TORCHRL,
-        ("state_value", "next_state_value", "reward"),
-    ),
-    "torchrl reward2go": (
-        torchrl.reward2go,
-        {"reward": TORCHRL["reward"], "done": TORCHRL["done"], "gamma": 0.9},
-        ("reward",),
-    ),
-    "trl": (trl.compute_advantages, {**TOKENS, "mask": ONES, "gamma": 0.9}, ("values", "rewards")),
-    "trl whitened": (
-        trl.compute_advantages,
-        {**TOKENS, "mask": MASK, "whiten_rewards": True},
-        ("values", "rewards"),
-    ),
-    "openrlhf": (
-        openrlhf.get_advantages_and_returns,
-        {**TOKENS, "action_mask": ONES, "gamma": 0.9, "lambd": 0.8},
-        ("values", "rewards"),
-    ),
-    "verl": (
-        verl.compute_gae_advantage_return,
-        {
-            "token_level_rewards": TOKENS["rewards"],
-            "values": TOKENS["values"],
-            "response_mask": MASK,
-            "gamma": 0.9,
-            "lam": 0.8,
-        },
-        ("token_level_rewards", "values"),
-    ),
+    "rlax vtrace masked": call(rlax.vtrace, "lambda_ sample_mask", LEAKY),
+    "rlax leaky_vtrace": call(LEAKY, "lambda_", alpha_=0.6),
+    "rlax leaky_vtrace advantage": call(LEAKY_ADVANTAGE, "lambda_", alpha=0.6, clip_pg_rho_threshold=1.5),
+    "rlax off-policy returns": call(OFF_POLICY),
+    "rlax off-policy returns of action values": call(rlax.general_off_policy_returns_from_action_values),
+    "rlax retrace": call(rlax.retrace),
+    "rlax retrace_continuous": call(rlax.retrace_continuous),
+    "rsl_rl": call(rsl_rl.compute_returns),
+    "sample_factory": call(sample_factory.gae_advantages),
+    "skrl": call(skrl.compute_gae),
+    "torchrl gae": call(torchrl.generalized_advantage_estimate, axes=LAST_BUT_ONE),
+    "torchrl td_lambda": call(torchrl.td_lambda_return_estimate, axes=LAST_BUT_ONE),
+    "torchrl td_lambda advantage": call(torchrl.td_lambda_advantage_estimate, axes=LAST_BUT_ONE),
+    "torchrl reward2go": call(torchrl.reward2go, axes=LAST_BUT_ONE),
+    "trl": call(trl.compute_advantages, mask=ONES, gamma=0.9),
+    "trl whitened": call(trl.compute_advantages, mask=MASK, whiten_rewards=True),
+    "openrlhf": call(openrlhf.get_advantages_and_returns, action_mask=ONES),
+    "verl": call(verl.compute_gae_advantage_return, response_mask=MASK),
 }
-
-
-PUFFERLIB = {
-    **TOKENS,
-    "terminals": flags(*BATCH),
-    "ratio": positive(*BATCH),
-    "advantages": np.zeros(BATCH, np.float32),
-    "gamma": 0.9,
-    "gae_lambda": 0.8,
-    "vtrace_rho_clip": 1.5,
-    "vtrace_c_clip": 1.0,
-}
+TORCHRL = CALLS["torchrl gae"][1]
+FILLED = np.zeros(BATCH, np.float32)
+_, PUFFERLIB, RATIOS = call(
+    pufferlib.compute_puff_advantage, "", pufferlib._advantages, advantages=FILLED, vtrace_rho_clip=1.5,
+    vtrace_c_clip=1.0,
+)  # fmt: skip
 
 
 def puff_elsewhere(advantages, **given):
@@ -282,58 +155,18 @@ def puff_elsewhere(advantages, **given):
 
 # These take tensors alone, or fill one.
 TORCH_CALLS = {
-    "torchrl vtrace": (
-        torchrl.vtrace_advantage_estimate,
-        {**without(TORCHRL, "lmbda"), "log_pi": RNG.random((ENVS, STEPS, 1)), "log_mu": RNG.random((ENVS, STEPS, 1))},
-        ("state_value", "next_state_value", "reward"),
-    ),
-    "pufferlib": (puff_elsewhere, PUFFERLIB, ("values", "rewards", "ratio")),
+    "torchrl vtrace": call(torchrl.vtrace_advantage_estimate, axes=LAST_BUT_ONE),
+    "pufferlib": (puff_elsewhere, PUFFERLIB, RATIOS),
 }
 # These take NumPy's arrays alone, or fill one.
+OF_ENVPOOL = {"env_id": np.tile(np.arange(ENVS), (STEPS, 1)), "numenv": ENVS}
+OF_LABML = {"done": flags(*BATCH), "rewards": whole(*BATCH), "values": whole(ENVS, STEPS + 1)}
 NUMPY_CALLS = {
-    "envpool": (
-        envpool.compute_gae,
-        {
-            "gamma": 0.9,
-            "gae_lambda": 0.8,
-            "value": whole(*SIZE),
-            "reward": whole(*SIZE),
-            "done": flags(*SIZE),
-            "env_id": np.tile(np.arange(ENVS), (STEPS, 1)),
-            "numenv": ENVS,
-        },
-        ("value", "reward"),
-    ),
-    "labml": (
-        labml.GAE(ENVS, STEPS, 0.9, 0.8),
-        {"done": flags(*BATCH), "rewards": whole(*BATCH), "values": whole(ENVS, STEPS + 1)},
-        ("rewards", "values"),
-    ),
-    "pufferlib": (pufferlib.compute_puff_advantage, PUFFERLIB, ("values", "rewards", "ratio")),
-    "rllib": (
-        rllib.compute_value_targets,
-        {
-            "values": whole(STEPS),
-            "rewards": whole(STEPS),
-            "terminateds": flags(STEPS),
-            "truncateds": flags(STEPS),
-            "gamma": 0.9,
-            "lambda_": 0.8,
-        },
-        ("values", "rewards"),
-    ),
-    "tianshou": (
-        tianshou._gae,
-        {
-            "v_s": whole(STEPS),
-            "v_s_": whole(STEPS),
-            "rew": whole(STEPS),
-            "end_flag": flags(STEPS),
-            "gamma": 0.9,
-            "gae_lambda": 0.8,
-        },
-        ("v_s", "v_s_", "rew"),
-    ),
+    "envpool": call(envpool.compute_gae, **OF_ENVPOOL),
+    "labml": (labml.GAE(ENVS, STEPS, 0.9, 0.8), OF_LABML, ["rewards", "values"]),
+    "pufferlib": (pufferlib.compute_puff_advantage, PUFFERLIB, RATIOS),
+    "rllib": call(rllib.compute_value_targets),
+    "tianshou": call(tianshou._gae, axes=ONE_ENV),
 }
 
 

@@ -4,6 +4,8 @@ import functools
 import inspect
 from typing import get_args, get_origin, get_type_hints
 
+import numpy as np
+
 import fastgae
 from fastgae._call import ROLES, Role
 
@@ -41,3 +43,12 @@ def allows_none(parameter):
 def gives_two(name):
     """Whether a function returns advantages and returns, and not one array."""
     return get_origin(get_type_hints(getattr(fastgae, name))["return"]) is fastgae.GAEResult
+
+
+def converted(arguments, convert):
+    """With convert(array) in place of every array."""
+    return {name: convert(given) if isinstance(given, np.ndarray) else given for name, given in arguments.items()}
+
+
+def arrays_of(result):
+    return tuple(result) if isinstance(result, tuple | list) else (result,)

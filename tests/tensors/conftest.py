@@ -42,9 +42,9 @@ def compiled():
     torch = pytest.importorskip("torch")
 
     def made(function, backend="aot_eager", **options):
+        torch._dynamo.reset()  # or it would refuse to compile one function again and again
         return torch.compile(function, fullgraph=True, backend=backend, **options)
 
-    torch._dynamo.reset()
     # What torch's compiler warns of is not ours to mend.
     with warnings.catch_warnings(action="ignore"):
         yield made

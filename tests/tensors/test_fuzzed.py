@@ -15,7 +15,7 @@ from fuzz.calls import Given, upper_halves
 from fuzz.run import SETTINGS
 from fuzz.strategy import calls
 from support.cases import assert_same_bits
-from support.tensor_calls import arrays_of
+from support.functions import arrays_of
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")

@@ -7,17 +7,21 @@ import pytest
 
 import fastgae
 from fastgae._call import NUMBERS
+from fastgae._interop import FUNCTIONS
 from fastgae._support import memory
 from support.cases import assert_same_bits, make_case
-from support.tensor_calls import CALLS, FEW, arrays_of, converted
+from support.drawn import drawn
+from support.functions import arrays_of, converted
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 from fastgae._interop import batches  # noqa: E402
 from fastgae._interop.jax import from_numpy, to_numpy  # noqa: E402
 
+NAMES = tuple(FUNCTIONS)
 CASE = make_case((17, 6), np.float32, bootstrap="last_values")
 ROLLOUT = CASE.arguments()
+VTRACE = {name: given for name, given in ROLLOUT.items() if name != "gae_lambda"} | {"ratios": np.exp(CASE.values)}
 
 
 def jax_arrays(arguments):
@@ -41,10 +45,10 @@ def assert_answers(got, expected):
             assert_same_bits(result, array.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_the_bits_of_numpy(name):
-    function, arguments = CALLS[name]
-    assert_answers(function(**jax_arrays(arguments)), function(**arguments))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bits_of_numpy_without_float64(name):
+    for function, arguments in drawn(name):
+        assert_answers(function(**jax_arrays(arguments)), function(**arguments))
 
 
 def test_backends(backend):
@@ -73,7 +77,7 @@ def test_memory_is_shared(monkeypatch):
     filled = []
     kept = "fastgae._interop.jax_calls.from_numpy"
     monkeypatch.setattr(kept, lambda array, like: filled.append(array) or from_numpy(array, like))
-    for function, arguments in (CALLS["gae-last_values"], CALLS["reverse_scan"]):
+    for function, arguments in ((fastgae.gae, ROLLOUT), (fastgae.reverse_scan, {"x": CASE.rewards, "decay": 0.5})):
         filled.clear()
         results = arrays_of(function(**jax_arrays(arguments)))
         for array, result in zip(filled, results, strict=True):
@@ -111,28 +115,16 @@ def test_values_after_sequences_count_for_the_dtype():
         assert_same_bits(result, expected)
 
 
-@pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
-def test_16_bits_are_computed_in_float32(narrow):
-    arrays, _ = split(ROLLOUT)
-    given = {name: array.astype(narrow) if array.dtype == np.float32 else array for name, array in arrays.items()}
-    wide = {name: np.asarray(a.astype(np.float32) if a.dtype == narrow else a) for name, a in given.items()}
-    for function in (fastgae.gae, jax.jit(fastgae.gae)):
-        assert_answers(function(**given), fastgae.gae(**wide))
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_bfloat16_of_ml_dtypes(name):
-    """JAX brings ml_dtypes, whose arrays are NumPy's."""
-    function, arguments = CALLS[name]
-    numbers = {
-        place: np.asarray(given).astype(jnp.bfloat16)
-        for place, given in arguments.items()
-        if place in NUMBERS and isinstance(given, np.ndarray)
-    }
-    wide = {place: given.astype(np.float32) for place, given in numbers.items()}
-    got, expected = function(**{**arguments, **numbers}), function(**{**arguments, **wide})
-    for result, array in zip(arrays_of(got), arrays_of(expected), strict=True):
-        assert_same_bits(result, array)
+@pytest.mark.parametrize("name", NAMES)
+def test_16_bits_are_computed_in_float32(name):
+    """Also in arrays of NumPy, to which JAX brings ml_dtypes. Coefficients keep their dtype."""
+    for function, arguments in drawn(name):
+        bits = {each: jnp.bfloat16 for each in arguments.keys() & NUMBERS if isinstance(arguments[each], np.ndarray)}
+        narrow = {each: arguments[each].astype(dtype) for each, dtype in bits.items()}
+        expected = function(**{**arguments, **{each: array.astype(np.float32) for each, array in narrow.items()}})
+        assert_answers(function(**jax_arrays({**arguments, **narrow})), expected)
+        for result, array in zip(*map(arrays_of, (function(**{**arguments, **narrow}), expected)), strict=True):
+            assert_same_bits(result, array)
 
 
 def test_the_first_argument_decides():
@@ -165,25 +157,19 @@ def test_another_device(monkeypatch):
         fastgae.diagnose(**given)
 
 
-@pytest.mark.parametrize("name", FEW)
-def test_jit(name):
-    function, arguments = CALLS[name]
-    arrays, others = split(arguments)
-    assert_answers(jax.jit(lambda arrays: function(**arrays, **others))(arrays), function(**arguments))
-
-
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("name", FEW)
-def test_vmap(name, jit):
-    """Five calls whose rewards, or what is in their place, are different ones."""
-    function, arguments = CALLS[name]
-    (first, given), *_ = arguments.items()
-    batch = np.stack([np.roll(given, shift, 0) for shift in range(5)])
-    arrays, others = split(arguments)
-    arrays.pop(first)
-    mapped = jax.vmap(lambda given: function(**{first: given}, **arrays, **others))
-    got = (jax.jit(mapped) if jit else mapped)(jnp.asarray(batch))
-    assert_answers(got, stacked([function(**{**arguments, first: given}) for given in batch]))
+@pytest.mark.parametrize("name", NAMES)
+def test_jit_and_vmap(name):
+    """One call, and five calls whose rewards, or what is in their place, are different ones."""
+    for number, (function, arguments) in enumerate(drawn(name)[::2]):
+        (first, given), *_ = arguments.items()
+        (arrays, others), jitted = split(arguments), number % 2
+        if jitted:
+            assert_answers(jax.jit(lambda a, f=function, o=others: f(**a, **o))(arrays), function(**arguments))
+        batch = np.stack([np.roll(given, shift) for shift in range(5)])
+        arrays.pop(first)
+        mapped = jax.vmap(lambda given, f=function, a=arrays, o=others, first=first: f(**{first: given}, **a, **o))
+        got = (jax.jit(mapped) if jitted else mapped)(jnp.asarray(batch))
+        assert_answers(got, stacked([function(**{**arguments, first: given}) for given in batch]))
 
 
 def stacked(results):
@@ -192,23 +178,26 @@ def stacked(results):
     return fastgae.GAEResult(*map(np.stack, zip(*results, strict=True)))
 
 
-@pytest.mark.parametrize("name", [name for name in FEW if "-every-" in name and not name.startswith("gae_packed")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "gae_packed"])
 def test_vmap_is_one_call(name, monkeypatch):
     """The batch becomes environments of one call, except in a packed call and where normalisation mixes them."""
     monkeypatch.setattr(batches.Batch, "one_by_one", None)
-    function, arguments = CALLS[name]
-    (_, given), *rest = arguments.items()
-    others = dict(rest)
-    if function is fastgae.normalize:
-        others = {"mask": others["mask"], "by": "per_env"}
-    got = jax.vmap(lambda given: function(given, **others))(jnp.asarray(np.stack([given, given[::-1]])))
-    assert_answers(got, stacked([function(each, **others) for each in (given, given[::-1])]))
+    joined = 0
+    for function, arguments in drawn(name):
+        (_, given), *rest = arguments.items()
+        settings, shapes = dict(rest), {each: np.shape(a) for each, a in rest if isinstance(a, np.ndarray)}
+        if not batches.may_join({"by": "global"} | settings if name == "normalize" else settings, shapes, given.shape):
+            continue
+        got = jax.vmap(lambda given, f=function, s=settings: f(given, **s))(jnp.asarray(np.stack([given, given[::-1]])))
+        assert_answers(got, stacked([function(each, **settings) for each in (given, given[::-1])]))
+        joined += 1
+    assert joined
 
 
 @pytest.mark.parametrize(
     ("function", "arguments", "name"),
     [
-        (fastgae.vtrace, CALLS["vtrace"][1], "rho_clip"),
+        (fastgae.vtrace, VTRACE, "rho_clip"),
         (fastgae.normalize, {"advantages": CASE.rewards, "by": "per_env"}, "eps"),
     ],
 )
@@ -220,7 +209,7 @@ def test_vmap_over_a_number_of_the_whole_call(function, arguments, name):
 
 
 def test_vmap_beside_a_flag_in_place_of_an_array():
-    arguments = {**CALLS["gae-next_values"][1], "autoreset": "next_step", "prev_done": True}
+    arguments = {**ROLLOUT, "last_values": CASE.last_values[0], "autoreset": "next_step", "prev_done": True}
     arguments = {name: given[:, 0] if np.ndim(given) == 2 else given for name, given in arguments.items()}
     rewards = arguments.pop("rewards")
     batch = np.stack([rewards, rewards[::-1]])

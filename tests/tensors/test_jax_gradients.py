@@ -9,7 +9,7 @@ import pytest
 import fastgae
 from fastgae.compat import rlax as ours
 from support.cases import assert_same_bits, make_case
-from support.tensor_calls import arrays_of
+from support.functions import arrays_of
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

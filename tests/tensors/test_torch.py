@@ -10,7 +10,8 @@ import fastgae
 from fastgae._call import NUMBERS
 from fastgae._interop import FUNCTIONS
 from support.cases import assert_same_bits, make_case
-from support.tensor_calls import CALLS, FEW, array_arguments, arrays_of, calls, converted
+from support.drawn import drawn
+from support.functions import arrays_of, converted
 
 torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
@@ -23,7 +24,7 @@ ROLLOUT = CASE.arguments()
 
 
 def tensor(array):
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.array(array, order="C"))
 
 
 def tensors(arguments):
@@ -41,28 +42,14 @@ def assert_answers(got, expected):
             assert_same_bits(result.numpy(), array)
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_the_bits_of_numpy(name):
-    function, arguments = CALLS[name]
-    assert_answers(function(**tensors(arguments)), function(**arguments))
-
-
 def test_every_function_takes_tensors():
     not_in_programs = {"backends", "diagnose", "gae_tree", "group_advantages", "moments"}
     assert set(FUNCTIONS) == {name for name in fastgae.__all__ if name[0].islower()} - not_in_programs
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_array_argument_is_passed(name):
-    passed = [arguments for function, arguments in CALLS.values() if function is FUNCTIONS[name]]
-    arrays = {name for arguments in passed for name, given in arguments.items() if isinstance(given, np.ndarray)}
-    assert arrays == array_arguments(FUNCTIONS[name])
-
-
-@pytest.mark.parametrize("name", ["gae-final_dense", "gae-all"])
-def test_backends(name, backend, dtype):
-    function, arguments = {name: call for name, *call in calls(dtype)}[name]
-    assert_answers(function(**tensors(arguments), backend=backend), function(**arguments, backend="numpy"))
+def test_backends(backend, dtype):
+    for function, arguments in drawn("gae", dtype)[::6]:
+        assert_answers(function(**tensors(arguments), backend=backend), function(**arguments, backend="numpy"))
 
 
 def test_diagnose():
@@ -97,28 +84,12 @@ def test_memory_is_shared():
     assert memory[1] == 5
 
 
-@pytest.mark.parametrize("place", [lambda t: t.t().contiguous().t(), lambda t: torch.stack([t, t], -1)[..., 0]])
-def test_any_strides(place):
-    arguments = {name: place(given) if np.ndim(given) == 2 else given for name, given in tensors(ROLLOUT).items()}
-    assert_answers(fastgae.gae(**arguments), fastgae.gae(**ROLLOUT))
-
-
 def test_gradients_end():
     given = tensors(ROLLOUT)
     for name in ("rewards", "values", "last_values"):
         given[name] = torch.nn.Parameter(given[name])
     given["gamma"] = torch.tensor(0.99, dtype=torch.float64, requires_grad=True)
     assert_answers(fastgae.gae(**given), fastgae.gae(**ROLLOUT))
-
-
-@pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
-def test_16_bits_are_computed_in_float32(narrow):
-    given = {
-        name: array.to(getattr(torch, narrow)) if array.is_floating_point() else array
-        for name, array in tensors({name: given for name, given in ROLLOUT.items() if np.ndim(given)}).items()
-    }
-    wide = {name: (array.float() if array.is_floating_point() else array).numpy() for name, array in given.items()}
-    assert_answers(fastgae.gae(**given), fastgae.gae(**wide))
 
 
 def test_the_first_argument_decides():
@@ -252,12 +223,13 @@ def test_errors_name_the_argument():
         fastgae.gae(**tensors({**ROLLOUT, "last_values": np.ones(2, np.float32)}))
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_compiled(name, compiled):
-    function, arguments = CALLS[name]
-    arrays = {name: tensor(given) for name, given in arguments.items() if isinstance(given, np.ndarray)}
-    others = {name: given for name, given in arguments.items() if name not in arrays}
-    assert_answers(compiled(lambda **arrays: function(**arrays, **others))(**arrays), function(**arguments))
+    for function, arguments in drawn(name)[::2]:
+        arrays = {name: tensor(given) for name, given in arguments.items() if isinstance(given, np.ndarray)}
+        others = {name: given for name, given in arguments.items() if name not in arrays}
+        program = compiled(lambda arrays, function=function, others=others: function(**arrays, **others))
+        assert_answers(program(arrays), function(**arguments))
 
 
 def test_compiled_in_a_loss(compiled):
@@ -297,16 +269,15 @@ def test_compiled_out(compiled):
     assert_same_bits(returns.numpy(), fastgae.gae(**ROLLOUT).returns)
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_vmap(name):
-    function, arguments = CALLS[name]
-    first = next(iter(inspect.signature(function).parameters))
-    given, others = arguments[first], {name: each for name, each in arguments.items() if name != first}
-    batch, fixed = tensor(np.stack([given, given[::-1]], 1)), tensors(others)
-    got = torch.func.vmap(lambda given: function(given, **fixed), in_dims=1)(batch)
-    calls = [arrays_of(function(each, **others)) for each in (given, given[::-1])]
-    for array, expected in zip(arrays_of(got), zip(*calls, strict=True), strict=True):
-        assert_same_bits(array.numpy(), np.stack(expected))
+    for function, arguments in drawn(name):
+        (first, given), *others = arguments.items()
+        both, fixed = np.stack([given, given[::-1]], 1), tensors(dict(others))
+        got = torch.func.vmap(lambda each, f=function, fixed=fixed: f(each, **fixed), in_dims=1)(tensor(both))
+        calls = [arrays_of(function(**{**arguments, first: each})) for each in (given, given[::-1])]
+        for array, expected in zip(arrays_of(got), zip(*calls, strict=True), strict=True):
+            assert_same_bits(array.numpy(), np.stack(expected))
 
 
 def test_transforms_of_transforms():
@@ -348,16 +319,15 @@ def test_recorded_programs_compute_with_other_numbers():
     assert (type(fake[0]), fake[0].shape) == (FakeTensor, (17, 6))
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_opcheck(name):
     from fastgae._interop.torch_ops import OPERATIONS, operands
 
-    function, arguments = CALLS[name]
-    defaults = {parameter.name: parameter.default for parameter in inspect.signature(function).parameters.values()}
-    for place in (tensor, lambda array: tensor(array.T).permute(*reversed(range(array.ndim)))):
-        given = operands({**defaults, **converted(arguments, place)})
+    defaults = {each.name: each.default for each in inspect.signature(FUNCTIONS[name]).parameters.values()}
+    for number, (_, arguments) in enumerate(drawn(name)[::3]):
+        place = (tensor, lambda array: tensor(array.T).permute(tuple(range(array.ndim))[::-1]))[number % 2]
         with warnings.catch_warnings(action="ignore"):
-            torch.library.opcheck(OPERATIONS[function.__name__], (), given)
+            torch.library.opcheck(OPERATIONS[name], (), operands({**defaults, **converted(arguments, place)}))
 
 
 def test_settings_have_the_types_of_their_annotations():
@@ -371,16 +341,17 @@ def test_settings_have_the_types_of_their_annotations():
 
 
 @pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_16_bits_in_every_function(name, narrow):
-    function, arguments = CALLS[name]
-    numbers = {
-        place: tensor(given).to(narrow)
-        for place, given in arguments.items()
-        if place in NUMBERS and isinstance(given, np.ndarray)
-    }
-    wide = {place: given.float().numpy() for place, given in numbers.items()}
-    assert_answers(function(**{**tensors(arguments), **numbers}), function(**{**arguments, **wide}))
+    """They are computed in float32; coefficients keep their dtype."""
+    for function, arguments in drawn(name):
+        numbers = {
+            place: tensor(given).to(narrow)
+            for place, given in arguments.items()
+            if place in NUMBERS and isinstance(given, np.ndarray)
+        }
+        wide = {place: given.float().numpy() for place, given in numbers.items()}
+        assert_answers(function(**{**tensors(arguments), **numbers}), function(**{**arguments, **wide}))
 
 
 @pytest.mark.parametrize("narrow", ["bfloat16", "float16"])

@@ -6,49 +6,35 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae._call import ROLES, Role
+from fastgae._interop import FUNCTIONS
 from support.cases import assert_same_bits
-from support.tensor_calls import CALLS, array_arguments, arrays_of, calls
+from support.drawn import drawn
+from support.functions import arrays_of
 
 torch = pytest.importorskip("torch")
 
-KEEPING = [name for name, call in CALLS.items() if "stop_gradients" in inspect.signature(call[0]).parameters]
-NUMBERS = (Role.STEPS, Role.ENVS, Role.COEFFICIENT, Role.FACTORS)
-DOUBLE = {name: (function, arguments) for name, function, arguments in calls(np.float64)}
-
-
-def prepared(name):
-    """Return a call as a function of its numbers, and these as leaves, away from 0 and 1 and from the clips."""
-    function, arguments = DOUBLE[name]
-    arrays = {each: given for each, given in arguments.items() if each in array_arguments(function)}
-    leaves = {}
-    for each, given in arrays.items():
-        array = np.asarray(given)
-        if ROLES[each] in NUMBERS and array.dtype == np.float64:
-            array = 0.1 + 0.8 * array if ROLES[each] is Role.COEFFICIENT else array
-            array = array * 1.001 if each == "ratios" else array
-            leaves[each] = torch.tensor(array).requires_grad_()
-        elif isinstance(given, np.ndarray):
-            arguments = arguments | {each: torch.tensor(array)}
-
-    def call(*numbers, stop_gradients=False):
-        given = arguments | dict(zip(leaves, numbers, strict=True))
-        return function(**given, stop_gradients=stop_gradients)
-
-    return call, tuple(leaves.values())
+KEEPING = [name for name, function in FUNCTIONS.items() if "stop_gradients" in inspect.signature(function).parameters]
 
 
 @pytest.mark.parametrize("name", KEEPING)
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # from torch itself
 def test_derivatives(name):
-    call, numbers = prepared(name)
-    for kept, stopped in zip(*(arrays_of(call(*numbers, stop_gradients=stop)) for stop in (False, True)), strict=True):
-        assert_same_bits(kept.detach().numpy(), stopped.numpy())
-        assert kept.requires_grad
-        assert not stopped.requires_grad
-    batches = {"fast_mode": True, "check_batched_grad": True}
-    assert torch.autograd.gradcheck(call, numbers, check_forward_ad=True, check_batched_forward_grad=True, **batches)
-    assert torch.autograd.gradgradcheck(call, numbers, **batches)
+    for function, arguments in drawn(name, np.float64)[::2]:
+        given = {each: torch.from_numpy(array) for each, array in arguments.items() if isinstance(array, np.ndarray)}
+        numbers = {each: array.requires_grad_() for each, array in given.items() if array.dtype == torch.float64}
+
+        names, numbers = [*numbers], tuple(numbers.values())
+
+        def call(*numbers, stop=False, function=function, names=names, others=arguments | given):
+            return function(**{**others, **dict(zip(names, numbers, strict=True)), "stop_gradients": stop})
+
+        for kept, stopped in zip(*(arrays_of(call(*numbers, stop=stop)) for stop in (False, True)), strict=True):
+            assert_same_bits(kept.detach().numpy(), stopped.numpy())
+            assert kept.requires_grad
+            assert not stopped.requires_grad
+        how = {"fast_mode": True, "check_batched_grad": True}
+        assert torch.autograd.gradcheck(call, numbers, check_forward_ad=True, check_batched_forward_grad=True, **how)
+        assert torch.autograd.gradgradcheck(call, numbers, **how)
 
 
 def test_gradients_that_are_known():

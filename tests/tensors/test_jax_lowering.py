@@ -10,7 +10,7 @@ from support.tensor_calls import CALLS, FEW
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-from fastgae._backends.xla import UNROLLED  # noqa: E402
+from fastgae._backends.xla.loops import UNROLLED  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
 from .test_jax import assert_answers, split, stacked  # noqa: E402

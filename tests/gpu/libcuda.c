@@ -2,7 +2,6 @@
 // Triton's own launcher runs with it where no GPU is. Only what that launcher and its loader call is here.
 #include <cuda.h>
 
-#undef cuModuleGetFunction
 #define RETURNED(name, ...) \
     CUresult name(__VA_ARGS__) { return CUDA_SUCCESS; }
 

@@ -1,10 +1,11 @@
 """Measure the speed of the fastgae that is installed. ``python benchmarks COMMAND --help`` says more.
 
-gate       did anything become slower? Exit status 1 if it did
-ab         two commits, built and timed in turn
-figures    every chart and table about speed in README.md and docs/
-data       recorded data: steps per second and peak memory from Parquet to Parquet
-gpu        tensors on a GPU
+gate         did anything become slower? Exit status 1 if it did
+ab           two commits, built and timed in turn
+figures      every chart and table about speed in README.md and docs/
+data         recorded data: steps per second and peak memory from Parquet to Parquet
+gpu          tensors on a GPU
+first-light  three commands that tell on a new GPU what there is to tell
 """
 
 import argparse
@@ -17,6 +18,7 @@ COMMANDS = {
     "figures": "speed.figures.command",
     "data": "speed.data.command",
     "gpu": "speed.gpu.command",
+    "first-light": "speed.gpu.first_light",
 }
 
 if __name__ == "__main__":

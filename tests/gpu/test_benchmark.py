@@ -88,20 +88,25 @@ def test_a_dry_run(monkeypatch, capsys, tmp_path):
         raise MemoryError("too large")
 
     monkeypatch.setattr(command, "LONGEST", 0.0)  # one call
-    monkeypatch.setattr(command, "SMALLER", 8192)
     monkeypatch.setitem(sys.modules, "pufferlib._C", None)
     monkeypatch.setitem(contenders.CONTENDERS, "loop", contenders.Contender("broken", broken))
     file = tmp_path / "rows.jsonl"
-    assert command.main(["--dry", "--rows", str(file), "fastgae", "loop", "pufferlib"]) == 0
+    for contender in ("fastgae", "add", "loop", "pufferlib"):
+        assert command.main(["--dry", "--rows", str(file), "--answers", str(tmp_path), contender]) == 0
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     names = [row.name for row in command.ROWS]
     for label in ("one torch.add", "fastgae on the GPU"):
         assert [row["row"] for row in rows if row["contender"] == label and row["call"] > 0] == names
+    assert [row["derived"] for row in rows[: len(names)]] == [row.derived for row in command.ROWS]
     failed = [row["failed"] for row in rows if row["contender"] == "broken"]
-    assert failed == ["MemoryError: too large"] * (len(names) - 1)  # it takes no packed sequences
+    assert failed == ["MemoryError: too large"] * 7  # the plain rows: no packed sequences, options or other dtypes
     (absent,) = (row for row in rows if row["contender"] == "PufferLib's kernel")
     assert absent["failed"].startswith("ModuleNotFoundError: import of pufferlib._C")
-    assert capsys.readouterr().out.count("\n") == 2 + len(rows)
+    assert capsys.readouterr().out.count("\n") == len(rows)
+    (tmp_path / "0.pt").unlink()
+    torch.save((torch.zeros(2, 1), torch.zeros(2, 1)), tmp_path / "0.pt")
+    assert command.main(["--dry", "--answers", str(tmp_path), "fastgae"]) == 1
+    assert "AssertionError: these are not the bits of the CPU" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -12,7 +12,7 @@ from support.drawn import drawn
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-from fastgae._backends.xla import UNROLLED  # noqa: E402
+from fastgae._backends.xla.loops import UNROLLED  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
 from .test_jax import NAMES, assert_answers, split, stacked  # noqa: E402

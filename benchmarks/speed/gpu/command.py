@@ -5,9 +5,11 @@
   python benchmarks gpu --rows gpu.jsonl         also append each row to a file, one line of JSON
   TRITON_INTERPRET=1 python benchmarks gpu --dry small rows without a GPU, whose times mean nothing
 
-A whole call is measured from an idle GPU until its results are there. Device time is that of a CUDA graph of up to 20
-calls, in which the CPU has no part. The yardstick is one torch.add that moves as many bytes as a call must: 17 for each
-step. Each row is printed as soon as it is measured, fastgae's first. A contender that fails loses only that row.
+A whole call is measured from an idle GPU until its results are there. Device time is that of a CUDA graph of calls, in
+which the CPU has no part; each has a rollout of its own, so that small rollouts are not in the caches. The yardstick is
+one torch.add that moves as many bytes as a call must: 17 for each step of a plain one. Beside each row is the device
+time that was derived from the machine code for an H200. Each row is printed as soon as it is measured. Each contender
+has a process of its own, so one that fails or hangs loses only its own rows.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,38 +25,54 @@ from typing import Any, NamedTuple
 
 import torch
 
+import fastgae
+
 from .contenders import CONTENDERS, YARDSTICK, Contender, Rollout, made, on_the_gpu, ours, packed, takes
 
+MAIN = str(Path(__file__).parents[2])  # the command
 TESTS = Path(__file__).parents[3] / "tests" / "gpu"
+FAST = "cpp", "numba"
 CALLS, REPLAYS, LONGEST = 50, 20, 1.0  # of each row, at most; seconds
-IN_A_GRAPH, GRAPH = 20, 0.002  # calls, and seconds that they may take, because a loop in torch is many launches
-SMALLER = 128  # times are the rows of a dry run
+# Of a graph: the bytes that are in no cache, and the seconds that its calls may take; a loop in torch is many launches.
+COLD, GRAPH = 2**28, 0.002
+SECONDS = 540.0  # for all contenders
+SMALLER = 8192  # times are the rows of a dry run
+LONG = 200_000  # steps of a trajectory that takes NumPy alone some seconds
 CLOSE = {"rtol": 1e-3, "atol": 1e-3}  # other contenders round in another order
 
 
 class Row(NamedTuple):
     name: str
+    derived: str  # microseconds of the device
     steps: int
     envs: int
     time_axis: int = 0
     discounted: bool = True  # False: gamma and lambda are 1
+    option: str | None = None
 
     def rollout(self, device: str, smaller: int) -> Rollout:
         steps, envs = max(2, self.steps // smaller), max(1, self.envs // smaller)
         if self.name.startswith("packed"):
-            return packed(envs, max(8, steps), device)
-        return made(steps, envs, self.time_axis, device, self.discounted)
+            return packed(envs, max(8, steps), device, self.discounted)
+        return made(steps, envs, self.time_axis, device, self.discounted, self.option)
 
 
 ROWS = (
-    Row("24 × 4096", 24, 4096),
-    Row("128 × 4096", 128, 4096),
-    Row("1024 × 16384", 1024, 16384),
-    Row("512 × 8192 tokens, env-major", 8192, 512, 1),
-    Row("512 × 8192 tokens, gamma lambda 1", 8192, 512, 1, False),
-    Row("64 × 32768, env-major", 32768, 64, 1),
-    Row("one trajectory of 1,000,000", 1_000_000, 1),
-    Row("packed: 512 answers of 2048 … 8192 tokens", 8192, 512),
+    Row("24 × 4096", "4 to 5", 24, 4096),
+    Row("128 × 4096", "5 to 7", 128, 4096),
+    Row("1024 × 16384", "66 to 75", 1024, 16384),
+    Row("512 × 8192 tokens, env-major", "19 to 31", 8192, 512, 1),
+    Row("512 × 8192 tokens, gamma lambda 1", "85 to 100", 8192, 512, 1, False),
+    Row("64 × 32768, env-major", "20 to 50", 32768, 64, 1),
+    Row("one trajectory of 1,000,000", "18 to 33", 1_000_000, 1),
+    Row("packed: 512 answers of 2048 … 8192 tokens", "60 to 100", 8192, 512),
+    Row("packed, gamma lambda 1", "80 to 100", 8192, 512, 0, False),
+    Row("4096 × 2048 tokens, mask", "41 to 60", 2048, 4096, 1, True, "mask"),
+    Row("128 × 4096, next step", "", 128, 4096, option="next step"),
+    Row("128 × 4096, V-trace", "", 128, 4096, option="V-trace"),
+    Row("128 × 4096, float64", "", 128, 4096, option="float64"),
+    Row("128 × 4096, bfloat16", "", 128, 4096, option="bfloat16"),
+    Row("4096 × 2048 tokens, normalize", "56 to 75", 2048, 4096, 1, True, "normalize"),
 )
 
 
@@ -63,19 +82,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("torch finds no GPU here, and this benchmark measures nothing else; see --dry", file=sys.stderr)
         return 2
     name = "a dry run" if args.dry else torch.cuda.get_device_name()
+    if len(args.contenders) == 1:
+        return measure(args, name)
     print(f"{name}, torch {torch.__version__}\n{HEAD}", flush=True)
-    wrong = 0
-    for found in measured(args.contenders, "cpu" if args.dry else "cuda", SMALLER if args.dry else 1):
-        print(line(found), flush=True)
-        wrong += "fastgae" in found["contender"] and "failed" in found
-        if args.rows:
-            with args.rows.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"device": name, "torch": torch.__version__, **found}) + "\n")
+    with tempfile.TemporaryDirectory() as answers:
+        wrong = side_by_side(args, args.answers or Path(answers))
     if not (args.untested or args.dry):
         # Side by side, because most of the time each process compiles kernels.
-        side_by_side = [sys.executable, "-m", "pytest", "-q", "-n", "auto", str(TESTS)]
-        wrong += subprocess.run(side_by_side).returncode
+        tests = [sys.executable, "-m", "pytest", "-q", "-n", "auto", str(TESTS)]
+        wrong += subprocess.run(tests).returncode
     return int(bool(wrong))
+
+
+def side_by_side(args: argparse.Namespace, answers: Path) -> int:
+    """Measure each contender in a process of its own. Return how many of fastgae's processes failed."""
+    end, wrong = time.monotonic() + args.seconds, 0
+    how = [
+        "--answers",
+        str(answers),
+        *(["--rows", str(args.rows)] if args.rows else []),
+        *(["--dry"] if args.dry else []),
+    ]
+    for contender in args.contenders:
+        command = [sys.executable, MAIN, "gpu", "--untested", *how, contender]
+        try:
+            status: int | str = subprocess.run(command, timeout=max(0.0, end - time.monotonic())).returncode
+        except subprocess.TimeoutExpired:
+            status = "the time is over"
+        if status not in (0, 1):
+            write(args.rows, {"row": "", "contender": CONTENDERS[contender].label, "failed": f"ended: {status}"})
+        wrong += contender == "fastgae" and status != 0
+    return wrong
+
+
+def measure(args: argparse.Namespace, name: str) -> int:
+    """Print and write the rows of one contender."""
+    (contender,), wrong = args.contenders, 0
+    for found in measured(
+        CONTENDERS[contender], "cpu" if args.dry else "cuda", SMALLER if args.dry else 1, args.answers
+    ):
+        write(args.rows, {"device": name, "torch": torch.__version__, **found})
+        wrong += contender == "fastgae" and "failed" in found
+    return int(bool(wrong))
+
+
+def write(rows: Path | None, found: dict[str, Any]) -> None:
+    print(line(found), flush=True)
+    if rows:
+        with rows.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(found) + "\n")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -85,6 +140,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--untested", action="store_true", help="do not run the tests")
     add("--rows", type=Path, metavar="FILE", help="append each row to this file")
     add("--dry", action="store_true", help="small rows, by Triton's interpreter")
+    add("--seconds", type=float, default=SECONDS, help="stop after this time (default: %(default)s)")
+    add("--answers", type=Path, metavar="FOLDER", help="keep there what the CPU computes, for the next contender")
     args = parser.parse_args(arguments)
     if unknown := set(args.contenders) - set(CONTENDERS):
         parser.error(f"no such contender: {', '.join(sorted(unknown))}")
@@ -92,39 +149,48 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def measured(contenders: Sequence[str], device: str, smaller: int) -> Iterator[dict[str, Any]]:
-    """Yield the times of every contender with every rollout that it takes; the yardstick and fastgae come first."""
-    for contender in (YARDSTICK, *(CONTENDERS[key] for key in contenders)):
-        for row in ROWS:
-            absent = False
-            found: dict[str, Any] = {"row": row.name, "contender": contender.label}
-            try:
-                rollout = row.rollout(device, smaller)
-                if not takes(contender, rollout):
-                    continue
-                check(contender, rollout)
-                call = contender.ready(rollout)
-                found["call"] = seconds(call)
-                if device == "cuda" and not contender.waits:
-                    found["device"] = device_seconds(call, found["call"])
-            except Exception as error:  # the next row may work
-                found["failed"] = f"{type(error).__name__}: {error}".partition("\n")[0]
-                absent = isinstance(error, (ImportError, OSError))  # such as a library, or nvcc
-            yield found
-            if absent:
-                break
+def measured(contender: Contender, device: str, smaller: int, answers: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield the times of a contender with every rollout that it takes."""
+    for row in ROWS:
+        absent = False
+        found: dict[str, Any] = {"row": row.name, "contender": contender.label, "derived": row.derived}
+        try:
+            rollout = row.rollout(device, smaller)
+            if not takes(contender, rollout):
+                continue
+            found["checked"] = check(contender, rollout, answers and answers / f"{ROWS.index(row)}.pt")
+            call = contender.ready(rollout)
+            found["call"] = seconds(call)
+            if device == "cuda" and not contender.waits:
+                found["device_time"] = device_seconds(contender, rollout, found["call"])
+        except Exception as error:  # the next row may work
+            found["failed"] = f"{type(error).__name__}: {error}".partition("\n")[0]
+            absent = isinstance(error, (ImportError, OSError))  # such as a library, or nvcc
+        yield found
+        if absent:
+            break
 
 
-def check(contender: Contender, rollout: Rollout) -> None:
-    """Assert the results of a contender: fastgae's are the bits of the CPU, and others come close."""
-    if contender is YARDSTICK:
-        return
-    expected = ours(rollout.on_the_cpu())
+def check(contender: Contender, rollout: Rollout, answer: Path | None = None) -> bool:
+    """Assert the results of a contender: fastgae's are the bits of the CPU, and others come close.
+
+    Return False where there is nothing to compare them with: without a compiled backend, the CPU would take minutes.
+    """
+    trajectory = rollout.steps > LONG and not any(each.available for each in fastgae.backends() if each.name in FAST)
+    if contender is YARDSTICK or trajectory:
+        return False
+    if answer and answer.exists():
+        expected = torch.load(answer)
+    else:
+        expected = tuple(ours(rollout.on_the_cpu()))
+        if answer:
+            torch.save(expected, answer)
     for result, right in zip(contender.compute(rollout), expected, strict=True):
         if contender.compute is on_the_gpu:
             assert torch.equal(result.cpu(), right), "these are not the bits of the CPU"
         else:
             torch.testing.assert_close(result.cpu(), right, **CLOSE)
+    return True
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -141,9 +207,11 @@ def seconds(call: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def device_seconds(call: Callable[[], object], whole: float) -> float:
-    """Return the time of a call in a CUDA graph of as many calls as make the launch of the graph not matter."""
-    count = max(1, min(IN_A_GRAPH, int(GRAPH / whole)))
+def device_seconds(contender: Contender, rollout: Rollout, whole: float) -> float:
+    """Return the time of a call in a CUDA graph of calls, each with other tensors."""
+    count = max(1, min(COLD // rollout.bytes, int(GRAPH / whole)))
+    calls = [contender.ready(rollout.copied()) for _ in range(count)]
+    call = calls[0]
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -151,7 +219,7 @@ def device_seconds(call: Callable[[], object], whole: float) -> float:
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(count):
+        for call in calls:
             call()
     graph.replay()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -163,12 +231,11 @@ def device_seconds(call: Callable[[], object], whole: float) -> float:
     return begin.elapsed_time(end) / 1000 / REPLAYS / count
 
 
-HEAD = f"{'rollout':42} {'contender':28} {'call us':>12} {'device us':>12}"
+HEAD = f"{'rollout':42} {'contender':28} {'call us':>12} {'device us':>12} {'derived':>10}"
 
 
 def line(found: dict[str, Any]) -> str:
     """Return a row for people to read, in microseconds."""
-    times = found.get("failed") or " ".join(
-        f"{1e6 * found[what]:12.1f}" for what in ("call", "device") if what in found
-    )
-    return f"{found['row']:42} {found['contender']:28} {times}"
+    times = " ".join(f"{1e6 * found[what]:12.1f}" if what in found else " " * 12 for what in ("call", "device_time"))
+    measured = f"{times} {found.get('derived', ''):>10}"
+    return f"{found['row']:42} {found['contender']:28} {found.get('failed') or measured}"

@@ -89,11 +89,11 @@ def compile_for(architecture: int) -> list[Any]:
             utils=utils,
         )
     )
-    _load_the_backend()
+    load_the_backend()
     return started
 
 
-def _load_the_backend() -> None:
+def load_the_backend() -> None:
     """Load the backend although torch finds no GPU, and let it take tensors on the CPU."""
     from fastgae._engine import dispatch
 

@@ -17,7 +17,7 @@ GAMMA, LAMBDA = 0.99, 0.95
 MOST_STEPS_COMPILED = 128
 MOST_STEPS_LOOPED = 8192  # a call of a longer loop takes seconds
 MOST_STEPS_VECTORISED = 32768  # torchrl's form needs memory for the square of the steps
-BYTES_PER_STEP, BYTES_OF_ADD = 17, 12  # reward, value, flag, two results; two operands and a sum
+BYTES_OF_ADD = 12  # of two operands and a sum
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -32,6 +32,14 @@ class Rollout:
     time_axis: int = 0
     boundaries: torch.Tensor | None = None
     discounted: bool = True  # False: gamma and lambda are 1
+    more: tuple[tuple[str, Any], ...] = ()  # arguments of one of the options
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes a call must move: its tensors, and two results."""
+        given = self.rewards, self.values, self.terminated, *(each for _, each in self.more)
+        wide = max(self.rewards.itemsize, 4)  # of 16-bit floats, the results are float32
+        return sum(each.nbytes for each in given if isinstance(each, torch.Tensor)) + 2 * wide * self.rewards.numel()
 
     @property
     def steps(self) -> int:
@@ -40,13 +48,22 @@ class Rollout:
     def of_step(self, tensor: torch.Tensor, t: int) -> torch.Tensor:
         return tensor.select(self.time_axis, t)
 
+    def moved(self, move: Callable[[torch.Tensor], torch.Tensor]) -> "Rollout":
+        tensors = move(self.rewards), move(self.values), move(self.terminated)
+        boundaries = None if self.boundaries is None else move(self.boundaries)
+        more = tuple((name, move(each) if isinstance(each, torch.Tensor) else each) for name, each in self.more)
+        return Rollout(*tensors, self.time_axis, boundaries, self.discounted, more)
+
     def on_the_cpu(self) -> "Rollout":
-        boundaries = None if self.boundaries is None else self.boundaries.cpu()
-        tensors = self.rewards.cpu(), self.values.cpu(), self.terminated.cpu()
-        return Rollout(*tensors, self.time_axis, boundaries, self.discounted)
+        return self.moved(torch.Tensor.cpu)
+
+    def copied(self) -> "Rollout":
+        return self.moved(torch.Tensor.clone)
 
 
-def made(steps: int, envs: int, time_axis: int, device: str, discounted: bool = True) -> Rollout:
+def made(
+    steps: int, envs: int, time_axis: int, device: str, discounted: bool = True, option: str | None = None
+) -> Rollout:
     """Return a rollout of random numbers, in which one step in a hundred ends an episode."""
     generator = torch.Generator(device).manual_seed(0)
     shape, longer = [steps, envs], [steps + 1, envs]
@@ -56,26 +73,40 @@ def made(steps: int, envs: int, time_axis: int, device: str, discounted: bool = 
     rewards = torch.randn(shape, generator=generator, device=device)
     values = torch.randn(longer, generator=generator, device=device)
     terminated = torch.rand(shape, generator=generator, device=device) < 0.01
-    return Rollout(rewards, values, terminated, time_axis, None, discounted)
+    if option in ("float64", "bfloat16"):
+        rewards, values = (each.to(getattr(torch, option)) for each in (rewards, values))
+    more = OPTIONS[option](rewards) if option in OPTIONS else {}
+    return Rollout(rewards, values, terminated, time_axis, None, discounted, tuple(more.items()))
 
 
-def packed(sequences: int, longest: int, device: str) -> Rollout:
+OPTIONS: dict[str | None, Callable[[torch.Tensor], dict[str, Any]]] = {
+    "mask": lambda rewards: {"mask": rewards > -1},
+    "next step": lambda rewards: {"autoreset": "next_step"},
+    "V-trace": lambda rewards: {"ratios": rewards.exp()},
+    "normalize": lambda rewards: {"normalize": "global"},
+}
+
+
+def packed(sequences: int, longest: int, device: str, discounted: bool = True) -> Rollout:
     """Return answers of random lengths end to end, each of which ends for good."""
     generator = torch.Generator(device).manual_seed(0)
     lengths = torch.randint(longest // 4, longest + 1, (sequences,), generator=generator, device=device)
     boundaries = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     total = int(boundaries[-1])
     rewards, values = torch.randn((2, total), generator=generator, device=device)
-    return Rollout(rewards, values, torch.zeros(total, dtype=torch.bool, device=device), 0, boundaries)
+    return Rollout(rewards, values, torch.zeros(total, dtype=torch.bool, device=device), 0, boundaries, discounted)
 
 
 def ours(rollout: Rollout, backend: str | None = None) -> Pair:
     """Compute the tensors where they are."""
     gamma, gae_lambda = coefficients(rollout)
-    how: dict[str, Any] = {"gamma": gamma, "gae_lambda": gae_lambda, "backend": backend}
+    how: dict[str, Any] = {"gamma": gamma, "gae_lambda": gae_lambda, "backend": backend, **dict(rollout.more)}
     if rollout.boundaries is not None:
         return fastgae.gae_packed(rollout.rewards, rollout.values, rollout.boundaries, **how)
-    return fastgae.gae(rollout.rewards, rollout.values, rollout.terminated, time_axis=rollout.time_axis, **how)
+    arrays, time_axis = (rollout.rewards, rollout.values, rollout.terminated), rollout.time_axis
+    if "ratios" in how:
+        return fastgae.vtrace(*arrays, lambda_=how.pop("gae_lambda"), time_axis=time_axis, **how)
+    return fastgae.gae(*arrays, time_axis=time_axis, **how)
 
 
 def coefficients(rollout: Rollout) -> tuple[float, float]:
@@ -88,7 +119,7 @@ def on_the_gpu(rollout: Rollout) -> Pair:
 
 def added(rollout: Rollout) -> Callable[[], object]:
     """Return one torch.add that moves as many bytes as the call."""
-    elements = rollout.rewards.numel() * BYTES_PER_STEP // BYTES_OF_ADD
+    elements = rollout.bytes // BYTES_OF_ADD
     a, b, total = torch.randn((3, elements), device=rollout.rewards.device)
     return lambda: torch.add(a, b, out=total)
 
@@ -206,7 +237,7 @@ class Contender:
     label: str
     compute: Callable[[Rollout], Pair]
     most_steps: int | None = None
-    takes_packed: bool = False
+    takes_all: bool = False  # also packed sequences and options
     waits: bool = False  # for the CPU: it cannot be captured in a CUDA graph
 
     def ready(self, rollout: Rollout) -> Callable[[], object]:
@@ -214,10 +245,11 @@ class Contender:
         return added(rollout) if self is YARDSTICK else lambda: self.compute(rollout)
 
 
-YARDSTICK = Contender("one torch.add", on_the_gpu, takes_packed=True)
+YARDSTICK = Contender("one torch.add", on_the_gpu, takes_all=True)
 CONTENDERS = {
-    "fastgae": Contender("fastgae on the GPU", on_the_gpu, takes_packed=True),
-    "cpu": Contender(".cpu(), fastgae, and back", over_the_cpu, takes_packed=True, waits=True),
+    "fastgae": Contender("fastgae on the GPU", on_the_gpu, takes_all=True),
+    "add": YARDSTICK,
+    "cpu": Contender(".cpu(), fastgae, and back", over_the_cpu, takes_all=True, waits=True),
     "loop": Contender("a loop in torch", loop, MOST_STEPS_LOOPED),
     "compiled": Contender("torch.compile of the loop", lambda rollout: compiled()(rollout), MOST_STEPS_COMPILED),
     "scan": Contender("JAX's scan", functools.partial(over_jax, associative=False), waits=True),
@@ -228,6 +260,6 @@ CONTENDERS = {
 
 
 def takes(contender: Contender, rollout: Rollout) -> bool:
-    if rollout.boundaries is not None:
-        return contender.takes_packed
+    if rollout.boundaries is not None or rollout.more or rollout.rewards.dtype != torch.float32:
+        return contender.takes_all
     return contender.most_steps is None or rollout.steps <= contender.most_steps

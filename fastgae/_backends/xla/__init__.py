@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fastgae._backends.xla.loops import loop
 from fastgae._call import EPS, MOMENT_STEPS, Call, GAEResult
 from fastgae._equation import arrays as equation
 from fastgae._equation.trees import Trees
@@ -27,7 +28,6 @@ from fastgae._interop.jax import canonical, numpys_dtypes
 
 FLAG = np.dtype(bool)
 RECURSIONS = equation.RECURSIONS
-UNROLLED = 16  # steps in one iteration of a loop, because each iteration costs a GPU or a TPU some microseconds
 
 
 def version() -> str:
@@ -83,7 +83,7 @@ class Arrays(equation.Library):
         return jnp.where(ratios > limit, limit, ratios)
 
     def scan(self, terms: Any, decay: Any, gate: Any, exists: Any, last: Any) -> Any:
-        decay = jnp.broadcast_to(decay, terms.shape)
+        decay, gate = (_broadcast(each, terms) for each in (decay, gate))
         if exists is not None:  # -0.0 + 1 y is y, bit for bit
             terms, decay, gate = jnp.where(exists, terms, -0.0), jnp.where(exists, decay, 1), gate | ~exists
 
@@ -92,7 +92,7 @@ class Arrays(equation.Library):
             result = _plus(is_open, factor, following, term)
             return result, result
 
-        return _loop(step, last, (terms, decay, jnp.broadcast_to(gate, terms.shape)))
+        return loop(step, _varying(last, terms, decay, gate), terms, decay, gate)
 
     def next_existing(self, rows: Any, last: Any, exists: Any) -> Any:
         last = jnp.broadcast_to(last, rows.shape[1:])
@@ -103,7 +103,7 @@ class Arrays(equation.Library):
             number, here = row
             return jnp.where(here, number, passed), passed
 
-        return _loop(step, last, (rows, exists))
+        return loop(step, _varying(last, rows, exists), rows, exists)
 
     def n_steps(self, rewards: Any, returns: Any, goes_on: Any, gamma: Any, n: int, after: Any) -> Any:
         rows = slice(-1) if after is None else slice(None)
@@ -170,13 +170,11 @@ def steps_without_resets(
     return lib.back(equation.without_resets(lib, ends, lib.envs(prev_done, ends, bool), None))
 
 
-def _loop(step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, rows: tuple[Any, ...]) -> Any:
-    """Return the rows that a loop over time makes, from the last step to the first."""
-
-    def loop(unroll: int) -> Callable[[Any, Any], Any]:
-        return lambda carry, rows: lax.scan(step, carry, rows, reverse=True, unroll=unroll)[1]
-
-    return lax.platform_dependent(_varying(carry, *rows), rows, cpu=loop(1), default=loop(UNROLLED))
+def _broadcast(given: Any, rows: Any) -> Any:
+    """Return what broadcasts to rows as rows, or as a single row if all are the same."""
+    given = jnp.asarray(given)
+    given = given.reshape((1,) * (rows.ndim - given.ndim) + given.shape)
+    return jnp.broadcast_to(given, (len(given), *rows.shape[1:]))
 
 
 def _tree_scan(parents: Any, *each: Any) -> tuple[Any, Any]:

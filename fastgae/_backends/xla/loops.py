@@ -1,0 +1,118 @@
+"""Loops over time, from the last step to the first: ``lax.scan``, or one kernel of Pallas on a GPU or a TPU.
+
+A program of the kernel computes a block of envs. On a TPU it gets some steps at a time, and a result that nobody reads
+keeps what they pass to the steps before them. ``lax.scan`` computes what a kernel cannot: derivatives, arrays that may
+be spread over devices, programs that are stored, and, because a kernel counts in 32 bits, very large arrays.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+
+UNROLLED = 16  # steps in one iteration of a loop, because each iteration costs a GPU or a TPU some microseconds
+MOST = 2**31 - 1
+# The envs of a program, the steps that it gets at a time, and the bytes that a number may have.
+SIZES = {"cuda": (32, MOST, 8), "tpu": (128, 512, 4)}
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def loop(step: Step, first: Any, *rows: Any) -> Any:
+    """Return the rows that a step makes of its row and of what the next step passes. A single row is that of all."""
+    kernels = {platform: functools.partial(_kernel_or_scan, step, platform) for platform in SIZES}
+    return lax.platform_dependent(first, *rows, default=functools.partial(_scan, step), **kernels)
+
+
+def _scan(step: Step, first: Any, *rows: Any) -> Any:
+    def unrolled(steps: int) -> Callable[..., Any]:
+        return lambda first, *rows: lax.scan(step, first, rows, reverse=True, unroll=steps)[1]
+
+    return lax.platform_dependent(first, *jnp.broadcast_arrays(*rows), cpu=unrolled(1), default=unrolled(UNROLLED))
+
+
+def _kernel_or_scan(step: Step, platform: str, *given: Any) -> Any:
+    first, *rows = given
+    scan, kernel = functools.partial(_scan, step), functools.partial(_kernel, step, platform)
+    steps, itemsize = max(map(len, rows)), max(each.dtype.itemsize for each in given)
+    fits = steps > UNROLLED and 0 < steps * first.size < MOST and itemsize <= SIZES[platform][-1]
+    if not fits or jax.__version_info__ < (0, 6, 2):  # whose Pallas is another one
+        return scan(*given)
+    return _loop.bind(*given, kernel=jax.make_jaxpr(kernel)(*given), scan=jax.make_jaxpr(scan)(*given))
+
+
+def _kernel(step: Step, platform: str, first: Any, *rows: Any, interpret: bool = False) -> Any:
+    from jax.experimental import pallas
+    from jax.experimental.pallas import triton
+
+    (most_envs, most_steps, _), steps, envs = SIZES[platform], max(map(len, rows)), first.size
+    lanes, length = min(most_envs, 1 << (envs - 1).bit_length()), min(most_steps, steps)
+    blocks, turns = pallas.cdiv(envs, lanes), pallas.cdiv(steps, length)
+    given = [jnp.pad(each.reshape(-1, envs), ((0, 0), (0, -envs % lanes))) for each in (first, *rows)]
+
+    def program(first: Any, *refs: Any) -> None:
+        *rows, results, passed = refs
+        turn = pallas.program_id(1)
+
+        def some(count: int, end: Any, carry: Any) -> Any:
+            """Compute steps after all their numbers have been asked for."""
+            asked = [tuple(row[0 if len(row) == 1 else end - 1 - i] for row in rows) for i in range(count)]
+            for i, row in enumerate(asked):
+                carry, results[end - 1 - i] = step(carry, row)
+            return carry
+
+        end = jnp.minimum(length, steps - (turns - 1 - turn) * length).astype(np.int32)
+        whole, carry = lax.div(end, np.int32(UNROLLED)), jnp.where(turn == 0, first[0], passed[0])
+        carry = lax.fori_loop(np.int32(0), whole, lambda k, carry: some(UNROLLED, end - k * UNROLLED, carry), carry)
+        left = end - whole * UNROLLED
+        passed[0] = lax.fori_loop(np.int32(0), left, lambda k, carry: some(1, left - k, carry), carry)
+
+    of_turn = pallas.BlockSpec((length, lanes), lambda block, turn: (turns - 1 - turn, block))
+    of_all = pallas.BlockSpec((1, lanes), lambda block, turn: (np.int32(0), block))
+    results, _ = pallas.pallas_call(
+        program,
+        out_shape=[jax.eval_shape(lambda n=n: jnp.broadcast_to(given[0], (n, blocks * lanes))) for n in (steps, 1)],
+        grid=(blocks, turns),
+        in_specs=[of_all if len(each) == 1 else of_turn for each in given],
+        out_specs=[of_turn, of_all],
+        compiler_params=triton.CompilerParams(num_warps=1) if platform == "cuda" else None,
+        interpret=interpret,
+    )(*given)
+    return results[:, :envs].reshape(steps, *first.shape)
+
+
+# A loop of which only its lowering knows whether a kernel can compute it.
+
+
+def _lowered(context: Any, *given: Any, kernel: Any, scan: Any) -> Any:
+    module = context.module_context
+    devices, mesh = module.axis_context, getattr(module.axis_context, "mesh", None)
+    spread = getattr(devices, "num_devices", 0) != 1 if mesh is None else {*mesh.axis_names} - {*devices.manual_axes}
+    chosen = scan if spread or module.lowering_parameters.for_export else kernel
+    return mlir.lower_fun(jaxpr_as_fun(chosen), multiple_results=True)(context, *given)
+
+
+def _batched(given: Any, axes: Any, **programs: Any) -> Any:
+    def over_batch(program: Any) -> Any:
+        return jax.make_jaxpr(jax.vmap(lambda *given: jaxpr_as_fun(program)(*given)[0], axes))(*given)
+
+    return _loop.bind(*given, **{name: over_batch(program) for name, program in programs.items()}), 0
+
+
+def _moved(given: Any, tangents: Any, kernel: Any, scan: Any) -> Any:
+    moves = {k: tangent for k, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)}
+    still, moved = dict(enumerate(given)), {k: given[k] for k in moves}
+    return jax.jvp(lambda moved: jaxpr_as_fun(scan)(*(still | moved).values())[0], (moved,), (moves,))
+
+
+_loop = Primitive("fastgae_loop")
+_loop.def_abstract_eval(lambda *given, kernel, scan: scan.out_avals[0])
+mlir.register_lowering(_loop, _lowered)
+batching.primitive_batchers[_loop] = _batched
+ad.primitive_jvps[_loop] = _moved

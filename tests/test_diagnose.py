@@ -336,6 +336,19 @@ def test_a_gate_hides_what_is_not_finite():
     assert [("leaves them out" in finding.what) for finding in fastgae.diagnose(**call)] == [False, True]
 
 
+def test_returns_repeat_what_is_not_finite_in_the_padding():
+    call = small_call()
+    call["mask"] = np.arange(32)[:, np.newaxis] < [32, 20, 32, 30]
+    assert "non_finite" not in detectors(call)
+    padding = ~call["mask"]
+    for name, why in (("rewards", "they have no effect"), ("values", "14 returns repeat them outside of the mask")):
+        spoiled = {**call, name: np.where(padding, np.nan, call[name])}
+        (finding,) = (each for each in fastgae.diagnose(**spoiled) if each.detector == "non_finite")
+        assert why in finding.why
+        assert finding.where.total == 14
+        assert ("[mask]" in finding.change) == (name == "values")
+
+
 def test_unread_final_values_may_be_anything():
     call = small_call()
     call["truncated"] = np.zeros((32, 4), bool)

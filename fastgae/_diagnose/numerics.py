@@ -67,13 +67,15 @@ def non_finite(steps: Steps) -> Iterator[Finding]:
                 "of its episode",
                 "find their cause, for example a value function that diverged, or memory that was never written",
             )
-        else:
-            yield Finding(
-                f"{what}, all where a flag or the mask leaves them out",
-                where,
-                "here they have no effect, but code that multiplies by a mask would spread them: 0 times NaN is NaN",
-                "nothing, if they mark numbers that must not be read",
+            continue
+        why = "here they have no effect, but code that multiplies by a mask would spread them: 0 times NaN is NaN"
+        change = "nothing, if they mark numbers that must not be read"
+        if repeated := number_of(~steps.matrix(np.isfinite(result.returns), bool) & ~steps.exists):
+            why = f"{repeated:,} returns repeat them outside of the mask, where 0 times NaN is NaN, too"
+            change = (
+                "index the loss by the mask, as in (values - returns)[mask], in place of multiplying it by the mask"
             )
+        yield Finding(f"{what}, all where a flag or the mask leaves them out", where, why, change)
 
 
 def _numbers(given: Call) -> dict[str, Array]:

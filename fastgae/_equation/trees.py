@@ -59,9 +59,10 @@ class Trees(equation.Library):
 
     def scan(self, terms: Any, decay: Any, gate: Any, exists: Any, last: Any) -> Any:
         """Return y_i = plus(gate_i, x_i, decay_i, sum of share_c y_c). A node that does not exist hands on its sum."""
-        decay, gate = (self.xp.broadcast_to(each, terms.shape) for each in (decay, gate))
+        decay, gate = (self.xp.array(self.xp.broadcast_to(each, terms.shape)) for each in (decay, gate))
         return self._scan(self.shares, terms, decay, gate, exists, self.none, self.nothing)[0].reshape(terms.shape)
 
     def _scan(self, *each: Any) -> tuple[Any, Any]:
-        flat = [None if given is None else given.reshape(-1).copy() for given in each]
+        flat: list[Any] = [None if given is None else given.reshape(-1) for given in each]
+        flat[-2:] = (array.copy() for array in flat[-2:])  # the only ones that may be overwritten
         return self.tree_scan(self.parents, *flat)

@@ -42,8 +42,8 @@ def get_advantages_and_returns(
     ``openrlhf/trainer/ppo_utils/experience_maker.py``, version 0.11.
     """
     exists = True if action_mask is None else action_mask != 0
-    rewards, values = rewards * exists, values * exists
+    value, reward = values * exists, rewards * exists
     advantages, returns = gae(
-        rewards, values, terminated=None, last_values=0.0, gamma=float(gamma), gae_lambda=float(lambd), time_axis=1
+        reward, value, terminated=None, last_values=0.0, gamma=float(gamma), gae_lambda=float(lambd), time_axis=1
     )
     return advantages, returns

@@ -48,3 +48,10 @@ def test_recycled_memory(tmp_path, build):
     program = tmp_path / "recycled"
     machine.compile(tmp_path, "-DFASTGAE_TINY", HERE / "recycled.cpp", "-o", program)
     assert printed(machine, program, "2000").endswith("right\n")
+
+
+def test_trees(tmp_path, build):
+    machine, _ = BUILDS[build]
+    program = tmp_path / "trees"
+    machine.compile(tmp_path, "-DFASTGAE_TINY", HERE / "trees.cpp", "-o", program)
+    assert printed(machine, program, "60").endswith("right\n")

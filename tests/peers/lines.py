@@ -89,6 +89,8 @@ def tokens(rng: np.random.Generator, gamma: float, gae_lambda: float) -> Names:
         prompts=np.repeat(["b", "c", "a"], [4, 4, 1]),
         several=np.repeat([True, False], [8, 1]),
         greedy=rng.normal(size=size[0]).astype(np.float32),
+        log_probs=-rng.exponential(size=size).astype(np.float32),
+        sum_pi_squared=rng.random(size).astype(np.float32),
         gamma=gamma,
         gae_lambda=gae_lambda,
         high_level_gamma=0.9,
@@ -329,6 +331,12 @@ def verl_reinforce(of):
 
 def verl_opo(of):
     return of_verl("compute_opo_outcome_advantage")(*tensors(of.rewards, of.mask), of.prompts)[:1]
+
+
+def verl_token_baseline(of):
+    baseline = of_verl("compute_optimal_token_baseline_advantage")
+    rewards, mask, *of_policy = tensors(of.rewards, of.mask, of.log_probs, of.sum_pi_squared)
+    return baseline(rewards, mask.float(), of.prompts, *of_policy, handle_zero_tail=False)[:1]
 
 
 def verl_remax(of):
@@ -613,6 +621,20 @@ TOKENS = [
         verl_opo,
         package="verl",
         tolerance=1e-6,
+        note="the sums",
+        where="several",
+    ),
+    Row(
+        "verl, optimal token baseline",
+        "0.9.1",
+        "compute_optimal_token_baseline_advantage",
+        "to_go = fastgae.discounted_returns(rewards * mask, None, last_values=0.0, gamma=1.0, time_axis=1)\n"
+        "weights = np.cumsum((1 - 2 * np.exp(log_probs) + sum_pi_squared) * mask, axis=1) * mask\n"
+        "same = (prompts[:, np.newaxis] == prompts).astype(np.float32)\n"
+        "(to_go - same @ (to_go * weights) / (same @ weights + 1e-8)) * mask",
+        verl_token_baseline,
+        package="verl",
+        tolerance=1e-5,
         note="the sums",
         where="several",
     ),

@@ -25,7 +25,7 @@ def test_dry(tmp_path, capsys):
     assert first_light.main(["page", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("# a dry run, torch ")
-    assert "| large | passed | |" in lines
+    assert any(line.startswith("| large | passed | ") for line in lines)
     (row,) = (line for line in lines if line.startswith("| 128 × 4096 |"))
     assert row.split(" | ")[1] == "5 to 7"
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 PATHS = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "benchmarks")]
 ONE_WARP, STREAM = 32, 77
@@ -15,6 +16,7 @@ def launch(kernel, programs, parameters, threads=ONE_WARP):
     return [kernel, [programs, 1, 1, threads, STREAM], parameters]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU's own libcuda is loaded")
 def test_parameters(python, tmp_path):
     """A stride of 1 is compiled into the kernel, so it is no parameter."""
     if shutil.which("cc") is None:

@@ -10,6 +10,7 @@ import triton.language as tl
 
 import fastgae
 from fastgae._backends.triton import recursion
+from fastgae._backends.triton.kernels import recursion as kernels
 from fastgae._backends.triton.plan import Plan
 from fastgae._interop import torch_devices
 from support.cases import assert_same_bits, make_case
@@ -261,3 +262,20 @@ def test_pieces_cover_every_step(monkeypatch):
             assert (pieces - 1) * piece + warm < steps <= pieces * piece + warm
             assert piece % 16 == warm % 16 == 0
             assert piece + warm < 0.7 * steps
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="nobody counts on a GPU")
+def test_a_nan_is_followed_as_far_as_it_passes(monkeypatch, cuts):
+    """Where no episode ends, 32 pieces at once are computed again; where one ends, the pieces before it are not."""
+    searches, first_wrong = [], kernels.first_wrong
+    monkeypatch.setattr(kernels, "first_wrong", lambda *given: (searches.append(0), first_wrong(*given))[1])
+    case = make_case((600, 1), np.dtype(np.float32), "none", "last_values", gamma=0.6, gae_lambda=0.5)
+    given = {**arguments_of(case), "terminated": np.zeros((600, 1), bool)}
+    needed = []
+    for changed, number in (("rewards", 0.0), ("rewards", np.nan), ("terminated", True)):
+        given[changed][590 if changed == "rewards" else 560] = number
+        del searches[:]
+        check(fastgae.gae, given)
+        needed.append(len(searches))
+    assert cuts[0].pieces == 48
+    assert needed == [1, 5, 2]

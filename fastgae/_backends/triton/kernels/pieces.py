@@ -19,19 +19,15 @@ def keep(states, lane, some, state, how: tl.constexpr):
 
 @jit
 def restored(states, lane, state, how: tl.constexpr):
-    """Return a state with the numbers that were kept, and whether some lanes get NaN from the first one.
-
-    A NaN passes all steps until an episode ends. So, if the first piece begins with NaN, the others probably will, too.
-    """
-    fields, nan = (), lane < 0
+    """Return a state with the numbers that were kept, or with NaN where that is the number of the first lane."""
+    fields = ()
     for k in tl.static_range(len(state)):
         field = state[k]
         if (how.kept >> k) & 1:
             number, of_first = row(states, lane, k), row(states, lane * 0 + tl.min(lane, 0), k)
-            nan = nan | (of_first != of_first)
             field = tl.where(of_first == of_first, number, of_first).to(field.dtype)
         fields = fields + (field,)
-    return State(*fields), nan
+    return State(*fields)
 
 
 @jit

@@ -80,17 +80,20 @@ def recursion(
     outputs = (advantages, returns)
     if how.mend:
         env = tl.program_id(0).to(tl.int64)
-        first = first_wrong(begun, reached, env, envs, 1, pieces, how)
+        first, passed = first_wrong(begun, reached, env, envs, 1, pieces, how), tl.cast(0, tl.int32)
         while first < pieces:
             number = first + tl.arange(0, how.lanes)
             lane = tl.minimum(number, pieces - 1).to(tl.int64) * envs + env
             end = steps - lane // envs * piece - warm
             lanes = Lanes(lane * 0 + env, end, tl.minimum(end, piece).to(tl.int32), 0)
-            state, nan = restored(reached, lane - envs, _begun(inputs, (), (), lanes, lane, 0, 0, envs, how), how)
-            wrong = (number == first) | (nan & (number < pieces))
+            state = restored(reached, lane - envs, _begun(inputs, (), (), lanes, lane, 0, 0, envs, how), how)
+            # A NaN passes all steps until an episode ends: all those of the pieces before number ``passed``, so far.
+            nan = state.trace != state.trace
+            wrong = (number == first) | (nan & (number <= passed) & (number < pieces))
             lanes = Lanes(lanes.env, end, lanes.length, tl.where(wrong, 0, NEVER))
             keep(begun, lane, wrong, state, how)
             state = _walked(inputs, outputs, lanes, state, numbers, (), lane, warm, how)
+            passed = tl.min(tl.where(nan & (state.trace != state.trace), first + how.lanes, number), 0)
             keep(reached, lane, wrong, state, how)
             tl.debug_barrier()  # the threads that stored a state are not those that compare it
             first = first_wrong(begun, reached, env, envs, first + 1, pieces, how)

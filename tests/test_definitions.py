@@ -70,6 +70,23 @@ def test_n_step_returns(n):
         assert_defined(fastgae.discounted_returns(**of_rewards, gamma=GAMMA, backend="numpy"), definition, given)
 
 
+@pytest.mark.parametrize("n", [1, 3, STEPS])
+def test_a_mask_leaves_steps_out_of_the_n(n):
+    """The results are those of the steps that exist alone, and values elsewhere; V' that no step reads may be NaN."""
+    given = rollout("truncated", "next_values", "mask")
+    got = fastgae.n_step_returns(**given, n=n, gamma=GAMMA, backend="numpy")
+    exists = given.pop("mask")
+    np.testing.assert_array_equal(got[~exists], given["values"][~exists])
+    for env in range(ENVS):
+        alone = {name: array[exists[:, env], env] for name, array in given.items()}
+        expected = fastgae.n_step_returns(**alone, n=n, gamma=GAMMA, backend="numpy")
+        np.testing.assert_array_equal(got[exists[:, env], env], expected)
+        del alone["values"]
+        alone["next_values"][:-1][~alone["truncated"][:-1]] = np.nan
+        to_go = fastgae.discounted_returns(**alone, gamma=GAMMA, backend="numpy")
+        assert n < STEPS or np.allclose(to_go, expected, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_retrace(masked):
     """Equation 3 of Munos et al., as the sum over the steps to the end of the episode."""

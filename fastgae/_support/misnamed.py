@@ -162,7 +162,6 @@ MODULES_ELSEWHERE = {
     "rllib": "ray",
     "cleanrl": "clean_rl",
     "spinningup": "spinup",
-    "trl": "openrlhf",
     "rsl_rl": "rslrl rsl isaaclab",
     "rl_games": "rlgames",
     "torchrl": "torch_rl",

@@ -244,7 +244,6 @@ CALLS = [
     (groups(scale_rewards=True), "pass scale"),
     (get("grpo"), "call fastgae.group_advantages; "),
     (get("vtrace_returns"), "call fastgae.vtrace; "),
-    (imported("fastgae.compat", "openrlhf"), "use fastgae.compat.trl"),
     (imported("fastgae.compat", "ppo"), "it has brax, cleanrl, envpool"),
     (lambda: fastgae.testing.check, "it has ROLES, Identified, assert_gae, identify"),
     # missing and None

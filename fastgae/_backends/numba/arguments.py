@@ -44,11 +44,8 @@ def flags(given: Any, env_major: bool) -> Any:
 def arguments_of(call: Call, env_major: bool) -> Any:
     """Return the arguments of a call as ``in_one_layout`` makes it."""
     (steps, envs), dtype, last, final = call.rewards.shape, call.rewards.dtype, call.last_values, call.final_values
-    rewards, terminated, mask = (
-        flat(call.rewards, env_major),
-        flags(call.terminated, env_major),
-        flags(call.mask, env_major),
-    )
+    rewards, mask = flat(call.rewards, env_major), flags(call.mask, env_major)
+    terminated = flags(call.terminated, env_major)
     if terminated is None:
         terminated = np.zeros(rewards.size, FLAG)
     apart, shift = (steps, 1) if env_major else (envs, envs)

@@ -77,9 +77,8 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     if call.cu_seqlens is not None:
         boundaries, _ = matrices.of_envs(call.cu_seqlens)
         lanes = len(call.cu_seqlens) - 1
-        ends = _sequence_steps(call, matrices, boundaries, (last_values, last_value), coefficients)
-        last, final_values, coefficients = ends
-        inputs, last_values = inputs._replace(last=last, final_values=final_values), ()
+        ends, coefficients = _sequence_steps(call, matrices, boundaries, (last_values, last_value), coefficients)
+        inputs, last_values = inputs._replace(**ends), ()
     views, numbers = zip(*coefficients, strict=True)
     inputs = inputs._replace(**dict(zip(COEFFICIENTS, views, strict=True)))
     if call.values is None and call.next_values is not None:  # of rewards alone, the last step needs V', too
@@ -92,7 +91,7 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
             following = matrices.new(torch.int64)
             matrices.plan.call(_next_places, following, matrices.matrix(call.mask))
             places = matrices.view(following)
-        arguments = inputs, last_values, places, returns, *size
+        arguments = inputs._replace(exists=exists or mask, mask=()), last_values, places, returns, *size
         matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))
         return
     one_lambda = call.returns_lambda is None
@@ -210,4 +209,5 @@ def _sequence_steps(call: Call, matrices: Matrices, boundaries: Any, after: Any,
     views = boundaries, last_values, tuple(coefficients[k][0] for k in made), last, final_values, tuple(made.values())
     arguments, constants = (*views, matrices.steps, last_value), (REAL[matrices.dtype], SEQUENCE_STEPS)
     matrices.plan.launch(packed.sequence_steps, sequences, arguments, constants, warps=4)
-    return last, final_values, [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]
+    coefficients = [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]
+    return {"last": last, "final_values": final_values}, coefficients

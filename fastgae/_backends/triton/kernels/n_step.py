@@ -7,16 +7,6 @@ from fastgae._backends.triton.kernels.views import offset, row, row_or_number
 
 
 @jit
-def _exists(inputs, env, t):
-    """Return whether a step exists."""
-    if len(inputs.exists) > 0:
-        flags = row(inputs.exists, env, t)
-    else:
-        flags = row(inputs.mask, env, t)
-    return flags != 0
-
-
-@jit
 def n_step_returns(
     inputs,
     last_values,
@@ -42,10 +32,10 @@ def n_step_returns(
     total = after
     count, begun, here = tl.minimum(n, steps - begin), env < 0, env >= 0
     found = tl.full((LANES,), 0, tl.int64)  # how many steps exist from t = begin to t
-    if (len(inputs.exists) > 0) or (len(inputs.mask) > 0):
+    if len(inputs.exists) > 0:
         count = steps - begin - (steps - begin)
         while (begin + count < steps) & (tl.min(found, 0) < n):
-            found += _exists(inputs, env, begin + count).to(tl.int64)
+            found += (row(inputs.exists, env, begin + count) != 0).to(tl.int64)
             count += 1
     for back in range(count):
         t = begin + count - 1 - back
@@ -70,12 +60,12 @@ def n_step_returns(
                 upcoming = tl.where(cut, row(inputs.final_values, env, t).to(REAL), upcoming)
         reward = row(inputs.rewards, env, t).to(REAL)
         longer = tl.where(bootstrap, reward + gamma_here * tl.where(goes_on, total, upcoming), reward)
-        if (len(inputs.exists) > 0) or (len(inputs.mask) > 0):
-            exists = _exists(inputs, env, t)
+        if len(inputs.exists) > 0:
+            exists = row(inputs.exists, env, t) != 0
             here = exists & (found <= n)
             found -= exists.to(tl.int64)
         total = tl.where(here, longer, total)
         begun = begun | here
-    if (len(inputs.exists) > 0) or (len(inputs.mask) > 0):
-        total = tl.where(_exists(inputs, env, begin), total, row(inputs.value, env, begin).to(REAL))
+    if len(inputs.exists) > 0:
+        total = tl.where(row(inputs.exists, env, begin) != 0, total, row(inputs.value, env, begin).to(REAL))
     tl.store(returns.data + offset(returns, env, begin), total)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -11,7 +12,7 @@
 
 namespace fastgae {
 
-// The arguments of a call, in the order of fastgae._call.Call. The constants of kernels.hpp come last.
+// The arguments of a call, in the order of fastgae._call.Call, and the constants of kernels.hpp among them.
 enum Argument {
     kRewards,
     kValues,
@@ -39,15 +40,20 @@ enum Argument {
     kParents,
     kWeights,
     kFirstConstant,
-    kArguments = kFirstConstant + kConstants
+    kLastConstant = kFirstConstant + kConstants - 1,
+    kArguments
 };
 constexpr const char* kArgumentNames[] = {
     "rewards",   "values",          "terminated",     "truncated",       "last_values", "next_values", "final_values",
     "autoreset", "prev_done",       "mask",           "gamma",           "gae_lambda",  "time_axis",   "out",
     "normalize", "last_advantages", "returns_lambda", "tail_normalized", "carry_over",  "cu_seqlens",  "n",
-    "recursion", "ratios",          "parents",        "weights",
+    "recursion", "ratios",          "parents",        "weights",         "rho_clip",    "c_clip",      "advantage_clip",
+    "leaky",
 };
-static_assert(sizeof kArgumentNames / sizeof *kArgumentNames == kFirstConstant, "one name for each argument");
+static_assert(std::size(kArgumentNames) == kArguments, "one name for each argument");
+
+// The numbers of a call, whose dtypes decide on the dtype of the results.
+constexpr Argument kNumbers[] = {kRewards, kValues, kLastValues, kNextValues, kFinalValues, kLastAdvantages, kRatios};
 
 // Return whether an argument is a setting, which says how to compute the result, and not an operand.
 constexpr bool is_setting(Argument place) {
@@ -133,7 +139,7 @@ inline Type working_type(const Call& call) {
         wide |= given.is_number() && !given.weak;  // a number of NumPy
         return !given.data || given.stored != Stored::other;
     };
-    for (const Argument numbers : {kRewards, kValues, kLastValues, kNextValues, kFinalValues, kLastAdvantages, kRatios})
+    for (const Argument numbers : kNumbers)
         if (!take(call[numbers])) return Type::other;
     if (call[kTerminated].absent && !take(call[kGaeLambda])) return Type::other;  // the decays of reverse_scan
     return single && !wide ? Type::f32 : Type::f64;

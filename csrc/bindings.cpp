@@ -209,11 +209,11 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
     register_types();
     define_recycling(module);
     using Names = std::vector<std::string>;
-    Names arguments(std::begin(kArgumentNames), std::end(kArgumentNames)), compiled_targets;
-    arguments.insert(arguments.end(), std::begin(kConstantNames), std::end(kConstantNames));
+    Names compiled_targets;
     for (const Target* const* target = targets; *target; ++target) compiled_targets.push_back((*target)->name);
     module.attr("compiler") = kCompiler;
-    module.attr("arguments") = py::tuple(py::cast(arguments));
+    module.attr("arguments") = py::tuple(py::cast(Names(std::begin(kArgumentNames), std::end(kArgumentNames))));
+    module.attr("numbers") = py::tuple(py::cast(std::vector<int>(std::begin(kNumbers), std::end(kNumbers))));
     module.attr("recursions") = py::tuple(py::cast(Names(std::begin(kRecursionNames), std::end(kRecursionNames))));
     module.attr("compiled_targets") = py::tuple(py::cast(compiled_targets));
     module.attr("moment_steps") = kMomentSteps;

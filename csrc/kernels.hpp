@@ -29,7 +29,6 @@ struct View {
 
 // Numbers of a whole call that the step reads, in the order of CONSTANTS in fastgae/_call.py.
 enum Constant { kRhoClip, kCClip, kAdvantageClip, kLeaky, kConstants };
-inline constexpr const char* kConstantNames[kConstants] = {"rho_clip", "c_clip", "advantage_clip", "leaky"};
 
 // The recursions that kernels compute.
 enum class Recursion { gae, n_step_returns, retrace, upgo, tree };

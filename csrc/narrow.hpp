@@ -55,7 +55,7 @@ private:
         View<const float> view;
         Index rows;
     };
-    Input inputs_[5];  // rewards, values, next_values, final_values and ratios
+    Input inputs_[std::size(kNumbers)];
     Index count_ = 0;
     std::optional<RecycledBlock> memory_;
 };

@@ -13,6 +13,7 @@
 
 // The numbers of one step that multiply: its coefficients and its importance ratio.
 enum Factor { kGamma, kGammaLambda, kReturnsGammaLambda, kTailLambda, kRatio, kFactors };
+static_assert(kRatio == kFactors - 1, "rows and lanes keep the factors before kRatio in arrays");
 
 template <class Real>
 const View<const Real>& factor_of(const CanonicalRollout<Real>& rollout, Factor which) {

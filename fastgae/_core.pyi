@@ -7,6 +7,7 @@ from fastgae._call import GAEResult
 
 compiler: str
 arguments: tuple[str, ...]
+numbers: tuple[int, ...]  # their places among the arguments
 recursions: tuple[str, ...]
 compiled_targets: tuple[str, ...]
 moment_steps: int

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
-from fastgae._interop.libraries import LIBRARIES, Library
+from fastgae._interop.libraries import LIBRARIES, Library, type_of
 from support.cases import assert_same_bits, make_case
 
 
@@ -29,6 +29,13 @@ def boxes(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "boxes", SimpleNamespace(Boxed=Boxed))
     monkeypatch.setitem(LIBRARIES, "boxes", Library("Boxed", "boxes.stack", lambda: conversions))
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_the_type_of_every_row_is_found(name):
+    """NumPy can read the arrays of many libraries. A type that is not found would make the results NumPy's."""
+    pytest.importorskip(name)
+    assert isinstance(type_of(name), type)
 
 
 @pytest.mark.usefixtures("boxes")

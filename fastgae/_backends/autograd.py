@@ -16,7 +16,7 @@ from fastgae._call import EPS, Call, GAEResult
 from fastgae._equation import arrays as equation
 from fastgae._interop import FUNCTIONS, OnDevice
 
-RECURSIONS = ("gae", "n_step_returns", "retrace", "upgo")
+RECURSIONS = equation.RECURSIONS
 
 
 def takes(array: OnDevice) -> bool:

@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Library(NamedTuple):
     """What fastgae must know of a library before somebody passes one of its arrays."""
 
-    type: str  # the name of its arrays' type, in the library's own module
+    type: str  # the name of its arrays' type, in the module after which the row is named
     stack: str  # its function that makes one array of a list
     # Imports a module with these functions. `torch.py` is an example.
     #   to_numpy(name, array)   a NumPy array in the same memory if possible

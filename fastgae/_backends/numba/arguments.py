@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 
 from fastgae._backends.numba.kernel import ENVS, LANES, LEAKY, time_major
-from fastgae._call import ABSENT, CONSTANTS, Array, Call
+from fastgae._call import ABSENT, CONSTANTS, ROLES, Array, Call, Role
 
 Arguments = namedtuple("Arguments", list(signature(time_major).parameters)[2:])  # type: ignore[misc]
+# The places in ``Call`` of the numbers per step that a kernel takes in this order, as None if they are not given.
+PER_STEP = [
+    place
+    for place, name in enumerate(Call._fields)
+    if ROLES.get(name) is Role.STEPS and name in {*Arguments._fields} - {"rewards", "values", "final_values"}
+]
 FLAG = np.dtype(np.uint8)  # because flags may have any byte, and Numba reads one bit of a bool
 
 # Fewer steps are computed as fast as they are. Xeon, AVX-512, whole calls with both results, one recursion and pieces:
@@ -38,11 +44,8 @@ def flags(given: Any, env_major: bool) -> Any:
 def arguments_of(call: Call, env_major: bool) -> Any:
     """Return the arguments of a call as ``in_one_layout`` makes it."""
     (steps, envs), dtype, last, final = call.rewards.shape, call.rewards.dtype, call.last_values, call.final_values
-    rewards, terminated, mask = (
-        flat(call.rewards, env_major),
-        flags(call.terminated, env_major),
-        flags(call.mask, env_major),
-    )
+    rewards, mask = flat(call.rewards, env_major), flags(call.mask, env_major)
+    terminated = flags(call.terminated, env_major)
     if terminated is None:
         terminated = np.zeros(rewards.size, FLAG)
     apart, shift = (steps, 1) if env_major else (envs, envs)
@@ -66,7 +69,7 @@ def arguments_of(call: Call, env_major: bool) -> Any:
         rewards if final is None else flat(final, env_major), has_options or None, rewards, values, terminated,
         terminated if call.truncated is None else flags(call.truncated, env_major), gamma, gamma_lambda,
         mask, second_lambda, True if call.tail_normalized else None,
-        None if call.ratios is None else flat(call.ratios, env_major), _constants(call, dtype),
+        *[None if call[place] is None else flat(call[place], env_major) for place in PER_STEP], _constants(call, dtype),
         call.carry_over and mask is not None, advantages, returns,
     )  # fmt: skip
 

@@ -108,7 +108,7 @@ def _steps_without_resets(
     exists: Any,
 ) -> None:
     before, was_done = matrices.of_envs(prev_done)
-    inputs = Inputs((), ended=matrices.of_steps(terminated), cut=matrices.of_steps(truncated), in_mask=mask)
+    inputs = Inputs((), terminated=matrices.of_steps(terminated), truncated=matrices.of_steps(truncated), mask=mask)
     arguments = inputs, before, exists, matrices.steps, matrices.envs, int(was_done)
     size = Size(*map(constexpr, (LANES, STEPS, REAL[matrices.dtype])))
     matrices.plan.launch(resets.steps_without_resets, blocks_of(matrices.envs, LANES), arguments, (size,))

@@ -90,7 +90,7 @@ def _sums(matrices: Matrices, matrix: Any, mask: Any, center: Any, by: str, term
     blocks = blocks_of(steps, block)
     sums = tuple(plan.scratch(blocks * envs, torch.float64) if given else () for given in (matrix, mask))
     views = tuple(Rows(each, envs, 1) if each else () for each in sums)
-    arguments = Inputs(matrix, in_mask=mask), center, *views, steps, envs, terms
+    arguments = Inputs(matrix, mask=mask), center, *views, steps, envs, terms
     size = Size(*map(tl.constexpr, (LANES, STEPS, tl.float64)))
     plan.launch(kernels.block_sums, blocks_of(blocks * envs, LANES), arguments, (block, size))
     views = _folded(matrices, views, blocks, envs)

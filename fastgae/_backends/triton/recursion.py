@@ -8,23 +8,25 @@ import torch
 import triton.language as tl
 
 from fastgae._backends.triton.kernels import n_step, packed, recursion
-from fastgae._backends.triton.kernels.step import How, Inputs
+from fastgae._backends.triton.kernels.step import FIRST_COEFFICIENT, FIRST_FLAG, How, Inputs
 from fastgae._backends.triton.kernels.views import Rows
 from fastgae._backends.triton.matrices import Matrices
 from fastgae._backends.triton.plan import INTERPRETED, blocks_of
-from fastgae._call import CONSTANTS, Call
+from fastgae._call import CONSTANTS, ROLES, Call, Role
 
 REAL = {torch.float32: tl.float32, torch.float64: tl.float64}
 # One warp per program spreads the envs of a usual rollout, some thousand, over all multiprocessors.
 LANES = 64 if torch.version.hip else 32
 STEPS = 16  # of a turn
 FEWER_STEPS, FEWEST_STEPS = 8, 4  # of a turn where the numbers of more do not fit into the registers
+# What the kernels read of the arguments as it is, and what they read unless it is one number.
+PER_STEP = [each for each in Inputs._fields if ROLES.get(each) in (Role.STEPS, Role.STEP_FLAGS) and each != "mask"]
+COEFFICIENTS = Inputs._fields[FIRST_COEFFICIENT.value :]
 SEQUENCE_STEPS = 1024  # of a packed sequence, stored at once
 
 # After WARM_UP times as many steps as the decay takes to lose all bits of a number, the rounded recursion has forgotten
 # where it began: of a million pieces of random numbers in float32, 20 had not after 1.6, and 2 after 1.7.
 WARM_UP = 1.7
-WORDS = {dtype: (*(size,) * 5, *(1,) * 5, *(2,) * 3) for dtype, size in ((torch.float32, 1), (torch.float64, 2))}
 BITS = {torch.float32: 24, torch.float64: 53}
 LANES_OF_A_MULTIPROCESSOR = 128  # one warp for each of its four schedulers
 SHORTEST_PIECE = 256
@@ -66,23 +68,22 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     kind = call.recursion
     if kind == "gae":
         kind = "tail_normalized" if call.tail_normalized else "gae" if call.ratios is None else "vtrace"
-    values, next_values, last_values, last_value = _values_of(call, matrices)
+    values, last_values, last_value = _values_of(call, matrices)
     last_advantages, last_advantage = matrices.of_envs(call.last_advantages)
-    coefficients = [matrices.of_coefficients(each) for each in (call.gamma, call.gae_lambda, call.returns_lambda)]
-    final_values, last, boundaries, lanes = matrices.of_steps(call.final_values), (), (), matrices.envs
+    per_step = {name: matrices.of_steps(getattr(call, name)) for name in PER_STEP}
+    inputs = Inputs(**per_step, value=values, mask=mask, exists=exists)
+    coefficients = [matrices.of_coefficients(getattr(call, name)) for name in COEFFICIENTS]
+    boundaries, lanes = (), matrices.envs
     if call.cu_seqlens is not None:
         boundaries, _ = matrices.of_envs(call.cu_seqlens)
         lanes = len(call.cu_seqlens) - 1
-        ends = _sequence_steps(call, matrices, boundaries, (last_values, last_value), coefficients)
-        last, final_values, coefficients = ends
-        last_values = ()
+        ends, coefficients = _sequence_steps(call, matrices, boundaries, (last_values, last_value), coefficients)
+        inputs, last_values = inputs._replace(**ends), ()
     views, numbers = zip(*coefficients, strict=True)
-    rewards, ratios, ended, cut_off = map(
-        matrices.of_steps, (call.rewards, call.ratios, call.terminated, call.truncated)
-    )
+    inputs = inputs._replace(**dict(zip(COEFFICIENTS, views, strict=True)))
     if call.values is None and call.next_values is not None:  # of rewards alone, the last step needs V', too
-        cut_off, final_values = _cut_at_the_end(call, matrices), matrices.of_steps(call.next_values)
-    inputs = Inputs(*(rewards, values, next_values, final_values, ratios, ended, cut_off, mask, exists, last, *views))
+        cut_off = _cut_at_the_end(call, matrices)
+        inputs = inputs._replace(truncated=cut_off, final_values=inputs.next_values, next_values=())
     if kind == "n_step_returns":
         size = matrices.steps, matrices.envs, call.n, last_value, numbers[0]
         programs, places = blocks_of(matrices.envs, LANES) * matrices.steps, ()
@@ -90,12 +91,12 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
             following = matrices.new(torch.int64)
             matrices.plan.call(_next_places, following, matrices.matrix(call.mask))
             places = matrices.view(following)
-        arguments = inputs, last_values, places, returns, *size
+        arguments = inputs._replace(exists=exists or mask, mask=()), last_values, places, returns, *size
         matrices.plan.launch(n_step.n_step_returns, programs, arguments, (REAL[matrices.dtype], LANES))
         return
     one_lambda = call.returns_lambda is None
     steps = _steps_of_a_turn(inputs, matrices)
-    closes = bool(last) or kind == "upgo"
+    closes = bool(inputs.last) or kind == "upgo"
     kept = True, not one_lambda, bool(mask), closes, kind == "tail_normalized", kind == "retrace"
     how = How(
         kind,
@@ -133,11 +134,11 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
     elif sums_deltas and few and matrices.steps * matrices.envs >= STAGED_STEPS * lanes:
         # Only the sum of the deltas depends on the order of time. All multiprocessors compute what is before and after.
         sums = advantages or matrices.view(matrices.new(matrices.dtype))
-        gated = inputs.ended or inputs.cut or last
-        summed = Inputs(sums, ended=matrices.view(matrices.new(torch.uint8)) if gated else ())
+        gated = inputs.terminated or inputs.truncated or inputs.last
+        summed = Inputs(sums, terminated=matrices.view(matrices.new(torch.uint8)) if gated else ())
         deltas = Cut(blocks_of(matrices.steps, STAGED_PIECE), STAGED_PIECE, 0)
         everywhere = how._replace(kind="deltas", lane="piece")
-        launch(everywhere, matrices.envs * deltas.pieces, deltas, inputs, before, (sums, summed.ended))
+        launch(everywhere, matrices.envs * deltas.pieces, deltas, inputs, before, (sums, summed.terminated))
         in_order = how._replace(steps=2 * _steps_of_a_turn(summed, matrices))
         launch(in_order, lanes, whole, summed, ((), last_advantages), (sums, ()))
         if returns:
@@ -147,14 +148,14 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         launch(how, lanes, whole, inputs, before, outputs)
 
 
-def _values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, Any, float]:
-    """Return V of all steps, V' of all steps if it is given, and otherwise V after the last step."""
+def _values_of(call: Call, matrices: Matrices) -> tuple[Any, Any, float]:
+    """Return V of all steps, and V after the last step: of each env, or one number for all."""
     if call.values is None:
-        return (), (), (), 0.0
+        return (), (), 0.0
     values, last = matrices.matrix(call.values), matrices.of_envs(call.last_values)
     if values.shape[0] > matrices.steps:
         last = matrices.row(values), 0.0
-    return matrices.view(values), matrices.of_steps(call.next_values), *last
+    return matrices.view(values), *last
 
 
 def _next_places(out: torch.Tensor, mask: torch.Tensor) -> None:
@@ -189,7 +190,8 @@ def _decay(kind: str, gamma: float, gae_lambda: float, returns_lambda: float) ->
 
 def _steps_of_a_turn(inputs: Inputs, matrices: Matrices) -> int:
     """Return how many steps of a turn fit into the registers of a lane."""
-    words = sum(count for count, view in zip(WORDS[matrices.dtype], inputs, strict=True) if view)
+    size, flags, coefficients = matrices.dtype.itemsize // 4, FIRST_FLAG.value, FIRST_COEFFICIENT.value
+    words = sum(size if k < flags else 1 if k < coefficients else 2 for k, view in enumerate(inputs) if view)
     aligned = not matrices.env_major or matrices.aligned
     return STEPS if words <= 5 and aligned else FEWER_STEPS if words <= 10 else FEWEST_STEPS
 
@@ -200,11 +202,12 @@ def _sequence_steps(call: Call, matrices: Matrices, boundaries: Any, after: Any,
     final_values = () if call.last_values is None else matrices.view(matrices.new(matrices.dtype))
     made = {
         k: matrices.view(matrices.new(torch.float64))
-        for k, given in enumerate((call.gamma, call.gae_lambda, call.returns_lambda))
+        for k, given in enumerate(getattr(call, name) for name in COEFFICIENTS)
         if getattr(given, "ndim", 0) > matrices.rewards.ndim
     }
     (last_values, last_value), sequences = after, len(call.cu_seqlens) - 1
     views = boundaries, last_values, tuple(coefficients[k][0] for k in made), last, final_values, tuple(made.values())
     arguments, constants = (*views, matrices.steps, last_value), (REAL[matrices.dtype], SEQUENCE_STEPS)
     matrices.plan.launch(packed.sequence_steps, sequences, arguments, constants, warps=4)
-    return last, final_values, [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]
+    coefficients = [(made.get(k, view), number) for k, (view, number) in enumerate(coefficients)]
+    return {"last": last, "final_values": final_values}, coefficients

@@ -3,7 +3,6 @@
 import triton.language as tl
 from triton import jit
 
-from fastgae._backends.triton.kernels.step import IN_MASK
 from fastgae._backends.triton.kernels.turns import following
 
 LEVELS = tl.constexpr(6)  # of a fold
@@ -26,10 +25,10 @@ def block_sums(inputs, center, sums, counts, steps, envs, terms, BLOCK: tl.const
         rows = following(inputs, env, begin + done, left, done + size.steps <= tl.min(length, 0), size)
         for i in tl.static_range(size.steps - 1, -1, -1):
             counts_here = size.steps - 1 - i < left
-            if len(inputs.in_mask) > 0:
-                counts_here = counts_here & (rows[IN_MASK][i] != 0)
+            if len(inputs.mask) > 0:
+                counts_here = counts_here & (rows.mask[i] != 0)
                 count = tl.where(counts_here, count + 1, count)
-            term = rows[0][i]
+            term = rows.rewards[i]
             if len(center) > 0:
                 term = term - middle
                 term = term * term

@@ -7,16 +7,6 @@ from fastgae._backends.triton.kernels.views import offset, row, row_or_number
 
 
 @jit
-def _exists(inputs, env, t):
-    """Return whether a step exists."""
-    if len(inputs.exists) > 0:
-        flags = row(inputs.exists, env, t)
-    else:
-        flags = row(inputs.in_mask, env, t)
-    return flags != 0
-
-
-@jit
 def n_step_returns(
     inputs,
     last_values,
@@ -42,40 +32,40 @@ def n_step_returns(
     total = after
     count, begun, here = tl.minimum(n, steps - begin), env < 0, env >= 0
     found = tl.full((LANES,), 0, tl.int64)  # how many steps exist from t = begin to t
-    if (len(inputs.exists) > 0) or (len(inputs.in_mask) > 0):
+    if len(inputs.exists) > 0:
         count = steps - begin - (steps - begin)
         while (begin + count < steps) & (tl.min(found, 0) < n):
-            found += _exists(inputs, env, begin + count).to(tl.int64)
+            found += (row(inputs.exists, env, begin + count) != 0).to(tl.int64)
             count += 1
     for back in range(count):
         t = begin + count - 1 - back
         if len(inputs.gamma) > 0:
             gamma_here = row(inputs.gamma, env, t).to(tl.float64).to(REAL)
         bootstrap = env >= 0
-        if len(inputs.ended) > 0:
-            bootstrap = row(inputs.ended, env, t) == 0
+        if len(inputs.terminated) > 0:
+            bootstrap = row(inputs.terminated, env, t) == 0
         goes_on = bootstrap & begun
-        if len(inputs.next_value) > 0:
-            upcoming = row(inputs.next_value, env, t).to(REAL)
+        if len(inputs.next_values) > 0:
+            upcoming = row(inputs.next_values, env, t).to(REAL)
         else:
             place = t + 1 + tl.full((LANES,), 0, tl.int64)
             if len(places) > 0:
                 place = row(places, env, t)
             is_last = place == steps
             upcoming = tl.where(is_last, after, row(inputs.value, env, tl.where(is_last, 0, place)).to(REAL))
-        if len(inputs.cut) > 0:
-            cut = row(inputs.cut, env, t) != 0
+        if len(inputs.truncated) > 0:
+            cut = row(inputs.truncated, env, t) != 0
             goes_on = goes_on & ~cut
-            if len(inputs.final_value) > 0:
-                upcoming = tl.where(cut, row(inputs.final_value, env, t).to(REAL), upcoming)
-        reward = row(inputs.reward, env, t).to(REAL)
+            if len(inputs.final_values) > 0:
+                upcoming = tl.where(cut, row(inputs.final_values, env, t).to(REAL), upcoming)
+        reward = row(inputs.rewards, env, t).to(REAL)
         longer = tl.where(bootstrap, reward + gamma_here * tl.where(goes_on, total, upcoming), reward)
-        if (len(inputs.exists) > 0) or (len(inputs.in_mask) > 0):
-            exists = _exists(inputs, env, t)
+        if len(inputs.exists) > 0:
+            exists = row(inputs.exists, env, t) != 0
             here = exists & (found <= n)
             found -= exists.to(tl.int64)
         total = tl.where(here, longer, total)
         begun = begun | here
-    if (len(inputs.exists) > 0) or (len(inputs.in_mask) > 0):
-        total = tl.where(_exists(inputs, env, begin), total, row(inputs.value, env, begin).to(REAL))
+    if len(inputs.exists) > 0:
+        total = tl.where(row(inputs.exists, env, begin) != 0, total, row(inputs.value, env, begin).to(REAL))
     tl.store(returns.data + offset(returns, env, begin), total)

@@ -122,7 +122,7 @@ def _begun(inputs, last_values, last_advantages, lanes, lane, last_value, last_a
     trace = row_or_number(last_advantages, lanes.env, last_advantage, how.real)
     if how.lane == "piece":
         trace = tl.where(lane < envs, trace, zero)
-        if (len(inputs.value) > 0) and (len(inputs.in_mask) == 0):
+        if (len(inputs.value) > 0) and (len(inputs.mask) == 0):
             at = inputs.value.data + offset(inputs.value, lanes.env, lanes.end)
             following = tl.where(lane < envs, following, tl.load(at, mask=lane >= envs, other=0).to(how.real))
     return State(trace, trace, following, tl.full((how.lanes,), how.kind == "upgo", tl.int1), zero, zero.to(tl.float64))

@@ -18,15 +18,14 @@ def steps_without_resets(inputs, prev_done, exists, steps, envs, was_done, size:
     for done in range(0, steps, size.steps):
         left = steps - done + tl.full((size.lanes,), 0, tl.int32)
         rows = following(inputs, env, done, left, done + size.steps <= steps, size)
-        _, _, _, _, _, ended, cut, in_mask, _, _, _, _, _ = rows
         for i in tl.static_range(size.steps - 1, -1, -1):
-            over = ended[i] != 0
-            if len(inputs.cut) > 0:
-                over = over | (cut[i] != 0)
+            over = rows.terminated[i] != 0
+            if len(inputs.truncated) > 0:
+                over = over | (rows.truncated[i] != 0)
             real = ~reset
-            if len(inputs.in_mask) > 0:
-                real = real & (in_mask[i] != 0)
-                over = tl.where(in_mask[i] != 0, over, reset)
+            if len(inputs.mask) > 0:
+                real = real & (rows.mask[i] != 0)
+                over = tl.where(rows.mask[i] != 0, over, reset)
             reset = over
             number = size.steps - 1 - i
             at = exists.data + offset(exists, env, tl.cast(done, tl.int64) + number)

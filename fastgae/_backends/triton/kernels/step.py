@@ -7,26 +7,27 @@ from triton import jit
 
 
 class Inputs(NamedTuple):
-    """The matrices that a step reads: first numbers, then flags, then coefficients."""
+    """The matrices that a step reads, or what it has read of them: numbers, then flags, then coefficients.
 
-    reward: Any
-    value: Any = ()
-    next_value: Any = ()  # missing: V of the next step in the mask
-    final_value: Any = ()
-    ratio: Any = ()
-    ended: Any = ()
-    cut: Any = ()
-    in_mask: Any = ()  # the caller's mask: V' passes the steps that are not in it
+    A field that has a name of ``Call`` is that argument.
+    """
+
+    rewards: Any
+    value: Any = ()  # V; a tuple of Triton has another attribute of the name `values`
+    next_values: Any = ()  # missing: V of the next step in the mask
+    final_values: Any = ()
+    ratios: Any = ()
+    terminated: Any = ()
+    truncated: Any = ()
+    mask: Any = ()  # V' passes the steps that are not in it
     exists: Any = ()  # the mask without reset rows: A passes the steps that are not in it
     last: Any = ()  # the last step of a packed sequence
     gamma: Any = ()
-    lambda_: Any = ()
+    gae_lambda: Any = ()
     returns_lambda: Any = ()
 
 
-FIRST_FLAG, IN_MASK, FIRST_COEFFICIENT = (
-    tl.constexpr(Inputs._fields.index(name)) for name in ("ended", "in_mask", "gamma")
-)
+FIRST_FLAG, FIRST_COEFFICIENT = (tl.constexpr(Inputs._fields.index(name)) for name in ("terminated", "gamma"))
 
 
 class How(NamedTuple):
@@ -75,46 +76,44 @@ class Numbers(NamedTuple):
 @jit
 def step(inputs, row, state, numbers, how: tl.constexpr):
     """Return the state after a step, its advantage and its return."""
-    reward, value, next_value, final_value, ratio, ended, cut, in_mask, exists, last, gammas, lambdas, more_lambdas = (
-        row
-    )
+    row = Inputs(*row)
     one = tl.full((how.lanes,), 1, how.real)
     zero = tl.full((how.lanes,), 0, how.real)
     gamma, lambda_, returns_lambda = numbers.gamma, numbers.lambda_, numbers.returns_lambda
     if len(inputs.gamma) > 0:
-        gamma = gammas
-    if len(inputs.lambda_) > 0:
-        lambda_ = lambdas
+        gamma = row.gamma
+    if len(inputs.gae_lambda) > 0:
+        lambda_ = row.gae_lambda
     if len(inputs.returns_lambda) > 0:
-        returns_lambda = more_lambdas
+        returns_lambda = row.returns_lambda
 
     bootstrap = None  # the gates; None is always open
-    if len(inputs.ended) > 0:
-        bootstrap = ended == 0
+    if len(inputs.terminated) > 0:
+        bootstrap = row.terminated == 0
     is_open = bootstrap
-    if len(inputs.cut) > 0:
-        is_open = _and(is_open, cut == 0)
+    if len(inputs.truncated) > 0:
+        is_open = _and(is_open, row.truncated == 0)
     closed_here, following = state.closed, state.following
     if len(inputs.last) > 0:
-        closed_here = closed_here | (last != 0)
-        if len(inputs.final_value) > 0:
-            following = tl.where(last != 0, final_value, following)
+        closed_here = closed_here | (row.last != 0)
+        if len(inputs.final_values) > 0:
+            following = tl.where(row.last != 0, row.final_values, following)
     if (len(inputs.last) > 0) or (how.kind == "upgo"):
         is_open = _and(is_open, ~closed_here)
-    if (len(inputs.last) > 0) and (len(inputs.final_value) == 0):
+    if (len(inputs.last) > 0) and (len(inputs.final_values) == 0):
         bootstrap = is_open
 
-    here, upcoming, delta = zero, following, reward
-    if len(inputs.next_value) > 0:
-        upcoming = next_value
-    if (len(inputs.final_value) > 0) and (len(inputs.cut) > 0):
-        upcoming = tl.where(cut != 0, final_value, upcoming)
+    here, upcoming, delta = zero, following, row.rewards
+    if len(inputs.next_values) > 0:
+        upcoming = row.next_values
+    if (len(inputs.final_values) > 0) and (len(inputs.truncated) > 0):
+        upcoming = tl.where(row.truncated != 0, row.final_values, upcoming)
         if len(inputs.value) == 0:
-            bootstrap = _and(bootstrap, cut != 0)
-    if (len(inputs.value) > 0) or (len(inputs.final_value) > 0):
+            bootstrap = _and(bootstrap, row.truncated != 0)
+    if (len(inputs.value) > 0) or (len(inputs.final_values) > 0):
         delta = _sum(bootstrap, delta, _times(gamma, upcoming, how))
     if len(inputs.value) > 0:
-        here = value
+        here = row.value
         delta = delta - here
 
     decay = gamma * lambda_
@@ -128,23 +127,23 @@ def step(inputs, row, state, numbers, how: tl.constexpr):
         target = advantage
     elif how.kind == "vtrace":
         advantage = _sum(is_open, delta, _times(decay, state.trace, how))
-        advantage = advantage * _weight(ratio, numbers.advantage_clip, numbers.leaky, how)
-        slowed = _weight(ratio, numbers.c_clip, numbers.leaky, how) * decay.to(how.real)
-        delta = _weight(ratio, numbers.rho_clip, numbers.leaky, how) * delta
+        advantage = advantage * _weight(row.ratios, numbers.advantage_clip, numbers.leaky, how)
+        slowed = _weight(row.ratios, numbers.c_clip, numbers.leaky, how) * decay.to(how.real)
+        delta = _weight(row.ratios, numbers.rho_clip, numbers.leaky, how) * delta
         passed = _sum(is_open, delta, slowed * state.trace)
         target = passed
     else:
         passed = delta if how.kind == "deltas" else _sum(is_open, delta, _times(decay, state.trace, how))
         advantage, target = passed, passed
         if how.kind == "retrace":
-            next_decay = lambda_ * tl.where(ratio > 1, one, ratio).to(tl.float64)
+            next_decay = lambda_ * tl.where(row.ratios > 1, one, row.ratios).to(tl.float64)
     if how.returns_recursion:
         target = _sum(is_open, delta, (gamma * returns_lambda).to(how.real) * state.returns_trace)
     result = target
     if len(inputs.value) > 0:
         result = target + here
-        if len(inputs.in_mask) > 0:
-            following = tl.where(in_mask != 0, here, following)
+        if len(inputs.mask) > 0:
+            following = tl.where(row.mask != 0, here, following)
         else:
             following = here
     if how.kind == "upgo":
@@ -152,11 +151,11 @@ def step(inputs, row, state, numbers, how: tl.constexpr):
     else:
         closed = state.closed & False
     after = State(passed, target, following, closed, steps_left, next_decay)
-    if (len(inputs.exists) > 0) or (len(inputs.in_mask) > 0):
+    if (len(inputs.exists) > 0) or (len(inputs.mask) > 0):
         if len(inputs.exists) > 0:
-            real = exists != 0
+            real = row.exists != 0
         else:
-            real = in_mask != 0
+            real = row.mask != 0
         skipped = State(state.trace, state.returns_trace, following, closed_here, state.steps_left, state.decay)
         after = chosen(real, after, skipped)
         if how.carry_over:

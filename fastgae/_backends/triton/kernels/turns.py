@@ -3,7 +3,7 @@
 import triton.language as tl
 from triton import jit
 
-from fastgae._backends.triton.kernels.step import FIRST_COEFFICIENT, FIRST_FLAG
+from fastgae._backends.triton.kernels.step import FIRST_COEFFICIENT, FIRST_FLAG, Inputs
 from fastgae._backends.triton.kernels.views import joined, offset, split
 
 
@@ -107,4 +107,4 @@ def following(inputs, env, first, left, whole, size: tl.constexpr):
         rows, _ = load(inputs, at, 0, None, size.steps, True, size)
     else:
         rows, _ = load(inputs, at, 0, (-left + size.steps, left * 0 + size.steps), size.steps, False, size)
-    return rows
+    return Inputs(*rows)

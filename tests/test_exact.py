@@ -175,6 +175,9 @@ def test_normalize_far_from_0_and_of_nothing(backend):
     for by in ("global", "per_env"):
         assert fastgae.normalize(np.empty((0, 3)), by=by, backend=backend).shape == (0, 3)
         assert (fastgae.normalize(np.full((5, 3), 2.0), by=by, backend=backend) == 0).all()
+        odd = np.resize(np.array([0, 1, 2, 128, 255], np.uint8), array.shape).view(bool)  # any byte but 0 is True
+        counted = fastgae.normalize(array, odd.view(np.uint8) != 0, by=by, backend=backend)
+        assert_same_bits(fastgae.normalize(array, odd, by=by, backend=backend), counted)
         nothing = np.full((5, 3), np.nan), np.zeros((5, 3), bool)
         assert (fastgae.normalize(*nothing, by=by, backend=backend) == 0).all()
 

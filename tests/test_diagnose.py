@@ -226,6 +226,14 @@ def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):
     assert detectors(call) == []
 
 
+def test_the_longest_episodes_of_many_are_no_limit():
+    """Of all lengths from 10 to 30 steps, as many episodes have the longest as any other."""
+    rng = np.random.default_rng(0)
+    call = small_call((512, 8))
+    call["terminated"] = np.stack([np.isin(np.arange(512), rng.integers(10, 31, 60).cumsum() - 1) for _ in range(8)], 1)
+    assert detectors(call) == []
+
+
 @pytest.mark.parametrize("rollout", ENDS[:2])
 def test_flags_that_are_not_given_at_all(rollout):
     """A call without ``terminated`` says that each env is one sequence, but V begins anew in it again and again."""

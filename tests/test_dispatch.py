@@ -297,7 +297,10 @@ def test_bad_numbers_of_threads_in_the_environment(under, called):
         assert called(num_threads=2, backend=name)[2] == 2
 
 
-def test_what_is_remembered_of_calls_is_bounded():
+def test_what_is_remembered_of_calls_is_bounded_and_knows_types():
     for num_threads in range(1, 500):
         fastgae.gae([1.0], [1.0, 1.0], [0], num_threads=num_threads, backend="numpy")
     assert dispatch.resolve.cache_info().currsize < 200
+    fastgae.gae([1.0], [1.0, 1.0], [0], num_threads=1)
+    for equal in (True, 1.0):
+        refused(ValueError, ["num_threads must be a positive integer", repr(equal)], num_threads=equal)

@@ -1,6 +1,7 @@
 """Rollouts past the thresholds of csrc/tuning.hpp: results are streamed, rows are cut, and threads are started."""
 
 import threading
+from itertools import product
 
 import numpy as np
 import pytest
@@ -40,9 +41,10 @@ def in_layout(call, layout):
     return call
 
 
-@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize(
-    ("size", "dtype"), [(WIDE, "f4"), (LONG, "f4"), (LONG, "f8"), (ONE_ROW, "f4"), (BY_THREADS, "f4")], ids=str
+    ("size", "dtype", "options"),
+    [*product((WIDE, LONG, ONE_ROW, BY_THREADS), ("f4",), OPTIONS), (LONG, "f8", "many")],
+    ids=str,
 )
 def test_any_layout_place_and_number_of_threads(size, dtype, options):
     """Stores past the caches come in whole lines; both outputs begin alike in them, each elsewhere, or alone."""

@@ -59,6 +59,7 @@ class Draws:
 
     draw: Callable[[st.SearchStrategy[int]], int]
     seed: int  # of the elements
+    rare: int | None = None  # percent of the calls that have an option, of functions with many; None: few
     memory: str | None = None  # the layout of all arrays; None: each has its own; "c": a call as short cuts take them
 
     def below(self, count: int) -> int:
@@ -116,7 +117,7 @@ def right_call(draws: Draws, functions: Sequence[str]) -> tuple[Call, Frame]:
     draws.memory = draws.pick(("c", None, None, None, "c", "fortran"))
     takes = call.parameters()
     frame = frame_of(draws, takes)
-    rare = 70 if len(takes) <= MANY else 4 if draws.memory == "c" else 20
+    rare = 70 if len(takes) <= MANY else draws.rare or (4 if draws.memory == "c" else 20)
     wanted = [
         name
         for name, parameter in takes.items()

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import inspect
+import itertools
 import re
 from pathlib import Path
 
@@ -15,13 +16,13 @@ from support.oracle import gae_oracle
 
 pytest.importorskip("hypothesis")
 
-from .calls import Call, Given
+from .calls import Call, Given, Over
 from .check import DifferenceError, check, variants
 from .layouts import LAYOUTS
 from .memory import Arena, Pages, Place
 from .mutants import MUTANTS, ROOT
 from .oracle import ANSWERS, answers
-from .right import WEIGHTS
+from .right import WEIGHTS, Draws, right_call
 from .run import block, main
 
 NUMPY = ["numpy"]
@@ -41,6 +42,42 @@ def test_some_calls(function):
         check(call, but_numba if call.working_dtype() == np.float64 else backends)
 
     assert not block(1, 4 * WEIGHTS.get(function, 8), (function,), make)
+
+
+class Independent(Draws):
+    """Decisions by NumPy. hypothesis makes a call from parts of others, so that rare options seldom meet."""
+
+    def __init__(self, seed):
+        super().__init__(None, seed, rare=50)
+        self.generator = np.random.default_rng(seed)
+
+    def below(self, count):
+        return int(self.generator.integers(count))
+
+
+@pytest.mark.parametrize("function", ["gae", "vtrace", "retrace", "normalize"])
+def test_calls_of_any_options(function):
+    backends = [name for name in variants() if name != "numba"]
+    for seed in range(50 * WEIGHTS.get(function, 8) // 8):
+        check(right_call(Independent(seed), (function,))[0], backends)
+
+
+@pytest.mark.parametrize("following", ["next_values", "final_values"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_outputs_over_any_input(following, axis):
+    """Each row of an output lies where the row of an input before it or after it does, or where flags do."""
+    _, arrays = plain_call(next_values=np.ones((6, 3)), mask=np.eye(6, 3) == 0, last_values=np.ones(3))
+    other = "final_values" if following == "next_values" else "next_values"
+    arrays["values"] = arrays["values"][:6]
+    for masked, shift, place in itertools.product((True, False), (0, 1, -1), (0, 1)):
+        absent = {other, *["last_values"] * (following == "next_values"), *["mask"] * (not masked)}
+        given = {name: Given(array.T if axis else array, LAYOUTS["c"]) for name, array in arrays.items()}
+        given = {name: array for name, array in given.items() if name not in absent} | {"time_axis": axis}
+        shape = given["rewards"].plain.shape
+        for name in {*arrays} - absent:
+            outputs = [None, None]
+            outputs[place] = Over(name, shape, shift * shape[1] * 8)
+            check(Call("gae", given, outputs), variants())
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -46,10 +46,6 @@ class Plan(NamedTuple):
         """The column that says to which group of labels a row belongs, if there is one."""
         return [] if self.how.label_per is None else [self.how.label_per]
 
-    def read_of(self, rows: Rows) -> list[str]:
-        """The columns to read, and, of sorted rows, their numbers in the source."""
-        return self.read if rows is self.rows else [*self.read, ROW]
-
     @property
     def is_by_name(self) -> bool:
         """Whether only names say which rows of several files are one episode."""

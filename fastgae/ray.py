@@ -133,8 +133,8 @@ def compute(
         for block in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
             yield _numbers(block, name, label_per)
 
-    if label_quantile is not None:
-        above = thresholds_of(parts, label_quantile)
+    if how.label_quantile is not None:
+        above = thresholds_of(parts, how.label_quantile)
     if normalize is not None:
         found = _per_block(blocks, partial(_moments, name)).take_all()
         moments = sum((fastgae.Moments(**json.loads(each[MOMENTS])) for each in found), fastgae.Moments())

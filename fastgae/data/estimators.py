@@ -198,7 +198,8 @@ def checked_how(
     decay = GAE_LAMBDA if gae_lambda is None else float(as_unit_interval("gae_lambda", gae_lambda, _one_number))
     options = {name: option for name, option in (("gae_lambda", decay), ("n", steps)) if name in has}
     gamma = float(as_unit_interval("gamma", gamma, _one_number))
-    return How(estimator, gamma, options, ends, normalize, label_quantile, label_per, backend, num_threads)
+    quantile = None if label_quantile is None else float(label_quantile)
+    return How(estimator, gamma, options, ends, normalize, quantile, label_per, backend, num_threads)
 
 
 def _one_number(name: str, array: Array) -> None:

@@ -16,7 +16,7 @@ from fastgae.data.estimators import How, checked_how, dtype_of
 from fastgae.data.formats import NAMING, PLAIN, Format, format_named
 from fastgae.data.rows import promoted
 from fastgae.data.sorting import ROW
-from fastgae.data.steps import RecordedSteps, RowError, check_ends, compute_run, last_rows
+from fastgae.data.steps import RecordedSteps, RowError, compute_run, last_rows, unknown_end
 from fastgae.data.tables import tabular
 
 CUT = (
@@ -89,7 +89,7 @@ def with_results(table: pa.Table, known: Format, chosen: Columns, how: How, may_
     try:
         steps = steps_of(rows, chosen)
         last = last_rows(steps, None)
-        if len(rows) and (fault := Episodes(names).fault(rows, steps, last, None)) is not None:
+        if (fault := Episodes(names).fault(rows, steps, last, None) if len(rows) else None) is not None:
             chosen.check_sortable(fault.fault)
             keys = [(name, "ascending") for name in (*chosen.keys, ROW)]
             order = pc.sort_indices(rows.append_column(ROW, pa.array(order)), keys).to_numpy()
@@ -97,10 +97,10 @@ def with_results(table: pa.Table, known: Format, chosen: Columns, how: How, may_
             steps = steps_of(ordered, chosen)
             steps = steps._replace(unflagged=UNFLAGGED if steps.step is None else None)
             last = last_rows(steps, None)
-            if (fault := Episodes(names).fault(ordered, steps, last, None)) is not None:
-                raise fault
+            fault = Episodes(names).fault(ordered, steps, last, None)
         steps = steps._replace(unflagged=CUT) if may_be_cut and how.ends is None else steps
-        check_ends(steps, last, how)
+        if (fault := fault or unknown_end(steps, last, how)) is not None:
+            raise fault
         results = compute_run(steps, last, None, how)[0] if len(rows) else _empty(steps)
     except RowError as error:
         row = int(order[error.row])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from fastgae._call import Array
 from fastgae._support.memory import limit_from
 from fastgae.data.columns import UNFLAGGED, Columns, chosen_columns, in_envs, numbers_in, steps_of
 from fastgae.data.critic import Critic, Valuation, valuation
@@ -45,10 +46,6 @@ class Plan(NamedTuple):
     def groups(self) -> list[str]:
         """The column that says to which group of labels a row belongs, if there is one."""
         return [] if self.how.label_per is None else [self.how.label_per]
-
-    def read_of(self, rows: Rows) -> list[str]:
-        """The columns to read, and, of sorted rows, their numbers in the source."""
-        return self.read if rows is self.rows else [*self.read, ROW]
 
     @property
     def is_by_name(self) -> bool:
@@ -94,11 +91,9 @@ class Plan(NamedTuple):
 
     def steps(self, table: pa.Table, first: int) -> RecordedSteps:
         """Return rows as arrays, with the values of the states behind episodes that do not end for good."""
-        values = None
+        values = None if self.critic is None else self.critic.of(table)
         if self.beside is not None:
             values = self.beside.of(self.numbers(table, first, np.arange(len(table))))
-        elif self.critic is not None:
-            values = self.critic.of(table)
         steps = steps_of(table, self.columns, values)
         if ROW in table.column_names and steps.step is None:
             steps = steps._replace(unflagged=UNFLAGGED)
@@ -112,15 +107,18 @@ class Plan(NamedTuple):
         at = at[np.isin(self.numbers(table, first, at), kept)] if len(kept) or not next_columns else at
         if not len(at):
             return steps
+        numbers = self.numbers(table, first, at)
+
+        def valued(states: pa.Table) -> Array:
+            return numbers_in("values", states[columns[0]]) if self.critic is None else self.critic.of(states)
+
         try:
             if self.beside is not None:
-                final = self.beside.of(self.numbers(table, first, at), behind=True)
+                final = self.beside.of(numbers, behind=True)
+            elif len(kept):
+                final = valued(self.rows.states(numbers, columns))
             else:
-                if len(kept):
-                    states = self.rows.states(self.numbers(table, first, at), columns)
-                else:
-                    states = table.select([*next_columns.values()]).take(at).rename_columns([*next_columns])
-                final = numbers_in("values", states[columns[0]]) if self.critic is None else self.critic.of(states)
+                final = valued(table.select([*next_columns.values()]).take(at).rename_columns([*next_columns]))
         except RowError as error:
             raise RowError(int(at[error.row]), f"{error.fault} in the state after this step") from error
         final_values = np.full(steps.rewards.shape, np.nan, final.dtype)

@@ -153,11 +153,6 @@ def unknown_end(steps: RecordedSteps, last: Array, how: How) -> RowError | None:
     return truncated or _first(unknown, f"the episode ends without a flag, {way}")
 
 
-def check_ends(steps: RecordedSteps, last: Array, how: How) -> None:
-    if (fault := unknown_end(steps, last, how)) is not None:
-        raise fault
-
-
 def sample_of(steps: RecordedSteps, rows: int) -> RecordedSteps:
     """Return the last rows. They need nothing from rows after them, and are the same wherever runs begin."""
     begin = max(0, len(steps.rewards) - rows)

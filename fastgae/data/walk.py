@@ -53,12 +53,14 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
 
     Return an error if the rows of an episode do not follow each other: then they can be sorted.
     """
-    done, names = state.done(), plan.columns.named(*NAMING) if rows is plan.rows else []
+    done, names, read = state.done(), plan.columns.named(*NAMING), plan.read
+    if rows is not plan.rows:  # they are sorted
+        names, read = [], [*read, ROW]
     episodes = Episodes(names)
     for _, table in rows.backwards(done.first, rows.count, names, plan.most, state.folder) if names else ():
         episodes.again(table)
     advance(rows.count - done.first)
-    for first, table in rows.backwards(begin, done.first, plan.read_of(rows), plan.most, state.folder):
+    for first, table in rows.backwards(begin, done.first, read, plan.most, state.folder):
         with plan.naming(table, first):
             steps = plan.steps(table, first)
             last = last_rows(steps, done.following)

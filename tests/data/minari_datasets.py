@@ -36,37 +36,15 @@ def episode(env, seed, longest):
 
 def write_dataset(folder, env_id, data_format):
     """Write a dataset in one of Minari's formats, and return its folder and its episodes."""
+    env = gym.make(env_id)
+    episodes = [episode(env, seed, longest=17 if seed == 3 else 10**6) for seed in range(EPISODES)]
+    env.close()
+    return write_buffers(folder, episodes, env=env, data_format=data_format), episodes
+
+
+def write_buffers(folder, episodes, **options):
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Minari warns of every description that a dataset lacks
         patch.setenv("MINARI_DATASETS_PATH", str(folder))
-        env = gym.make(env_id)
-        episodes = [episode(env, seed, longest=17 if seed == 3 else 10**6) for seed in range(EPISODES)]
-        minari.create_dataset_from_buffers("test/random-v0", episodes, env=env, data_format=data_format)
-        env.close()
-    return folder / "test" / "random-v0", episodes
-
-
-def write_buffers(folder, data_format, observations, space):
-    """Write the dataset test/text-v0: truncated episodes of these observations, and of rewards of 1."""
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        patch.setenv("MINARI_DATASETS_PATH", str(folder))
-        episodes = [
-            EpisodeBuffer(
-                id=number,
-                observations=each,
-                actions=np.zeros(4, int),
-                rewards=np.ones(4),
-                terminations=np.zeros(4, bool),
-                truncations=np.arange(4) == 3,
-                infos={},
-            )
-            for number, each in enumerate(observations)
-        ]
-        minari.create_dataset_from_buffers(
-            "test/text-v0",
-            episodes,
-            observation_space=space,
-            action_space=gym.spaces.Discrete(2),
-            data_format=data_format,
-        )
+        minari.create_dataset_from_buffers("test/random-v0", episodes, **options)
+    return folder / "test" / "random-v0"

@@ -10,7 +10,7 @@ import fastgae
 
 gym = pytest.importorskip("gymnasium")
 h5py = pytest.importorskip("h5py")
-from .minari_datasets import write_buffers, write_dataset  # noqa: E402
+from .minari_datasets import EpisodeBuffer, write_buffers, write_dataset  # noqa: E402
 from .recorded import computed, limit, names, put, read, refused, write  # noqa: E402
 
 FORMATS = ("hdf5", "arrow", "parquet")
@@ -219,14 +219,18 @@ def test_only_the_text_of_observations_is_left_out(tmp_path, form):
     spaces["inner"] = gym.spaces.Dict({"word": gym.spaces.Text(9)})
     place = np.arange(10.0).reshape(5, 2)
     texts = {"mission": ["go"] * 5, "inner": {"word": ["left"] * 5}}
-    write_buffers(tmp_path, form, [{"place": place, **texts}] * 2, gym.spaces.Dict(spaces))
+    flags = {"terminations": np.zeros(4, bool), "truncations": np.arange(4) == 3, "infos": {}}
+    buffer = {"observations": {"place": place, **texts}, "actions": np.zeros(4, int), "rewards": np.ones(4), **flags}
+    episodes = [EpisodeBuffer(id=number, **buffer) for number in range(2)]
+    options = {"observation_space": gym.spaces.Dict(spaces), "action_space": gym.spaces.Discrete(2)}
+    folder = write_buffers(tmp_path, episodes, data_format=form, **options)
     seen = []
 
     def value(batch):
         seen.append({name: list(part) for name, part in batch.items()})
         return batch["observations"]["place"][:, 0]
 
-    got = computed(tmp_path / "test" / "text-v0", tmp_path / "out.parquet", values=value)["advantages"]
+    got = computed(folder, tmp_path / "out.parquet", values=value)["advantages"]
     assert seen[0] == {"observations": ["place"]}
     expected = fastgae.gae(np.ones(4), place[:-1, 0], np.zeros(4), np.arange(4) == 3, next_values=place[1:, 0])
     assert np.array_equal(got, np.tile(expected.advantages, 2))

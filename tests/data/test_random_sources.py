@@ -340,11 +340,12 @@ def test_same_bits(tmp_path, seed, form, monkeypatch):
     source = tmp_path / form
     drawn, arguments, order = drawn_source(seed, form, source, "column", "file", "critic")
     before, rng = contents(tmp_path), drawn.rng
+    monkeypatch.setattr("fastgae.data.stored.SLICE", int(rng.choice([7, 65_536])))  # of arrays, to read at once
     arguments |= CHOICES[rng.integers(len(CHOICES))]
     answer, quantile = drawn.answer(arguments), None
     if np.isfinite(answer.returns).all():
         arguments["normalize"] = "global" if rng.random() < 0.3 else None
-        arguments["label_quantile"] = quantile = float(rng.choice([0.1, 0.7])) if rng.random() < 0.3 else None
+        arguments["label_quantile"] = quantile = rng.choice([0.1, 0.7]) if rng.random() < 0.3 else None
     out = tmp_path / f"out{rng.choice(['.parquet', '.arrow'])}"
     arguments["into" if drawn.table is not None and rng.random() < 0.3 else "out"] = out
     if rng.random() < 0.15:

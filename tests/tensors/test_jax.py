@@ -77,7 +77,11 @@ def test_memory_is_shared(monkeypatch):
     filled = []
     kept = "fastgae._interop.jax_calls.from_numpy"
     monkeypatch.setattr(kept, lambda array, like: filled.append(array) or from_numpy(array, like))
-    for function, arguments in ((fastgae.gae, ROLLOUT), (fastgae.reverse_scan, {"x": CASE.rewards, "decay": 0.5})):
+    large = make_case((300, 64), np.float32, bootstrap="last_values")  # a small array is copied, which takes less time
+    for function, arguments in (
+        (fastgae.gae, large.arguments()),
+        (fastgae.reverse_scan, {"x": large.rewards, "decay": 0.5}),
+    ):
         filled.clear()
         results = arrays_of(function(**jax_arrays(arguments)))
         for array, result in zip(filled, results, strict=True):

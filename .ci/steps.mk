@@ -193,11 +193,13 @@ peers: libraries-and-wheel
 compat: libraries-and-wheel
 	step "fastgae.compat and the annotations, with tensors"
 	venv peers
+	python -c "import jax, torch"  # without which most of these tests are skipped
 	tests "$$repo"/tests/{compat,typed}
 
 tensors: libraries-and-wheel
 	step "tensors, by themselves: they load JAX, which must not be forked"
 	venv peers
+	python -c "import flatbuffers, hypothesis, jax, rlax, torch"  # or tests are skipped
 	tests "$$repo/tests/tensors"
 
 gpu: libraries-and-wheel

@@ -1,19 +1,14 @@
 """Every function of compat by torch's own operations, as on a GPU and in compiled code, and what devices it refuses."""
 
-import numpy as np
 import pytest
 
 from fastgae import BackendUnavailableError
 from support.cases import assert_same_bits
 from support.compat_calls import CALLS, TORCH_CALLS, arrays_of, given_as, tensor_of
 
+torch = pytest.importorskip("torch")
 EVERY = {**CALLS, **TORCH_CALLS}
 MIXES = [["float32"], ["float64"], ["int64", "float32"], ["bfloat16", "float32"]]
-
-
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch")
 
 
 def tensors(name, dtypes=("float32",), convert=tensor_of):
@@ -23,7 +18,7 @@ def tensors(name, dtypes=("float32",), convert=tensor_of):
 
 @pytest.mark.parametrize("dtypes", MIXES, ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
-def test_the_bits_of_numpy_by_operations_of_torch(name, dtypes, torch, monkeypatch):
+def test_the_bits_of_numpy_by_operations_of_torch(name, dtypes, monkeypatch):
     function, given = tensors(name, dtypes)
     expected = arrays_of(function(**given))
     monkeypatch.setattr("fastgae._interop.torch.computes", lambda tensor: True)
@@ -37,7 +32,7 @@ def test_the_bits_of_numpy_by_operations_of_torch(name, dtypes, torch, monkeypat
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_no_number_is_looked_at(name, torch, monkeypatch):
+def test_no_number_is_looked_at(name, monkeypatch):
     """Meta tensors have no numbers, so to copy one to the CPU, or to read one, is an error."""
     function, given = tensors(name)
     expected = arrays_of(function(**given))
@@ -49,7 +44,7 @@ def test_no_number_is_looked_at(name, torch, monkeypatch):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_gradients_end(name, torch):
+def test_gradients_end(name):
     function, given = tensors(name)
     _, _, numbers = EVERY[name]
     for number in numbers:
@@ -57,7 +52,7 @@ def test_gradients_end(name, torch):
     assert not any(result.requires_grad for result in arrays_of(function(**given)))
 
 
-def elsewhere(torch, place):
+def elsewhere(place):
     """Tensors that are, as far as anybody can see, on another device."""
 
     class Elsewhere(torch.Tensor):
@@ -79,16 +74,16 @@ def elsewhere(torch, place):
         ),
     ],
 )
-def test_devices_without_a_backend(name, place, error, what, torch, monkeypatch):
+def test_devices_without_a_backend(name, place, error, what, monkeypatch):
     monkeypatch.setattr("fastgae._engine.dispatch._import", lambda name: ModuleNotFoundError("No triton"))
-    function, given = tensors(name, convert=elsewhere(torch, place))
+    function, given = tensors(name, convert=elsewhere(place))
     with pytest.raises(error, match=what):
         function(**given)
 
 
-def test_two_devices(torch, monkeypatch):
+def test_two_devices(monkeypatch):
     monkeypatch.setattr("fastgae._engine.dispatch.on_devices", lambda name, array: None)
-    function, there = tensors("cleanrl", convert=elsewhere(torch, "cuda:0"))
+    function, there = tensors("cleanrl", convert=elsewhere("cuda:0"))
     _, here = tensors("cleanrl")
     with pytest.raises(TypeError, match=r"values is on cuda:0, .*pass values\.cpu\(\)"):
         function(**{**here, "values": there["values"]})
@@ -98,29 +93,3 @@ def test_two_devices(torch, monkeypatch):
         function(**{**there, "dones": here["dones"]})
     with pytest.raises(TypeError, match=r"dones is not a tensor, .* torch\.as_tensor\(dones, device=rewards\.device\)"):
         function(**{**there, "dones": here["dones"].numpy()})
-
-
-def test_arguments_that_do_not_fit_the_signature():
-    function, arguments, _ = CALLS["cleanrl"]
-    given = tuple(arguments.values())
-    with pytest.raises(TypeError, match="too many positional arguments"):
-        function(*given, 0.9, 0.8, 0.7)
-    with pytest.raises(TypeError, match="multiple values for argument 'rewards'"):
-        function(*given, rewards=given[0])
-    with pytest.raises(TypeError, match="unexpected keyword argument 'lam'"):
-        function(*given, lam=0.8)
-    with pytest.raises(TypeError, match="is missing the argument 'next_done'"):
-        function(*given[:-1])
-
-
-def test_what_is_no_array():
-    function, arguments, _ = CALLS["brax"]
-    with pytest.raises(
-        TypeError, match=r"values must have shape \(7, 4\), because rewards has shape \(7, 4\); got None"
-    ):
-        function(**{**arguments, "values": None})
-    with pytest.raises(TypeError, match="values has dtype complex128"):
-        function(**{**arguments, "values": arguments["values"] * 1j})
-    as_lists = {name: given.tolist() if isinstance(given, np.ndarray) else given for name, given in arguments.items()}
-    for got, expected in zip(function(**as_lists), function(**arguments), strict=True):
-        assert_same_bits(got, expected)

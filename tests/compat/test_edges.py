@@ -118,3 +118,29 @@ def test_rlax_refuses_actions_that_there_are_not():
     function, given = floats("rlax retrace")
     with pytest.raises(IndexError):
         function(**{**given, "a_tm1": given["a_tm1"] + 3})
+
+
+def test_arguments_that_do_not_fit_the_signature():
+    function, arguments, _ = CALLS["cleanrl"]
+    given = tuple(arguments.values())
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        function(*given, 0.9, 0.8, 0.7)
+    with pytest.raises(TypeError, match="multiple values for argument 'rewards'"):
+        function(*given, rewards=given[0])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'lam'"):
+        function(*given, lam=0.8)
+    with pytest.raises(TypeError, match="is missing the argument 'next_done'"):
+        function(*given[:-1])
+
+
+def test_what_is_no_array():
+    function, arguments, _ = CALLS["brax"]
+    with pytest.raises(
+        TypeError, match=r"values must have shape \(7, 4\), because rewards has shape \(7, 4\); got None"
+    ):
+        function(**{**arguments, "values": None})
+    with pytest.raises(TypeError, match="values has dtype complex128"):
+        function(**{**arguments, "values": arguments["values"] * 1j})
+    as_lists = {name: given.tolist() if isinstance(given, np.ndarray) else given for name, given in arguments.items()}
+    for got, expected in zip(function(**as_lists), function(**arguments), strict=True):
+        assert_same_bits(got, expected)

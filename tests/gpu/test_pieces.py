@@ -14,7 +14,6 @@ from fastgae._backends.triton.kernels import recursion as kernels
 from fastgae._backends.triton.plan import Plan
 from fastgae._interop import torch_devices
 from support.cases import assert_same_bits, make_case
-from support.options import OPTIONS
 
 from .device import DEVICE, called, check, sliced, tensors
 from .test_exact import arguments_of, env_major
@@ -76,7 +75,12 @@ def test_without_a_warm_up_it_does_not(monkeypatch, unmended):
 
 
 def masked(case):
-    return {"mask": OPTIONS["mask"](case)["mask"], "carry_over": case.rewards.dtype == np.float32}
+    mask = np.random.default_rng(1).random(case.rewards.shape) < 0.7
+    return {"mask": mask, "carry_over": case.rewards.dtype == np.float32}
+
+
+def last_advantages(case):
+    return {"last_advantages": (case.values[0] + 1).astype(case.rewards.dtype)}
 
 
 # What a step gets from the next one: each has a number of its own that a piece begins with.
@@ -86,7 +90,7 @@ KINDS = {
     "reset rows": (fastgae.gae, {"autoreset": "next_step"}),
     "returns_lambda": (fastgae.gae, {"returns_lambda": 0.3}),
     "tail_normalized": (fastgae.gae, {"tail_normalized": True, "gae_lambda": 0.99}),
-    "last_advantages": (fastgae.gae, OPTIONS["last_advantages"]),
+    "last_advantages": (fastgae.gae, last_advantages),
     "vtrace": (fastgae.vtrace, lambda case: {"ratios": np.exp(case.values), "c_clip": 1.1}),
     "retrace": (fastgae.retrace, lambda case: {"ratios": np.exp(case.values), "next_values": case.values}),
     "upgo": (fastgae.upgo, {}),
@@ -179,7 +183,7 @@ SUM = {"gamma": 1.0, "gae_lambda": 1.0}
 @pytest.mark.parametrize("size", [(27, 3), (16, 2), (1, 1), (41, 33)], ids=str)
 def test_sums_in_stages(dtype, bootstrap, size, staged):
     case = make_case(size, dtype, bootstrap=bootstrap, **SUM)
-    arguments = {**arguments_of(case), **(OPTIONS["last_advantages"](case) if dtype == np.float64 else {})}
+    arguments = {**arguments_of(case), **(last_advantages(case) if dtype == np.float64 else {})}
     check(fastgae.gae, arguments, sliced)
     check(fastgae.gae, env_major(arguments))
     if bootstrap == "last_values":

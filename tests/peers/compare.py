@@ -1,8 +1,8 @@
 """What a peer's own code computes beside what fastgae.compat computes, on the same random rollouts.
 
-Each module peer_*.py in this folder says PACKAGE (what to install), VERSION() and comparisons(rng), which yields
-Comparison. `pytest tests/peers` asserts the claims; `python -m peers.table`, in the folder `tests`,
-writes them down in docs/my-library.md.
+Each module peer_*.py in this folder says PACKAGE, what to install, and comparisons(rng), which yields Comparison.
+`pytest tests/peers` asserts the claims; `python -m peers.table`, in the folder `tests`, writes them down in
+docs/my-library.md.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """compute_gae of Brax's PPO on a CPU, in float32."""
 
-from functools import partial
-from importlib.metadata import version
-
 import numpy as np
 
 from fastgae.compat import brax as ours
@@ -10,7 +7,6 @@ from fastgae.compat import brax as ours
 from .compare import Comparison
 
 PACKAGE = "brax==0.14.2"
-VERSION = partial(version, "brax")
 
 
 def comparisons(rng):

@@ -1,8 +1,7 @@
 """The class of labml_nn.rl.ppo.gae, on what its experiment collects: float32 numbers and bool flags."""
 
 import importlib.util
-from functools import partial
-from importlib.metadata import distribution, version
+from importlib.metadata import distribution
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from fastgae.compat.labml import GAE
 from .compare import Comparison
 
 PACKAGE = "labml-nn==0.5.1"
-VERSION = partial(version, "labml-nn")
 
 
 def theirs():

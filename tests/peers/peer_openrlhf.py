@@ -1,8 +1,5 @@
 """OpenRLHF's ``get_advantages_and_returns`` beside fastgae.compat.openrlhf's."""
 
-from functools import partial
-from importlib.metadata import version
-
 import torch
 
 from fastgae.compat import openrlhf
@@ -11,7 +8,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "openrlhf==0.11.2"
-VERSION = partial(version, "openrlhf")
 FILE = "openrlhf/trainer/ppo_utils/experience_maker.py"
 
 

@@ -1,7 +1,7 @@
 """PufferLib's kernel for the CPU beside fastgae.compat.pufferlib's function."""
 
-from functools import cache, partial
-from importlib.metadata import distribution, version
+from functools import cache
+from importlib.metadata import distribution
 
 import torch
 from torch.utils import cpp_extension
@@ -12,7 +12,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "pufferlib-core==3.0.23"
-VERSION = partial(version, "pufferlib-core")
 
 
 @cache

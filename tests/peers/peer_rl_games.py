@@ -1,7 +1,5 @@
 """rl_games' ``A2CBase.discount_values`` and ``discount_values_masks`` beside fastgae.compat.rl_games'."""
 
-from functools import partial
-from importlib.metadata import version
 from types import SimpleNamespace
 
 import torch
@@ -12,7 +10,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "rl-games==1.6.5"
-VERSION = partial(version, "rl-games")
 FILE = "rl_games/common/a2c_common.py"
 
 

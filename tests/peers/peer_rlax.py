@@ -1,8 +1,5 @@
 """RLax on a CPU, in float32; the largest difference allowed is that of joined roundings."""
 
-from functools import partial
-from importlib.metadata import version
-
 import numpy as np
 
 from fastgae.compat import rlax as ours
@@ -10,7 +7,6 @@ from fastgae.compat import rlax as ours
 from .compare import Comparison
 
 PACKAGE = "rlax==0.1.9"
-VERSION = partial(version, "rlax")
 ACTIONS = 4
 
 

@@ -1,8 +1,5 @@
 """RLlib's ``compute_value_targets`` beside fastgae.compat.rllib's."""
 
-from functools import partial
-from importlib.metadata import version
-
 import numpy as np
 
 from fastgae.compat import rllib
@@ -11,7 +8,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "ray==2.60.0"
-VERSION = partial(version, "ray")
 FILE = "ray/rllib/utils/postprocessing/value_predictions.py"
 
 

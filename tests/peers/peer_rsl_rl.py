@@ -1,7 +1,5 @@
 """rsl_rl's ``PPO.compute_returns`` beside fastgae.compat.rsl_rl's."""
 
-from functools import partial
-from importlib.metadata import version
 from types import SimpleNamespace
 
 import torch
@@ -12,7 +10,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "rsl-rl-lib==5.5.1"
-VERSION = partial(version, "rsl-rl-lib")
 FILE = "rsl_rl/algorithms/ppo.py"
 
 

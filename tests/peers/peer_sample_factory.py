@@ -1,8 +1,5 @@
 """sample-factory's ``gae_advantages`` beside fastgae.compat.sample_factory's."""
 
-from functools import partial
-from importlib.metadata import version
-
 import torch
 
 from fastgae.compat import sample_factory
@@ -11,7 +8,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "sample-factory==2.1.1"
-VERSION = partial(version, "sample-factory")
 FILE = "sample_factory/algo/utils/rl_utils.py"
 
 

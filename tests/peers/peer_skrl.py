@@ -1,8 +1,5 @@
 """skrl's ``compute_gae`` beside fastgae.compat.skrl's."""
 
-from functools import partial
-from importlib.metadata import version
-
 import torch
 
 from fastgae.compat import skrl
@@ -11,7 +8,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "skrl==2.1.1"
-VERSION = partial(version, "skrl")
 FILE = "skrl/agents/torch/ppo/ppo.py"
 
 

@@ -1,8 +1,6 @@
 """RolloutBuffer as PPO and A2C fill it."""
 
 import copy
-from functools import partial
-from importlib.metadata import version
 
 import numpy as np
 
@@ -11,7 +9,6 @@ from fastgae.compat.stable_baselines3 import compute_returns_and_advantage
 from .compare import Comparison
 
 PACKAGE = "stable-baselines3==2.9.2"
-VERSION = partial(version, "stable-baselines3")
 
 
 def comparisons(rng):

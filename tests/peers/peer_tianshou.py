@@ -1,8 +1,5 @@
 """The compiled loop, and the static method on a ReplayBuffer."""
 
-from functools import partial
-from importlib.metadata import version
-
 import numpy as np
 
 from fastgae.compat.tianshou import _gae, compute_episodic_return
@@ -10,7 +7,6 @@ from fastgae.compat.tianshou import _gae, compute_episodic_return
 from .compare import Comparison
 
 PACKAGE = "tianshou==2.0.1"
-VERSION = partial(version, "tianshou")
 
 
 def comparisons(rng):

@@ -1,8 +1,5 @@
 """torchrl.objectives.value.functional, in float32."""
 
-from functools import partial
-from importlib.metadata import version
-
 import numpy as np
 import torch
 
@@ -11,7 +8,6 @@ from fastgae.compat import torchrl as ours
 from .compare import Comparison
 
 PACKAGE = "torchrl==0.14.1"
-VERSION = partial(version, "torchrl")
 
 
 def comparisons(rng):

@@ -1,7 +1,5 @@
 """TRL's ``PPOTrainer.compute_advantages`` beside fastgae.compat.trl's."""
 
-from functools import partial
-from importlib.metadata import version
 from types import SimpleNamespace
 
 import torch
@@ -12,7 +10,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "trl==0.11.4"
-VERSION = partial(version, "trl")
 
 
 def theirs():

@@ -1,8 +1,6 @@
 """verl's ``compute_gae_advantage_return`` and groups beside fastgae.compat.verl's."""
 
 from collections import defaultdict
-from functools import partial
-from importlib.metadata import version
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +12,6 @@ from .compare import Comparison
 from .installed import function
 
 PACKAGE = "verl==0.9.1"
-VERSION = partial(version, "verl")
 
 
 def theirs(name):

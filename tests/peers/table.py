@@ -4,7 +4,7 @@ import importlib
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
@@ -50,17 +50,22 @@ def of_peer(peer: ModuleType, compared: Iterable[Comparison]) -> list[tuple[str,
         theirs = each.name.partition(",")[0]
         ours = f"{module}.{each.by or theirs.rpartition('.')[2]}"
         claims.setdefault((theirs, ours), set()).add(each.tolerance)
-    package = f"{peer.PACKAGE.partition('==')[0]} {peer.VERSION()}"
+    package = f"{name_of(peer)} {version(name_of(peer))}"
     return [
         (package, f"`{theirs}`", f"`{ours}`", "; ".join(map(numbers, sorted(found))))
         for (theirs, ours), found in claims.items()
     ]
 
 
+def name_of(peer: ModuleType) -> str:
+    name: str = peer.PACKAGE.partition("==")[0]
+    return name
+
+
 def load(name: str) -> ModuleType:
     """The module, if its package is installed: PackageNotFoundError or ModuleNotFoundError if not."""
     peer = importlib.import_module(f".{name}", __package__)
-    peer.VERSION()
+    version(name_of(peer))
     return peer
 
 

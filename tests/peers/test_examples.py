@@ -102,15 +102,6 @@ def test_ppo_from_the_command_line(example, tmp_path, capsys):
     assert "<svg" in plot.read_text()
 
 
-def test_ppo_help_is_complete(example, capsys):
-    ppo = example("ppo_cleanrl_style")
-    with pytest.raises(SystemExit):
-        ppo.parse(["--help"])
-    shown = capsys.readouterr().out
-    assert all("--" + name.replace("_", "-") in shown for name in ppo.Settings.__dataclass_fields__)
-    assert "examples:" in shown
-
-
 def test_ppo_cartpole(example, monkeypatch, tmp_path, capsys):
     program, plot = example("ppo_cartpole"), tmp_path / "plot.svg"
     calls = []

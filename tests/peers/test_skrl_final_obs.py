@@ -66,11 +66,10 @@ class Recorded(gymnasium.vector.VectorWrapper):
         return observations, rewards, terminated, truncated, infos
 
 
-def trained(name, isaac=False, hook=contextlib.nullcontext, mode=AutoresetMode.SAME_STEP, **settings):
+def trained(name, isaac, hook=contextlib.nullcontext):
     """Train for one rollout, and return the environments and the rewards that the agent stored."""
-    made = gymnasium.make_vec(
-        "Pendulum-v1", ENVS, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, max_episode_steps=LIMIT
-    )
+    how = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": AutoresetMode.SAME_STEP}}
+    made = gymnasium.make_vec("Pendulum-v1", ENVS, **how, max_episode_steps=LIMIT)
     envs = Recorded(made, isaac)
     envs.reset(seed=0)
     env = wrap_env(envs, wrapper="gymnasium")
@@ -81,7 +80,7 @@ def trained(name, isaac=False, hook=contextlib.nullcontext, mode=AutoresetMode.S
         observation_space=env.observation_space,
         action_space=env.action_space,
         device="cpu",
-        cfg={"rollouts": STEPS, "discount_factor": GAMMA, "time_limit_bootstrap": True, **NO_FILES, **settings},
+        cfg={"rollouts": STEPS, "discount_factor": GAMMA, "time_limit_bootstrap": True, **NO_FILES},
     )
     torch.manual_seed(0)
     with hook():
@@ -101,24 +100,3 @@ def test_the_value_of_the_final_observation(name, isaac):
 
     _, theirs = trained(name, isaac)
     assert not np.allclose(theirs[truncated], expected[truncated], atol=1e-3)
-
-
-def test_a_truncated_step_without_final_observations():
-    with pytest.raises(KeyError, match=r"infos has no final_obs at a truncated step.*SAME_STEP"):
-        trained("ppo", hook=compat.install_final_obs, mode=AutoresetMode.NEXT_STEP)
-
-
-def test_truncation_that_ends_no_episode():
-    with pytest.raises(ValueError, match="time_limit_bootstrap is False"):
-        trained("ppo", hook=compat.install_final_obs, time_limit_bootstrap=False)
-
-
-def test_all_is_put_back():
-    places = [place.split(":") for place in compat.LOOKING_AHEAD]
-    agents = [getattr(importlib.import_module(module), name) for module, name in places]
-    before = [agent.record_transition for agent in agents]
-    first, second = compat.install_final_obs(), compat.install_final_obs()
-    assert all(agent.record_transition is not own for agent, own in zip(agents, before, strict=True))
-    first.close()
-    second.close()
-    assert [agent.record_transition for agent in agents] == before

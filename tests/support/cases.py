@@ -1,26 +1,9 @@
-"""The rollouts that the exactness tests run on: their sizes, flags and bootstraps. Layouts are in layouts.py."""
+"""Rollouts with every kind of flags and of bootstraps."""
 
 import functools
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-
-# (T, N) around the edges of lanes, tiles and unrolled loops. A kernel with a new threshold adds sizes around it.
-SIZES = [
-    *[(1, n) for n in (1, 2, 3, 8, 17, 65)],
-    *[(2, n) for n in (1, 7, 16, 33)],
-    *[(t, 1) for t in (3, 9, 31, 64, 130)],
-    *[(3, 3), (7, 2), (8, 8), (9, 15), (15, 9), (16, 16), (17, 31), (31, 17), (33, 7), (33, 64)],
-    *[(63, 65), (64, 63), (65, 33), (97, 97), (130, 130), (5, 257), (257, 5)],
-    *[(66, 2), (68, 3), (69, 7), (129, 12), (64, 15), (137, 31)],  # narrow rows, and what is left of their last batch
-    *[(7, 40), (8, 40), (9, 40), (24, 40)],  # env-major ends that other rows follow in memory
-]
-# A few sizes, for tests that run in many other combinations.
-FEW_SIZES = [(1, 1), (1, 17), (2, 7), (3, 8), (9, 1), (17, 33), (16, 64), (65, 9)]
-# Past the thresholds of csrc/tuning.hpp: results are streamed and threads spawn (wide, and long); rows are cut.
-LARGE_SIZES = [(551, 4099), (70_001, 33), (3, 33_003)]
-# Large enough for seven threads of cpp, and for all threads of numba, which need more work each.
-THREADS_SIZE = (901, 4099)
 
 FLAGS = ("none", "all", "first_row", "last_row", "random")
 # Where the value of the next state comes from. The last three allow truncated steps.
@@ -50,10 +33,6 @@ class Case:
         """Return the case with function(name, array) in place of every array."""
         arrays = {name: a for name, a in self.arguments().items() if isinstance(a, np.ndarray)}
         return replace(self, **{name: function(name, a) for name, a in arrays.items()})
-
-    def envs(self, index):
-        """Return the case with only these envs."""
-        return self.mapped(lambda name, a: np.ascontiguousarray(a[..., index]))
 
 
 def numbers(rng, shape, dtype):
@@ -103,12 +82,6 @@ def _arrays(size, dtype, flags, bootstrap, seed):
     if bootstrap in ("final_dense", "final_sparse"):
         arrays["final_values"] = numbers(rng, size, dtype)
     return arrays
-
-
-def cases_of(size, dtype):
-    """Yield cases with every kind of flags and every bootstrap, in pairs that depend on the size."""
-    for number, flags in enumerate(FLAGS):
-        yield make_case(size, dtype, flags, BOOTSTRAPS[(number + sum(size)) % len(BOOTSTRAPS)])
 
 
 def assert_same_bits(actual, expected, what=""):

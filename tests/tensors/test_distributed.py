@@ -28,7 +28,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("cut", [1, 700, 2999])
+@pytest.mark.parametrize("cut", [1, 700])
 def test_two_ranks_give_the_bits_of_one_process(two_ranks, tmp_path, cut):
     whole = np.random.default_rng(cut).normal(0.3, 2.0, 3000).astype(np.float32)
     parts = np.split(whole, [cut])

@@ -169,8 +169,6 @@ def shrunk(view, nbytes):
         (shrunk(lambda t: t[1], 4 * (17 * 6 + 1)), "values has no memory"),
         (shrunk(lambda t: t.permute(1, 2, 0)[..., 1], 4 * (2 * 17 * 6 - 1)), "values has no memory"),
         (lambda t: t.as_subclass(OnAnotherDevice), r"values is on cuda:0, .*pass values\.cpu\(\)"),
-        (lambda t: t.to("meta"), "values is on meta, where a tensor has no numbers"),
-        (lambda t: t.to_sparse(), r"values has layout torch.sparse_coo: pass values\.to_dense\(\)"),
         (
             lambda t: torch.nested.nested_tensor(list(t), layout=torch.jagged),
             r"is a nested tensor: .* values\.offsets\(\)",
@@ -216,11 +214,6 @@ def test_lists_of_tensors_are_refused():
     for name, given in (("rewards", rows), ("values", tuple(rows)), ("rewards", [rows])):
         with pytest.raises(TypeError, match=rf"{name} is a \w+ of torch arrays: pass one array, torch.stack\({name}\)"):
             fastgae.gae(**{**ROLLOUT, name: given})
-
-
-def test_errors_name_the_argument():
-    with pytest.raises(ValueError, match=r"last_values has shape \(2,\)"):
-        fastgae.gae(**tensors({**ROLLOUT, "last_values": np.ones(2, np.float32)}))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -76,6 +76,7 @@ def test_memory_is_shared(monkeypatch):
     assert to_numpy("rewards", given).ctypes.data == given.unsafe_buffer_pointer()
     filled = []
     kept = "fastgae._interop.jax_calls.from_numpy"
+    monkeypatch.setattr("fastgae._interop.jax.SMALL", 0)  # which are copied
     monkeypatch.setattr(kept, lambda array, like: filled.append(array) or from_numpy(array, like))
     large = make_case((300, 64), np.float32, bootstrap="last_values")  # a small array is copied, which takes less time
     for function, arguments in (

@@ -200,7 +200,7 @@ tensors: libraries-and-wheel
 	step "tensors, by themselves: they load JAX, which must not be forked"
 	venv peers
 	python -c "import flatbuffers, hypothesis, jax, rlax, torch"  # or tests are skipped
-	tests "$$repo/tests/tensors"
+	tests "$$repo"/tests/{tensors,test_group_advantages.py}
 
 gpu: libraries-and-wheel
 	step "the backend of GPUs: by Triton's interpreter, and its machine code"

@@ -35,11 +35,13 @@ def run(
         chosen = dispatch.choose(backend, num_threads)
     if chosen.short_cut is not None:
         result = chosen.short_cut(given, chosen.threads, chosen.target)
-        if result is None and (one_env := as_one_env(given)) is not given:
-            given = one_env
-            result = chosen.short_cut(given, chosen.threads, chosen.target)
         if result is not None:
             return result
+        if (one_env := as_one_env(given)) is not given:
+            given = one_env
+            result = chosen.short_cut(given, chosen.threads, chosen.target)
+            if result is not None:
+                return result
     _check_given(function, given)
     call = checked(function.declaration, Call(*given))
     warn_of_reset_rows(call)

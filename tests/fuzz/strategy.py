@@ -143,7 +143,7 @@ def another_flag(draws: Draws, call: Call, frame: Frame) -> str:
     names = [
         name
         for name, given in call.arguments.items()
-        if ROLES[name] is Role.STEP_FLAGS and isinstance(given, Given) and given.plain.size
+        if ROLES[name] is Role.STEP_FLAGS and isinstance(given, Given) and given.plain.size and given.plain.ndim
     ]
     if not names:
         return ""

@@ -32,12 +32,19 @@ IN_PYTHON = ("valid_steps", "normalize", "gae_packed")
 
 
 def taken_by_the_short_cut(function, arguments):
-    """Whether each array has as many axes as rewards, at most 2, or one less if it is per env; no reset rows."""
+    """Whether each array has as many axes as rewards, at most 2, or one less if it is per env; no reset rows.
+
+    ``retrace`` and ``upgo`` leave a ``truncated`` of another shape to Python.
+    """
     (_, first), *_ = arguments.items()
     per_env = {name for name in arguments if ROLES[name] in PER_ENV}
     ranks = {name: given.ndim for name, given in arguments.items() if isinstance(given, np.ndarray)}
     whole = all(ranks[name] == first.ndim - (name in per_env) for name in ranks) and per_env <= ranks.keys()
     known = per_env or "values" in arguments  # otherwise Python looks for an env without an end
+    known = known and not (function is fastgae.n_step_returns and "mask" in arguments)  # the module does not
+    known = known and not (function is fastgae.discounted_returns and "next_values" in arguments)
+    if function in (fastgae.retrace, fastgae.upgo):
+        known = known and np.shape(arguments.get("truncated", first)) == first.shape
     return function.__name__ not in IN_PYTHON and whole and known and first.ndim < 3 and "autoreset" not in arguments
 
 

@@ -1,6 +1,6 @@
 """Make so many random calls in several processes, and replay the calls that fail.
 
-The calls come in blocks, each with a seed of its own. hypothesis makes a call that fails smaller, and says how to
+The calls come in blocks, each with a seed of its own. hypothesis shrinks a call that fails, and says how to
 replay it. If a call ends its process, its block is drawn again, with each call in a process of its own.
 """
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--function", action="append", choices=FUNCTIONS, help="only calls of this function; may be repeated")
     add("--backend", action="append", default=[], help="only this backend; may be repeated")
     add("--most", type=int, default=3, help="stop after so many findings (default: %(default)s)")
-    add("--as-found", action="store_true", help="do not make a call that fails smaller, nor look for one after a crash")
+    add("--as-found", action="store_true", help="do not shrink a call that fails, nor look for one after a crash")
     add("--replay", metavar="CASE", help="make one call again, as a finding says")
     args = parser.parse_args(argv)
     functions = tuple(args.function or FUNCTIONS)

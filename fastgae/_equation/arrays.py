@@ -53,6 +53,9 @@ class Library:
     def minus(self, one: Any, other: Any) -> Any:
         return self.xp.subtract(one, other, out=one)
 
+    def quotient(self, one: Any, other: Any) -> Any:
+        return one / other
+
     def overwritten(self, array: Any, gate: Any, numbers: Any) -> Any:
         """Return the array, with numbers in place of its own where the gate is open."""
         self.xp.copyto(array, numbers, where=gate)
@@ -162,7 +165,7 @@ def gae(lib: Library, call: Call) -> GAEResult[Any]:
     if call.tail_normalized:  # A = G / D;  G = D delta + gamma lambda G_next;  D = 1 + lambda D_next
         left = scan(xp.ones_like(deltas), lib.rounded(gae_lambda), last=zero)
         left = left if exists is None else lib.overwritten(left, ~exists, 1)
-        advantages = scan(lib.times(here, left, deltas), decay, last=zero) / left
+        advantages = lib.quotient(scan(lib.times(here, left, deltas), decay, last=zero), left)
     elif ratios is not None:  # A = rho delta + gamma lambda c A_next
         weight = functools.partial(weights, lib, ratios, leaky=call.leaky)
         weighted = lib.times(here, weight(call.rho_clip), deltas)

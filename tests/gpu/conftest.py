@@ -44,7 +44,7 @@ def _short_turns(request, monkeypatch):
     """Let a turn have few steps, so that a short rollout has whole turns and masked ones: the interpreter is slow."""
     if torch.cuda.is_available() or "usual_turns" in request.fixturenames:
         return
-    for name, steps in {"STEPS": 4, "FEWER_STEPS": 2, "FEWEST_STEPS": 2}.items():
+    for name, steps in {"STEPS": 4, "FEWER_STEPS": 2, "FEWEST_STEPS": 2, "HEAD": 4}.items():
         monkeypatch.setattr(f"fastgae._backends.triton.recursion.{name}", steps)
     monkeypatch.setattr("fastgae._interop.torch_devices._plans", {})
 

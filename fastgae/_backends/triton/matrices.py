@@ -12,7 +12,7 @@ from fastgae._backends.triton.kernels.views import Rows, Tiles
 from fastgae._backends.triton.plan import Memory, Plan, Strided
 from fastgae._call import NEW, WORKING_DTYPES
 from fastgae._interop import OnDevice, Planned
-from fastgae._interop.torch_devices import ALIGNMENT, overlap
+from fastgae._interop.torch_devices import overlap
 
 MOST_STEPS = 2**31 - 2**10  # kernels count steps in 32 bits, and read whole turns
 TORCH_DTYPES = {dtype: getattr(torch, dtype.name) for dtype in WORKING_DTYPES}
@@ -43,15 +43,6 @@ class Matrices(NamedTuple):
         env_major = steps > 1 and strides[time_axis] == 1 and (envs == 1 or 1 not in others)
         dtype = TORCH_DTYPES.get(rewards.dtype, torch.float64)
         return cls(Plan(tensor.device), tensor, dtype, time_axis, steps, envs, env_major)
-
-    @property
-    def aligned(self) -> bool:
-        """Return whether every tile of rewards begins where a kernel can load many bytes at once."""
-        strides = [
-            self.steps,
-            *(s for s, n in zip(self.rewards.stride(), self.rewards.shape, strict=True) if s > 1 and n > 1),
-        ]
-        return self.rewards.data_ptr() % ALIGNMENT == 0 and all(each % ALIGNMENT == 0 for each in strides)
 
     def of_steps(self, array: OnDevice | None) -> Any:
         return () if array is None else self.view(self.matrix(array))

@@ -18,7 +18,10 @@ REAL = {torch.float32: tl.float32, torch.float64: tl.float64}
 # One warp per program spreads the envs of a usual rollout, some thousand, over all multiprocessors.
 LANES = 64 if torch.version.hip else 32
 STEPS = 16  # of a turn
-FEWER_STEPS, FEWEST_STEPS = 8, 4  # of a turn where the numbers of more do not fit into the registers
+FEWER_STEPS, FEWEST_STEPS = 8, 4  # of a turn of which each step has many numbers
+HEAD = 16  # where a multiple of so many steps begins, 16 bytes of any dtype can be read at once
+# How many turns are under way: one is computed, and the numbers of the others have been asked for. Measured on an H200.
+STAGES, FEWER_STAGES = 4, 3
 # What the kernels read of the arguments as it is, and what they read unless it is one number.
 PER_STEP = [each for each in Inputs._fields if ROLES.get(each) in (Role.STEPS, Role.STEP_FLAGS) and each != "mask"]
 COEFFICIENTS = Inputs._fields[FIRST_COEFFICIENT.value :]
@@ -47,15 +50,16 @@ class Cut(NamedTuple):
 
 def cut(matrices: Matrices, decay: float, turn: int) -> Cut:
     """Return pieces of whole turns that keep the GPU busy, or one piece where cutting does not pay."""
-    steps, whole = matrices.steps, Cut(1, matrices.steps, 0)
+    steps, uncut = matrices.steps, Cut(1, matrices.steps, 0)
     if not 0.0 <= decay < 1.0:
-        return whole
+        return uncut
     forgotten = WARM_UP * BITS[matrices.dtype] * math.log(2) / -math.log(decay) if decay else 1.0
     warm = blocks_of(math.ceil(forgotten), turn) * turn
     lanes = _multiprocessors(matrices.plan.device) * LANES_OF_A_MULTIPROCESSOR
     piece = max(SHORTEST_PIECE, warm // 2, blocks_of(steps, max(1, lanes // matrices.envs)))
     piece = blocks_of(piece, turn) * turn
-    return Cut(blocks_of(steps - warm, piece), piece, warm) if piece + warm <= WORTHWHILE * steps else whole
+    aligned = blocks_of(steps, HEAD) * HEAD
+    return Cut(blocks_of(aligned - warm, piece), piece, warm) if piece + warm <= WORTHWHILE * steps else uncut
 
 
 @functools.cache
@@ -110,6 +114,8 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         LANES,
         steps,
         min(steps, FEWER_STEPS),
+        HEAD,
+        STAGES,
         sum(needed << k for k, needed in enumerate(kept)),
     )
     constants = last_value, last_advantage, *numbers, *(getattr(call, name) or 0.0 for name in CONSTANTS)
@@ -121,7 +127,7 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         matrices.plan.launch(recursion.recursion, blocks_of(lanes, how.lanes), arguments, launched)
 
     whole = Cut(lanes, matrices.steps, 0)
-    pieces = whole if any(views) else cut(matrices, _decay(kind, *numbers), 2 * steps)
+    pieces = whole if any(views) else cut(matrices, _decay(kind, *numbers), max(steps, HEAD))
     before, outputs = (last_values, last_advantages), (advantages, returns)
     sums_deltas = how.undiscounted and kind == "gae" and one_lambda and bool(values) and not (mask or exists)
     few = lanes <= MOST_STAGED * _multiprocessors(matrices.plan.device)
@@ -136,7 +142,8 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         sums = advantages or matrices.view(matrices.new(matrices.dtype))
         gated = inputs.terminated or inputs.truncated or inputs.last
         summed = Inputs(sums, terminated=matrices.view(matrices.new(torch.uint8)) if gated else ())
-        deltas = Cut(blocks_of(matrices.steps, STAGED_PIECE), STAGED_PIECE, 0)
+        deltas = Cut(blocks_of(matrices.steps + HEAD - 1, STAGED_PIECE), STAGED_PIECE, 0)
+        how = how._replace(stages=FEWER_STAGES)
         everywhere = how._replace(kind="deltas", lane="piece")
         launch(everywhere, matrices.envs * deltas.pieces, deltas, inputs, before, (sums, summed.terminated))
         in_order = how._replace(steps=2 * _steps_of_a_turn(summed, matrices))
@@ -189,11 +196,10 @@ def _decay(kind: str, gamma: float, gae_lambda: float, returns_lambda: float) ->
 
 
 def _steps_of_a_turn(inputs: Inputs, matrices: Matrices) -> int:
-    """Return how many steps of a turn fit into the registers of a lane."""
+    """Return how many steps a turn has, so that its numbers fit into the registers of a lane."""
     size, flags, coefficients = matrices.dtype.itemsize // 4, FIRST_FLAG.value, FIRST_COEFFICIENT.value
     words = sum(size if k < flags else 1 if k < coefficients else 2 for k, view in enumerate(inputs) if view)
-    aligned = not matrices.env_major or matrices.aligned
-    return STEPS if words <= 5 and aligned else FEWER_STEPS if words <= 10 else FEWEST_STEPS
+    return STEPS if words <= 5 else FEWER_STEPS if words <= 10 else FEWEST_STEPS
 
 
 def _sequence_steps(call: Call, matrices: Matrices, boundaries: Any, after: Any, coefficients: list[Any]) -> Any:

@@ -75,6 +75,11 @@ class Arrays(equation.Library):
     def minus(self, one: Any, other: Any) -> Any:
         return one - other
 
+    def quotient(self, one: Any, other: Any) -> Any:
+        # A GPU approximates quotients of float32. The select keeps XLA from making one of these two of float64.
+        wide, by = self.wide(one), self.wide(other)
+        return (jnp.where(one == one, wide, wide + by) / by).astype(self.dtype)
+
     def overwritten(self, array: Any, gate: Any, numbers: Any) -> Any:
         return jnp.where(gate, numbers, array)
 

@@ -6,6 +6,7 @@ be spread over devices, programs that are stored, and, because a kernel counts i
 """
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -95,7 +96,9 @@ def _lowered(context: Any, *given: Any, kernel: Any, scan: Any) -> Any:
     devices, mesh = module.axis_context, getattr(module.axis_context, "mesh", None)
     spread = getattr(devices, "num_devices", 0) != 1 if mesh is None else {*mesh.axis_names} - {*devices.manual_axes}
     chosen = scan if spread or module.lowering_parameters.for_export else kernel
-    return mlir.lower_fun(jaxpr_as_fun(chosen), multiple_results=True)(context, *given)
+    with warnings.catch_warnings():  # JAX 0.11 announces another Pallas for GPUs
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return mlir.lower_fun(jaxpr_as_fun(chosen), multiple_results=True)(context, *given)
 
 
 def _batched(given: Any, axes: Any, **programs: Any) -> Any:

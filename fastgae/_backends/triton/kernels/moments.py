@@ -3,9 +3,11 @@
 import triton.language as tl
 from triton import jit
 
-from fastgae._backends.triton.kernels.turns import following
+from fastgae._backends.triton.kernels.step import Inputs
+from fastgae._backends.triton.kernels.turns import load_rows, load_turn, places, rows_of_turn
 
 LEVELS = tl.constexpr(6)  # of a fold
+STAGES = tl.constexpr(3)  # turns of which the numbers are asked for, together
 
 
 @jit
@@ -20,22 +22,35 @@ def block_sums(inputs, center, sums, counts, steps, envs, terms, BLOCK: tl.const
     count, middle = total, total
     if len(center) > 0:
         middle = _mean(center, env * 0, env, terms, 0)
-    for done in range(0, BLOCK, size.steps):
-        left = length - done
-        rows = following(inputs, env, begin + done, left, done + size.steps <= tl.min(length, 0), size)
-        for i in tl.static_range(size.steps - 1, -1, -1):
-            counts_here = size.steps - 1 - i < left
-            if len(inputs.mask) > 0:
-                counts_here = counts_here & (rows.mask[i] != 0)
-                count = tl.where(counts_here, count + 1, count)
-            term = rows.rewards[i]
-            if len(center) > 0:
-                term = term - middle
-                term = term * term
-            total = tl.where(counts_here, total + term, total)
+    at = places(inputs, env, begin + size.steps)
+    whole = length // size.steps * size.steps
+    for done in tl.range(0, tl.max(whole, 0), size.steps, num_stages=STAGES):
+        turn, left = load_turn(inputs, at, -done, done < whole, size), whole - done
+        total, count = _added(inputs, rows_of_turn(inputs, turn, size), center, middle, left, total, count, size)
+    at, left = places(inputs, env, begin + whole + size.steps), length - whole
+    if tl.max(left, 0) > 0:
+        rows = load_rows(inputs, at, size.steps - left, left * 0 + size.steps, size.steps, size)
+        total, count = _added(inputs, rows, center, middle, left, total, count, size)
     tl.store(sums.data + lane, total)
     if len(counts) > 0:
         tl.store(counts.data + lane, count)
+
+
+@jit
+def _added(inputs, rows, center, middle, left, total, count, size: tl.constexpr):
+    """Return the sum and the count after the steps of rows, of which ``left`` exist; the last one comes first."""
+    rows = Inputs(*rows)
+    for i in tl.static_range(size.steps - 1, -1, -1):
+        counts_here = size.steps - 1 - i < left
+        if len(inputs.mask) > 0:
+            counts_here = counts_here & (rows.mask[i] != 0)
+            count = tl.where(counts_here, count + 1, count)
+        term = rows.rewards[i]
+        if len(center) > 0:
+            term = term - middle
+            term = term * term
+        total = tl.where(counts_here, total + term, total)
+    return total, count
 
 
 @jit

@@ -6,7 +6,7 @@ from triton import jit
 from fastgae._backends.triton.kernels.step import FIELDS, State
 from fastgae._backends.triton.kernels.views import offset, row
 
-COMPARED = tl.constexpr(512)  # pieces that are compared at once
+COMPARED = tl.constexpr(1024)  # pieces that are compared at once
 
 
 @jit

@@ -4,11 +4,10 @@ Every operation is rounded on its own, in the order of the reference in fastgae/
 between the sum and the number without the term. That also stands between a product and a sum, which a compiler could
 otherwise fuse; the launch forbids fusing too.
 
-A turn is some steps. A lane asks for all numbers of the next turn before it computes one, so it seldom waits for the
-memory. Two turns have names of their own, because the compiler would copy the next turn at the end of a loop, and wait
-for it there. Where the steps of an env are adjacent, a lane reads 16 bytes at once. Only the first steps of an env,
-fewer than two turns, are masked, and the last ones of a packed sequence, because they begin anywhere. Lanes beyond the
-last env compute it again, and store the same bits.
+A turn is some steps. While a turn is computed, the numbers of the next turns are on their way into shared memory, so a
+lane seldom waits for them (``num_stages`` of ``tl.range``). A warp reads them as tiles, each row of which lies together
+in memory, whether rows are steps or envs; from shared memory, each lane takes its own. Only the first steps of an env,
+fewer than a turn, are masked, and the last ones of a piece or of a packed sequence that ends where no tile does.
 
 An env may be cut into pieces, each of which is a lane. All but the last in time begin some steps late, with A = 0: the
 rounded recursion forgets where it began. The same kernel, launched again to mend, compares the state in which a piece
@@ -24,10 +23,9 @@ from triton import jit
 from fastgae._backends.triton.kernels.packed import bounds
 from fastgae._backends.triton.kernels.pieces import first_wrong, keep, restored
 from fastgae._backends.triton.kernels.step import Numbers, State, chosen, step
-from fastgae._backends.triton.kernels.turns import load, places, store
+from fastgae._backends.triton.kernels.turns import load_rows, load_turn, places, rows_of_turn, store
 from fastgae._backends.triton.kernels.views import offset, row_or_number
 
-HEAD = tl.constexpr(16)  # steps of a packed sequence before its first whole turn
 NEVER = tl.constexpr(2**31 - 1)  # a lane that stores nothing does so from this step on
 
 
@@ -36,7 +34,8 @@ class Lanes(NamedTuple):
 
     env: Any
     end: Any  # the step after the first one that is computed
-    length: Any  # a number for all lanes, or one for each
+    beyond: Any  # how many of those steps do not exist, first ones
+    length: Any
     stored: Any  # of a piece: results are stored from this step on
 
 
@@ -77,20 +76,20 @@ def recursion(
         tl.full((how.lanes,), advantage_clip, tl.float64).to(how.real),
         tl.full((how.lanes,), leaky, tl.float64).to(how.real),
     )
-    outputs = (advantages, returns)
+    outputs, whole, none = (advantages, returns), _aligned(steps, how), tl.full((how.lanes,), 0, tl.int32)
     if how.mend:
         env = tl.program_id(0).to(tl.int64)
         first, passed = first_wrong(begun, reached, env, envs, 1, pieces, how), tl.cast(0, tl.int32)
         while first < pieces:
             number = first + tl.arange(0, how.lanes)
             lane = tl.minimum(number, pieces - 1).to(tl.int64) * envs + env
-            end = steps - lane // envs * piece - warm
-            lanes = Lanes(lane * 0 + env, end, tl.minimum(end, piece).to(tl.int32), 0)
+            end = whole - lane // envs * piece - warm
+            lanes = Lanes(lane * 0 + env, end, none, tl.minimum(end, piece).to(tl.int32), 0)
             state = restored(reached, lane - envs, _begun(inputs, (), (), lanes, lane, 0, 0, envs, how), how)
             # A NaN passes all steps until an episode ends: all those of the pieces before number ``passed``, so far.
             nan = state.trace != state.trace
             wrong = (number == first) | (nan & (number <= passed) & (number < pieces))
-            lanes = Lanes(lanes.env, end, lanes.length, tl.where(wrong, 0, NEVER))
+            lanes = Lanes(lanes.env, end, none, lanes.length, tl.where(wrong, 0, NEVER))
             keep(begun, lane, wrong, state, how)
             state = _walked(inputs, outputs, lanes, state, numbers, (), lane, warm, how)
             passed = tl.min(tl.where(nan & (state.trace != state.trace), first + how.lanes, number), 0)
@@ -100,14 +99,16 @@ def recursion(
     else:
         if how.lane == "sequence":
             begin, end = bounds(boundaries, tl.minimum(lane, pieces - 1), steps)
-            lanes = Lanes(lane * 0, end, (end - begin).to(tl.int32), 0)
+            aligned = _aligned(end, how)
+            beyond, length = (aligned - end).to(tl.int32), (aligned - begin).to(tl.int32)
+            lanes = Lanes(lane * 0, aligned, beyond, length, 0)
         elif how.lane == "piece":
             lane = tl.minimum(lane, tl.cast(envs, tl.int64) * pieces - 1)
-            end = steps - lane // envs * piece
-            length = tl.minimum(end, piece + warm).to(tl.int32)
-            lanes = Lanes(lane % envs, end, length, tl.where(lane < envs, 0, warm))
+            end, latest = whole - lane // envs * piece, lane < envs
+            length, beyond = tl.minimum(end, piece + warm).to(tl.int32), tl.where(latest, whole - steps, 0).to(tl.int32)
+            lanes = Lanes(lane % envs, end, beyond, length, tl.where(latest, 0, warm))
         else:
-            lanes = Lanes(tl.minimum(lane, envs - 1), tl.full((how.lanes,), steps, tl.int64), steps, 0)
+            lanes = Lanes(lane, tl.full((how.lanes,), steps, tl.int64), none, tl.where(lane < envs, steps, 0), 0)
         state = _begun(inputs, last_values, last_advantages, lanes, lane, last_value, last_advantage, envs, how)
         state = _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how)
         if len(reached) > 0:
@@ -115,9 +116,16 @@ def recursion(
 
 
 @jit
+def _aligned(end, how: tl.constexpr):
+    """Return the next place from ``end`` on where many bytes can be read at once."""
+    return (end + how.head - 1) // how.head * how.head
+
+
+@jit
 def _begun(inputs, last_values, last_advantages, lanes, lane, last_value, last_advantage, envs, how: tl.constexpr):
     """Return the state in which lanes begin. Pieces but the last in time begin with A = 0."""
     zero = tl.full((how.lanes,), 0, how.real)
+    lanes = Lanes(tl.minimum(lanes.env, envs - 1), *lanes[1:])
     following = row_or_number(last_values, lanes.env, last_value, how.real)
     trace = row_or_number(last_advantages, lanes.env, last_advantage, how.real)
     if how.lane == "piece":
@@ -132,32 +140,25 @@ def _begun(inputs, last_values, last_advantages, lanes, lane, last_value, last_a
 def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.constexpr):
     """Compute the steps of the lanes from their ends on, store the results, and return the state at the first steps."""
     end, length, none = lanes.end, lanes.length, tl.full((how.lanes,), 0, tl.int32)
-    if how.lane == "sequence":
-        # Whole turns must begin where many bytes can be read at once. What comes after the end has no effect.
-        end = (end + HEAD - 1) // HEAD * HEAD
-        beyond = (end - lanes.end).to(tl.int32)
-        length = length + beyond
-        state = _masked(inputs, outputs, lanes, end, beyond, tl.minimum(length, HEAD), state, numbers, how)
-        end, length = end - HEAD, tl.maximum(length - HEAD, 0)
-    both: tl.constexpr = 2 * how.steps
-    whole = length // both * both
-    most = whole if how.lane == "env" else tl.max(whole, 0)
+    if how.lane != "env":
+        head = tl.where(lanes.beyond > 0, how.head, 0)
+        state = _masked(inputs, outputs, lanes, end, lanes.beyond, tl.minimum(length, head), state, numbers, how)
+        end, length = end - head, tl.maximum(length - head, 0)
+    whole = length // how.steps * how.steps
+    most = tl.max(whole, 0)
     at, to = places(inputs, lanes.env, end), places(outputs, lanes.env, end)
-    one, at = load(inputs, at, 0, none < whole, how.steps, True, how)
-    for done in range(0, most, both):
-        alive, stored, before = None, None, state
-        if how.lane != "env":
-            alive = done < whole
-            stored = alive
+    for done in tl.range(0, most, how.steps, num_stages=how.stages):
+        alive, before = done < whole, state
+        stored = alive
         if how.lane == "piece":
             stored = alive & (done >= lanes.stored)
+        turn = load_turn(inputs, at, done, alive, how)
         if len(begun) > 0:  # noqa: SIM102 (only this condition is known when it is compiled)
             if done == warm:
                 keep(begun, lane, alive, state, how)
-        other, at = load(inputs, at, done + how.steps, alive, how.steps, True, how)
-        state, to = _turn(inputs, outputs, one, to, done, stored, how.steps, True, state, numbers, how)
-        one, at = load(inputs, at, done + both, none + done + both < whole, how.steps, True, how)
-        state, to = _turn(inputs, outputs, other, to, done + how.steps, stored, how.steps, True, state, numbers, how)
+        state, to = _turn(
+            inputs, outputs, rows_of_turn(inputs, turn, how), to, done, stored, how.steps, True, state, numbers, how
+        )
         if how.lane != "env":
             state = chosen(alive, state, before)
     if len(begun) > 0:
@@ -165,8 +166,7 @@ def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.c
     left = length - whole
     if how.lane == "piece":
         left = tl.where(lanes.stored == NEVER, 0, left)
-    after = _masked(inputs, outputs, lanes, end - whole, none, none + left, state, numbers, how)
-    return chosen(left > 0, after, state) if how.lane == "piece" else after
+    return _masked(inputs, outputs, lanes, end - whole, none, left, state, numbers, how)
 
 
 @jit
@@ -175,7 +175,7 @@ def _masked(inputs, outputs, lanes, end, first, count, state, numbers, how: tl.c
     for done in range(0, tl.max(count, 0), how.tail):
         some = (first - done, count - done)
         at, to = places(inputs, lanes.env, end - done), places(outputs, lanes.env, end - done)
-        rows, at = load(inputs, at, 0, some, how.tail, False, how)
+        rows = load_rows(inputs, at, *some, how.tail, how)
         state, to = _turn(inputs, outputs, rows, to, 0, some, how.tail, False, state, numbers, how)
     return state
 
@@ -190,7 +190,10 @@ def _turn(
         row = ()
         for k in tl.static_range(len(rows)):
             row = row + (rows[k][i] if len(rows[k]) > 0 else (),)
+        before = state
         state, advantage, target = step(inputs, row, state, numbers, how)
+        if not tiled:
+            state = chosen((i >= some[0]) & (i < some[1]), state, before)
         results = (results[0] + (advantage,), results[1] + (target,))
         to = store(outputs, to, results, done, i, some, tiled, how)
     return state, to

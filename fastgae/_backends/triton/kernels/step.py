@@ -44,6 +44,8 @@ class How(NamedTuple):
     lanes: Any
     steps: Any  # of a turn
     tail: Any  # steps of a masked turn
+    head: Any  # whole turns end at multiples of so many steps
+    stages: Any  # turns that are under way, of which one is computed
     kept: Any  # the fields of State on which the results depend: bits
 
 

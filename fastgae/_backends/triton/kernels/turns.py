@@ -1,4 +1,4 @@
-"""Turns: some steps of all matrices, which a lane reads together, ahead of its computation, and stores together."""
+"""Turns: some steps of all matrices, which a warp reads together, ahead of its computation, and stores together."""
 
 import triton.language as tl
 from triton import jit
@@ -35,58 +35,81 @@ def _tile(view, place, before, width: tl.constexpr):
 
 
 @jit
-def _columns(view, place, done, k: tl.constexpr, i: tl.constexpr, lanes, tiled: tl.constexpr, how: tl.constexpr):
-    """Load the tile of which row ``i`` is the first one that is needed, if it is one."""
-    most: tl.constexpr = 128 // view.data.dtype.element_ty.primitive_bitwidth  # as many as 16 bytes hold
-    width: tl.constexpr = (most if most < how.steps else how.steps) if tiled else 1
-    columns = ()
-    if i // width * width == i:
-        tile = tl.load(_tile(view, place, done + i + width, width), mask=None if lanes is None else lanes[:, None])
-        columns = split(_as_read(tile, k, how), how.lanes, width)
-    return columns
+def _tiles(view, place, done, alive, how: tl.constexpr):
+    """Load the steps of a turn as tiles, the last one first: (steps, lanes) of rows, and (lanes, steps) of tiles."""
+    # Half as many flags, because Triton would read tiles of one shape in the same way.
+    flags: tl.constexpr = view.data.dtype.element_ty.primitive_bitwidth == 8
+    width: tl.constexpr = (how.steps + 1) // 2 if flags else how.steps
+    tiles = ()
+    for i in tl.static_range(how.steps // width):
+        if len(view) == 3:
+            before = done + (i + 1) * width - tl.arange(0, width)
+            at, mask = place[None, :] - before[:, None] * tl.cast(view.step, tl.int64), alive[None, :]
+        else:
+            at, mask = _tile(view, place, done + (i + 1) * width, width), alive[:, None]
+        tiles = tiles + (tl.load(at, mask=mask),)
+    return tiles
 
 
 @jit
-def load(inputs, at, done, some, count: tl.constexpr, tiled: tl.constexpr, how: tl.constexpr):
-    """Load the ``count`` steps before those that are done: rows, the last step first.
+def load_turn(inputs, at, done, alive, how: tl.constexpr):
+    """Load the steps of a turn before those that are done, as tiles, for the lanes that are alive."""
+    turn = ()
+    for k in tl.static_range(len(inputs)):
+        tiles = ()
+        if len(inputs[k]) > 0:
+            tiles = _tiles(inputs[k], at[k], done, alive, how)
+        turn = turn + (tiles,)
+    return turn
 
-    ``some`` says which lanes are read; or, if they are not tiled, from which of the steps on, and up to which one. None
-    is all.
-    """
-    turn, lanes = (), some
-    for _ in tl.static_range(len(inputs)):
-        turn = turn + ((),)
-    for i in tl.static_range(count):
-        loaded, moved = (), ()
-        if not (tiled or some is None):
-            lanes = (i >= some[0]) & (i < some[1])
-        for k in tl.static_range(len(inputs)):
-            rows, place = turn[k], at[k]
+
+@jit
+def rows_of_turn(inputs, turn, how: tl.constexpr):
+    """Return the rows of what was loaded, the last step first. Tiles are split here, because that waits for them."""
+    found = ()
+    for k in tl.static_range(len(inputs)):
+        rows = ()
+        for i in tl.static_range(len(turn[k])):
+            tile = _as_read(turn[k][i], k, how)
             if len(inputs[k]) == 3:
-                place = place - inputs[k].step
-                rows = rows + (_as_read(tl.load(place, mask=lanes), k, how),)
-            elif len(inputs[k]) == 2:
-                rows = rows + _columns(inputs[k], place, done, k, i, lanes, tiled, how)
-            loaded, moved = loaded + (rows,), moved + (place,)
-        turn, at = loaded, moved
-    return turn, at
+                rows = rows + split(tl.trans(tile), how.lanes, tile.shape[0])
+            else:
+                rows = rows + split(tile, how.lanes, tile.shape[1])
+        found = found + (rows,)
+    return found
+
+
+@jit
+def load_rows(inputs, at, first, last, count: tl.constexpr, how: tl.constexpr):
+    """Load ``count`` steps before the places, the last step first; of each lane those from ``first`` to ``last``."""
+    turn = ()
+    for k in tl.static_range(len(inputs)):
+        rows = ()
+        for i in tl.static_range(count if len(inputs[k]) > 0 else 0):
+            if len(inputs[k]) == 3:
+                place = at[k] - (i + 1) * tl.cast(inputs[k].step, tl.int64)
+            else:
+                place = inputs[k].data + (at[k] - (i + 1))
+            rows = rows + (_as_read(tl.load(place, mask=(i >= first) & (i < last)), k, how),)
+        turn = turn + (rows,)
+    return turn
 
 
 @jit
 def _store_columns(view, place, rows, done, i: tl.constexpr, lanes, tiled: tl.constexpr, how: tl.constexpr):
     """Store the tile of which row ``i`` is the last one that is computed, if it is one."""
-    most: tl.constexpr = 128 // view.data.dtype.element_ty.primitive_bitwidth  # as many as 16 bytes hold
-    width: tl.constexpr = (most if most < how.steps else how.steps) if tiled else 1
+    most: tl.constexpr = (how.steps + 1) // 2 if view.data.dtype.element_ty.primitive_bitwidth == 8 else how.steps
+    width: tl.constexpr = most if tiled else 1
     if (i + 1) // width * width == i + 1:
         tile = joined(rows, i + 1 - width, how.lanes, width)
-        tl.store(_tile(view, place, done + i + 1, width), tile, mask=None if lanes is None else lanes[:, None])
+        tl.store(_tile(view, place, done + i + 1, width), tile, mask=lanes[:, None])
 
 
 @jit
 def store(outputs, to, results, done, i: tl.constexpr, some, tiled: tl.constexpr, how: tl.constexpr):
     """Store row ``i`` of the results of a turn, or with the last row of a tile all of its rows."""
     moved, lanes = (), some
-    if not (tiled or some is None):
+    if not tiled:
         lanes = (i >= some[0]) & (i < some[1])
     for k in tl.static_range(2):
         place = to[k]
@@ -104,7 +127,7 @@ def following(inputs, env, first, left, whole, size: tl.constexpr):
     """Return the steps from ``first`` on, the last one first; ``left`` of them exist, and in whole turns all."""
     at = places(inputs, env, tl.cast(first, tl.int64) + size.steps)
     if whole:
-        rows, _ = load(inputs, at, 0, None, size.steps, True, size)
+        rows = rows_of_turn(inputs, load_turn(inputs, at, 0, left > 0, size), size)
     else:
-        rows, _ = load(inputs, at, 0, (-left + size.steps, left * 0 + size.steps), size.steps, False, size)
+        rows = load_rows(inputs, at, -left + size.steps, left * 0 + size.steps, size.steps, size)
     return Inputs(*rows)

@@ -80,7 +80,7 @@ def test_a_recursion_that_it_does_not_know(monkeypatch):
         ({"out": (None, None)}, ValueError, "nothing to compute"),
         ({"out": (torch.ones(3, 6), None)}, ValueError, r"out\[0\] has shape \(3, 6\)"),
         ({"out": (None, torch.ones(17, 6).double())}, TypeError, r"out\[1\] has dtype float64; expected"),
-        ({"out": (None, torch.ones(1, 6).expand(17, 6))}, ValueError, "broadcast view"),
+        ({"out": (None, torch.ones(1, 6, device=DEVICE).expand(17, 6))}, ValueError, "broadcast view"),
         ({"out": (torch.ones(17, 6).requires_grad_(), None)}, ValueError, "out requires grad"),
         ({"out": (torch.ones(17, 6).bfloat16(), None)}, TypeError, "out has dtype torch.bfloat16"),
     ],

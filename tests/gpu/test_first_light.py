@@ -27,20 +27,21 @@ def test_dry(tmp_path, capsys):
     assert lines[0].startswith("# a dry run, torch ")
     assert any(line.startswith("| large | passed | ") for line in lines)
     (row,) = (line for line in lines if line.startswith("| 128 × 4096 |"))
-    assert row.split(" | ")[1] == "5 to 7"
+    assert row.split(" | ")[1] == "4.8"
 
 
 def test_what_goes_wrong(tmp_path):
     """A check that fails or takes too long is a line, and so is what a killed contender leaves."""
-    commands = first_light.Commands(60.0)
+    commands = first_light.Commands(60.0, tmp_path / "log")
     failed = first_light.told("one", *commands.run(sys.executable, "-c", "print('a | b'); raise SystemExit(3)"))
     slow = first_light.told(
         "two", *commands.run(sys.executable, "-c", "import signal; print('x', flush=True); signal.pause()", longest=2.0)
     )
     assert failed == {"check": "one", "passed": False, "said": "a | b"}
+    assert "a | b" in (tmp_path / "log").read_text()
     assert slow == {"check": "two", "passed": False, "said": "too slow; x"}
     lost = {"row": "", "contender": "a loop in torch", "failed": "ended: -9"}
-    row = {"row": "8 × 8", "contender": "a loop in torch", "derived": "1", "call": 2e-6, "device": "X", "torch": "2"}
+    row = {"row": "8 × 8", "contender": "a loop in torch", "h200": "1", "call": 2e-6, "device": "X", "torch": "2"}
     file = tmp_path / "found.jsonl"
     file.write_text("\n".join(map(json.dumps, (failed, slow, lost, row))))
     page = first_light.page(file).splitlines()

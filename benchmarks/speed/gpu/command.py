@@ -8,7 +8,7 @@
 A whole call is measured from an idle GPU until its results are there. Device time is that of a CUDA graph of calls, in
 which the CPU has no part; each has a rollout of its own, so that small rollouts are not in the caches. The yardstick is
 one torch.add that moves as many bytes as a call must: 17 for each step of a plain one. Beside each row is the device
-time that was derived from the machine code for an H200. Each row is printed as soon as it is measured. Each contender
+time of an H200 (November 2026, torch 2.11, Triton 3.6). Each row is printed as soon as it is measured. Each contender
 has a process of its own, so one that fails or hangs loses only its own rows.
 """
 
@@ -43,7 +43,7 @@ CLOSE = {"rtol": 1e-3, "atol": 1e-3}  # other contenders round in another order
 
 class Row(NamedTuple):
     name: str
-    derived: str  # microseconds of the device
+    h200: str  # microseconds of the device, measured
     steps: int
     envs: int
     time_axis: int = 0
@@ -58,21 +58,21 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("24 × 4096", "4 to 5", 24, 4096),
-    Row("128 × 4096", "5 to 7", 128, 4096),
-    Row("1024 × 16384", "66 to 75", 1024, 16384),
-    Row("512 × 8192 tokens, env-major", "19 to 31", 8192, 512, 1),
-    Row("512 × 8192 tokens, gamma lambda 1", "85 to 100", 8192, 512, 1, False),
-    Row("64 × 32768, env-major", "20 to 50", 32768, 64, 1),
-    Row("one trajectory of 1,000,000", "18 to 33", 1_000_000, 1),
-    Row("packed: 512 answers of 2048 … 8192 tokens", "60 to 100", 8192, 512),
-    Row("packed, gamma lambda 1", "80 to 100", 8192, 512, 0, False),
-    Row("4096 × 2048 tokens, mask", "41 to 60", 2048, 4096, 1, True, "mask"),
-    Row("128 × 4096, next step", "", 128, 4096, option="next step"),
-    Row("128 × 4096, V-trace", "", 128, 4096, option="V-trace"),
-    Row("128 × 4096, float64", "", 128, 4096, option="float64"),
-    Row("128 × 4096, bfloat16", "", 128, 4096, option="bfloat16"),
-    Row("4096 × 2048 tokens, normalize", "56 to 75", 2048, 4096, 1, True, "normalize"),
+    Row("24 × 4096", "2.5", 24, 4096),
+    Row("128 × 4096", "4.8", 128, 4096),
+    Row("1024 × 16384", "78", 1024, 16384),
+    Row("512 × 8192 tokens, env-major", "55", 8192, 512, 1),
+    Row("512 × 8192 tokens, gamma lambda 1", "181", 8192, 512, 1, False),
+    Row("64 × 32768, env-major", "38", 32768, 64, 1),
+    Row("one trajectory of 1,000,000", "33", 1_000_000, 1),
+    Row("packed: 512 answers of 2048 … 8192 tokens", "70", 8192, 512),
+    Row("packed, gamma lambda 1", "234", 8192, 512, 0, False),
+    Row("4096 × 2048 tokens, mask", "92", 2048, 4096, 1, True, "mask"),
+    Row("128 × 4096, next step", "13", 128, 4096, option="next step"),
+    Row("128 × 4096, V-trace", "6.4", 128, 4096, option="V-trace"),
+    Row("128 × 4096, float64", "7.2", 128, 4096, option="float64"),
+    Row("128 × 4096, bfloat16", "4.7", 128, 4096, option="bfloat16"),
+    Row("4096 × 2048 tokens, normalize", "164", 2048, 4096, 1, True, "normalize"),
 )
 
 
@@ -153,7 +153,7 @@ def measured(contender: Contender, device: str, smaller: int, answers: Path | No
     """Yield the times of a contender with every rollout that it takes."""
     for row in ROWS:
         absent = False
-        found: dict[str, Any] = {"row": row.name, "contender": contender.label, "derived": row.derived}
+        found: dict[str, Any] = {"row": row.name, "contender": contender.label, "h200": row.h200}
         try:
             rollout = row.rollout(device, smaller)
             if not takes(contender, rollout):
@@ -231,11 +231,11 @@ def device_seconds(contender: Contender, rollout: Rollout, whole: float) -> floa
     return begin.elapsed_time(end) / 1000 / REPLAYS / count
 
 
-HEAD = f"{'rollout':42} {'contender':28} {'call us':>12} {'device us':>12} {'derived':>10}"
+HEAD = f"{'rollout':42} {'contender':28} {'call us':>12} {'device us':>12} {'H200':>10}"
 
 
 def line(found: dict[str, Any]) -> str:
     """Return a row for people to read, in microseconds."""
     times = " ".join(f"{1e6 * found[what]:12.1f}" if what in found else " " * 12 for what in ("call", "device_time"))
-    measured = f"{times} {found.get('derived', ''):>10}"
+    measured = f"{times} {found.get('h200', ''):>10}"
     return f"{found['row']:42} {found['contender']:28} {found.get('failed') or measured}"

@@ -202,6 +202,23 @@ def over_jax(rollout: Rollout, associative: bool) -> Pair:
     return advantages, returns
 
 
+def ours_in_jax(rollout: Rollout) -> Pair:
+    """Compute with fastgae in ``jax.jit`` in the memory of the tensors, and wait."""
+    import jax
+
+    given = map(jax.dlpack.from_dlpack, (rollout.rewards, rollout.values, rollout.terminated.float()))
+    results = jax.block_until_ready(_compiled_ours(rollout.time_axis, *coefficients(rollout))(*given))
+    advantages, returns = map(torch.from_dlpack, results)
+    return advantages, returns
+
+
+@functools.cache
+def _compiled_ours(time_axis: int, gamma: float, gae_lambda: float) -> Callable[..., Any]:
+    import jax
+
+    return jax.jit(functools.partial(fastgae.gae, time_axis=time_axis, gamma=gamma, gae_lambda=gae_lambda))
+
+
 @functools.cache
 def kernel_of_pufferlib() -> Callable[..., None]:
     """Return PufferLib's operation. If it was installed without nvcc, compile its kernel for GPUs."""
@@ -252,6 +269,7 @@ CONTENDERS = {
     "cpu": Contender(".cpu(), fastgae, and back", over_the_cpu, takes_all=True, waits=True),
     "loop": Contender("a loop in torch", loop, MOST_STEPS_LOOPED),
     "compiled": Contender("torch.compile of the loop", lambda rollout: compiled()(rollout), MOST_STEPS_COMPILED),
+    "jax": Contender("fastgae in jax.jit", ours_in_jax, waits=True),
     "scan": Contender("JAX's scan", functools.partial(over_jax, associative=False), waits=True),
     "associative": Contender("JAX's associative_scan", functools.partial(over_jax, associative=True), waits=True),
     "torchrl": Contender("torchrl, vectorised", torchrl, MOST_STEPS_VECTORISED),

@@ -1,20 +1,21 @@
 """What a GPU that nobody has tried yet can tell, in three commands of ten minutes; and a page of what they told.
 
   python benchmarks first-light tests FILE      build, and run the tests of tests/gpu on this GPU
-  python benchmarks first-light times FILE      python benchmarks gpu: every contender beside what was derived
-  python benchmarks first-light oddities FILE   compute-sanitizer, threads, graphs, NaN, large arrays
+  python benchmarks first-light times FILE      python benchmarks gpu: every contender beside an H200
+  python benchmarks first-light oddities FILE   threads, graphs, NaN, large arrays, JAX's programs; compute-sanitizer
   python benchmarks first-light page FILE       print FILE as a page in Markdown
 
-The first three append lines of JSON to FILE, each as soon as something is known, and stop in time. They need torch,
-Triton and pytest. ``pip install --target FOLDER pybind11``, and FOLDER in PYTHONPATH, carries there what builds the
-compiled module. Without it, nothing is built, NumPy computes what results are compared with, and trajectories that
-would take it long are only timed. With --dry, Triton's interpreter tries all of it without a GPU.
+The first three append lines of JSON to FILE, each as soon as something is known, and stop in time; all that the
+commands print is in FILE.log. They need torch, Triton and pytest. A compiled module of the right Python in ``fastgae/``
+need not be built there; pybind11 builds it. Without both, NumPy computes what results are compared with, and
+trajectories that would take it long are only timed. With --dry, Triton's interpreter tries all of it without a GPU.
 """
 
 import argparse
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,14 +38,16 @@ Found = dict[str, Any]
 
 
 class Commands:
-    """Commands that together end in time."""
+    """Commands that together end in time, and the file that gets what they print."""
 
-    def __init__(self, seconds: float):
-        self.end = time.monotonic() + seconds
+    def __init__(self, seconds: float, log: Path):
+        self.end, self.log = time.monotonic() + seconds, log
 
     def run(self, *command: object, longest: float = SECONDS) -> tuple[int | None, str]:
         """Return the status of a command, None if it took too long, and what it printed."""
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")])
+        paths = os.pathsep.join(
+            [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+        )
         process = subprocess.Popen(
             [str(each) for each in command],
             cwd=ROOT,
@@ -56,23 +59,29 @@ class Commands:
         )
         try:
             printed, _ = process.communicate(timeout=max(1.0, min(longest, self.end - time.monotonic())))
-            return process.returncode, printed
+            status: int | None = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # also what the command has started
-            return None, process.communicate()[0]
+            status, (printed, _) = None, process.communicate()
+        with self.log.open("a", encoding="utf-8") as file:
+            print("$", *command, printed, sep="\n", file=file)
+        return status, printed
 
 
 def tests(commands: Commands, args: argparse.Namespace) -> Iterator[Found]:
     """Build the compiled module where that is possible, and run the tests of tests/gpu."""
-    if importlib.util.find_spec("pybind11") and not args.dry:
+    built = importlib.util.find_spec("fastgae._core")
+    if not (built or args.dry) and importlib.util.find_spec("pybind11"):
         yield told("build", *commands.run(sys.executable, "setup.py", "build_ext", "--inplace", longest=240.0))
     workers = ["-n", "auto"] if importlib.util.find_spec("xdist") and not args.dry else ["-p", "no:cacheprovider"]
     # The warnings of other libraries are not what the tests are about.
-    how = ["-q", "-rf", "--maxfail=50", "-o", "filterwarnings=default", *workers]
+    # Each test is a line, because the time may be over before pytest sums up.
+    how = ["-v", "--maxfail=50", "-o", "filterwarnings=default", *workers]
     status, printed = commands.run(sys.executable, "-m", "pytest", *how, DRY_TESTS if args.dry else "tests/gpu")
-    for line in printed.splitlines():
-        if line.startswith(("FAILED ", "ERROR ")):
-            yield told(line, 1, "")
+    for test in dict.fromkeys(
+        re.findall(r"(?:FAILED|ERROR) (tests/gpu/\S.*?) *$|(tests/gpu/\S.*?) (?:FAILED|ERROR)", printed, re.M)
+    ):
+        yield told("".join(test), 1, "")
     yield told("tests", status, printed)
 
 
@@ -126,15 +135,15 @@ def page(file: Path) -> str:
         both = [f"{1e6 * measured[what]:,.1f}" for what in ("device_time", "call") if what in measured]
         return measured.get("failed", " / ".join(both)).replace("|", "\\|")
 
-    derived = {each["row"]: each.get("derived", "") for each in rows if each["row"]}
-    table = [[row, derived[row], *(cell(row, contender) for contender in contenders)] for row in derived]
+    known = {each["row"]: each.get("h200", "") for each in rows if each["row"]}
+    table = [[row, known[row], *(cell(row, contender) for contender in contenders)] for row in known]
     lost = [[contender, cell("", contender)] for contender in contenders if ("", contender) in last]
     where = sorted({f"{each['device']}, torch {each['torch']}" for each in rows if "device" in each})
     parts = [
         f"# {'; '.join(where) or 'no device'}",
         markdown(["check", "", "last line"], tried, left=3),
         "Microseconds of the device / of a whole call:",
-        markdown(["rollout", "derived, H200", *contenders], table),
+        markdown(["rollout", "H200", *contenders], table),
         *([markdown(["process", "ended"], lost, left=2)] if lost else []),
     ]
     return "\n\n".join(parts)
@@ -156,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(page(args.file))
         return 0
     wrong = 0
-    for found in COMMANDS[args.command](Commands(args.seconds), args):
+    for found in COMMANDS[args.command](Commands(args.seconds, Path(f"{args.file}.log")), args):
         print(found, flush=True)
         wrong += found["passed"] is False
         with args.file.open("a", encoding="utf-8") as file:

@@ -5,6 +5,7 @@ Each is right if its results have the bits of the CPU. With --dry, Triton's inte
 
 import argparse
 import concurrent.futures
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -116,8 +117,27 @@ def large(place: Place) -> None:
         assert torch.equal(result[:, some].cpu(), wanted), "these are not the bits of the CPU"
 
 
+def programs_of_jax(place: Place) -> None:
+    """Calls as the fuzzer draws them, in ``jax.jit``."""
+    import jax
+    import numpy as np
+
+    from fastgae._interop import FUNCTIONS
+    from support.drawn import drawn
+    from support.functions import arrays_of
+
+    for name in ("gae",) if place.dry else FUNCTIONS:
+        for function, given in drawn(name):
+            arrays = {each: jax.numpy.asarray(a) for each, a in given.items() if isinstance(a, np.ndarray)}
+            others = {each: given[each] for each in given if each not in arrays}
+            got = jax.jit(functools.partial(function, **others))(**arrays)
+            for result, wanted in zip(arrays_of(got), arrays_of(function(**given)), strict=True):
+                np.testing.assert_array_equal(result, wanted.astype(result.dtype), f"{name}: {others}", strict=True)
+
+
 ODDITIES: dict[str, Callable[[Place], None]] = {
-    each.__name__: each for each in (pieces, sequences, means, threads, graph, reduced_overhead, one_nan, large)
+    each.__name__: each
+    for each in (pieces, sequences, means, threads, graph, reduced_overhead, one_nan, large, programs_of_jax)
 }
 SANITIZED = "pieces", "sequences", "means"  # also by compute-sanitizer
 ON_A_GPU = "threads", "graph", "reduced_overhead"  # the interpreter has one thread and no graphs

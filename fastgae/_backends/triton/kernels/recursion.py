@@ -143,7 +143,7 @@ def _walked(inputs, outputs, lanes, state, numbers, begun, lane, warm, how: tl.c
     if how.lane != "env":
         head = tl.where(lanes.beyond > 0, how.head, 0)
         state = _masked(inputs, outputs, lanes, end, lanes.beyond, tl.minimum(length, head), state, numbers, how)
-        end, length = end - head, tl.maximum(length - head, 0)
+        end, length = tl.multiple_of(end - head, how.head), tl.maximum(length - head, 0)
     whole = length // how.steps * how.steps
     most = tl.max(whole, 0)
     at, to = places(inputs, lanes.env, end), places(outputs, lanes.env, end)

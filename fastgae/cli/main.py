@@ -32,6 +32,12 @@ VARIABLES = {
     "; set FASTGAE_NUM_THREADS": "threads num_threads n_threads n_jobs workers",
     "; set FASTGAE_BACKEND": "backend device",
 }
+NAMES = NAMES_ELSEWHERE | {"env": "game env_id environment gym"}
+# What a word without an option may stand for.
+WORDS = {
+    "fastgae demo": "; do you mean '--env {}'?",
+    "fastgae info": "; it lists every backend, and FASTGAE_BACKEND={} chooses one for a program",
+}
 COMMANDS_ELSEWHERE = {"'compute'": "gae advantages label", "'diagnose'": "check lint debug", "'info'": "backends"}
 
 
@@ -40,6 +46,10 @@ class _Parser(argparse.ArgumentParser):
         """Print one line that names the option, without the usage, which would push it off the screen."""
         if refused := re.search(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             message += choose_one(refused[1], re.findall(r"[\w-]+", refused[2]), COMMANDS_ELSEWHERE)
+        if "arguments are required" in message and (
+            example := re.search(r"fastgae .*?(?=  |$)", self.epilog or "", re.M)
+        ):
+            message += f", as in `{example[0]}`"
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
@@ -48,10 +58,13 @@ class _Parser(argparse.ArgumentParser):
         options = [word.strip("-").replace("-", "_") for word in re.findall(r"--[\w-]+", self.format_help())]
         word = given.strip("-").replace("-", "_")
         similar = [each for each in options if word and (each.startswith(word) or each.endswith(f"_{word}"))]
-        columns = {f"column {each}=NAME": NAMES_ELSEWHERE.get(each, "") for each in IN_COLUMNS if "column" in options}
-        meant = elsewhere(word, {each: NAMES_ELSEWHERE.get(each, "") for each in options}) or closest(word, options)
+        columns = {f"column {each}=NAME": NAMES.get(each, "") for each in IN_COLUMNS if "column" in options}
+        meant = elsewhere(word, {each: NAMES.get(each, "") for each in options}) or closest(word, options)
         meant = meant or elsewhere(word, columns) or min(similar, key=len, default=None)
-        advice = f"; do you mean '--{meant.replace('_', '-')}'?" if meant else elsewhere(word, VARIABLES) or ""
+        word_alone = WORDS.get(self.prog, "").format(given) if not given.startswith("-") else ""
+        advice = (
+            f"; do you mean '--{meant.replace('_', '-')}'?" if meant else word_alone or elsewhere(word, VARIABLES) or ""
+        )
         self.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
 
 

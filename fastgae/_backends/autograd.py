@@ -89,6 +89,8 @@ class Tensors(equation.Library):
 
     def array(self, given: Any, dtype: Any = None) -> Tensor:
         tensor = torch.as_tensor(given.array if isinstance(given, OnDevice) else given, device=self.device)
+        if dtype is None and tensor.dtype in (torch.uint16, torch.uint32, torch.uint64):
+            dtype = torch.int64  # torch adds and compares no others with these
         return tensor if dtype is None else tensor != 0 if dtype is bool else tensor.to(dtype)
 
     def rounded(self, *factors: Any) -> Tensor:

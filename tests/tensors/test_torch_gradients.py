@@ -1,5 +1,6 @@
 """Results of torch that keep their gradients: the kernels' bits, and derivatives that agree with finite differences."""
 
+import functools
 import inspect
 
 import numpy as np
@@ -127,3 +128,11 @@ def test_other_kinds_of_arrays():
         assert rewards.grad.shape == shape
     with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]"):
         fastgae.gae(values, values, ended, last_values=0.0, gamma=torch.tensor(1.5), stop_gradients=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int16])
+def test_sequences_with_boundaries_of_any_integers(dtype):
+    rewards = torch.randn(5, requires_grad=True)
+    call = functools.partial(fastgae.gae_packed, rewards, torch.zeros(5), gamma=1.0, gae_lambda=0.5)
+    call(torch.tensor([0, 2, 5], dtype=dtype), stop_gradients=False).advantages.sum().backward()
+    assert rewards.grad.tolist() == [1.0, 1.5, 1.0, 1.5, 1.75]

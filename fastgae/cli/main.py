@@ -61,10 +61,11 @@ class _Parser(argparse.ArgumentParser):
         columns = {f"column {each}=NAME": NAMES.get(each, "") for each in IN_COLUMNS if "column" in options}
         meant = elsewhere(word, {each: NAMES.get(each, "") for each in options}) or closest(word, options)
         meant = meant or elsewhere(word, columns) or min(similar, key=len, default=None)
-        word_alone = WORDS.get(self.prog, "").format(given) if not given.startswith("-") else ""
-        advice = (
-            f"; do you mean '--{meant.replace('_', '-')}'?" if meant else word_alone or elsewhere(word, VARIABLES) or ""
-        )
+        if meant:
+            advice = f"; do you mean '--{meant.replace('_', '-')}'?"
+        else:
+            alone = not given.startswith("-") and WORDS.get(self.prog, "").format(given)
+            advice = alone or elsewhere(word, VARIABLES) or ""
         self.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
 
 

@@ -66,7 +66,7 @@ ROWS = (
     Row("64 × 32768, env-major", "38", 32768, 64, 1),
     Row("one trajectory of 1,000,000", "33", 1_000_000, 1),
     Row("packed: 512 answers of 2048 … 8192 tokens", "70", 8192, 512),
-    Row("packed, gamma lambda 1", "234", 8192, 512, 0, False),
+    Row("packed, gamma lambda 1", "", 8192, 512, 0, False),
     Row("4096 × 2048 tokens, mask", "92", 2048, 4096, 1, True, "mask"),
     Row("128 × 4096, next step", "13", 128, 4096, option="next step"),
     Row("128 × 4096, V-trace", "6.4", 128, 4096, option="V-trace"),

@@ -168,8 +168,8 @@ def torchrl(rollout: Rollout) -> Pair:
 
 
 @functools.cache
-def compiled_by_jax(associative: bool) -> Callable[..., Any]:
-    """Return a loop of JAX, or its form for an operation that is associative, which adds in another order."""
+def compiled_by_jax(form: str) -> Callable[..., Any]:
+    """Return fastgae, a loop of JAX, or its form for an operation that is associative, which adds in another order."""
     import jax
 
     def step(following: Any, now: Any) -> Any:
@@ -180,10 +180,12 @@ def compiled_by_jax(associative: bool) -> Callable[..., Any]:
         return earlier[0] + earlier[1] * later[0], earlier[1] * later[1]
 
     def compute(time_axis: int, gamma: float, gae_lambda: float, *given: Any) -> Any:
+        if form == "fastgae":
+            return tuple(fastgae.gae(*given, time_axis=time_axis, gamma=gamma, gae_lambda=gae_lambda))
         rewards, values, ended = (jax.numpy.moveaxis(each, time_axis, 0) for each in given)
         delta = rewards + gamma * values[1:] * (1 - ended) - values[:-1]
         steps = delta, gamma * gae_lambda * (1 - ended)
-        if associative:
+        if form == "associative":
             advantages, _ = jax.lax.associative_scan(joined, steps, reverse=True)
         else:
             _, advantages = jax.lax.scan(step, 0 * delta[0], steps, reverse=True)
@@ -192,31 +194,14 @@ def compiled_by_jax(associative: bool) -> Callable[..., Any]:
     return jax.jit(compute, static_argnums=(0, 1, 2))
 
 
-def over_jax(rollout: Rollout, associative: bool) -> Pair:
+def over_jax(rollout: Rollout, form: str) -> Pair:
     """Compute with JAX in the memory of the tensors, and wait."""
     import jax
 
     given = map(jax.dlpack.from_dlpack, (rollout.rewards, rollout.values, rollout.terminated.float()))
-    results = compiled_by_jax(associative)(rollout.time_axis, *coefficients(rollout), *given)
+    results = compiled_by_jax(form)(rollout.time_axis, *coefficients(rollout), *given)
     advantages, returns = map(torch.from_dlpack, jax.block_until_ready(results))
     return advantages, returns
-
-
-def ours_in_jax(rollout: Rollout) -> Pair:
-    """Compute with fastgae in ``jax.jit`` in the memory of the tensors, and wait."""
-    import jax
-
-    given = map(jax.dlpack.from_dlpack, (rollout.rewards, rollout.values, rollout.terminated.float()))
-    results = jax.block_until_ready(_compiled_ours(rollout.time_axis, *coefficients(rollout))(*given))
-    advantages, returns = map(torch.from_dlpack, results)
-    return advantages, returns
-
-
-@functools.cache
-def _compiled_ours(time_axis: int, gamma: float, gae_lambda: float) -> Callable[..., Any]:
-    import jax
-
-    return jax.jit(functools.partial(fastgae.gae, time_axis=time_axis, gamma=gamma, gae_lambda=gae_lambda))
 
 
 @functools.cache
@@ -269,9 +254,9 @@ CONTENDERS = {
     "cpu": Contender(".cpu(), fastgae, and back", over_the_cpu, takes_all=True, waits=True),
     "loop": Contender("a loop in torch", loop, MOST_STEPS_LOOPED),
     "compiled": Contender("torch.compile of the loop", lambda rollout: compiled()(rollout), MOST_STEPS_COMPILED),
-    "jax": Contender("fastgae in jax.jit", ours_in_jax, waits=True),
-    "scan": Contender("JAX's scan", functools.partial(over_jax, associative=False), waits=True),
-    "associative": Contender("JAX's associative_scan", functools.partial(over_jax, associative=True), waits=True),
+    "jax": Contender("fastgae in jax.jit", functools.partial(over_jax, form="fastgae"), waits=True),
+    "scan": Contender("JAX's scan", functools.partial(over_jax, form="scan"), waits=True),
+    "associative": Contender("JAX's associative_scan", functools.partial(over_jax, form="associative"), waits=True),
     "torchrl": Contender("torchrl, vectorised", torchrl, MOST_STEPS_VECTORISED),
     "pufferlib": Contender("PufferLib's kernel", over_pufferlib),
 }

@@ -147,7 +147,7 @@ tiny: installed
 	    python -m pytest -q -p no:cacheprovider -k "not numba and not numpy" . --ignore={cli,compat,data,fuzz,typed} \
 	        --ignore=test_{architecture,diagnose,dispatch,docs,errors,figures,libraries}.py \
 	        --ignore=test_{packaging,performance_gate,pictures,record,testing,workflows}.py
-	    python -m fuzz --calls 8000 --seed 2'
+	    python -m fuzz --calls 8000 --seed 2 --backend cpp --backend numpy'
 
 address thread: installed
 	step "the compiled module under the $@ sanitizer: random calls"
@@ -253,7 +253,7 @@ random: installed
 tiny-random: installed
 	step "random calls for an hour, at the smallest thresholds"
 	venv installed
-	on_build tiny python -m fuzz --calls 400000
+	on_build tiny python -m fuzz --calls 400000 --backend cpp --backend numpy
 
 address-random thread-random: installed
 	step "random calls for an hour, under the $(@:-random=) sanitizer"

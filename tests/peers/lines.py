@@ -1,10 +1,12 @@
-"""The line that replaces the loop of each library: the rows of docs/my-library.md, and what the libraries compute.
+"""What the libraries compute whose lines are in the tables of docs/my-library.md.
 
-A row of a package runs the library's own function; the others run its loop, written out. Arrays have the names of the
-page: ``environments`` and ``tokens`` make them.
+A row of the page that says "its function" runs the library's own function; the others run its loop, written out. Arrays
+have the names of the page: ``environments`` and ``tokens`` make them.
 """
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace as Names
 from typing import Any, NamedTuple
 
@@ -15,20 +17,40 @@ import torch.nn.functional as F  # noqa: N812
 from .installed import function
 from .peer_verl import theirs as of_verl
 
+PAGE = Path(__file__).parents[2] / "docs" / "my-library.md"
+MARKED = re.compile(r"(<!-- table of (\w+) -->\n\n)((?:\|.*\n)*)")
+PAGE_TABLES = {name: rows for _, name, rows in MARKED.findall(PAGE.read_text(encoding="utf-8"))}
 COEFFICIENTS = [(0.99, 0.95), (0.9, 0.8), (1.0, 0.9)]
 
 
 class Row(NamedTuple):
-    """One line of fastgae, and what the library computes from the same arrays."""
+    """A row of the page: one line of fastgae in place of a function of a library."""
 
     library: str
-    version: str
-    replaced: str  # the library's function
+    replaced: str  # the library's function, and in which form
     line: str
-    theirs: Callable[[Names], tuple[Any, ...]]  # in the order of the line's results
+    tolerance: float  # 0: the same bits
+    version: str
+    is_function: bool  # the library's own; otherwise its loop is written out here
+
+
+def rows_of(table: str) -> list[Row]:
+    """Read the rows of a table of the page."""
+    rows = []
+    for text in PAGE_TABLES[table].splitlines()[2:]:
+        library, replaced, line, numbers, checked = text.removeprefix("| ").removesuffix(" |").split(" | ")
+        statements = "\n".join(statement.strip("`") for statement in line.split("<br>"))
+        tolerance = 0.0 if numbers == "✓" else float(numbers.removeprefix("to ").partition(":")[0])
+        version, _, source = checked.partition(", its ")
+        rows.append(Row(library, replaced.replace("`", ""), statements, tolerance, version, source == "function"))
+    return rows
+
+
+class Theirs(NamedTuple):
+    """What a library computes from the arrays of a line, in the order of the line's results."""
+
+    compute: Callable[[Names], tuple[Any, ...]]
     package: str = ""  # the library's own function comes from this package; "": the loop is written out
-    tolerance: float = 0.0  # 0: the same bits
-    note: str = ""
     where: str = ""  # the steps that are compared; "": all
 
 
@@ -120,6 +142,10 @@ def answers(of, last_values=0.0, mask=1.0, **changed):
     ends = np.broadcast_to(np.asarray(last_values, np.float32), len(of.rewards))
     by_token = {"rewards": of.rewards.T, "values": of.values.T, **changed}
     return tuple(each.T for each in sweep(of, ends, mask=np.transpose(mask), **by_token))
+
+
+def masked_answers(of, **changed):
+    return answers(of, mask=of.mask, **changed)
 
 
 def plain(of):
@@ -354,334 +380,75 @@ def vapo(of):
     return of_lengths[0], of_ones[1]
 
 
-ENDED = "ended = np.concatenate([dones[1:], next_done[np.newaxis]])\n"
-GAE = "fastgae.gae(rewards, values, done, last_values=last_values, **settings)"
-ROUNDED = "settings = {name: np.float32(each) for name, each in settings.items()}\n"
-LIMITS = "rewards = np.where(truncated, values, rewards)\n"
-DISCOUNTED = "fastgae.discounted_returns(rewards, done, last_values=last_values, gamma=gamma)"
-A2C = {
-    "GAE": (f"{GAE}.returns", lambda of: plain(of)[1:]),
-    "GAE, proper time limits": (
-        f"{LIMITS}{GAE}.returns",
-        lambda of: sweep(of, of.last_values, ~of.done, ~of.truncated)[1:],
+IKOSTRIKOV = "ikostrikov's a2c-ppo-acktr, MAPPO"
+ENVIRONMENTS = {
+    ("AgileRL", "RolloutBuffer.compute_returns_and_advantages"): Theirs(agile_rl_buffer, "agilerl"),
+    ("Dreamer v3", "lambda_return"): Theirs(dreamer),
+    ("ElegantRL", "get_advantages_origin"): Theirs(elegant_rl("get_advantages_origin"), "elegantrl"),
+    ("ElegantRL", "get_advantages_vtrace"): Theirs(elegant_rl("get_advantages_vtrace"), "elegantrl"),
+    ("garage", "compute_advantages"): Theirs(garage, "garage"),
+    (IKOSTRIKOV, "compute_returns, GAE"): Theirs(lambda of: plain(of)[1:]),
+    (IKOSTRIKOV, "compute_returns, GAE, proper time limits"): Theirs(
+        lambda of: sweep(of, of.last_values, ~of.done, ~of.truncated)[1:]
     ),
-    "no GAE": (DISCOUNTED, a2c_returns),
-    "no GAE, proper time limits": (f"{LIMITS}{DISCOUNTED}", lambda of: a2c_returns(of, ~of.truncated)),
+    (IKOSTRIKOV, "compute_returns, no GAE"): Theirs(a2c_returns),
+    (IKOSTRIKOV, "compute_returns, no GAE, proper time limits"): Theirs(lambda of: a2c_returns(of, ~of.truncated)),
+    ("JaxMARL", "_calculate_gae"): Theirs(plain),
+    ("Mava", "_calculate_gae"): Theirs(plain),
+    ("PureJaxRL", "_calculate_gae"): Theirs(plain),
+    ("ml-agents", "get_gae"): Theirs(lambda of: sweep(of, of.last_values)),
+    ("RLinf", "compute_gae_advantages_and_returns"): Theirs(rlinf, "rlinf"),
+    ("sheeprl", "gae"): Theirs(sheeprl, "sheeprl"),
+    ("sheeprl, Dreamer v3", "compute_lambda_values"): Theirs(sheeprl_dreamer, "sheeprl"),
+    ("Stoix", "batch_truncated_generalized_advantage_estimation"): Theirs(stoix),
+    ("XuanCe", "DummyOnPolicyBuffer.finish_path"): Theirs(xuance, "xuance"),
 }
-ENVIRONMENTS = [
-    Row(
-        "AgileRL",
-        "2.58.0",
-        "RolloutBuffer.compute_returns_and_advantages",
-        f"{ENDED}fastgae.gae(rewards, values, ended, last_values=last_values, **settings)",
-        agile_rl_buffer,
-        package="agilerl",
-        tolerance=2e-6,
-        note="it computes partly in float64",
+TOKENS = {
+    ("AgileRL, tokens", "_compute_gae_returns_token"): Theirs(agile_rl_tokens, "agilerl", "mask"),
+    ("AgileRL, turns", "_compute_gae_returns"): Theirs(agile_rl_turns, "agilerl"),
+    ("AReaL", "PPOActor.compute_advantages"): Theirs(areal),
+    ("AReaL, relative position", "relative_position_gae_lambda"): Theirs(areal_relative),
+    ("AReaL, turns", "_compute_turn_level_gae"): Theirs(areal_turns),
+    ("molt", "gae"): Theirs(masked_answers, where="mask"),
+    ("molt", "reinforce"): Theirs(molt_reinforce),
+    ("NeMo-RL", "GeneralizedAdvantageEstimator"): Theirs(masked_answers),
+    ("NeMo-RL, VAPO", "GeneralizedAdvantageEstimator"): Theirs(vapo),
+    ("NeMo-RL, gamma and lambda 1", "GeneralizedAdvantageEstimator"): Theirs(nemo_rl_sums),
+    ("OpenRLHF", "get_advantages_and_returns"): Theirs(open_rlhf_gae, "openrlhf"),
+    ("OpenRLHF", "get_cumulative_returns"): Theirs(open_rlhf_returns, "openrlhf"),
+    ("RAGEN, bi-level", "compute_bi_level_gae_advantage_return"): Theirs(ragen, where="mask"),
+    ("DeepSpeed-Chat", "DeepSpeedPPOTrainer.get_advantages_and_returns"): Theirs(answers),
+    ("ROLL", "compute_gae_advantage_return"): Theirs(answers),
+    ("SkyRL", "compute_gae_advantage_return"): Theirs(answers),
+    ("slime", "vanilla_gae"): Theirs(answers),
+    ("TRL", "PPOTrainer.train"): Theirs(answers),
+    ("trlX", "PPOConfig.get_advantages_and_returns"): Theirs(answers),
+    ("tunix", "compute_gae_advantages"): Theirs(
+        lambda of: masked_answers(of, gamma=np.float32(of.gamma), gae_lambda=np.float32(of.gae_lambda))
     ),
-    Row(
-        "Dreamer v3",
-        "at e3f0224",
-        "lambda_return",
-        "x = rew[:, 1:] + (1 - cont) * live * boot[:, 1:]\n"
-        "fastgae.reverse_scan(x, live * cont, initial=boot[:, -1], time_axis=1)",
-        dreamer,
+    ("slime", "chunked_gae"): Theirs(slime_chunks),
+    ("verl, OPO", "compute_opo_outcome_advantage"): Theirs(verl_opo, "verl", "several"),
+    ("verl, optimal token baseline", "compute_optimal_token_baseline_advantage"): Theirs(
+        verl_token_baseline, "verl", "several"
     ),
-    Row(
-        "ElegantRL",
-        "0.3.6",
-        "get_advantages_origin",
-        f"{ROUNDED}{GAE}.advantages",
-        elegant_rl("get_advantages_origin"),
-        package="elegantrl",
+    ("verl, ReMax", "compute_remax_outcome_advantage"): Theirs(verl_remax, "verl"),
+    ("verl, REINFORCE++", "compute_reinforce_plus_plus_outcome_advantage, returns"): Theirs(
+        lambda of: verl_reinforce(of)[1:], "verl", "mask"
     ),
-    Row(
-        "ElegantRL",
-        "0.3.6",
-        "get_advantages_vtrace",
-        "fastgae.gae(rewards, values, done, last_values=0.0, **settings).advantages",
-        elegant_rl("get_advantages_vtrace"),
-        package="elegantrl",
-        tolerance=2e-6,
-        note="it adds in another order",
+    ("verl, REINFORCE++", "compute_reinforce_plus_plus_outcome_advantage, advantages"): Theirs(
+        lambda of: verl_reinforce(of)[:1], "verl", "mask"
     ),
-    Row(
-        "garage",
-        "2021.3.0",
-        "compute_advantages",
-        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, **settings, time_axis=1).advantages",
-        garage,
-        package="garage",
-        tolerance=2e-6,
-        note="a convolution",
-    ),
-    *(
-        Row("ikostrikov's a2c-ppo-acktr, MAPPO", "at 41332b7 and de66d7a", f"compute_returns, {form}", *of_form)
-        for form, of_form in A2C.items()
-    ),
-    *(
-        Row(library, at, "_calculate_gae", GAE, plain)
-        for library, at in (("JaxMARL", "at c793d09"), ("Mava", "at 57c8e64"), ("PureJaxRL", "at 31756b1"))
-    ),
-    Row(
-        "ml-agents",
-        "1.1.0",
-        "get_gae",
-        "fastgae.gae(rewards, values, terminated=None, last_values=last_values, **settings)",
-        lambda of: sweep(of, of.last_values),
-    ),
-    Row(
-        "RLinf",
-        "0.3.0",
-        "compute_gae_advantages_and_returns",
-        f"{ENDED}returns = fastgae.gae(rewards, values, ended, last_values=last_values, **settings).returns\n"
-        "returns - values, returns",
-        rlinf,
-        package="rlinf",
-    ),
-    Row(
-        "sheeprl",
-        "0.8.4",
-        "gae",
-        GAE,
-        sheeprl,
-        package="sheeprl",
-        tolerance=2e-6,
-        note="it multiplies by gamma, and then by lambda",
-    ),
-    Row(
-        "sheeprl, Dreamer v3",
-        "0.8.4",
-        "compute_lambda_values",
-        "x = rewards + continues * values * (1 - gae_lambda)\n"
-        "fastgae.reverse_scan(x, continues * gae_lambda, initial=values[-1])",
-        sheeprl_dreamer,
-        package="sheeprl",
-    ),
-    Row(
-        "Stoix",
-        "at 8fff19c",
-        "batch_truncated_generalized_advantage_estimation",
-        f"{ROUNDED}fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, **settings)",
-        stoix,
-    ),
-    Row("XuanCe", "1.4.4", "DummyOnPolicyBuffer.finish_path", ROUNDED + GAE, xuance, package="xuance"),
-]
-
-RETURNS = "fastgae.discounted_returns(rewards, terminated=None, last_values=0.0, mask=mask, gamma=gamma, time_axis=1)"
-ANSWERS = "fastgae.gae(rewards, values, terminated=None, last_values=0.0, **settings)"
-TOKENS = [
-    Row(
-        "AgileRL, tokens",
-        "2.58.0",
-        "_compute_gae_returns_token",
-        "fastgae.gae(rewards, values, ~next_mask, last_values=0.0, mask=mask, **settings)",
-        agile_rl_tokens,
-        package="agilerl",
-        where="mask",
-    ),
-    Row(
-        "AgileRL, turns",
-        "2.58.0",
-        "_compute_gae_returns",
-        "fastgae.gae(turn_rewards, turn_values, terminated=None, last_values=0.0, mask=has_turn, **settings)",
-        agile_rl_turns,
-        package="agilerl",
-        tolerance=2e-6,
-        note="the sums of a turn",
-    ),
-    Row(
-        "AReaL",
-        "1.0.4",
-        "PPOActor.compute_advantages",
-        "end = values[:, -1] * no_eos\n"
-        "rewards, values, mask = rewards[:, :-1], values[:, :-1], mask[:, :-1]\n"
-        "fastgae.gae(rewards, values, terminated=None, last_values=end, mask=mask, carry_over=True, **settings)",
-        areal,
-    ),
-    Row(
-        "AReaL, relative position",
-        "at 8966ca1",
-        "relative_position_gae_lambda",
-        "end, lam = values[:, -1] * no_eos, q ** (1 / np.maximum(mask.sum(axis=1) - 1, 1))\n"
-        "rewards, values, mask = rewards[:, :-1], values[:, :-1], mask[:, :-1]\n"
-        "settings = {**settings, 'gamma': 1.0, 'gae_lambda': lam[:, np.newaxis]}\n"
-        "fastgae.gae(rewards, values, terminated=None, last_values=end, mask=mask, carry_over=True, **settings)",
-        areal_relative,
-        tolerance=2e-6,
-        note="a lambda of float32",
-    ),
-    Row(
-        "AReaL, turns",
-        "at 8966ca1",
-        "_compute_turn_level_gae",
-        "settings['last_values'] = values[:, -1] * no_eos\n"
-        "by_turn = fastgae.gae(turn_sums, first_values, terminated=None, mask=has_turn, **settings)\n"
-        "advantages, returns = (np.take_along_axis(each, turn_ids.clip(0), axis=1) for each in by_turn)\n"
-        "np.where(mask, advantages, 0), np.where(mask, returns, values)",
-        areal_turns,
-        tolerance=2e-6,
-        note="the sums of a turn",
-    ),
-    Row(
-        "molt",
-        "at 01432bb",
-        "gae",
-        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, **settings)",
-        lambda of: answers(of, mask=of.mask),
-        where="mask",
-    ),
-    Row(
-        "molt",
-        "at 01432bb",
-        "reinforce",
-        "fastgae.discounted_returns(rewards * mask, terminated=None, last_values=0.0, gamma=gamma, time_axis=1)",
-        molt_reinforce,
-    ),
-    Row(
-        "NeMo-RL",
-        "at 7ea279a",
-        "GeneralizedAdvantageEstimator",
-        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
-        lambda of: answers(of, mask=of.mask),
-    ),
-    Row(
-        "NeMo-RL, VAPO",
-        "at 7ea279a",
-        "GeneralizedAdvantageEstimator",
-        "settings = {**settings, 'gamma': 1.0, 'gae_lambda': lam[:, np.newaxis], 'returns_lambda': 1.0}\n"
-        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
-        vapo,
-    ),
-    Row(
-        "NeMo-RL, gamma and lambda 1",
-        "at 00925dd",
-        "GeneralizedAdvantageEstimator",
-        "settings = {**settings, 'gamma': 1.0, 'gae_lambda': 1.0}\n"
-        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
-        nemo_rl_sums,
-        tolerance=2e-6,
-        note="a cumulative sum",
-    ),
-    Row(
-        "OpenRLHF",
-        "0.11.2",
-        "get_advantages_and_returns",
-        "fastgae.gae(rewards * mask, values * mask, terminated=None, last_values=0.0, **settings)",
-        open_rlhf_gae,
-        package="openrlhf",
-    ),
-    Row(
-        "OpenRLHF",
-        "0.11.2",
-        "get_cumulative_returns",
-        "fastgae.discounted_returns(rewards * mask, terminated=None, last_values=0.0, gamma=gamma, time_axis=1)",
-        open_rlhf_returns,
-        package="openrlhf",
-    ),
-    Row(
-        "RAGEN, bi-level",
-        "at 5eb79b8",
-        "compute_bi_level_gae_advantage_return",
-        "high = {**settings, 'gamma': high_level_gamma}\n"
-        "turns = fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=reward_mask, **high)\n"
-        "rewards = np.where(reward_mask, turns.returns, rewards)\n"
-        "fastgae.gae(rewards, values, reward_mask, last_values=0.0, mask=mask, **settings)",
-        ragen,
-        where="mask",
-    ),
-    *(
-        Row(library, at, replaced, ANSWERS, answers)
-        for library, at, replaced in (
-            ("DeepSpeed-Chat", "at 3b45859", "DeepSpeedPPOTrainer.get_advantages_and_returns"),
-            ("ROLL", "at 8eb27cc", "compute_gae_advantage_return"),
-            ("SkyRL", "at 041ed9e", "compute_gae_advantage_return"),
-            ("slime", "at 624b824", "vanilla_gae"),
-            ("TRL", "1.12.0", "PPOTrainer.train"),
-            ("trlX", "at 0021f2f", "PPOConfig.get_advantages_and_returns"),
-        )
-    ),
-    Row(
-        "tunix",
-        "at 4388a57",
-        "compute_gae_advantages",
-        "settings = {**settings, 'gamma': np.float32(gamma), 'gae_lambda': np.float32(gae_lambda)}\n"
-        "fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, carry_over=True, **settings)",
-        lambda of: answers(of, mask=of.mask, gamma=np.float32(of.gamma), gae_lambda=np.float32(of.gae_lambda)),
-    ),
-    Row("slime", "at 624b824", "chunked_gae", ANSWERS, slime_chunks, tolerance=2e-6, note="products of matrices"),
-    Row(
-        "verl, OPO",
-        "0.9.1",
-        "compute_opo_outcome_advantage",
-        "scores, lengths = rewards.sum(axis=1), mask.sum(axis=1)\n"
-        "_, group = np.unique(prompts, return_inverse=True)\n"
-        "baseline = (np.bincount(group, lengths * scores) / np.bincount(group, lengths))[group]\n"
-        "fastgae.group_advantages(scores, prompts, baseline=baseline, scale='none')[:, np.newaxis] * mask",
-        verl_opo,
-        package="verl",
-        tolerance=1e-6,
-        note="the sums",
-        where="several",
-    ),
-    Row(
-        "verl, optimal token baseline",
-        "0.9.1",
-        "compute_optimal_token_baseline_advantage",
-        "to_go = fastgae.discounted_returns(rewards * mask, None, last_values=0.0, gamma=1.0, time_axis=1)\n"
-        "weights = np.cumsum((1 - 2 * np.exp(log_probs) + sum_pi_squared) * mask, axis=1) * mask\n"
-        "same = (prompts[:, np.newaxis] == prompts).astype(np.float32)\n"
-        "(to_go - same @ (to_go * weights) / (same @ weights + 1e-8)) * mask",
-        verl_token_baseline,
-        package="verl",
-        tolerance=1e-5,
-        note="the sums",
-        where="several",
-    ),
-    Row(
-        "verl, ReMax",
-        "0.9.1",
-        "compute_remax_outcome_advantage",
-        "to_go = fastgae.discounted_returns(rewards * mask, None, last_values=0.0, gamma=1.0, time_axis=1)\n"
-        "to_go - greedy[:, np.newaxis] * mask",
-        verl_remax,
-        package="verl",
-        tolerance=1e-6,
-        note="a cumulative sum",
-    ),
-    Row(
-        "verl, REINFORCE++",
-        "0.9.1",
-        "compute_reinforce_plus_plus_outcome_advantage, returns",
-        RETURNS,
-        lambda of: verl_reinforce(of)[1:],
-        package="verl",
-        where="mask",
-    ),
-    Row(
-        "verl, REINFORCE++",
-        "0.9.1",
-        "compute_reinforce_plus_plus_outcome_advantage, advantages",
-        f"returns = {RETURNS}\nfastgae.normalize(returns, mask, ddof=1)",
-        lambda of: verl_reinforce(of)[:1],
-        package="verl",
-        tolerance=1e-6,
-        note="the moments",
-        where="mask",
-    ),
-    Row(
-        "verl, RLOO",
-        "0.9.1",
-        "compute_rloo_vectorized_outcome_advantage",
-        "how = {'baseline': 'leave_one_out', 'scale': 'none'}\n"
-        "fastgae.group_advantages(rewards.sum(axis=1), prompts, **how)[:, np.newaxis] * mask",
-        verl_rloo,
-        package="verl",
-        tolerance=1e-6,
-        note="the sums",
-    ),
-]
-PACKAGES = sorted({f"{row.package}=={row.version}" for row in ENVIRONMENTS + TOKENS if row.package})
+    ("verl, RLOO", "compute_rloo_vectorized_outcome_advantage"): Theirs(verl_rloo, "verl"),
+}
+TABLES_OF_LINES = {"environments": (environments, ENVIRONMENTS), "tokens": (tokens, TOKENS)}
+PACKAGES = sorted(
+    {
+        f"{of_row.package}=={row.version}"
+        for table, (_, theirs) in TABLES_OF_LINES.items()
+        for row in rows_of(table)
+        if (of_row := theirs[row.library, row.replaced]).package
+    }
+)
 
 
 class Hook(NamedTuple):

@@ -1,7 +1,6 @@
-"""`python -m peers.table`, in the folder `tests`, writes the tables of docs/my-library.md."""
+"""`python -m peers.table`, in the folder `tests`, writes the tables of hooks and of functions in docs/my-library.md."""
 
 import importlib
-import re
 import warnings
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -11,11 +10,9 @@ from types import ModuleType
 import numpy as np
 
 from .compare import Comparison
-from .lines import ENVIRONMENTS, HOOKS, TOKENS, Hook, Row
+from .lines import HOOKS, MARKED, PAGE, Hook
 
 PEERS = sorted(path.stem for path in Path(__file__).parent.glob("peer_*.py"))
-PAGE = Path(__file__).parents[2] / "docs" / "my-library.md"
-MARKED = re.compile(r"(<!-- table of (\w+) -->\n\n)((?:\|.*\n)*)")
 
 
 def table(titles: str, rows: Iterable[Iterable[str]]) -> str:
@@ -25,13 +22,6 @@ def table(titles: str, rows: Iterable[Iterable[str]]) -> str:
 
 def numbers(tolerance: float, note: str = "") -> str:
     return (f"to {tolerance:.0e}" if tolerance else "✓") + (f": {note}" if note else "")
-
-
-def of_library(row: Row) -> tuple[str, ...]:
-    line = "<br>".join(f"`{statement}`" for statement in row.line.splitlines())
-    source = "its function" if row.package else "its loop, written out"
-    function, comma, form = row.replaced.partition(",")
-    return row.library, f"`{function}`{comma}{form}", line, numbers(row.tolerance, row.note), f"{row.version}, {source}"
 
 
 def of_hook(hook: Hook) -> tuple[str, ...]:
@@ -78,15 +68,14 @@ def functions() -> Iterator[tuple[str, ...]]:
         yield from of_peer(peer, peer.comparisons(np.random.default_rng(0)))
 
 
-LIBRARY = "library | replaced | the line | its numbers | checked with"
 TABLES = {
     "hooks": lambda: table("library | the line | its numbers | versions", map(of_hook, HOOKS)),
-    "environments": lambda: table(LIBRARY, map(of_library, ENVIRONMENTS)),
-    "tokens": lambda: table(LIBRARY, map(of_library, TOKENS)),
     "functions": lambda: table("package | function | in `fastgae.compat` | its numbers", functions()),
 }
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # what a peer warns of is not ours to mend
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(MARKED.sub(lambda found: found[1] + TABLES[found[2]](), page), encoding="utf-8")
+    PAGE.write_text(
+        MARKED.sub(lambda found: found[1] + TABLES.get(found[2], lambda: found[3])(), page), encoding="utf-8"
+    )

@@ -1,8 +1,7 @@
-"""Every line of docs/my-library.md computes what the library does, and the page is up to date."""
+"""Every line of docs/my-library.md computes what the library does, and the page's table of hooks is up to date."""
 
 import ast
 from importlib.metadata import PackageNotFoundError, version
-from itertools import product
 
 import numpy as np
 import pytest
@@ -10,8 +9,14 @@ import pytest
 import fastgae
 
 from .compare import Comparison
-from .lines import COEFFICIENTS, ENVIRONMENTS, TOKENS, environments, tokens
-from .table import MARKED, PAGE, TABLES
+from .lines import COEFFICIENTS, PAGE_TABLES, TABLES_OF_LINES, rows_of
+from .table import TABLES
+
+LINES = [
+    pytest.param(row, theirs.get((row.library, row.replaced)), rollout, id=row.library)
+    for table, (rollout, theirs) in TABLES_OF_LINES.items()
+    for row in rows_of(table)
+]
 
 
 def run(line, names):
@@ -22,27 +27,24 @@ def run(line, names):
     return results if isinstance(results, tuple) else (results,)
 
 
-@pytest.mark.parametrize(
-    ("row", "rollout"),
-    [*product(ENVIRONMENTS, [environments]), *product(TOKENS, [tokens])],
-    ids=lambda each: getattr(each, "library", ""),
-)
-def test_line(row, rollout):
+@pytest.mark.parametrize(("row", "theirs", "rollout"), LINES)
+def test_line(row, theirs, rollout):
+    assert row.is_function == bool(theirs.package)
     try:
-        assert not row.package or version(row.package) == row.version
+        assert not theirs.package or version(theirs.package) == row.version
     except PackageNotFoundError as missing:
         pytest.skip(str(missing))
     for seed, coefficients in enumerate(COEFFICIENTS):
         of = rollout(np.random.default_rng(seed), *coefficients)
-        steps = getattr(of, row.where, slice(None))
-        pairs = zip(row.theirs(of), run(row.line, {"fastgae": fastgae, "np": np, **vars(of)}), strict=True)
-        theirs, ours = zip(*((np.asarray(a)[steps], np.asarray(b)[steps]) for a, b in pairs), strict=True)
-        compared = Comparison(row.library, theirs, ours, row.tolerance)
+        steps = getattr(of, theirs.where, slice(None))
+        pairs = zip(theirs.compute(of), run(row.line, {"fastgae": fastgae, "np": np, **vars(of)}), strict=True)
+        expected, ours = zip(*((np.asarray(a)[steps], np.asarray(b)[steps]) for a, b in pairs), strict=True)
+        compared = Comparison(row.library, expected, ours, row.tolerance)
         assert compared.holds(), f"{coefficients}: differs by {compared.largest_difference()}"
 
 
-def test_the_page_is_up_to_date():
-    found = {name: rows for _, name, rows in MARKED.findall(PAGE.read_text(encoding="utf-8"))}
-    assert found.keys() == TABLES.keys()
-    for name in found.keys() - {"functions"}:  # test_peers compares these, which need their libraries
-        assert found[name] == TABLES[name](), f"{name}: run python -m peers.table"
+def test_the_page_has_every_line_and_hook():
+    for table, (_, theirs) in TABLES_OF_LINES.items():
+        assert [(row.library, row.replaced) for row in rows_of(table)] == [*theirs]
+    assert PAGE_TABLES.keys() == {*TABLES_OF_LINES, *TABLES}
+    assert PAGE_TABLES["hooks"] == TABLES["hooks"](), "run python -m peers.table"  # test_peers compares the functions

@@ -104,28 +104,20 @@ def _run(call: Call, backend: str) -> dict[str, Any]:
             return given.made(arena, call.time_axis) if isinstance(given, Given) else given
 
         given = {name: made(each) for name, each in call.arguments.items()}
-        written: list[Any] = []
-        pair: list[Any] = []
         outputs = call.out if isinstance(call.out, list) else [call.out]
-        over = {}
+        memory: dict[int, Any] = {}  # of each output, which may stand at both places
         for output in outputs:
             if isinstance(output, Over):
                 plain = call.arguments[output.name].plain
-                over[output], given[output.name] = output.made(arena, call.working_dtype(), plain)
+                memory[id(output)], given[output.name] = output.made(arena, call.working_dtype(), plain)
+            elif id(output) not in memory:
+                memory[id(output)] = given[output.name] if isinstance(output, Alias) else made(output)
+        written = [memory[id(output)] for output in outputs]
+        pair = [
+            base[output.index] if isinstance(output, Alias) else base
+            for base, output in zip(written, outputs, strict=True)
+        ]
         arguments = {**given, **call.how, **how}
-        for output in outputs:
-            again = [each is output for each in outputs].index(True)
-            base = (
-                given[output.name]
-                if isinstance(output, Alias)
-                else over[output]
-                if isinstance(output, Over)
-                else written[again]
-                if again < len(written)
-                else made(output)
-            )
-            pair.append(base[output.index] if isinstance(output, Alias) else base)
-            written.append(base)
         if call.out is not None:
             arguments["out"] = tuple(pair) if isinstance(call.out, list) else pair[0]
         try:

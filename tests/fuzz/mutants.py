@@ -29,159 +29,116 @@ class Mutant:
     build: str = "tiny"  # of variants.py
     backend: str = "cpp"  # the one that has the mistake
 
+    @classmethod
+    def read(cls, block: str) -> "Mutant":
+        head, *lines = block.split("\n")
+        what, file, *options = head.split(" | ")
+        old, new = ("\n".join(line[2:] for line in lines if line[0] == sign) for sign in "-+")
+        return cls(what, file, old, new, **dict(option.split("=") for option in options))
 
-MUTANTS = (
-    Mutant("off by one at the end of a rollout", "csrc/lanes.inl", "ends = t == last_begin", "ends = false"),
-    Mutant(
-        "a gate that ignores truncation", "csrc/recursion.inl", "V::both(bootstrap_open, continues)", "bootstrap_open"
-    ),
-    Mutant(
-        "final values the wrong way round",
-        "csrc/recursion.inl",
-        "V::select(continues, next, V::load(at.final_values + i))",
-        "V::select(continues, V::load(at.final_values + i), next)",
-    ),
-    Mutant(
-        "V' of the last step left behind as 16 bits are widened",
-        "csrc/call_reader.hpp",
-        "narrow_.widen(target, threads, memory, rollout_);\n            find_following_values();",
-        "narrow_.widen(target, threads, memory, rollout_);",
-    ),
-    Mutant(
-        "Retrace with the ratio of a skipped step",
-        "csrc/rows.inl",
-        "trace = V::select(V::zero_flags(rollout.mask.at(t, first + n)), following, trace)",
-        "trace = trace",
-    ),
-    Mutant("Retrace that loses c between tiles", "csrc/lanes.inl", "tile.traces[i] = traces[first];", ""),
-    Mutant(
-        "upgo that always follows the next step",
-        "csrc/step.inl",
-        "V::at_least(delta, V::all(0)), V::all(1), V::all(0)",
-        "V::at_least(delta, V::all(0)), V::all(1), V::all(1)",
-    ),
-    Mutant("a lost carry between blocks", "csrc/lanes.inl", "carries[c] = chain(", "chain("),
-    Mutant(
-        "a vector remainder left out, time-major",
-        "csrc/rows.inl",
-        "while (n > first) row_vectors<Single<Real>",
-        "while (n > first + 1) row_vectors<Single<Real>",
-    ),
-    Mutant(
-        "a vector remainder left out, env-major",
-        "csrc/lanes.inl",
-        "Index k = tile.first[i];",
-        "Index k = tile.first[i] + (tile.first[i] > 0);",
-    ),
-    Mutant("row 0 of one vector left out", "csrc/rows.inl", "* V::width; i >= 0;", "* V::width; i > 0;"),
-    Mutant(
-        "the first line of rows in one array left out",
-        "csrc/rows.inl",
-        "for_each_vector<Real>(0, last_line, run)",
-        "for_each_vector<Real>(kLine<Real>, last_line, run)",
-    ),
-    Mutant("a read past the end of narrow rows", "csrc/rows.inl", "rollout.steps - reach", "rollout.steps - 1"),
-    Mutant(
-        "pieces of few envs passed on to the wrong env",
-        "csrc/parallel.hpp",
-        "by_env[(first + lane * cut.steps + k + j) % distance]",
-        "by_env[(lane * cut.steps + k + j) % distance]",
-    ),
-    Mutant(
-        "the end of a shifted run not written",
-        "csrc/flat.inl",
-        "if (s == bottom) std::copy_n",
-        "if (s < 0) std::copy_n",
-    ),
-    Mutant("nothing carried over, time-major", "csrc/rows.inl", "if (options.blanks())", "if (options.mask)"),
-    Mutant("nothing carried over, env-major", "csrc/lanes.inl", "which, options.blanks()", "which, options.mask"),
-    Mutant("V' not passed on over two skipped steps", "csrc/rows.inl", "V::store(passed, value);", ""),
-    Mutant(
-        "sparse final values in the wrong order",
-        "csrc/call_reader.hpp",
-        "|| env_major == (time_axis_ == 1)",
-        "|| env_major != (time_axis_ == 1)",
-    ),
-    Mutant(
-        "byte-swapped numbers read as they are",
-        "csrc/conversion.hpp",
-        "if constexpr (swapped) std::reverse",
-        "if constexpr (false) std::reverse",
-    ),
-    Mutant(
-        "n-step returns that run past the end of an episode",
-        "csrc/n_step_returns.inl",
-        "V::both(V::zero_flags(at.terminated + i), V::zero_flags(at.truncated + i))",
-        "V::zero_flags(at.terminated + i)",
-    ),
-    Mutant(
-        "the end of a streamed run not written",
-        "csrc/memory.inl",
-        "for (; first < last; ++first) single(first);\n}",
-        "}",
-    ),
-    Mutant(
-        "flags that must be 1",
-        "csrc/flags.hpp",
-        "return ((((eight & low) + low) | eight) >> 7) & kOnes;",
-        "return eight & kOnes;",
-    ),
-    Mutant(
-        "moments without the last step of a block", "csrc/moments.inl", "rest < at[i].steps;", "rest + 1 < at[i].steps;"
-    ),
-    Mutant(
-        "exact sums that take a mask with gaps for one without",
-        "csrc/exact_sums.hpp",
-        "stride == length && (!of.mask || mask_stride == length)",
-        "stride == length",
-    ),
-    Mutant(
-        "a thread that begins with the wrong piece",
-        "csrc/parallel.hpp",
-        "Lane lane = lane_at(first);",
-        "Lane lane = lane_at(first - first % cut.pieces);",
-    ),
-    Mutant("a block of memory handed out twice", "csrc/recycled.hpp", "return removed(i);", "return blocks_[i].data;"),
-    Mutant(
-        "outputs whose time runs backwards",
-        "csrc/call_reader.hpp",
-        "!fit(array, rollout_.steps, view)) return false;",
-        "!fit(array, rollout_.steps, view)) return false;\n        view.step = std::abs(view.step);",
-    ),
-    Mutant(
-        "two threads that compute the same environment",
-        "csrc/threads.hpp",
-        "i * spans.length, (i + 1) * spans.length);",
-        "i * spans.length, (i + 1) * spans.length + 1);",
-        "thread",
-    ),
-    Mutant(
-        "working memory without its alignment",
-        "csrc/threads.hpp",
-        "threads * stride_ + kLine]",
-        "threads * stride_]",
-        "address",
-    ),
-    Mutant(
-        "small packed sequences that end at a masked step",
-        "csrc/packed.hpp",
-        "while (last >= begin && mask.given && !mask.data[last]) --last;",
-        "",
-    ),
-    Mutant(
-        "packed sequences that end at a masked step",
-        "fastgae/_canonical/packed.py",
-        "            _look_back(exists, firsts, last_steps, left)\n",
-        "",
-    ),
-    Mutant(
-        "a short cut that looks at no dtype",
-        "fastgae/_backends/numba/__init__.py",
-        "and array.dtype is dtype",
-        "and array.dtype.kind == dtype.kind",
-        backend="numba",
-    ),
-)
+
+# What is wrong, and the file; after "-", the text, and after "+", what takes its place.
+TABLE = r"""
+off by one at the end of a rollout | csrc/lanes.inl
+- ends = t == last_begin
++ ends = false
+a gate that ignores truncation | csrc/recursion.inl
+- V::both(bootstrap_open, continues)
++ bootstrap_open
+final values the wrong way round | csrc/recursion.inl
+- V::select(continues, next, V::load(at.final_values + i))
++ V::select(continues, V::load(at.final_values + i), next)
+V' of the last step left behind as 16 bits are widened | csrc/call_reader.hpp
+- narrow_.widen(target, threads, memory, rollout_);
+-             find_following_values();
++ narrow_.widen(target, threads, memory, rollout_);
+Retrace with the ratio of a skipped step | csrc/rows.inl
+- trace = V::select(V::zero_flags(rollout.mask.at(t, first + n)), following, trace)
++ trace = trace
+Retrace that loses c between tiles | csrc/lanes.inl
+- tile.traces[i] = traces[first];
+upgo that always follows the next step | csrc/step.inl
+- V::at_least(delta, V::all(0)), V::all(1), V::all(0)
++ V::at_least(delta, V::all(0)), V::all(1), V::all(1)
+a lost carry between blocks | csrc/lanes.inl
+- carries[c] = chain(
++ chain(
+a vector remainder left out, time-major | csrc/rows.inl
+- while (n > first) row_vectors<Single<Real>
++ while (n > first + 1) row_vectors<Single<Real>
+a vector remainder left out, env-major | csrc/lanes.inl
+- Index k = tile.first[i];
++ Index k = tile.first[i] + (tile.first[i] > 0);
+row 0 of one vector left out | csrc/rows.inl
+- * V::width; i >= 0;
++ * V::width; i > 0;
+the first line of rows in one array left out | csrc/rows.inl
+- for_each_vector<Real>(0, last_line, run)
++ for_each_vector<Real>(kLine<Real>, last_line, run)
+a read past the end of narrow rows | csrc/rows.inl
+- rollout.steps - reach
++ rollout.steps - 1
+pieces of few envs passed on to the wrong env | csrc/parallel.hpp
+- by_env[(first + lane * cut.steps + k + j) % distance]
++ by_env[(lane * cut.steps + k + j) % distance]
+the end of a shifted run not written | csrc/flat.inl
+- if (s == bottom) std::copy_n
++ if (s < 0) std::copy_n
+nothing carried over, time-major | csrc/rows.inl
+- if (options.blanks())
++ if (options.mask)
+nothing carried over, env-major | csrc/lanes.inl
+- which, options.blanks()
++ which, options.mask
+V' not passed on over two skipped steps | csrc/rows.inl
+- V::store(passed, value);
+sparse final values in the wrong order | csrc/call_reader.hpp
+- || env_major == (time_axis_ == 1)
++ || env_major != (time_axis_ == 1)
+byte-swapped numbers read as they are | csrc/conversion.hpp
+- if constexpr (swapped) std::reverse
++ if constexpr (false) std::reverse
+n-step returns that run past the end of an episode | csrc/n_step_returns.inl
+- V::both(V::zero_flags(at.terminated + i), V::zero_flags(at.truncated + i))
++ V::zero_flags(at.terminated + i)
+the end of a streamed run not written | csrc/memory.inl
+- for (; first < last; ++first) single(first);
+- }
++ }
+flags that must be 1 | csrc/flags.hpp
+- return ((((eight & low) + low) | eight) >> 7) & kOnes;
++ return eight & kOnes;
+moments without the last step of a block | csrc/moments.inl
+- rest < at[i].steps;
++ rest + 1 < at[i].steps;
+exact sums that take a mask with gaps for one without | csrc/exact_sums.hpp
+- stride == length && (!of.mask || mask_stride == length)
++ stride == length
+a thread that begins with the wrong piece | csrc/parallel.hpp
+- Lane lane = lane_at(first);
++ Lane lane = lane_at(first - first % cut.pieces);
+a block of memory handed out twice | csrc/recycled.hpp
+- return removed(i);
++ return blocks_[i].data;
+outputs whose time runs backwards | csrc/call_reader.hpp
+- !fit(array, rollout_.steps, view)) return false;
++ !fit(array, rollout_.steps, view)) return false;
++         view.step = std::abs(view.step);
+two threads that compute the same environment | csrc/threads.hpp | build=thread
+- i * spans.length, (i + 1) * spans.length);
++ i * spans.length, (i + 1) * spans.length + 1);
+working memory without its alignment | csrc/threads.hpp | build=address
+- threads * stride_ + kLine]
++ threads * stride_]
+small packed sequences that end at a masked step | csrc/packed.hpp
+- while (last >= begin && mask.given && !mask.data[last]) --last;
+packed sequences that end at a masked step | fastgae/_canonical/packed.py
+- _look_back(exists, firsts, last_steps, left)
+a short cut that looks at no dtype | fastgae/_backends/numba/__init__.py | backend=numba
+- and array.dtype is dtype
++ and array.dtype.kind == dtype.kind
+"""
+MUTANTS = [Mutant.read(block) for block in re.split(r"\n(?![-+] )", TABLE.strip())]
 
 
 def planted(mutant: Mutant, folder: Path) -> Path:

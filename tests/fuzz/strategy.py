@@ -19,6 +19,8 @@ from .calls import OUTSIDE, Alias, Call, Given, Over
 from .layouts import LAYOUTS
 from .right import FLAGS, NUMBERS, SETTINGS, Draws, Frame, alone, right_call
 
+Mistake = Callable[[Draws, Call, Frame], str]  # it changes the call and says how; "": it changed nothing
+
 
 @st.composite
 def calls(draw: Callable[[Any], Any], functions: Sequence[str] = FUNCTIONS) -> Call:
@@ -98,33 +100,41 @@ SHAPES: tuple[Callable[[np.ndarray, int], np.ndarray], ...] = (
 )
 
 
-def another_shape(draws: Draws, call: Call, frame: Frame) -> str:
-    name = _one_of(draws, call, arrays=True)
-    if not name or not call.arguments[name].plain.ndim:
-        return ""
-    given = call.arguments[name]
+def of_one_array(change: Callable[[Draws, Given, Role], tuple[Any, str] | None]) -> Mistake:
+    """Return a mistake that changes one array; what it returns takes the array's place, and says what is wrong."""
+
+    def mistake(draws: Draws, call: Call, frame: Frame) -> str:
+        name = _one_of(draws, call, arrays=True)
+        changed = change(draws, call.arguments[name], ROLES[name]) if name else None
+        if changed is None:
+            return ""
+        _put(call, name, changed[0])
+        return f"{name} {changed[1]}"
+
+    return mistake
+
+
+@of_one_array
+def another_shape(draws: Draws, given: Given, role: Role) -> tuple[Any, str] | None:
+    if not given.plain.ndim:
+        return None
     plain = draws.pick(SHAPES)(given.plain, draws.below(given.plain.ndim))
-    _put(call, name, _of(given, plain))
-    return f"{name} has shape {plain.shape} in place of {given.plain.shape}"
+    return _of(given, plain), f"has shape {plain.shape} in place of {given.plain.shape}"
 
 
-def another_dtype(draws: Draws, call: Call, frame: Frame) -> str:
-    name = _one_of(draws, call, arrays=True)
-    if not name:
-        return ""
+@of_one_array
+def another_dtype(draws: Draws, given: Given, role: Role) -> tuple[Any, str] | None:
     dtype = draws.pick(("O", "c8", "U3", "m8[s]", "f2", "i4", "f8", "?"))
     with np.errstate(all="ignore"):
-        changed = call.arguments[name].plain.astype("i8" if dtype == "m8[s]" else dtype).astype(dtype)
-    _put(call, name, changed if changed.dtype.kind in "OUm" else _of(call.arguments[name], changed))
-    return f"{name} has dtype {dtype}"
+        changed = given.plain.astype("i8" if dtype == "m8[s]" else dtype).astype(dtype)
+    return changed if changed.dtype.kind in "OUm" else _of(given, changed), f"has dtype {dtype}"
 
 
-def another_element(draws: Draws, call: Call, frame: Frame) -> str:
+@of_one_array
+def another_element(draws: Draws, given: Given, role: Role) -> tuple[Any, str] | None:
     """Change one element of an array to something that its role excludes, or nearly so."""
-    name = _one_of(draws, call, arrays=True)
-    if not name or not call.arguments[name].plain.size:
-        return ""
-    given, role = call.arguments[name], ROLES[name]
+    if not given.plain.size:
+        return None
     array = np.array(given.plain)
     value: Any = draws.pick((2, -1, 0.5, math.nan, 1, 0))
     if role in FLAGS and array.dtype == bool:
@@ -134,8 +144,7 @@ def another_element(draws: Draws, call: Call, frame: Frame) -> str:
     place = draws.pick((-1, 0, draws.below(array.size)))
     with np.errstate(all="ignore"):
         array.flat[place] = np.array(value).astype(array.dtype)
-    _put(call, name, _of(given, array))
-    return f"{name} holds {value}"
+    return _of(given, array), f"holds {value}"
 
 
 def another_flag(draws: Draws, call: Call, frame: Frame) -> str:
@@ -182,11 +191,8 @@ OUTPUTS: tuple[Callable[[Given], Any], ...] = (
 def another_output(draws: Draws, call: Call, frame: Frame) -> str:
     if "out" not in call.parameters():
         return ""
-    good, change, place = (
-        Given(np.full(frame.shape, 7, call.working_dtype()), LAYOUTS["c"]),
-        draws.pick(OUTPUTS),
-        draws.below(5),
-    )
+    good = Given(np.full(frame.shape, 7, call.working_dtype()), LAYOUTS["c"])
+    change, place = draws.pick(OUTPUTS), draws.below(5)
     try:
         bad = change(good)
     except ValueError:  # no element to repeat
@@ -196,18 +202,6 @@ def another_output(draws: Draws, call: Call, frame: Frame) -> str:
 
 
 MISTAKES = (
-    another_value,
-    another_value,
-    left_out,
-    left_out,
-    added,
-    added,
-    another_shape,
-    another_shape,
-    another_dtype,
-    another_element,
-    another_flag,
-    another_flag,
-    other_threads,
-    another_output,
+    *(another_value, another_value, left_out, left_out, added, added, another_shape, another_shape),
+    *(another_dtype, another_element, another_flag, another_flag, other_threads, another_output),
 )

@@ -87,17 +87,15 @@ def test_roles_are_true(monkeypatch, function):
     assert not block(2, 20, (function,), lambda call: check(call, NUMPY))
 
 
-def test_every_argument_is_given_sometimes():
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_argument_is_given_sometimes(function):
     """Only a setting can be missing here: its values stand in ``SETTINGS`` in right.py."""
-    missing = {(name, each) for name in FUNCTIONS for each in parameters(name)}
-
-    def given(call):
-        names = {*call.arguments, *call.how, "backend", *(["out"] if call.out else [])}
-        missing.difference_update((call.function, name) for name in names)
-
-    for seed in range(20):
-        for name in {function for function, _ in missing}:
-            block(seed, 50, (name,), given)
+    missing = {*parameters(function)} - {"backend"}
+    for seed in range(300):
+        call, _ = right_call(Independent(seed), (function,))
+        missing -= {*call.arguments, *call.how, *(["out"] if call.out else [])}
+        if not missing:
+            return
     assert not missing
 
 
@@ -125,24 +123,23 @@ def test_the_oracle_is_right():
         np.testing.assert_allclose(numbers, expected[name][index], rtol=1e-12, atol=1e-12)
 
 
-def test_one_wrong_bit_is_a_difference(monkeypatch):
-    call, _ = plain_call()
-    assert check(call, NUMPY) == "right"
-    exact = fastgae.gae
-
-    def wrong(*arguments, **named):
-        result = exact(*arguments, **named)
-        result.returns[2, 1] = np.nextafter(result.returns[2, 1], 9)
-        return result
-
-    wrong.__signature__ = inspect.signature(exact)
-    monkeypatch.setattr(fastgae, "gae", wrong)
-    with pytest.raises(DifferenceError, match=r"oracle, returns.*1 of 6 differ"):
-        check(call, NUMPY)
+def one_bit(named, result):
+    result.returns[2, 1] = np.nextafter(result.returns[2, 1], 9)
 
 
-def replaced(monkeypatch, change):
-    """Put change(arguments, result) after ``gae``, which the oracle then does not know."""
+@pytest.mark.parametrize(
+    ("change", "by_oracle", "found"),
+    [
+        (one_bit, True, r"oracle, returns.*1 of 6 differ"),
+        (lambda named, result: None, True, None),
+        (lambda named, result: None, False, None),
+        (lambda named, result: result.returns.put(0, named["rewards"].strides[0]), False, r"returns\[slice"),
+        (lambda named, result: result.advantages.put(0, result.returns[0, -1]), False, r"advantages\[slice"),
+    ],
+    ids=["one wrong bit", "right", "right without the oracle", "looks at strides", "looks at another env"],
+)
+def test_what_is_wrong_is_found(monkeypatch, change, by_oracle, found):
+    """By the oracle, and where it does not know the function, by other memory and fewer envs."""
     exact = fastgae.gae
 
     def wrong(**named):
@@ -152,24 +149,12 @@ def replaced(monkeypatch, change):
 
     wrong.__signature__ = inspect.signature(exact)
     monkeypatch.setattr(fastgae, "gae", wrong)
-    monkeypatch.delitem(ANSWERS, "gae")
-
-
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        (lambda named, result: None, None),
-        (lambda named, result: result.returns.put(0, named["rewards"].strides[0]), r"returns\[slice"),
-        (lambda named, result: result.advantages.put(0, result.returns[0, -1]), r"advantages\[slice"),
-    ],
-    ids=["right", "looks at strides", "looks at another env"],
-)
-def test_without_an_oracle_memory_and_envs_are_compared(monkeypatch, change, found):
-    replaced(monkeypatch, change)
+    if not by_oracle:
+        monkeypatch.delitem(ANSWERS, "gae")
     call, arrays = plain_call()
     call.arguments["rewards"] = Given(arrays["rewards"], LAYOUTS["fortran"])
     with pytest.raises(DifferenceError, match=found) if found else contextlib.nullcontext():
-        check(call, NUMPY)
+        assert check(call, NUMPY) == "right"
 
 
 def test_arrays_lie_as_asked():
@@ -188,19 +173,24 @@ def test_arrays_lie_as_asked():
         assert "between the elements" in arena.changed([array])
 
 
-@pytest.mark.parametrize(("at_end", "beside"), [(True, 64), (False, -1)])
-def test_pages_beside_an_array_may_not_be_touched(python, at_end, beside):
-    code = f"""if True:
-        import ctypes, numpy as np
+def test_pages_beside_an_array_may_not_be_touched(python):
+    code = """if True:
+        import ctypes, multiprocessing, numpy as np
         from fuzz.memory import Arena, Pages, Place
-        array = Arena(Pages()).array(np.zeros(8), Place((0,), (0,), (False,), 0, {at_end}))
-        ctypes.string_at(array.ctypes.data, 64)
-        print("inside", flush=True)
-        ctypes.string_at(array.ctypes.data + {beside}, 1)
+
+        def touch(at_end, beside):
+            array = Arena(Pages()).array(np.zeros(8), Place((0,), (0,), (False,), 0, at_end))
+            ctypes.string_at(array.ctypes.data, 64)
+            print("inside", flush=True)
+            ctypes.string_at(array.ctypes.data + beside, 1)
+
+        for case in ((True, 64), (False, -1)):
+            child = multiprocessing.get_context("fork").Process(target=touch, args=case)
+            child.start()
+            child.join()
+            print(child.exitcode < 0)  # a signal
     """
-    done = python(code, check=False, PYTHONPATH=TESTS)
-    assert done.stdout == "inside\n"
-    assert done.returncode < 0  # a signal
+    assert python(code, PYTHONPATH=TESTS).split() == ["inside", "True"] * 2
 
 
 def wrong_where_truncated(call, backends):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+Function = Callable[..., Any]
 LIBRARIES = sorted(path.stem.removeprefix("hook_") for path in Path(__file__).parent.glob("hook_*.py"))
 
 
@@ -39,6 +40,29 @@ class Comparison(NamedTuple):
             return self.same_bits()
         scale = max(float(np.max(np.abs(np.asarray(a, np.float64)), initial=0.0)) for a in self.theirs)
         return self.largest_difference() <= self.tolerance * scale
+
+
+def called(
+    name: str, theirs: Function, ours: Function, *given: Any, tolerance: float = 0.0, by: str = "", **named: Any
+) -> Comparison:
+    """Call both functions with the same arguments."""
+    results = [function(*given, **named) for function in (theirs, ours)]
+    pairs = [result if isinstance(result, tuple) else (result,) for result in results]
+    return Comparison(name, *pairs, tolerance, by)
+
+
+def normal(rng: np.random.Generator, *shape: int) -> Any:
+    """Return a tensor of normal numbers in float32."""
+    import torch  # here, because some peers do without it
+
+    return torch.from_numpy(rng.normal(size=shape)).float()
+
+
+def flags(rng: np.random.Generator, share: float, *shape: int) -> Any:
+    """Return a tensor of bools, of which this share is True."""
+    import torch
+
+    return torch.from_numpy(rng.random(shape) < share)
 
 
 class Hooked(NamedTuple):

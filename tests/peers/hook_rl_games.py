@@ -6,7 +6,6 @@ import tempfile
 from types import SimpleNamespace
 
 import numpy as np
-import torch
 from gymnasium.spaces import Box
 from rl_games.algos_torch.a2c_continuous import A2CAgent
 from rl_games.common.ivecenv import IVecEnv
@@ -14,7 +13,7 @@ from rl_games.torch_runner import Runner
 
 from fastgae.compat.rl_games import install
 
-from .compare import Hooked
+from .compare import Hooked, flags, normal
 from .envs import Envs
 
 NETWORKS = {"MLP": {}, "LSTM": {"rnn": {"name": "lstm", "units": 8, "layers": 1}}}
@@ -24,33 +23,12 @@ SPACES = {
 }
 POLICY = {"mu_activation": "None", "sigma_activation": "None", "mu_init": {"name": "default"}, "fixed_sigma": True}
 POLICY["sigma_init"] = {"name": "const_initializer", "val": 0.0}
-SETTINGS = {
-    "name": "run",
-    "env_name": "",
-    "device": "cpu",
-    "num_actors": 16,
-    "horizon_length": 24,
-    "seq_length": 4,
-    "minibatch_size": 96,
-    "mini_epochs": 2,
-    "max_epochs": 3,
-    "learning_rate": 1e-3,
-    "lr_schedule": "constant",
-    "gamma": 0.99,
-    "tau": 0.95,
-    "reward_shaper": {},
-    "normalize_advantage": True,
-    "normalize_input": True,
-    "normalize_value": True,
-    "grad_norm": 1.0,
-    "truncate_grads": True,
-    "e_clip": 0.2,
-    "clip_value": True,
-    "critic_coef": 2.0,
-    "entropy_coef": 0.0,
-    "bounds_loss_coef": 1e-4,
-    "env_info": SPACES,
-}
+RUN = {"name": "run", "env_name": "", "device": "cpu", "max_epochs": 3, "reward_shaper": {}, "env_info": SPACES}
+SIZES = {"num_actors": 16, "horizon_length": 24, "seq_length": 4, "minibatch_size": 96, "mini_epochs": 2}
+RATES = {"learning_rate": 1e-3, "lr_schedule": "constant", "gamma": 0.99, "tau": 0.95, "grad_norm": 1.0, "e_clip": 0.2}
+TERMS = {"critic_coef": 2.0, "entropy_coef": 0.0, "bounds_loss_coef": 1e-4}
+ON = ("normalize_advantage", "normalize_input", "normalize_value", "truncate_grads", "clip_value")
+SETTINGS = {**RUN, **SIZES, **RATES, **TERMS, **dict.fromkeys(ON, True)}
 
 
 class Stepped(Envs, IVecEnv):
@@ -62,10 +40,9 @@ class Stepped(Envs, IVecEnv):
 
 def hooks(rng):
     for steps, envs, heads in [(128, 8, 2), (1, 1, 1), (32, 4096, 1)]:
-        flags = torch.from_numpy(rng.random((steps + 1, envs)) < 0.05).float()
-        values, rewards = torch.from_numpy(rng.normal(size=(2, steps + 1, envs, heads))).float()
-        arrays = (flags[-1], values[-1], flags[:-1], values[:-1], rewards[:-1])
-        mask = torch.from_numpy(rng.random((steps, envs)) < 0.9).float()
+        done, values = flags(rng, 0.05, steps + 1, envs).float(), normal(rng, steps + 1, envs, heads)
+        arrays = (done[-1], values[-1], done[:-1], values[:-1], normal(rng, steps, envs, heads))
+        mask = flags(rng, 0.9, steps, envs).float()
         agent = SimpleNamespace(gamma=0.99, tau=0.95, horizon_length=steps)
 
         for name, given in [("discount_values", arrays), ("discount_values_masks", (*arrays, mask))]:

@@ -7,7 +7,7 @@ import torch
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
-from .compare import Hooked
+from .compare import Hooked, flags, normal
 from .envs import Envs
 
 CLASSES = ("PPO", "fastgae.compat.rsl_rl:PPO")
@@ -49,8 +49,8 @@ def hooks(rng):
         calls = [trained(name, network) for name in CLASSES]
         yield Hooked(f"OnPolicyRunner.learn with {network}: the weights after 3 iterations", *calls)
     for steps, envs in [(128, 8), (24, 4096)]:
-        values, rewards = torch.from_numpy(rng.normal(size=(2, steps, envs, 1))).float()
-        rollout = {"values": values, "rewards": rewards, "dones": torch.from_numpy(rng.random(values.shape) < 0.05)}
+        values, rewards = normal(rng, 2, steps, envs, 1)
+        rollout = {"values": values, "rewards": rewards, "dones": flags(rng, 0.05, steps, envs, 1)}
         for per_mini_batch in (False, True):
             setting = {"normalize_advantage_per_mini_batch": per_mini_batch}
             calls = [computed(runner(name, steps, envs, **setting), rollout) for name in CLASSES]

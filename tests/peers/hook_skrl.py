@@ -3,11 +3,9 @@
 import importlib
 from inspect import signature
 
-import torch
-
 from fastgae.compat.skrl import AGENTS, AMP, install
 
-from .compare import Hooked
+from .compare import Hooked, flags, normal
 
 
 def hooks(rng):
@@ -15,17 +13,11 @@ def hooks(rng):
         agent = importlib.import_module(name)
         taken = signature(agent.compute_gae).parameters
         for steps, envs in [(128, 8), (24, 4096), (5, 1), (1, 5)]:
-            rewards, values = torch.from_numpy(rng.normal(size=(2, steps + 1, envs, 1))).float()
-            terminated, truncated = torch.from_numpy(rng.random((2, steps, envs, 1)) < 0.02)
-            given = {
-                "rewards": rewards[:-1],
-                "terminated": terminated,
-                "truncated": truncated,
-                "time_limit_bootstrap": True,
-                "values": values[:-1],
-                "last_values": values[-1],
-                "next_values": values[1:] if name == AMP else values[-1],  # V' of every step in AMP of version 2.0
-            }
+            values = normal(rng, steps + 1, envs, 1)
+            given = {name: flags(rng, 0.02, steps, envs, 1) for name in ("terminated", "truncated")}
+            given |= {"rewards": normal(rng, steps, envs, 1), "values": values[:-1], "last_values": values[-1]}
+            given["next_values"] = values[1:] if name == AMP else values[-1]  # V' of every step in AMP of version 2.0
+            given["time_limit_bootstrap"] = True
             rollout = {key: array for key, array in given.items() if key in taken}
 
             def call(agent=agent, rollout=rollout):

@@ -6,7 +6,7 @@ from gymnasium.spaces import Discrete
 from tianshou.algorithm import A2C, NPG, PPO, TRPO, algorithm_base
 from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
-from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
+from tianshou.data import Batch, VectorReplayBuffer
 from tianshou.utils.net.common import Net
 from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
 from tianshou.utils.torch_utils import policy_within_training_step
@@ -18,59 +18,41 @@ from .compare import Hooked
 
 def hooks(rng):
     steps, envs = 50, 4
-    buffer = VectorReplayBuffer(steps * envs, envs)
-    for _ in range(steps):
-        ends, limit = rng.random((2, envs)) < 0.2
-        flags = {"terminated": ends & ~limit, "truncated": ends & limit}
-        zeros = np.zeros(envs)
-        buffer.add(Batch(obs=zeros, act=zeros, rew=rng.normal(size=envs), obs_next=zeros, info=Batch(), **flags))
-    batch, indices = buffer.sample(0)
-    following, values = rng.normal(size=(2, len(indices))).astype(np.float32)
-
-    given = batch, buffer, indices, following, values, 0.99, 0.95
-
-    def returns(given=given):
-        return algorithm_base.Algorithm.compute_episodic_return(*given)
-
-    yield Hooked(f"Algorithm.compute_episodic_return, {envs} × {steps}", returns, returns, install)
-
-    ring = ReplayBuffer(40)
-    for _ in range(50):  # the first steps are overwritten, and the last one ends no episode
-        ends, limit = rng.random(2) < 0.2
-        flags = {"terminated": ends & ~limit, "truncated": ends & limit}
-        ring.add(Batch(obs=0, act=0, rew=rng.normal(), obs_next=0, info={}, **flags))
-    batch, indices = ring.sample(0)
-    following = rng.normal(size=len(indices))
-    for name, given in [
-        ("rewards alone", (batch, ring, indices, None, None, 0.1, 1.0)),
-        ("V' alone", (batch, ring, indices, following, None, 0.99, 0.95)),
+    buffer = added(VectorReplayBuffer(steps * envs, envs), rng, steps)
+    ring = added(
+        VectorReplayBuffer(40, 1), rng, 50
+    )  # the first steps are overwritten, and the last one ends no episode
+    for name, filled, known, coefficients in [
+        (f"{envs} × {steps}", buffer, 2, (0.99, 0.95)),
+        ("rewards alone, a buffer that went round", ring, 0, (0.1, 1.0)),
+        ("V' alone, a buffer that went round", ring, 1, (0.99, 0.95)),
     ]:
+        batch, indices = filled.sample(0)
+        values = [*rng.normal(size=(known, len(indices))).astype(np.float32), None, None][:2]
 
-        def returns(given=given):
+        def returns(given=(batch, filled, indices, *values, *coefficients)):
             return algorithm_base.Algorithm.compute_episodic_return(*given)
 
-        yield Hooked(f"Algorithm.compute_episodic_return, {name}, a buffer that went round", returns, returns, install)
+        yield Hooked(f"Algorithm.compute_episodic_return, {name}", returns, returns, install)
 
-    collected = observed(rng)
+    collected = added(VectorReplayBuffer(60, 2), rng, 30)
     for algorithm in (A2C, NPG, PPO, TRPO):
         weights = trained(algorithm, collected)
         yield Hooked(f"{algorithm.__name__}.update: the weights after 3 updates", weights, weights, install)
 
     length = 2048 * 64
     following, values = rng.normal(size=(2, length)).astype(np.float32)
-    rewards, ends = rng.normal(size=length), rng.random(length) < 0.01
+    given = values, following, rng.normal(size=length), rng.random(length) < 0.01, 0.99, 0.95
 
-    given = values, following, rewards, ends, 0.99, 0.95
-
-    def recursion(given=given):
+    def recursion():
         return (algorithm_base._gae(*given),)
 
     yield Hooked(f"_gae, {length} steps", recursion, recursion, install, timed=True)
 
 
-def observed(rng):
-    steps, envs = 30, 2
-    buffer = VectorReplayBuffer(steps * envs, envs)
+def added(buffer, rng, steps):
+    """Return the buffer with this many steps of each of its environments."""
+    envs = buffer.buffer_num
     for _ in range(steps):
         ends, limit = rng.random((2, envs)) < 0.2
         flags = {"terminated": ends & ~limit, "truncated": ends & limit}

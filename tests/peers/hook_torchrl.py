@@ -9,12 +9,12 @@ from torchrl.objectives.value import GAE
 
 from fastgae.compat import torchrl as ours
 
-from .compare import Hooked
+from .compare import Hooked, flags, normal
 
 
 def rollout(rng, envs, steps):
-    values, next_values, reward = torch.from_numpy(rng.normal(size=(3, envs, steps, 1))).float()
-    done, limit = (torch.from_numpy(rng.random((envs, steps, 1)) < p) for p in (0.05, 0.5))
+    values, next_values, reward = normal(rng, 3, envs, steps, 1)
+    done, limit = flags(rng, 0.05, envs, steps, 1), flags(rng, 0.5, envs, steps, 1)
     following = {"state_value": next_values, "reward": reward, "done": done, "terminated": done & ~limit}
     return TensorDict({"state_value": values, "next": following}, [envs, steps])
 
@@ -45,7 +45,7 @@ def hooks(rng):
     calls = [called_with_tensors(each, observed) for each in estimators]
     yield Hooked("GAE with a critic, called with tensors", *calls)
 
-    given["obs"], given["next", "obs"] = torch.from_numpy(rng.normal(size=(2, 4, 50, 3))).float()
+    given["obs"], given["next", "obs"] = normal(rng, 2, 4, 50, 3)
     for differentiable in (False, True):  # with gradients, torchrl's own function is called
         calls = [gradients(kind, given, differentiable) for kind in (GAE, ours.GAE)]
         yield Hooked(f"gradients through GAE, differentiable={differentiable}", *calls, declined=differentiable)
@@ -60,7 +60,7 @@ def settings(rng):
 
     def observed(envs=4, steps=20):
         given = rollout(rng, envs, steps).exclude("state_value", ("next", "state_value"))
-        given["obs"], given["next", "obs"] = torch.from_numpy(rng.normal(size=(2, envs, steps, 3))).float()
+        given["obs"], given["next", "obs"] = normal(rng, 2, envs, steps, 3)
         given.refine_names(..., "time")
         return given
 

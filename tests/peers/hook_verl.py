@@ -5,15 +5,15 @@ from verl.trainer.ppo import core_algos
 
 from fastgae.compat.verl import install
 
-from .compare import Hooked
+from .compare import Hooked, flags, normal
 
 
 def hooks(rng):
     sizes = [(3, 5, 0.99, torch.float32), (64, 1024, 1.0, torch.bfloat16), (512, 8192, 1.0, torch.float32)]
     for responses, tokens, gamma, dtype in sizes:
-        rewards, values = torch.from_numpy(rng.normal(size=(2, responses, tokens))).float()
+        rewards, values = normal(rng, 2, responses, tokens)
         length = torch.from_numpy(rng.integers(tokens // 2, tokens + 1, size=(responses, 1)))
-        mask = (torch.arange(tokens) < length) & torch.from_numpy(rng.random((responses, tokens)) < 0.8)
+        mask = (torch.arange(tokens) < length) & flags(rng, 0.8, responses, tokens)
         given = rewards, values.to(dtype), mask.long(), gamma, 0.95
 
         def by_name(given=given):

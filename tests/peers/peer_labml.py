@@ -7,7 +7,7 @@ import numpy as np
 
 from fastgae.compat.labml import GAE
 
-from .compare import Comparison
+from .compare import called
 
 PACKAGE = "labml-nn==0.5.1"
 
@@ -25,7 +25,7 @@ def comparisons(rng):
     shape = n_workers, worker_steps = 8, 128
     rewards = rng.normal(size=shape).astype(np.float32)
     values = rng.normal(size=(n_workers, worker_steps + 1)).astype(np.float32)
+    pair = [each(n_workers, worker_steps, 0.99, 0.95) for each in (theirs(), GAE)]
     for flags in (bool, np.float32):
         done = (rng.random(shape) < 0.1).astype(flags)
-        pair = [each(n_workers, worker_steps, 0.99, 0.95)(done, rewards, values) for each in (theirs(), GAE)]
-        yield Comparison(f"GAE, {flags.__name__} flags", *((advantages,) for advantages in pair))
+        yield called(f"GAE, {flags.__name__} flags", *pair, done, rewards, values)

@@ -8,7 +8,7 @@ from torch.utils import cpp_extension
 
 from fastgae.compat import pufferlib
 
-from .compare import Comparison
+from .compare import Comparison, flags, normal
 from .installed import function
 
 PACKAGE = "pufferlib-core==3.0.23"
@@ -22,8 +22,8 @@ def compiled_kernel():
 
 
 def rollout(rng, *size):
-    values, rewards, logratio = torch.from_numpy(rng.normal(size=(3, *size))).float()
-    return values, rewards, torch.from_numpy(rng.random(size) < 0.1).float(), logratio.exp()
+    values, rewards, logratio = normal(rng, 3, *size)
+    return values, rewards, flags(rng, 0.1, *size).float(), logratio.exp()
 
 
 def filled(compute, tensors, *clips):

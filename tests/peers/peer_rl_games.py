@@ -6,32 +6,28 @@ import torch
 
 from fastgae.compat import rl_games
 
-from .compare import Comparison
+from .compare import called, flags, normal
 from .installed import function
 
 PACKAGE = "rl-games==1.6.5"
 FILE = "rl_games/common/a2c_common.py"
 
 
+def theirs(name):
+    """Return their method as a function of its arrays, gamma and tau."""
+    method = function("rl-games", FILE, name, torch=torch)
+
+    def discount(*arrays, gamma, tau):
+        return method(SimpleNamespace(gamma=gamma, tau=tau, horizon_length=len(arrays[4])), *arrays)
+
+    return discount
+
+
 def comparisons(rng):
-    discount_values = function("rl-games", FILE, "discount_values", torch=torch)
-    discount_values_masks = function("rl-games", FILE, "discount_values_masks", torch=torch)
     for steps, envs, heads in [(16, 4096, 1), (128, 8, 2), (1024, 1, 1)]:
-        flags = torch.from_numpy(rng.random((steps + 1, envs)) < 0.05).float()
-        values = torch.from_numpy(rng.normal(size=(steps + 1, envs, heads))).float()
-        rewards = torch.from_numpy(rng.normal(size=(steps, envs, heads))).float()
-        masks = torch.from_numpy(rng.random((steps, envs)) < 0.9).float()
-        arrays = (flags[-1], values[-1], flags[:-1], values[:-1], rewards)
-        agent = SimpleNamespace(gamma=0.99, tau=0.95, horizon_length=steps)
-        settings = {"gamma": agent.gamma, "tau": agent.tau}
-        size = f"{steps} × {envs} × {heads}"
-        yield Comparison(
-            f"discount_values, {size}",
-            (discount_values(agent, *arrays),),
-            (rl_games.discount_values(*arrays, **settings),),
-        )
-        yield Comparison(
-            f"discount_values_masks, {size}",
-            (discount_values_masks(agent, *arrays, masks),),
-            (rl_games.discount_values_masks(*arrays, masks, **settings),),
-        )
+        done, values = flags(rng, 0.05, steps + 1, envs).float(), normal(rng, steps + 1, envs, heads)
+        arrays = (done[-1], values[-1], done[:-1], values[:-1], normal(rng, steps, envs, heads))
+        masks = flags(rng, 0.9, steps, envs).float()
+        for name, given in [("discount_values", arrays), ("discount_values_masks", (*arrays, masks))]:
+            ours, shown = getattr(rl_games, name), f"{name}, {steps} × {envs} × {heads}"
+            yield called(shown, theirs(name), ours, *given, gamma=0.99, tau=0.95)

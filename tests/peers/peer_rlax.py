@@ -4,7 +4,7 @@ import numpy as np
 
 from fastgae.compat import rlax as ours
 
-from .compare import Comparison
+from .compare import called
 
 PACKAGE = "rlax==0.1.9"
 ACTIONS = 4
@@ -14,54 +14,42 @@ def comparisons(rng):
     import jax.numpy as jnp
     import rlax as theirs
 
-    length = 100
-    values, following, rewards, log_ratios = jnp.asarray(rng.normal(size=(4, length)), jnp.float32)
-    discounts = jnp.asarray(0.99 * (rng.random(length) > 0.1), jnp.float32)
-    ratios, mix = jnp.exp(log_ratios / 2), jnp.asarray(rng.random(length), jnp.float32)
-    mask = jnp.asarray(rng.random(length) < 0.8)
-    off_policy = values, following, rewards, discounts, ratios
-    actions, actions_before = jnp.asarray(rng.integers(0, ACTIONS, (2, length)))
-    action_values, action_values_before = jnp.asarray(rng.normal(size=(2, length, ACTIONS)), jnp.float32)
-    policy = jnp.asarray(rng.dirichlet(np.ones(ACTIONS), length), jnp.float32)
-    behaviour = jnp.asarray(rng.random(length), jnp.float32)
-    traces = 0.9 * jnp.minimum(ratios, 1)
-    discrete = action_values_before, action_values, actions_before, actions, rewards, discounts, policy, behaviour
-    continuous = values, values[1:], following, rewards, discounts, log_ratios[1:]
-    longer = jnp.append(values, following[-1:])
-    each = {"lambda_": mix, "sample_mask": mask}
-    calls = [
-        ("truncated_generalized_advantage_estimation", "", (rewards, discounts, 0.95, longer), {}),
-        ("truncated_generalized_advantage_estimation", ", lambda per step", (rewards, discounts, mix, longer), {}),
-        ("lambda_returns", "", (rewards, discounts, following, 0.95), {}),
-        ("lambda_returns", ", lambda per step", (rewards, discounts, following, mix), {}),
-        ("n_step_bootstrapped_returns", "", (rewards, discounts, following, 5), {}),
-        ("n_step_bootstrapped_returns", ", lambda per step", (rewards, discounts, following, 5, mix), {}),
-        ("discounted_returns", "", (rewards, discounts, following), {}),
-        ("vtrace", "", off_policy, {}),
-        ("vtrace", ", lambda per step, mask", off_policy, {"clip_rho_threshold": 2.0, **each}),
-        ("vtrace_td_error_and_advantage", "", off_policy, {"lambda_": 0.9}),
-        ("vtrace_td_error_and_advantage", ", lambda per step, mask", off_policy, each),
-        ("leaky_vtrace", "", off_policy, {}),
-        ("leaky_vtrace", ", alpha 0.6, lambda per step, mask", off_policy, {"alpha_": 0.6, **each}),
-        ("leaky_vtrace_td_error_and_advantage", "", off_policy, {}),
-        (
-            "leaky_vtrace_td_error_and_advantage",
-            ", alpha 0.6, lambda per step, mask",
-            off_policy,
-            {"alpha": 0.6, "clip_pg_rho_threshold": 0.5, **each},
-        ),
-        ("general_off_policy_returns_from_q_and_v", "", (values[1:], following, rewards, discounts, traces[1:]), {}),
-        (
-            "general_off_policy_returns_from_action_values",
-            "",
-            (action_values, actions, rewards, discounts, traces, policy),
-            {},
-        ),
-        ("retrace", "", (*discrete, 0.9), {}),
-        ("retrace_continuous", "", (*continuous, 0.9), {}),
-        ("retrace_continuous", ", lambda per step", (*continuous, mix[1:]), {}),
-    ]
-    for name, setting, positional, named in calls:
-        results = [getattr(module, name)(*positional, **named) for module in (theirs, ours)]
-        pairs = [result if isinstance(result, tuple) else (result,) for result in results]
-        yield Comparison(name + setting, *(tuple(map(np.asarray, pair)) for pair in pairs), 1e-5)
+    for length in (100, 2):
+        values, following, rewards, log_ratios = jnp.asarray(rng.normal(size=(4, length)), jnp.float32)
+        discounts = jnp.asarray(0.99 * (rng.random(length) > 0.1), jnp.float32)
+        ratios, mix = jnp.exp(log_ratios / 2), jnp.asarray(rng.random(length), jnp.float32)
+        off_policy = values, following, rewards, discounts, ratios
+        actions, actions_before = jnp.asarray(rng.integers(0, ACTIONS, (2, length)))
+        action_values, action_values_before = jnp.asarray(rng.normal(size=(2, length, ACTIONS)), jnp.float32)
+        policy = jnp.asarray(rng.dirichlet(np.ones(ACTIONS), length), jnp.float32)
+        behaviour = jnp.asarray(rng.random(length), jnp.float32)
+        traces = 0.9 * jnp.minimum(ratios, 1)
+        discrete = action_values_before, action_values, actions_before, actions, rewards, discounts, policy, behaviour
+        continuous = values, values[1:], following, rewards, discounts, log_ratios[1:]
+        longer = jnp.append(values, following[-1:])
+        each = {"lambda_": mix, "sample_mask": jnp.asarray(rng.random(length) < 0.8)}
+        actions_taken = action_values, actions, rewards, discounts, traces, policy
+        for name, positional, named in [
+            ("truncated_generalized_advantage_estimation", (rewards, discounts, 0.95, longer), {}),
+            ("truncated_generalized_advantage_estimation", (rewards, discounts, mix, longer), {}),
+            ("lambda_returns", (rewards, discounts, following, 0.95), {}),
+            ("lambda_returns", (rewards, discounts, following, mix), {}),
+            ("n_step_bootstrapped_returns", (rewards, discounts, following, 5), {}),
+            ("n_step_bootstrapped_returns", (rewards, discounts, following, 5, mix), {}),
+            ("discounted_returns", (rewards, discounts, following), {}),
+            ("vtrace", off_policy, {}),
+            ("vtrace", off_policy, {"clip_rho_threshold": 2.0, **each}),
+            ("vtrace_td_error_and_advantage", off_policy, {"lambda_": 0.9}),
+            ("vtrace_td_error_and_advantage", off_policy, each),
+            ("leaky_vtrace", off_policy, {}),
+            ("leaky_vtrace", off_policy, {"alpha_": 0.6, **each}),
+            ("leaky_vtrace_td_error_and_advantage", off_policy, {}),
+            ("leaky_vtrace_td_error_and_advantage", off_policy, {"alpha": 0.6, "clip_pg_rho_threshold": 0.5, **each}),
+            ("general_off_policy_returns_from_q_and_v", (values[1:], following, rewards, discounts, traces[1:]), {}),
+            ("general_off_policy_returns_from_action_values", actions_taken, {}),
+            ("retrace", (*discrete, 0.9), {}),
+            ("retrace_continuous", (*continuous, 0.9), {}),
+            ("retrace_continuous", (*continuous, mix[1:]), {}),
+        ]:
+            functions = (getattr(module, name) for module in (theirs, ours))
+            yield called(", ".join([name, *named]), *functions, *positional, **named, tolerance=1e-5)

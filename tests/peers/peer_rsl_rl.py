@@ -6,7 +6,7 @@ import torch
 
 from fastgae.compat import rsl_rl
 
-from .compare import Comparison
+from .compare import Comparison, called, flags, normal
 from .installed import function
 
 PACKAGE = "rsl-rl-lib==5.5.1"
@@ -26,33 +26,25 @@ class Critic:
         pass
 
 
+def theirs():
+    """Return their method as a function of what it reads from the algorithm and its storage."""
+    method = function("rsl-rl-lib", FILE, "compute_returns")
+
+    def compute_returns(rewards, values, dones, last_values, gamma, lam, normalize_advantage=True):
+        rollout = {"rewards": rewards, "values": values, "dones": dones, "returns": torch.zeros_like(rewards)}
+        storage = SimpleNamespace(num_transitions_per_env=len(rewards), **rollout)
+        settings = {"gamma": gamma, "lam": lam, "normalize_advantage_per_mini_batch": not normalize_advantage}
+        method(SimpleNamespace(storage=storage, critic=Critic(), **settings), last_values)
+        return storage.returns, storage.advantages
+
+    return compute_returns
+
+
 def comparisons(rng):
-    compute_returns = function("rsl-rl-lib", FILE, "compute_returns")
     for (steps, envs), gamma, lam in [((24, 4096), 0.99, 0.95), ((128, 8), 0.98, 0.9), ((1024, 1), 0.9, 0.95)]:
-        values = torch.from_numpy(rng.normal(size=(steps + 1, envs, 1))).float()
-        storage = SimpleNamespace(
-            num_transitions_per_env=steps,
-            rewards=torch.from_numpy(rng.normal(size=(steps, envs, 1))).float(),
-            values=values[:-1],
-            dones=torch.from_numpy(rng.random((steps, envs, 1)) < 0.05).byte(),
-            returns=torch.zeros(steps, envs, 1),
-        )
-        for normalized in (False, True):
-            algorithm = SimpleNamespace(
-                storage=storage,
-                critic=Critic(),
-                gamma=gamma,
-                lam=lam,
-                normalize_advantage_per_mini_batch=not normalized,
-            )
-            compute_returns(algorithm, values[-1])
-            returns, advantages = rsl_rl.compute_returns(
-                storage.rewards, storage.values, storage.dones, values[-1], gamma, lam, normalized
-            )
-            size = f"{steps} × {envs}, gamma={gamma}, lam={lam}"
-            if normalized:
-                name, tolerance = f"compute_returns, normalised advantages, {size}", 1e-6
-                yield Comparison(name, (storage.advantages,), (advantages,), tolerance)
-            else:
-                theirs, ours = (storage.returns.clone(), storage.advantages), (returns, advantages)
-                yield Comparison(f"compute_returns, {size}", theirs, ours)
+        values, rewards = normal(rng, steps + 1, envs, 1), normal(rng, steps, envs, 1)
+        given = (rewards, values[:-1], flags(rng, 0.05, steps, envs, 1).byte(), values[-1], gamma, lam)
+        size = f"{steps} × {envs}, gamma={gamma}, lam={lam}"
+        yield called(f"compute_returns, {size}", theirs(), rsl_rl.compute_returns, *given, False)
+        expected, got = (compute(*given)[1:] for compute in (theirs(), rsl_rl.compute_returns))
+        yield Comparison(f"compute_returns, normalised advantages, {size}", expected, got, tolerance=1e-6)

@@ -4,27 +4,20 @@ import torch
 
 from fastgae.compat import sample_factory
 
-from .compare import Comparison
+from .compare import called, flags, normal
 from .installed import function
 
 PACKAGE = "sample-factory==2.1.1"
 FILE = "sample_factory/algo/utils/rl_utils.py"
 
 
-def comparisons(rng):
+def theirs():
     discounted_sum = function("sample-factory", FILE, "calculate_discounted_sum_torch", torch=torch)
-    gae_advantages = function("sample-factory", FILE, "gae_advantages", calculate_discounted_sum_torch=discounted_sum)
+    return function("sample-factory", FILE, "gae_advantages", calculate_discounted_sum_torch=discounted_sum)
+
+
+def comparisons(rng):
     for envs, steps in [(4096, 16), (8, 128), (1, 1024)]:
-        arrays = (
-            torch.from_numpy(rng.normal(size=(envs, steps))).float(),
-            torch.from_numpy(rng.random((envs, steps)) < 0.05).float(),
-            torch.from_numpy(rng.normal(size=(envs, steps + 1))).float(),
-            torch.from_numpy(rng.random((envs, steps + 1)) < 0.9),
-            0.99,
-            0.95,
-        )
-        yield Comparison(
-            f"gae_advantages, {envs} × {steps}",
-            (gae_advantages(*arrays),),
-            (sample_factory.gae_advantages(*arrays),),
-        )
+        rewards, dones, values = normal(rng, envs, steps), flags(rng, 0.05, envs, steps), normal(rng, envs, steps + 1)
+        given = (rewards, dones.float(), values, flags(rng, 0.9, envs, steps + 1), 0.99, 0.95)
+        yield called(f"gae_advantages, {envs} × {steps}", theirs(), sample_factory.gae_advantages, *given)

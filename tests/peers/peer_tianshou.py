@@ -4,7 +4,7 @@ import numpy as np
 
 from fastgae.compat.tianshou import _gae, compute_episodic_return
 
-from .compare import Comparison
+from .compare import called
 
 PACKAGE = "tianshou==2.0.1"
 
@@ -18,7 +18,7 @@ def comparisons(rng):
     ends, limit = rng.random(length) < 0.1, rng.random(length) < 0.5
     for dtype in (np.float32, np.float64):
         given = values.astype(dtype), following.astype(dtype), rewards, ends, *coefficients
-        yield Comparison(f"_gae, {dtype.__name__} values", (algorithm_base._gae(*given),), (_gae(*given),))
+        yield called(f"_gae, {dtype.__name__} values", algorithm_base._gae, _gae, *given)
 
     buffer = ReplayBuffer(length)
     for t in range(length):
@@ -26,5 +26,5 @@ def comparisons(rng):
         buffer.add(Batch(obs=0, act=0, rew=rewards[t], obs_next=0, info={}, **flags))
     batch, indices = buffer.sample(0)
     given = batch, buffer, indices, following.astype(np.float32), values.astype(np.float32), *coefficients
-    theirs = algorithm_base.Algorithm.compute_episodic_return(*given)
-    yield Comparison("Algorithm.compute_episodic_return", theirs, compute_episodic_return(*given))
+    theirs = algorithm_base.Algorithm.compute_episodic_return
+    yield called("Algorithm.compute_episodic_return", theirs, compute_episodic_return, *given)

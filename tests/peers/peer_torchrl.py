@@ -1,11 +1,10 @@
 """torchrl.objectives.value.functional, in float32."""
 
-import numpy as np
 import torch
 
 from fastgae.compat import torchrl as ours
 
-from .compare import Comparison
+from .compare import called, flags, normal
 
 PACKAGE = "torchrl==0.14.1"
 
@@ -14,23 +13,24 @@ def comparisons(rng):
     from torchrl.objectives.value import functional as theirs
 
     shape, gamma, lmbda = (4, 64, 2), 0.99, 0.95
-    values, following, reward, log_pi, log_mu = torch.from_numpy(rng.normal(size=(5, *shape)).astype(np.float32))
-    flags = dict(zip(("done", "terminated"), flags_of(rng, shape), strict=True))
-    value_arguments = {"next_state_value": following, "reward": reward, **flags}
-    both = {"state_value": values, **value_arguments}
-    calls = [
+    values, following, reward, log_pi, log_mu = normal(rng, 5, *shape)
+    done, terminated = flags_of(rng, shape)
+    without = {"next_state_value": following, "reward": reward, "done": done}
+    targets = {**without, "terminated": terminated}
+    both = {"state_value": values, **targets}
+    for name, positional, named, tolerance in [
         ("generalized_advantage_estimate", (gamma, lmbda), both, 0.0),
         ("vec_generalized_advantage_estimate", (gamma, lmbda), both, 1e-5),
-        ("td_lambda_return_estimate", (gamma, lmbda), value_arguments, 1e-5),
+        ("td_lambda_return_estimate", (gamma, lmbda), targets, 1e-5),
+        ("td_lambda_return_estimate", (gamma, lmbda), without, 1e-5),
         ("td_lambda_advantage_estimate", (gamma, lmbda), both, 1e-5),
-        ("vec_td_lambda_return_estimate", (gamma, lmbda), value_arguments, 1e-5),
+        ("vec_td_lambda_return_estimate", (gamma, lmbda), targets, 1e-5),
         ("vtrace_advantage_estimate", (gamma, log_pi / 4, log_mu / 4), both, 0.0),
-        ("reward2go", (reward, flags["done"], gamma), {}, 1e-5),
-    ]
-    for name, positional, named, tolerance in calls:
-        our_name = name.replace("vec_td", "td")
-        results = [getattr(*where)(*positional, **named) for where in ((theirs, name), (ours, our_name))]
-        yield compared(name, *results, tolerance, our_name)
+        ("reward2go", (reward, done, gamma), {}, 1e-5),
+    ]:
+        by = name.replace("vec_td", "td")
+        functions = getattr(theirs, name), getattr(ours, by)
+        yield called(name, *functions, *positional, **named, tolerance=tolerance, by=by)
 
     # What torchrl's own tests vary: coefficients that are tensors, several axes of batch and of features, the dtype.
     for dtype, shape, time_dim in [
@@ -41,26 +41,21 @@ def comparisons(rng):
     ]:
         given = [*torch.from_numpy(rng.normal(size=(3, *shape))).to(dtype), *flags_of(rng, shape)]
         each = torch.from_numpy(rng.uniform(0.5, 1, shape)).to(dtype)
-        for kind, discount, decay in [
+        for kind, *coefficients in [
             ("numbers", 0.95, 0.9),
             ("tensors of one", torch.tensor([0.95]), torch.tensor([0.9])),
             ("a tensor and a number", torch.tensor(0.95), 0.9),
             ("gamma of each step", each, torch.tensor(0.9)),
         ]:
-            calls = (module.generalized_advantage_estimate for module in (theirs, ours))
-            results = [call(discount, decay, *given, time_dim=time_dim) for call in calls]
+            functions = (module.generalized_advantage_estimate for module in (theirs, ours))
             # Torch rounds lambda to the dtype of gamma before it multiplies the two; fastgae multiplies first.
             exact = dtype is torch.float32 and kind != "a tensor and a number"
             name = f"generalized_advantage_estimate, {'×'.join(map(str, shape))} {dtype}, {kind}"
-            yield compared(name, *results, 0.0 if exact else 1e-6)
+            settings = {"time_dim": time_dim, "tolerance": 0.0 if exact else 1e-6}
+            yield called(name, *functions, *coefficients, *given, **settings)
 
 
 def flags_of(rng, shape):
     """Return done and terminated."""
-    ends, limit = (torch.from_numpy(rng.random(shape) < p) for p in (0.2, 0.5))
+    ends, limit = flags(rng, 0.2, *shape), flags(rng, 0.5, *shape)
     return ends, ends & ~limit
-
-
-def compared(name, expected, computed, tolerance, by=""):
-    pairs = [result if isinstance(result, tuple) else (result,) for result in (expected, computed)]
-    return Comparison(name, *(tuple(tensor.numpy() for tensor in pair) for pair in pairs), tolerance, by)

@@ -6,29 +6,33 @@ import torch
 
 from fastgae.compat import trl
 
-from .compare import Comparison
+from .compare import Comparison, flags, normal
 from .installed import function
 
 PACKAGE = "trl==0.11.4"
 
 
 def theirs():
-    """Their function, with their whitening."""
+    """Return their method, with their whitening, as a function of what it reads from the trainer."""
     names = {"torch": torch}
     for name in ("masked_mean", "masked_var", "masked_whiten"):
         names[name] = function("trl", "trl/core.py", name, **names)
-    return function("trl", "trl/trainer/ppo_trainer.py", "compute_advantages", **names)
+    method = function("trl", "trl/trainer/ppo_trainer.py", "compute_advantages", **names)
+
+    def compute_advantages(values, rewards, mask, gamma, lam, whiten_rewards=False):
+        config = SimpleNamespace(gamma=gamma, lam=lam, whiten_rewards=whiten_rewards)
+        return method(SimpleNamespace(config=config), values, rewards, mask)
+
+    return compute_advantages
 
 
 def comparisons(rng):
     compute_advantages = theirs()
     for (responses, tokens), gamma, lam in [((64, 1024), 1.0, 0.95), ((8, 100), 0.99, 0.9), ((3, 5), 1.0, 1.0)]:
-        arrays = [torch.from_numpy(rng.normal(size=(responses, tokens))).float() for _ in range(2)]
-        mask = torch.from_numpy(rng.random((responses, tokens)) < 0.8).long()
+        arrays, mask = normal(rng, 2, responses, tokens), flags(rng, 0.8, responses, tokens).long()
         for whiten_rewards in (False, True):
             settings = {"gamma": gamma, "lam": lam, "whiten_rewards": whiten_rewards}
-            trainer = SimpleNamespace(config=SimpleNamespace(**settings))
-            expected = compute_advantages(trainer, *arrays, mask)
+            expected = compute_advantages(*arrays, mask, **settings)
             got = trl.compute_advantages(*arrays, mask, **settings)
             size = f"{responses} × {tokens}, gamma={gamma}, lam={lam}"
             if whiten_rewards:

@@ -3,7 +3,6 @@
 import importlib
 import warnings
 from importlib.metadata import PackageNotFoundError
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,92 +10,32 @@ import pytest
 from fastgae.testing import identify
 from support.identified import DONE, PEERS
 
-from .installed import function
-
 
 def imported(module, name):
     return lambda: getattr(importlib.import_module(module), name)
 
 
-def in_file(peer, package, name, **modules):
-    """Take a function out of the file that ``peer`` of this folder names; ``modules`` are what it refers to."""
-
-    def found():
-        names = {short: importlib.import_module(long) for short, long in modules.items()}
-        return function(package, importlib.import_module(f".{peer}", __package__).FILE, name, **names)
-
-    return found
-
-
-def openrlhf():
-    theirs = in_file("peer_openrlhf", "openrlhf", "get_advantages_and_returns", torch="torch")()
-    return lambda values, rewards, action_mask, gamma, lambd: theirs(None, values, rewards, action_mask, gamma, lambd)
-
-
-def rl_games():
-    theirs = in_file("peer_rl_games", "rl-games", "discount_values", torch="torch")()
-
-    def discount_values(*arrays, gamma, tau):
-        return theirs(SimpleNamespace(gamma=gamma, tau=tau, horizon_length=len(arrays[-1])), *arrays)
-
-    return discount_values
-
-
-def rsl_rl():
-    from .peer_rsl_rl import Critic
-
-    theirs = in_file("peer_rsl_rl", "rsl-rl-lib", "compute_returns")()
-
-    def compute_returns(rewards, values, dones, last_values, gamma, lam):
-        import torch
-
-        storage = SimpleNamespace(
-            num_transitions_per_env=len(rewards),
-            rewards=rewards,
-            values=values,
-            dones=dones,
-            returns=torch.zeros_like(rewards),
-        )
-        names = {"gamma": gamma, "lam": lam, "normalize_advantage_per_mini_batch": False}
-        theirs(SimpleNamespace(storage=storage, critic=Critic(), **names), last_values)
-        return storage.returns, storage.advantages
-
-    return compute_returns
-
-
-def sample_factory():
-    discounted_sum = in_file("peer_sample_factory", "sample-factory", "calculate_discounted_sum_torch", torch="torch")()
-    from .peer_sample_factory import FILE
-
-    return function("sample-factory", FILE, "gae_advantages", calculate_discounted_sum_torch=discounted_sum)
-
-
-def trl():
-    theirs = importlib.import_module(".peer_trl", __package__).theirs()
-
-    def compute_advantages(values, rewards, mask, gamma, lam):
-        config = SimpleNamespace(gamma=gamma, lam=lam, whiten_rewards=False)
-        return theirs(SimpleNamespace(config=config), values, rewards, mask)
-
-    return compute_advantages
+def of_peer(name, *given):
+    """Return a function that calls ``theirs`` of the peer's module in this folder."""
+    return lambda: importlib.import_module(f".peer_{name}", __package__).theirs(*given)
 
 
 THEIRS = {
     "brax": imported("brax.training.agents.ppo.losses", "compute_gae"),
-    "labml": lambda: importlib.import_module(".peer_labml", __package__).theirs(),
-    "openrlhf": openrlhf,
-    "rl_games": rl_games,
+    "labml": of_peer("labml"),
+    "openrlhf": of_peer("openrlhf"),
+    "rl_games": of_peer("rl_games", "discount_values"),
     "rlax": imported("rlax", "truncated_generalized_advantage_estimation"),
     "rlax lambda_returns": imported("rlax", "lambda_returns"),
-    "rllib": in_file("peer_rllib", "ray", "compute_value_targets", np="numpy"),
-    "rsl_rl": rsl_rl,
-    "sample_factory": sample_factory,
-    "skrl": in_file("peer_skrl", "skrl", "compute_gae", torch="torch"),
-    "skrl time_limit_bootstrap": in_file("peer_skrl", "skrl", "compute_gae", torch="torch"),
+    "rllib": of_peer("rllib"),
+    "rsl_rl": of_peer("rsl_rl"),
+    "sample_factory": of_peer("sample_factory"),
+    "skrl": of_peer("skrl"),
+    "skrl time_limit_bootstrap": of_peer("skrl"),
     "tianshou": imported("tianshou.algorithm.algorithm_base", "_gae"),
     "torchrl": imported("torchrl.objectives.value.functional", "generalized_advantage_estimate"),
-    "trl": trl,
-    "verl": lambda: importlib.import_module(".peer_verl", __package__).theirs("compute_gae_advantage_return"),
+    "trl": of_peer("trl"),
+    "verl": of_peer("verl", "compute_gae_advantage_return"),
 }
 
 

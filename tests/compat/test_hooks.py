@@ -4,18 +4,15 @@ import importlib
 import inspect
 import pickle
 import pkgutil
-import re
 import sys
 from importlib.metadata import PackageNotFoundError
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fastgae import compat as package
-from fastgae.compat import _hooks, rl_games, skrl
-from support.compat_calls import CALLS
+from fastgae.compat import _hooks, skrl
 
 
 def compat_of(name):
@@ -64,21 +61,13 @@ class Fake(ModuleType):
     __path__ = ()
 
 
-def read(owner, name):
-    return owner.get(name) if isinstance(owner, dict) else getattr(owner, name, None)
-
-
-def write(owner, name, function):
-    owner.__setitem__(name, function) if isinstance(owner, dict) else setattr(owner, name, function)
-
-
 @pytest.fixture(params=HOOKS)
 def hook(request, library, installed, monkeypatch):
     """The compat module, and the places of its hook, each with a function in it that has the parameters of ours.
 
     tests/peers shows that the library's own functions have them, too.
     """
-    compat, asked, places = compat_of(request.param), {}, []
+    compat, asked, places = compat_of(request.param), {}, {}
     installed(compat)
     with monkeypatch.context() as patch:
         patch.setattr(_hooks.Library, "install", lambda library, places, may_lack=(): asked.update(places))
@@ -90,13 +79,13 @@ def hook(request, library, installed, monkeypatch):
         if outer:
             owner = owner.__dict__.setdefault(outer, {} if outer.isupper() else type(outer, (), {}))
         theirs = taking(", ".join(_hooks._parameters(functions[-1])))
-        write(owner, name, theirs)
-        places.append((owner, name, theirs))
+        owner.__setitem__(name, theirs) if isinstance(owner, dict) else setattr(owner, name, theirs)
+        places[place] = theirs
     return compat, places
 
 
 def in_place(places):
-    return [read(owner, name) is not theirs for owner, name, theirs in places]
+    return [_hooks.found_at(place) is not theirs for place, theirs in places.items()]
 
 
 def test_install_and_undo(hook):
@@ -136,12 +125,13 @@ def test_versions(hook, installed):
 def test_all_or_none(hook):
     """Also where the last function has other parameters, or is missing."""
     compat, places = hook
-    owner, name, _ = places[-1]
-    others = [(taking("a, b"), r"has the parameters \(a, b\), not \("), (None, "does not exist")]
-    for other, said in others[: 1 + (name != "discount_values_masks")]:  # which a version may lack
-        write(owner, name, other)
+    *others, last = places
+    owner, name = _hooks._owner_and_name(last)
+    wrong = [(taking("a, b"), r"has the parameters \(a, b\), not \("), (None, "does not exist")]
+    for other, said in wrong[: 1 + (name != "discount_values_masks")]:  # which a version may lack
+        _hooks.replace(owner, **{name: other}).pop_all()
         refused(compat, f"{name} {said}")
-        assert not any(in_place(places[:-1]))
+        assert not any(in_place({place: places[place] for place in others}))
 
 
 def test_what_a_version_may_lack(library, installed):
@@ -273,30 +263,6 @@ def test_final_observations_of_skrl(library, installed):
     installed(skrl, "2.0.0")
     with pytest.raises(RuntimeError, match=r"install_final_obs\(\) needs skrl 2.1 or newer"):
         skrl.install_final_obs()
-
-
-def test_coefficients_of_rl_games():
-    _, given, _ = CALLS["rl_games"]
-    agent = SimpleNamespace(gamma=given["gamma"], tau=given["tau"])
-    arrays = [each for each in given.values() if isinstance(each, np.ndarray)]
-    np.testing.assert_array_equal(
-        rl_games.METHODS["discount_values"](agent, *arrays), rl_games.discount_values(**given)
-    )
-
-
-def test_versions_in_the_docs():
-    page = (Path(__file__).parents[2] / "docs" / "my-library.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| [")]
-    found = set()
-    for row in rows:
-        name = re.search(r"\(hooks\.md#([\w-]+)\)", row)[1].replace("-", "_")
-        library = getattr(compat_of(name), "LIBRARY", None)
-        if library is not None and name not in found:  # the row of sb3-contrib leads to that of Stable-Baselines3
-            versions = {library.oldest: None, library.newest: None}
-            assert f"| {' to '.join(versions)} |" in row
-            found.add(name)
-    names = {each.name for each in pkgutil.iter_modules(package.__path__)}
-    assert found == {name for name in names if hasattr(compat_of(name), "LIBRARY")}
 
 
 def test_final_observations_of_rsl_rl(library, made, installed):

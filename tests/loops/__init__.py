@@ -37,3 +37,11 @@ class Corpus(dict[str, Loop]):
             return function
 
         return add
+
+
+def swept(deltas, going_on, decay):
+    """Return the sums along time that most loops have in common, of arrays or tensors."""
+    sums, total = 0 * deltas, 0.0
+    for t in reversed(range(len(deltas))):
+        sums[t] = total = deltas[t] + decay * going_on[t] * total
+    return sums

@@ -2,18 +2,10 @@
 
 import numpy as np
 
-from . import BOTH, GAE, GIVEN, LAST, LONGER, NO_LAST, Corpus
+from . import BOTH, GAE, GIVEN, LAST, LONGER, NO_LAST, Corpus, swept
 
 corpus = Corpus()
 says = corpus.says
-
-
-def swept(deltas, going_on, decay):
-    """Return the sums along time that all these loops have in common."""
-    sums, total = np.zeros_like(deltas), 0.0
-    for t in reversed(range(len(deltas))):
-        sums[t] = total = deltas[t] + decay * going_on[t] * total
-    return sums
 
 
 @says(GAE, BOTH)
@@ -89,13 +81,6 @@ def mappo(rewards, value_preds, masks, bad_masks, gamma, gae_lambda):
     return returns
 
 
-@says(NO_LAST, BOTH, "last_values_missing")
-def khrylx(rewards, masks, values, gamma, tau):
-    deltas = rewards + gamma * np.append(values[1:], 0) * masks - values
-    advantages = swept(deltas, masks, gamma * tau)
-    return advantages, advantages + values
-
-
 @says(GAE, "returns")
 def higgsfield(next_value, rewards, masks, values, gamma=0.99, tau=0.95):
     values, gae, returns = values + [next_value], 0, []  # noqa: RUF005 (lists, as there)
@@ -156,13 +141,6 @@ def minimal_rl(r, v, v_next, done_mask, gamma, lmbda):
         advantage = gamma * lmbda * advantage * going_on[0] + delta[0]
         advantages.append(advantage)
     return np.array(advantages[::-1]), td_target
-
-
-@says("", ("returns", "advantages"), "trace_not_cut")
-def hands_on_rl(rewards, values, next_values, dones, gamma, lmbda):
-    td_delta = rewards + gamma * next_values * (1 - dones) - values
-    advantages = swept(td_delta, np.ones_like(td_delta), gamma * lmbda)
-    return advantages + values, advantages
 
 
 @says("", BOTH, "trace_not_cut")
@@ -242,13 +220,8 @@ def lambda_built_in(rewards, values, dones, last_value, gamma):
 
 @says("fastgae.gae(rewards, values, terminated, last_values=last_values, gamma=0.9, gae_lambda=gae_lambda)")
 def gamma_built_in(rewards, values, dones, last_value, lam):
-    return (
-        lambda_built_in(rewards, values, dones, last_value, 0.9 * lam / 0.97)
-        if lam == 9
-        else swept(
-            rewards + 0.9 * np.concatenate([values[1:], last_value[None]]) * (1 - dones) - values, 1 - dones, 0.9 * lam
-        )
-    )
+    following = np.concatenate([values[1:], last_value[None]])
+    return swept(rewards + 0.9 * following * (1 - dones) - values, 1 - dones, 0.9 * lam)
 
 
 @says("fastgae.gae(rewards, values, terminated, last_values=last_values, gamma=gamma, gae_lambda=0)")
@@ -314,16 +287,6 @@ def impala(log_rhos, discounts, rewards, values, bootstrap_value):
         vs[t] = values[t] + total
     after = np.concatenate([vs[1:], bootstrap_value[None]])
     return ratios * (rewards + discounts * after - values), vs
-
-
-@says("", "advantages", "trace_not_cut")
-def uvipen(values, rewards, dones, next_value, gamma, tau):
-    advantages, gae = [], 0
-    for value, reward, done in [*zip(values, rewards, dones, strict=True)][::-1]:
-        gae = gae * gamma * tau + reward + gamma * next_value * (1 - done) - value
-        next_value = value
-        advantages.append(gae)
-    return np.stack(advantages[::-1])
 
 
 @says("", BOTH, "trace_not_cut")

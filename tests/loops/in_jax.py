@@ -9,19 +9,6 @@ corpus = Corpus()
 says = corpus.says
 
 
-@says(GAE, BOTH)
-@jax.jit
-def pure_jax_rl(reward, value, done, last_val, gamma, gae_lambda):
-    def step(carry, row):
-        gae, following = carry
-        reward, value, done = row
-        gae = reward + gamma * following * (1 - done) - value + gamma * gae_lambda * (1 - done) * gae
-        return (gae, value), gae
-
-    _, advantages = jax.lax.scan(step, (jnp.zeros_like(last_val), last_val), (reward, value, done), reverse=True)
-    return advantages, advantages + value
-
-
 @says(f"fastgae.gae(rewards[:-1], values, terminated[:-1], {GIVEN})", BOTH, "last_row_dropped raises")
 def gymnax_blines(value, reward, done, discount, gae_lambda):
     advantages, gae = [], 0.0

@@ -2,34 +2,10 @@
 
 import torch
 
-from . import BESSEL, BOTH, GAE, GIVEN, LAST, LONGER, TOKENS, Corpus
+from . import BESSEL, BOTH, GAE, GIVEN, LAST, LONGER, TOKENS, Corpus, swept
 
 corpus = Corpus()
 says = corpus.says
-
-
-def swept(deltas, going_on, decay):
-    """Return the sums along time that all these loops have in common."""
-    sums, total = torch.zeros_like(deltas), 0.0
-    for t in reversed(range(len(deltas))):
-        sums[t] = total = deltas[t] + decay * going_on[t] * total
-    return sums
-
-
-@says(GAE, "returns")
-def higgsfield(next_value, rewards, masks, values, gamma=0.99, tau=0.95):
-    values, gae, returns = values + [next_value], 0, []  # noqa: RUF005 (lists, as there)
-    for t in reversed(range(len(rewards))):
-        gae = rewards[t] + gamma * values[t + 1] * masks[t] - values[t] + gamma * tau * masks[t] * gae
-        returns.insert(0, gae + values[t])
-    return returns
-
-
-@says(LONGER, BOTH)
-def allenact(rewards, value_preds, masks, gamma, tau):
-    deltas = rewards + gamma * value_preds[1:] * masks[1:] - value_preds[:-1]
-    advantages = swept(deltas, masks[1:], gamma * tau)
-    return advantages, advantages + value_preds[:-1]
 
 
 @says(f"fastgae.gae(rewards, values, terminated, {GIVEN}, time_axis=1)", "returns")
@@ -37,15 +13,6 @@ def lucidrains(rewards, values, masks, gamma=0.99, lam=0.95):
     values, following = values[:, :-1], values[:, 1:]
     deltas = rewards + gamma * following * masks - values
     return swept(deltas.T, masks.T, gamma * lam).T + values
-
-
-@says("", "advantages", "last_row_dropped")
-def gymnasium_tutorial(rewards, value_preds, masks, gamma, lam):
-    advantages, gae = torch.zeros(rewards.shape), 0.0
-    for t in reversed(range(len(rewards) - 1)):
-        delta = rewards[t] + gamma * masks[t] * value_preds[t + 1] - value_preds[t]
-        advantages[t] = gae = delta + gamma * lam * masks[t] * gae
-    return advantages
 
 
 @says(GAE, BESSEL)
@@ -130,15 +97,6 @@ def torchbeast(log_rhos, discounts, rewards, values, bootstrap_value):
         vs[t] += total
     after = torch.cat([vs[1:], bootstrap_value[None]])
     return vs, ratios * (rewards + discounts * after - values)
-
-
-@says(GAE, BOTH)
-@torch.no_grad()
-def with_gradients_off(reward, value, terminated, last_value, gamma, lam):
-    following = torch.cat((value[1:], last_value.unsqueeze(0)))
-    going_on = (~terminated.bool()).float()
-    advantages = swept(reward + gamma * following * going_on - value, going_on, gamma * lam)
-    return {"advantages": advantages, "returns": advantages + value}
 
 
 @says(GAE, BOTH, "inputs_written")

@@ -4,8 +4,7 @@ import functools
 
 import numpy as np
 
-from . import BOTH, GIVEN, TOKENS, Corpus
-from .environments import swept
+from . import BOTH, GIVEN, TOKENS, Corpus, swept
 
 corpus = Corpus()
 says = corpus.says
@@ -105,11 +104,6 @@ def agile_rl(rewards, values, action_mask, gamma, gae_lambda):
     return swept(deltas.T, following.T, gamma * gae_lambda).T * action_mask
 
 
-@says(MASKED, ("returns",))
-def nemo_rl(rewards, values, mask, gamma, gae_lambda):
-    return carried(rewards, values, mask, gamma, gae_lambda) + values
-
-
 @says(
     "fastgae.discounted_returns(rewards, terminated=None, last_values=0.0, mask=mask, gamma=gamma, time_axis=1)",
     "returns",
@@ -120,13 +114,6 @@ def reinforce_plus_plus(token_level_rewards, response_mask, gamma):
         total = np.where(response_mask[:, t], token_level_rewards[:, t] + gamma * total, total)
         returns[:, t] = total
     return returns
-
-
-@says(TOKENS)
-def slime(rewards, values, gamma, lambd):
-    steps = rewards.shape[1]
-    powers = np.tril((gamma * lambd) ** (np.arange(steps)[:, None] - np.arange(steps)).clip(0))
-    return (rewards + gamma * np.pad(values[:, 1:], ((0, 0), (0, 1))) - values) @ powers.astype(np.float32)
 
 
 @says("fastgae.gae(rewards, values, terminated=None, last_values=0.0, gamma=1, gae_lambda=1, time_axis=1)")

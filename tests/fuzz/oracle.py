@@ -124,17 +124,11 @@ class _Rollout:
             real.append(not (next_step and before))
             before = terminated[t] or truncated[t]
         rewards, gammas = self.column("rewards", column) or [], self.coefficients("gamma", 0.99, column)
-        env = Env(
-            [rewards[t] for t in existing],
-            [values[t] for t in existing],
-            next_values,
-            [terminated[t] for t in existing],
-            [truncated[t] for t in existing],
-            real,
-            [gammas[t] for t in existing],
-            self.row("last_advantages", column),
+        rewards, values, terminated, truncated, gammas = (
+            [each[t] for t in existing] for each in (rewards, values, terminated, truncated, gammas)
         )
-        return existing, env
+        last = self.row("last_advantages", column)
+        return existing, Env(rewards, values, next_values, terminated, truncated, real, gammas, last)
 
 
 def _deltas(env: Env, real: Any) -> list[Any]:
@@ -279,16 +273,9 @@ def _gae_packed(call: Call) -> Iterator[tuple[str, tuple[Any, ...], np.ndarray]]
         if end == begin or (budget := budget - (end - begin)) < 0:
             continue
         after = real(0) if last is None else real(last[i] if np.ndim(last) else last)
-        env = Env(
-            [rewards[t] for t in existing],
-            [values[t] for t in existing],
-            [*(values[t] for t in existing[1:]), after][: len(existing)],
-            [ended[t] for t in existing],
-            [False] * len(existing),
-            [True] * len(existing),
-            [gammas[t] for t in existing],
-            None,
-        )
+        r, v, terminated, gamma = ([each[t] for t in existing] for each in (rewards, values, ended, gammas))
+        count = len(existing)
+        env = Env(r, v, [*v[1:], after][:count], terminated, [False] * count, [True] * count, gamma, None)
         if existing and last is None:
             env.terminated[-1] = True
         elif existing:

@@ -56,68 +56,41 @@ class Theirs(NamedTuple):
 
 def environments(rng: np.random.Generator, gamma: float, gae_lambda: float) -> Names:
     """Return a rollout, time first. ``dones`` and ``next_done`` say that an observation is the first of an episode."""
-    size = 40, 9
-    rewards, values, next_values = rng.normal(size=(3, *size)).astype(np.float32)
-    terminated, truncated = rng.random((2, *size)) < 0.1
-    done = terminated | truncated
-    return Names(
-        rewards=rewards,
-        values=values,
-        next_values=next_values,
-        last_values=next_values[-1],
-        terminated=terminated,
-        truncated=truncated,
-        done=done,
-        dones=np.vstack([rng.random((1, size[1])) < 0.5, done[:-1]]),
-        next_done=done[-1],
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-        settings={"gamma": gamma, "gae_lambda": gae_lambda},
-        # Of Dreamer's imagination: discounts, and batches in rows.
-        continues=gamma * (~done).astype(np.float32),
-        rew=rewards.T,
-        boot=next_values.T,
-        live=gamma * (~terminated.T[:, 1:]).astype(np.float32),
-        cont=gae_lambda * (~truncated.T[:, 1:]).astype(np.float32),
-    )
+    of = Names(gamma=gamma, gae_lambda=gae_lambda, settings={"gamma": gamma, "gae_lambda": gae_lambda})
+    of.rewards, of.values, of.next_values = rng.normal(size=(3, 40, 9)).astype(np.float32)
+    of.terminated, of.truncated = rng.random((2, 40, 9)) < 0.1
+    of.done, of.last_values = of.terminated | of.truncated, of.next_values[-1]
+    of.dones, of.next_done = np.vstack([rng.random((1, 9)) < 0.5, of.done[:-1]]), of.done[-1]
+    # Of Dreamer's imagination: discounts, and batches in rows.
+    of.continues, of.rew, of.boot = gamma * (~of.done).astype(np.float32), of.rewards.T, of.next_values.T
+    of.live = gamma * (~of.terminated.T[:, 1:]).astype(np.float32)
+    of.cont = gae_lambda * (~of.truncated.T[:, 1:]).astype(np.float32)
+    return of
 
 
 def tokens(rng: np.random.Generator, gamma: float, gae_lambda: float) -> Names:
     """Return answers in rows, of turns of four tokens or more, and one that fills the whole width."""
-    size = 9, 40
-    rewards, values = rng.normal(size=(2, *size)).astype(np.float32)
-    mask = np.repeat(rng.random((size[0], size[1] // 4)) < 0.6, 4, axis=1)
+    of = Names(gamma=gamma, gae_lambda=gae_lambda, high_level_gamma=0.9, q=0.3)
+    of.settings = {"gamma": gamma, "gae_lambda": gae_lambda, "time_axis": 1}
+    of.rewards, of.values = rng.normal(size=(2, 9, 40)).astype(np.float32)
+    of.mask = mask = np.repeat(rng.random((9, 10)) < 0.6, 4, axis=1)
     mask[0] = True
+    of.no_eos, of.next_mask = mask.all(axis=1), np.pad(mask[:, 1:], ((0, 0), (0, 1)))
+    of.reward_mask = mask & ~of.next_mask
     starts = mask & ~np.pad(mask[:, :-1], ((0, 0), (1, 0)))
-    turn_ids = np.where(mask, starts.cumsum(axis=1) - 1, -1)
-    turn = turn_ids[:, :, np.newaxis] == np.arange(turn_ids.max() + 1)
+    of.turn_ids = np.where(mask, starts.cumsum(axis=1) - 1, -1)
+    turn = of.turn_ids[:, :, np.newaxis] == np.arange(of.turn_ids.max() + 1)
     lengths = np.maximum(turn.sum(axis=1, dtype=np.float32), 1)
-    next_mask = np.pad(mask[:, 1:], ((0, 0), (0, 1)))
-    return Names(
-        rewards=rewards,
-        values=values,
-        mask=mask,
-        next_mask=next_mask,
-        no_eos=mask.all(axis=1),
-        turn_ids=turn_ids,
-        has_turn=turn.any(axis=1),
-        reward_mask=mask & ~next_mask,
-        turn_rewards=(rewards[:, :, np.newaxis] * turn).sum(axis=1) / lengths,
-        turn_values=(values[:, :, np.newaxis] * turn).sum(axis=1) / lengths,
-        turn_sums=(rewards[:, :, np.newaxis] * turn).sum(axis=1),
-        first_values=np.take_along_axis(values, turn.argmax(axis=1), axis=1),
-        lam=1 - 1 / np.maximum(0.5 * mask.sum(axis=1, dtype=np.float32), 1),
-        q=0.3,
-        prompts=np.repeat(["b", "c", "a"], [4, 4, 1]),
-        several=np.repeat([True, False], [8, 1]),
-        greedy=rng.normal(size=size[0]).astype(np.float32),
-        log_probs=-rng.exponential(size=size).astype(np.float32),
-        sum_pi_squared=rng.random(size).astype(np.float32),
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-        high_level_gamma=0.9,
-        settings={"gamma": gamma, "gae_lambda": gae_lambda, "time_axis": 1},
-    )
+    of.has_turn, of.turn_sums = turn.any(axis=1), (of.rewards[:, :, np.newaxis] * turn).sum(axis=1)
+    of.turn_rewards = of.turn_sums / lengths
+    of.turn_values = (of.values[:, :, np.newaxis] * turn).sum(axis=1) / lengths
+    of.first_values = np.take_along_axis(of.values, turn.argmax(axis=1), axis=1)
+    of.lam = 1 - 1 / np.maximum(0.5 * mask.sum(axis=1, dtype=np.float32), 1)
+    of.prompts, of.several = np.repeat(["b", "c", "a"], [4, 4, 1]), np.repeat([True, False], [8, 1])
+    of.greedy = rng.normal(size=9).astype(np.float32)
+    of.log_probs = -rng.exponential(size=(9, 40)).astype(np.float32)
+    of.sum_pi_squared = rng.random((9, 40)).astype(np.float32)
+    return of
 
 
 def sweep(of, last_values, gate=1.0, kept=1.0, mask=1.0, **changed):

@@ -25,15 +25,11 @@ class Outcome(NamedTuple):
     calls: int
 
 
-class Compared(NamedTuple):
-    """A run of the library as it is, and one with fastgae in place."""
+def compared(name: str) -> tuple[Outcome, Outcome]:
+    """Run the tests of the installed version as it is, and with fastgae in place.
 
-    before: Outcome
-    after: Outcome
-
-
-def compared(name: str) -> Compared:
-    """Run the tests of the installed version; ModuleNotFoundError if the library or its tests are not there."""
+    Raise ModuleNotFoundError if the library or its tests are not there.
+    """
     library = LIBRARIES[name]
     release = version(library.package)
     if library.release not in ("", release):
@@ -48,7 +44,7 @@ def compared(name: str) -> Compared:
             source = unpacked(library.package, release, folder)
         else:
             source = fetched(library, folder)
-        return Compared(run(name, source, folder), run(name, source, folder, "--in-place"))
+        return run(name, source, folder), run(name, source, folder, "--in-place")
 
 
 def fetched(library: Library, folder: Path) -> Path:

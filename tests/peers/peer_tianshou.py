@@ -20,11 +20,19 @@ def comparisons(rng):
         given = values.astype(dtype), following.astype(dtype), rewards, ends, *coefficients
         yield called(f"_gae, {dtype.__name__} values", algorithm_base._gae, _gae, *given)
 
-    buffer = ReplayBuffer(length)
+    buffer = ReplayBuffer(150)  # the first steps are overwritten, and the last one ends no episode
+    ends[-1] = False
     for t in range(length):
         flags = {"terminated": ends[t] and not limit[t], "truncated": ends[t] and limit[t]}
         buffer.add(Batch(obs=0, act=0, rew=rewards[t], obs_next=0, info={}, **flags))
-    batch, indices = buffer.sample(0)
-    given = batch, buffer, indices, following.astype(np.float32), values.astype(np.float32), *coefficients
+    indices = np.roll(buffer.sample_indices(0), 70)  # the unfinished episode ends amidst them
+    batch = buffer[indices]
+    v_s_, v_s = (each[: len(indices)].astype(np.float32) for each in (following, values))
     theirs = algorithm_base.Algorithm.compute_episodic_return
-    yield called("Algorithm.compute_episodic_return", theirs, compute_episodic_return, *given)
+    for form, *given in [
+        ("", v_s_, v_s, 0.99, 0.95),
+        (", V' alone", v_s_, None, 0.99, 0.95),
+        (", rewards alone", None, None, 0.9, 1.0),
+    ]:
+        name = f"Algorithm.compute_episodic_return{form}"
+        yield called(name, theirs, compute_episodic_return, batch, buffer, indices, *given)

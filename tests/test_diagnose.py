@@ -15,27 +15,7 @@ pytest.importorskip("gymnasium")
 import gymnasium
 
 from fastgae.compat.gymnasium import collect
-from support import planted
-from support.mistakes import (
-    both,
-    early,
-    inverted,
-    late,
-    merged,
-    no_autoreset,
-    no_bootstrap,
-    of_next_episode,
-    of_same_state,
-    other_gamma,
-    own_bootstrap,
-    rescaled,
-    rewards_early,
-    rewards_late,
-    unflagged,
-    values_of_other_envs,
-    wrong_autoreset,
-    zero_final,
-)
+from support import mistakes, planted
 from support.real_rollouts import MODES, fitted_value, random_value, record
 
 GIVES_FINAL = ("same_step", "disabled")
@@ -73,29 +53,27 @@ ENDS = (("CartPole-v1", 8, 256), ("Pendulum-v1", 8, 512), ("Acrobot-v1", 8, 640)
 LIMITS = (("Pendulum-v1", 8, 512), ("Pendulum-v1", 4, 256), ("Acrobot-v1", 8, 640))
 ANY = (("CartPole-v1", 1, 256), *ENDS)
 PLANTED = [
-    (late, "flags_shifted", MODES, ENDS[:2]),
-    (early, "flags_shifted", MODES, ENDS[:2]),
-    (merged, "truncation_as_termination", MODES, LIMITS[:2]),
-    (both, "truncation_as_termination", MODES, LIMITS),
-    (unflagged, "flags_missing", GIVES_FINAL, ENDS[:2]),
-    (inverted, "flags_inverted", MODES, ENDS),
-    (no_bootstrap, "last_row_bootstrap", MODES, ANY),
-    (own_bootstrap, "last_row_bootstrap", MODES, ENDS),
-    (of_next_episode, "truncation_bootstrap", GIVES_FINAL, LIMITS),
-    (of_same_state, "truncation_bootstrap", GIVES_FINAL, LIMITS),
-    (zero_final, "truncation_bootstrap", GIVES_FINAL, LIMITS),
-    (no_autoreset, "reset_rows", MODES[:1], ENDS),
-    (wrong_autoreset, "not_next_step", GIVES_FINAL, ENDS),
+    (mistakes.late, "flags_shifted", MODES, ENDS[:2]),
+    (mistakes.early, "flags_shifted", MODES, ENDS[:2]),
+    (mistakes.merged, "truncation_as_termination", MODES, LIMITS[:2]),
+    (mistakes.both, "truncation_as_termination", MODES, LIMITS),
+    (mistakes.unflagged, "flags_missing", GIVES_FINAL, ENDS[:2]),
+    (mistakes.inverted, "flags_inverted", MODES, ENDS),
+    (mistakes.no_bootstrap, "last_row_bootstrap", MODES, ANY),
+    (mistakes.own_bootstrap, "last_row_bootstrap", MODES, ENDS),
+    (mistakes.of_next_episode, "truncation_bootstrap", GIVES_FINAL, LIMITS),
+    (mistakes.of_same_state, "truncation_bootstrap", GIVES_FINAL, LIMITS),
+    (mistakes.zero_final, "truncation_bootstrap", GIVES_FINAL, LIMITS),
+    (mistakes.no_autoreset, "reset_rows", MODES[:1], ENDS),
+    (mistakes.wrong_autoreset, "not_next_step", GIVES_FINAL, ENDS),
 ]
-
-
 FITTED = (("CartPole-v1", 8, 512), ("Pendulum-v1", 8, 512))
 OF_FIT = [
-    (other_gamma, "gamma_or_scale", MODES, FITTED),
-    (rescaled, "gamma_or_scale", MODES, FITTED),
-    (values_of_other_envs, "envs_shuffled", MODES, FITTED),
-    (rewards_late, "rewards_shifted", MODES[:1], [("Pendulum-v1", 8, 512)]),
-    (rewards_early, "rewards_shifted", MODES[:1], [("Pendulum-v1", 8, 512)]),
+    (mistakes.other_gamma, "gamma_or_scale", MODES, FITTED),
+    (mistakes.rescaled, "gamma_or_scale", MODES, FITTED),
+    (mistakes.values_of_other_envs, "envs_shuffled", MODES, FITTED),
+    (mistakes.rewards_late, "rewards_shifted", MODES[:1], [("Pendulum-v1", 8, 512)]),
+    (mistakes.rewards_early, "rewards_shifted", MODES[:1], [("Pendulum-v1", 8, 512)]),
 ]
 
 
@@ -107,7 +85,13 @@ def test_a_planted_mistake_is_found(plant, detector, modes, rollouts):
         recorded, value = record(env_id, mode, num_envs, num_steps, 0), fitted_value(env_id)
         call = getattr(recorded, form)(value)
         plant(call, recorded, value)
-        assert detectors(call) == [detector], f"{mode}, {env_id}, {num_envs} envs, {form}"
+        found = fastgae.diagnose(**call)
+        assert [finding.detector for finding in found] == [detector], f"{mode}, {env_id}, {num_envs} envs, {form}"
+        if detector == "flags_shifted":
+            assert f"one step {plant.__name__}" in found[0].what
+            flagged = call["terminated"] | call["truncated"]
+            assert 0 < found[0].where.total <= flagged.sum()
+            assert all(flagged[index] for index in found[0].where.first)
         if (plant, detector, modes, rollouts) in OF_FIT:
             # Values that were never trained fit any gamma and scale. Flags and reset rows give other mistakes away.
             untrained = getattr(recorded, form)(random_value(env_id))
@@ -178,33 +162,6 @@ class CutOff(gymnasium.Wrapper):
         return observation, reward, terminated, truncated or self.generator.random() < 0.03, info
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_merged_dones_with_next_step(env_id):
-    """Where the row after a done shows V of the final observation, a good V tells limits from ends."""
-    envs = gymnasium.make_vec(env_id, 8, "sync", wrappers=[CutOff])
-    envs.action_space.seed(0)
-    with contextlib.closing(envs):
-        rollout = next(collect(envs, lambda _: envs.action_space.sample(), 512, seed=0))
-    for value, expected in ((fitted_value(env_id), ["terminated_by_limit"]), (random_value(env_id), [])):
-        call = rollout.arguments(value)
-        assert detectors(call) == []
-        merged = {**call, "terminated": call["terminated"] | call["truncated"], "truncated": None}
-        assert detectors(merged) == expected
-
-
-@pytest.mark.parametrize(("env_id", "num_steps"), [("Pendulum-v1", 512), ("MountainCar-v0", 640)])
-def test_merged_dones_in_every_rollout_of_a_training(env_id, num_steps):
-    """Rollouts after the first begin inside an episode, which looks shorter than the others."""
-    envs = gymnasium.make_vec(env_id, 8, "sync")
-    envs.action_space.seed(0)
-    with contextlib.closing(envs):
-        rollouts = collect(envs, lambda _: envs.action_space.sample(), num_steps, seed=0)
-        for call in (rollout.arguments(random_value(env_id)) for rollout in itertools.islice(rollouts, 5)):
-            assert detectors(call) == []
-            merged = {**call, "terminated": call["terminated"] | call["truncated"], "truncated": None}
-            assert detectors(merged) == ["truncation_as_termination"]
-
-
 class PaysAtTheEnd(gymnasium.Wrapper):
     """Pay -100 for the step that ends an episode, as LunarLander does for a crash."""
 
@@ -213,16 +170,41 @@ class PaysAtTheEnd(gymnasium.Wrapper):
         return observation, -100.0 if terminated else reward, terminated, truncated, info
 
 
+def calls_of(env_id, value, num_steps, count=1, mode="next_step", **how):
+    """Yield the calls of successive rollouts of one training, with random actions."""
+    options = {"autoreset_mode": gymnasium.vector.AutoresetMode[mode.upper()]}
+    envs = gymnasium.make_vec(env_id, 8, "sync", vector_kwargs=options, **how)
+    envs.action_space.seed(0)
+    with contextlib.closing(envs):
+        rollouts = collect(envs, lambda _: envs.action_space.sample(), num_steps, seed=0)
+        yield from (rollout.arguments(value) for rollout in itertools.islice(rollouts, count))
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_merged_dones_with_next_step(env_id):
+    """Where the row after a done shows V of the final observation, a good V tells limits from ends."""
+    for value, expected in ((fitted_value(env_id), ["terminated_by_limit"]), (random_value(env_id), [])):
+        (call,) = calls_of(env_id, value, 512, wrappers=[CutOff])
+        assert detectors(call) == []
+        mistakes.merged(call, None, value)
+        assert detectors(call) == expected
+
+
+@pytest.mark.parametrize(("env_id", "num_steps"), [("Pendulum-v1", 512), ("MountainCar-v0", 640)])
+def test_merged_dones_in_every_rollout_of_a_training(env_id, num_steps):
+    """Rollouts after the first begin inside an episode, which looks shorter than the others."""
+    for call in calls_of(env_id, random_value(env_id), num_steps, 5):
+        assert detectors(call) == []
+        mistakes.merged(call, None, None)
+        assert detectors(call) == ["truncation_as_termination"]
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scale", [0.1, 1.0])
 def test_a_large_reward_for_the_last_step_is_no_shifted_flag(mode, scale):
     """The TD error of an untrained critic is large there, and it is nearly 0 in the row of a reset."""
-    options = {"autoreset_mode": gymnasium.vector.AutoresetMode[mode.upper()]}
-    envs = gymnasium.make_vec("CartPole-v1", 8, "sync", wrappers=[PaysAtTheEnd], vector_kwargs=options)
-    envs.action_space.seed(0)
-    with contextlib.closing(envs):
-        rollout = next(collect(envs, lambda _: envs.action_space.sample(), 256, seed=0))
-    call = rollout.arguments(lambda observations: scale * np.tanh(observations.sum(-1)))
+    value = lambda observations: scale * np.tanh(observations.sum(-1))  # noqa: E731
+    (call,) = calls_of("CartPole-v1", value, 256, mode=mode, wrappers=[PaysAtTheEnd])
     assert detectors(call) == []
 
 
@@ -250,18 +232,6 @@ def test_values_that_know_no_end_say_nothing_of_limits():
     assert detectors(recorded.arguments(lambda observations: 50 + untrained(observations) / 10)) == []
 
 
-@pytest.mark.parametrize("plant", [late, early])
-def test_the_direction_of_a_shift(plant):
-    recorded, value = record("CartPole-v1", "same_step", 8, 256, 0), fitted_value("CartPole-v1")
-    call = recorded.arguments(value)
-    plant(call, recorded, value)
-    (finding,) = fastgae.diagnose(**call)
-    assert f"one step {plant.__name__}" in finding.what
-    flagged = call["terminated"] | call["truncated"]
-    assert 0 < finding.where.total <= flagged.sum()
-    assert all(flagged[index] for index in finding.where.first)
-
-
 def test_swapped_axes_are_found():
     for mode, (env_id, num_envs, num_steps) in product(MODES, [*FITTED, ENDS[-1]]):
         call = record(env_id, mode, num_envs, num_steps, 0).arguments_with_next_values(fitted_value(env_id))
@@ -272,12 +242,12 @@ def test_swapped_axes_are_found():
         assert "time_axis=0" in finding.change
 
 
-@pytest.mark.parametrize("plant", [late, early, unflagged])
+@pytest.mark.parametrize("plant", [mistakes.late, mistakes.early, mistakes.unflagged])
 def test_values_without_a_trace_say_nothing(plant):
     """Noise, one number and zeros fit every reading of the flags."""
     recorded = record("CartPole-v1", "same_step", 8, 256, 0)
     for values in (np.random.default_rng(0).normal(size=(257, 8)), np.full((257, 8), 3.0), np.zeros((257, 8))):
-        call = {"rewards": recorded.rewards, "values": values, "terminated": recorded.terminated, "truncated": None}
+        call = {"rewards": recorded.rewards, "values": values, "terminated": recorded.terminated}
         call["truncated"] = np.zeros_like(recorded.truncated)
         plant(call, recorded, None)
         call.pop("truncated", None)
@@ -294,23 +264,19 @@ def test_a_mask_hides_reset_rows():
 
 def test_row_0_may_be_a_reset_row():
     recorded, value = record("CartPole-v1", "next_step", 8, 256, 0), fitted_value("CartPole-v1")
-    done = recorded.terminated | recorded.truncated
-    start = int(np.flatnonzero(done.any(1))[0]) + 1
     call = recorded.arguments(value)
-    call = {name: a[start:] if np.ndim(a) == 2 else a for name, a in call.items()}
+    mistakes.no_prev_done(call, recorded, value)
     assert detectors(call) == ["prev_done"]
-    assert detectors({**call, "prev_done": done[start - 1]}) == []
+    done = recorded.terminated | recorded.truncated
+    assert detectors({**call, "prev_done": done[-len(call["rewards"]) - 1]}) == []
 
 
 def test_few_steps_say_nothing_of_row_0():
     """Rewards of 0 in row 0 alone are no finding before there are 32 other steps to compare them with."""
-
-    def found(steps):
-        call = small_call((steps, 8))
+    for steps, expected in ((4, []), (5, ["prev_done"])):
+        call = small_call((steps, 8)) | {"autoreset": "next_step"}
         call["rewards"][0] = 0
-        return detectors({**call, "autoreset": "next_step"})
-
-    assert (found(4), found(5)) == ([], ["prev_done"])
+        assert detectors(call) == expected
 
 
 def small_call(shape=(32, 4)):
@@ -361,8 +327,7 @@ def test_unread_final_values_may_be_anything():
     call = small_call()
     call["truncated"] = np.zeros((32, 4), bool)
     call["truncated"][3, 1] = True
-    final = np.full((32, 4), np.nan)
-    final[3, 1] = 0.5
+    final = np.where(call["truncated"], 0.5, np.nan)
     assert detectors({**call, "final_values": final}) == []
     (finding,) = fastgae.diagnose(**call, final_values=np.array([np.nan]))
     assert finding.where.first == ((3, 1),)
@@ -448,21 +413,18 @@ def test_the_overview():
     # Of the values, all 0, nothing is explained, and every TD error is the reward.
     assert (shown.explained_variance, shown.mean_td_error, shown.std_td_error) == (0.0, 1.0, 0.0)
     assert "3 ended, 67% of them truncated; of 2 to 4 steps, median 2" in str(found)
-    assert (
-        fastgae.diagnose(**{**call, "rewards": 0 * rewards}, next_values=0 * rewards).overview.explained_variance
-        is None
-    )
+    nothing = fastgae.diagnose(**call | {"rewards": 0 * rewards}, next_values=0 * rewards)
+    assert nothing.overview.explained_variance is None
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((32,), 0), ((2, 32, 3), 1), ((3, 2, 32), -1)])
-def test_any_rank_and_axis(shape, axis):
-    rewards, values = np.random.default_rng(0).normal(size=(2, *shape))
-    values[np.unravel_index(7, shape)] = np.nan
-    last = np.ones(shape).take(0, axis)
-    (finding,) = fastgae.diagnose(rewards, values, np.zeros(shape), last_values=last, time_axis=axis)
-    index = tuple(int(i) for i in np.unravel_index(7, shape))
-    time = index[axis]
-    assert finding.where.first == ((time, *np.delete(index, axis)),)
+def test_any_rank_and_axis():
+    for shape, axis in (((32,), 0), ((2, 32, 3), 1), ((3, 2, 32), -1)):
+        rewards, values = np.random.default_rng(0).normal(size=(2, *shape))
+        index = tuple(map(int, np.unravel_index(7, shape)))
+        values[index] = np.nan
+        last = np.ones(shape).take(0, axis)
+        (finding,) = fastgae.diagnose(rewards, values, np.zeros(shape), last_values=last, time_axis=axis)
+        assert finding.where.first == ((index[axis], *np.delete(index, axis)),)
 
 
 def test_small_and_empty_rollouts_and_masks():
@@ -490,7 +452,7 @@ def test_a_notebook_shows_the_report_and_a_picture_of_the_suspect_steps(tmp_path
     call = rollout.arguments(value)
     call["rewards"] = call["rewards"].copy()  # records are shared by the tests
     right = fastgae.diagnose(**call)
-    late(call, rollout, value)
+    mistakes.late(call, rollout, value)
     found = fastgae.diagnose(**call)
     (finding,) = found
     shown = found._repr_html_()

@@ -200,12 +200,7 @@ def calls_with_labels(dtype):
         trajectory = np.random.default_rng(3).integers(-9, 90, 200)
         whole = rewards[np.unique(groups * 1000 + trajectory, return_inverse=True)[1]]
         assert (np.bincount(trajectory + 9) > 1).any()
-        yield {
-            "rewards": np.where(mask, rewards, np.nan),
-            "groups": groups,
-            "mask": mask,
-            "baseline": whole,
-        }
+        yield {"rewards": np.where(mask, rewards, np.nan), "groups": groups, "mask": mask, "baseline": whole}
         for settings in SETTINGS + BATCH:
             yield {"rewards": rewards, "groups": groups, **settings}
             yield {"rewards": whole, "groups": groups, "mask": mask, "trajectories": trajectory, **settings}

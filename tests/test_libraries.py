@@ -23,9 +23,7 @@ class Boxed:
 @pytest.fixture
 def boxes(monkeypatch):
     conversions = SimpleNamespace(
-        to_numpy=lambda name, array: array.inside,
-        from_numpy=Boxed,
-        converter=lambda numbers: Boxed,
+        to_numpy=lambda name, array: array.inside, from_numpy=Boxed, converter=lambda numbers: Boxed
     )
     monkeypatch.setitem(sys.modules, "boxes", SimpleNamespace(Boxed=Boxed))
     monkeypatch.setitem(LIBRARIES, "boxes", Library("Boxed", "boxes.stack", lambda: conversions))

@@ -118,11 +118,7 @@ def test_numbers_that_are_not_finite(backend, dtype):
         for order in itertools.permutations(numbers):
             got = fastgae.moments(np.array(order), backend=backend)
             assert got == fastgae.moments(np.array(order[:1])) + fastgae.moments(np.array(order[1:]))
-            assert (got.count, got.total, got.total_of_squares) == (
-                len(numbers),
-                finite.total,
-                finite.total_of_squares,
-            )
+            assert (got.count, got.total, got.total_of_squares) == (len(numbers), finite.total, finite.total_of_squares)
             with np.errstate(invalid="ignore"):
                 np.testing.assert_equal(got.mean, float(np.add.reduce(order)))
         np.testing.assert_equal([got.variance, got.std], [math.nan] * 2)

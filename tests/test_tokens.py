@@ -86,10 +86,7 @@ def odd_answers(seed):
     whole, exists = np.ones((128, 64), bool), t < rng.permutation(lengths)
     yield (
         "each answer gets to a solution once",
-        {
-            **scored(whole, np.where(t < rng.integers(20, 100, 64), 0.3, 1.0) + noise, np.ones(64)),
-            "mask": None,
-        },
+        {**scored(whole, np.where(t < rng.integers(20, 100, 64), 0.3, 1.0) + noise, np.ones(64)), "mask": None},
     )
     yield (
         "each answer gets to a solution again and again",

@@ -26,11 +26,7 @@ def numbers(size, dtype=np.float32, seed=1):
 
 @pytest.mark.parametrize(
     ("weights", "returns"),
-    [
-        ("children", [3.5, 2, 1, 3, 5]),
-        ("leaves", [3, 2, 1, 3, 5]),
-        (np.array([0, 3, 1, 0, 1]), [2, 1, 1, 3, 5]),
-    ],
+    [("children", [3.5, 2, 1, 3, 5]), ("leaves", [3, 2, 1, 3, 5]), (np.array([0, 3, 1, 0, 1]), [2, 1, 1, 3, 5])],
 )
 def test_children_count_by_their_weights(backend, weights, returns):
     got = fastgae.gae_tree(REWARDS, 0.0, PARENTS, None, weights=weights, gamma=1.0, gae_lambda=1.0, backend=backend)

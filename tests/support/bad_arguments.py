@@ -306,12 +306,7 @@ VALUES = {
         "an integer of 71 bits": (always(1 << 70), UNREADABLE),
     },
     # Numbers as float64, which have no effect on the dtype of the results.
-    "moment": {
-        **NUMBERS,
-        **SHAPES,
-        "alone": (always(None), WRONG),
-        "a number": (always(0.5), None),
-    },
+    "moment": {**NUMBERS, **SHAPES, "alone": (always(None), WRONG), "a number": (always(0.5), None)},
     # Numbers of any size that broadcast.
     "factors": {**NONE, **NUMBERS, "another shape": (always(np.ones(7)), WRONG), "a number": (always(2.0), None)},
     "labels": LABELS,

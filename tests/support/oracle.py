@@ -1,53 +1,38 @@
-"""GAE from its definition, in float64. Shares no code with the package, so that both cannot be wrong in the same way.
-
-delta_t = r_t + gamma V'_t - V_t        V'_t left out where the episode terminated
-A_t     = sum over k of (gamma lambda)^k delta_{t+k}, over the steps up to the end of the episode
-"""
+"""Estimators from their definitions: sums in float64, where the package has recursions. Shares no code with it."""
 
 import numpy as np
 
 
-def gae_oracle(
-    rewards,
-    values,
-    terminated,
-    truncated=None,
-    *,
-    last_values=None,
-    next_values=None,
-    final_values=None,
-    gamma=0.99,
-    gae_lambda=0.95,
-):
-    """Return (advantages, returns) of a (T, N) rollout with final_values like rewards."""
-    steps, envs = rewards.shape
-    advantages = np.empty((steps, envs))
-    returns = np.empty((steps, envs))
-    for env in range(envs):
-        deltas = []
-        ends = []
-        for t in range(steps):
-            cut = truncated is not None and bool(truncated[t, env])
-            if next_values is not None:
-                following = next_values[t, env]
-            elif cut:
-                following = final_values[t, env]
-            elif t + 1 < len(values):
-                following = values[t + 1, env]
-            else:
-                following = last_values[env]
-            delta = float(rewards[t, env]) - float(values[t, env])
-            if not terminated[t, env]:
-                delta += gamma * float(following)
-            deltas.append(delta)
-            if terminated[t, env] or cut or t == steps - 1:
-                ends.append(t + 1)
-        start = 0
-        for end in ends:
-            episode = np.array(deltas[start:end])
-            ahead = np.arange(end - start) - np.arange(end - start)[:, np.newaxis]  # k of (row t, column t + k)
-            weights = np.where(ahead >= 0, (gamma * gae_lambda) ** np.maximum(ahead, 0), 0.0)
-            advantages[start:end, env] = weights @ episode
-            returns[start:end, env] = advantages[start:end, env] + values[start:end, env].astype(float)
-            start = end
-    return advantages, returns
+def parts_of(gamma, *, rewards, values, terminated, truncated=None, last_values=None, next_values=None,
+             final_values=None, **others):  # fmt: skip
+    """Return V', the TD errors and the ends of episodes of a (T, N) rollout with final_values like rewards."""
+    steps = len(rewards)
+    following, ends = next_values, terminated
+    if following is None:
+        following = values[1:] if len(values) > steps else np.vstack([values[1:], last_values])
+    if truncated is not None:
+        following = following if final_values is None else np.where(truncated, final_values, following)
+        ends = terminated | truncated
+    following = np.where(terminated, 0.0, following)
+    return following, rewards + gamma * following - values[:steps], ends
+
+
+def summed(terms, decays, ends, most=None):
+    """Return, for each step, the sum of the terms of its episode from there on, each times all decays before it.
+
+    Of these terms, ``most`` are added up.
+    """
+    steps, total = len(terms), np.zeros(terms.shape)
+    for start in range(steps):
+        weight = np.ones(terms.shape[1])
+        for t in range(start, min(start + (most or steps), steps)):
+            total[start] += weight * terms[t]
+            weight = weight * np.broadcast_to(decays, total.shape)[t] * ~ends[t]
+    return total
+
+
+def gae_oracle(gamma=0.99, gae_lambda=0.95, **rollout):
+    """Return (advantages, returns): A_t = sum over k of (gamma lambda)^k delta_{t+k}, to the end of the episode."""
+    _, deltas, ends = parts_of(gamma, **rollout)
+    advantages = summed(deltas, gamma * gae_lambda, ends)
+    return advantages, advantages + rollout["values"][: len(deltas)]

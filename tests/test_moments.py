@@ -14,6 +14,7 @@ import pytest
 
 import fastgae
 from fastgae import Moments
+from fastgae._engine import dispatch
 from fastgae._equation import exact_sums
 from support.cases import assert_same_bits
 
@@ -75,12 +76,10 @@ def test_sums_and_quotients_are_those_of_fractions(backend, dtype):
 
 def test_std_is_rounded_once():
     """Where the variance is rounded first, its root is often another float64."""
-    rng = np.random.default_rng(3)
     rounded_twice = 0
-    for _ in range(60):
-        numbers = rng.normal(size=5)
-        got, (_, variance) = fastgae.moments(numbers), fractions_of(numbers)
-        assert got.std == nearest_root(variance)
+    for numbers in np.random.default_rng(3).normal(size=(60, 5)):
+        got = fastgae.moments(numbers)
+        assert got.std == nearest_root(fractions_of(numbers)[1])
         rounded_twice += got.std != math.sqrt(got.variance)
     assert rounded_twice > 3
 
@@ -93,17 +92,15 @@ def test_a_root_beside_the_middle_of_two_floats():
         assert exact_sums.root_of_quotient((middle**2 << 400) + offset, 1 << 400 + 2 * bits) == expected
 
 
-def test_float32_and_float64_are_merged():
-    rng = np.random.default_rng(4)
-    single, double = rng.normal(size=50).astype(np.float32), any_numbers(np.dtype(np.float64), 50)
-    got = fastgae.moments(single) + fastgae.moments(double)
-    assert got == fastgae.moments(np.concatenate([single.astype(np.float64), double]))
-    assert got == fastgae.moments(double) + fastgae.moments(single)
-
-
-def test_other_numbers_are_converted_and_a_variance_may_be_infinite():
-    got = fastgae.moments(np.array([1e300, -1e300]))
-    assert (got.mean, got.variance, got.std) == (0.0, math.inf, 1e300)
+def test_numbers_of_other_dtypes_are_converted_and_merged():
+    single = np.random.default_rng(4).normal(size=50).astype(np.float32)
+    double = any_numbers(np.dtype(np.float64), 50)
+    both = fastgae.moments(np.concatenate([single, double]))
+    assert (
+        fastgae.moments(single) + fastgae.moments(double) == fastgae.moments(double) + fastgae.moments(single) == both
+    )
+    large = fastgae.moments(np.array([1e300, -1e300]))
+    assert (large.mean, large.variance, large.std) == (0.0, math.inf, 1e300)
     expected = fastgae.moments(np.array([1.0, 2.0, 3.0]))
     for given in ([1, 2, 3], [1.0, 2.0, 3.0], np.arange(1, 4, dtype=np.int8), np.array([1, 2, 3], ">f4")):
         assert fastgae.moments(given) == expected
@@ -151,15 +148,14 @@ def test_arrays_too_large_for_the_bins_are_halved(monkeypatch):
     numbers = any_numbers(np.dtype(np.float32), 300)[:240].reshape(4, 60)
     mask = np.random.default_rng(8).random(numbers.shape) < 0.7
     expected, masked = fastgae.moments(numbers), fastgae.moments(numbers, mask)
-    module = fastgae._engine.dispatch.choose(None, None).module
-    sizes = []
+    module, sizes = dispatch.choose(None, None).module, []
 
     def counted(matrix, mask):
         sizes.append(matrix.size)
         return module.exact_sums(matrix, mask)
 
-    chosen = fastgae._engine.dispatch.Chosen(type("Counted", (), {"exact_sums": counted}), None, 0, None)
-    monkeypatch.setattr("fastgae._engine.dispatch.choose", lambda *given: chosen)
+    chosen = dispatch.Chosen(type("Counted", (), {"exact_sums": counted}), None, 0, None)
+    monkeypatch.setattr(dispatch, "choose", lambda *given: chosen)
     monkeypatch.setattr("fastgae.estimators.moments.MOST_AT_ONCE", 50)
     assert (fastgae.moments(numbers), fastgae.moments(numbers, mask)) == (expected, masked)
     assert max(sizes) <= 50
@@ -168,7 +164,7 @@ def test_arrays_too_large_for_the_bins_are_halved(monkeypatch):
 
 def test_the_bins_have_room(backend, dtype):
     """As many digits as one array may have fit into an int64."""
-    module = fastgae._engine.dispatch.choose(backend, None).module
+    module = dispatch.choose(backend, None).module
     for number in any_numbers(dtype, 200):
         bins, _ = module.exact_sums(np.full((1, 1), number), None)
         assert np.abs(bins).max() <= exact_sums.DIGIT
@@ -190,34 +186,25 @@ def test_a_moments_is_a_value(dtype):
     assert Moments(**json.loads(json.dumps(dataclasses.asdict(got)))) == got
 
 
-def test_normalize_is_its_equation(backend, dtype):
+def test_normalize_is_that_of_the_mean_and_the_standard_deviation(backend, dtype):
+    """``fuzz`` compares that with its equation. Here it is in any layout, by parts, and in the memory of its input."""
     rng = np.random.default_rng(9)
     given = rng.normal(3, 2, (40, 6)).astype(dtype)
     moments = fastgae.moments(rng.normal(1, 7, 100)) + fastgae.moments(given)
     for array, eps in ((given, 1e-8), (given[::-2, 1:], 0.5), (given.T, 0.5)):
         mask = rng.random(array.shape) < 0.7
-        scaled = ((array.astype(np.float64) - moments.mean) * (1 / (moments.std + eps))).astype(dtype)
-        assert_same_bits(moments.normalize(array, eps=eps, backend=backend, num_threads=3), scaled)
+        expected = fastgae.normalize(array, mean=moments.mean, std=moments.std, eps=eps, backend="numpy")
+        assert_same_bits(moments.normalize(array, eps=eps, backend=backend, num_threads=3), expected)
         got = moments.normalize(array, mask, eps=eps, backend=backend)
-        assert_same_bits(got, np.where(mask, scaled, dtype.type(0)))
-
-
-def test_normalize_in_place_and_by_parts(backend, dtype):
-    numbers = np.random.default_rng(10).normal(5, 3, (300, 7)).astype(dtype)
-    moments = fastgae.moments(numbers)
-    expected = moments.normalize(numbers, backend="numpy")
-    parts = [moments.normalize(part, backend=backend) for part in np.split(numbers, [1, 17, 200])]
-    assert_same_bits(np.concatenate(parts), expected)
-    own = numbers.copy()
-    assert moments.normalize(own, out=own, backend=backend) is own
-    assert_same_bits(own, expected)
-    own = np.zeros((301, 7), dtype)
-    own[:-1] = numbers
-    moments.normalize(own[:-1], out=own[1:], backend=backend)
-    assert_same_bits(own[1:], expected)
-
-
-def test_normalize_of_numbers_that_are_all_the_same(backend):
-    same = np.full(5, 2.0)
-    assert (fastgae.moments(same).normalize(same, backend=backend) == 0).all()
-    assert np.isnan(fastgae.moments(same).normalize(same, eps=0.0, backend=backend)).all()
+        assert_same_bits(got, np.where(mask, expected, dtype.type(0)))
+    whole = moments.normalize(given, backend=backend)
+    parts = [moments.normalize(part, backend=backend) for part in np.split(given, [1, 17, 20])]
+    assert_same_bits(np.concatenate(parts), whole)
+    for places in (slice(0, 40), slice(1, 41)):
+        memory = np.zeros((41, 6), dtype)
+        memory[:40] = given
+        out = memory[places]
+        assert moments.normalize(memory[:40], out=out, backend=backend) is out
+        assert_same_bits(out, whole)
+    assert (fastgae.moments([2.0, 2.0]).normalize(np.full(5, 2.0), backend=backend) == 0).all()
+    assert np.isnan(fastgae.moments([2.0, 2.0]).normalize(np.full(5, 2.0), eps=0.0, backend=backend)).all()

@@ -39,6 +39,11 @@ def packed(boundaries, steps=9, **changes):
     return lambda: fastgae.gae_packed(np.ones(steps), np.ones(steps), boundaries, **{"gamma": 1.0, **changes})
 
 
+def tree(**changes):
+    given = {"rewards": np.zeros(5), "values": np.zeros(5), "parents": [-1, 0, 1, 1, 0], "terminated": None}
+    return partial(fastgae.gae_tree, **{**given, "gamma": 0.9, **changes})
+
+
 def normalize(**changes):
     return lambda: fastgae.normalize(ONES, **changes)
 
@@ -318,8 +323,17 @@ CALLS = [
         lambda: fastgae.discounted_returns(ONES, FLAGS, last_values=ROW, next_values=ONES),
         "given more than once: last_values and next_values; keep one",
     ),
-    (lambda: fastgae.gae_tree(ROW, ROW, [0, 0, 1], None, gamma=1.0), "each parent must come before its children"),
-    (lambda: fastgae.gae_tree(ROW, ROW, [-1, 5, 0], None, gamma=1.0), "indices of nodes, 0 to 2, got 5 at node 1"),
+    (tree(parents=[-1, 0, 3, 1, 0]), "parents has 3 at node 2, and each parent must come before its children; sort"),
+    (tree(parents=[0, 0, 1, 1, 0]), "parents has 0 at node 0, and each parent must come before its children; sort"),
+    (tree(parents=[-1, 0, 5, 1, 0]), "indices of nodes, 0 to 4, got 5 at node 2"),
+    (tree(parents=[-1, 0, -2, 1, 0]), "got -2 at node 2"),
+    (tree(terminated=[0, 1, 0, 0, 0]), "terminated is True at node 1, which has children"),
+    (tree(weights=[1, 1, 0, 0, 1]), "weights are 0 at all children of node 1"),
+    (tree(weights=[1, 1e308, 1, 1, 1e308]), "weights are too large to add up at the children of node 0"),
+    (tree(weights=[1, 1, -1, 0, 1]), "weights must be finite and not negative, got -1.0 at node 2"),
+    (tree(weights="visits"), "weights must be 'children' or 'leaves', or an array with one number per node"),
+    (tree(last_values=[1.0, 2.0]), "last_values has shape (2,)"),
+    (tree(normalize="per_env"), 'normalize must be "global" or None: the nodes of trees are not envs'),
     (lambda: fastgae.testing.identify(3), "identify takes a function, and got int"),
 ]
 

@@ -19,25 +19,8 @@ PACKAGE = Path(fastgae.__file__).parent
 CSRC = Path(__file__).parents[1] / "csrc"
 
 # Data walks one way, and so do imports: a layer may import those after it, never those before it.
-LAYERS = [
-    "",
-    "cli",
-    "ray",
-    "data",
-    "compat",
-    "testing",
-    "_diagnose",
-    "estimators",
-    "_engine",
-    "_backends",
-    "_canonical",
-    "_equation",
-    "_interop",
-    "_support",
-    "_call",
-    "_typing",
-    "_core",
-]
+LAYERS = ["", "cli", "ray", "data", "compat", "testing", "_diagnose", "estimators", "_engine", "_backends"]
+LAYERS += ["_canonical", "_equation", "_interop", "_support", "_call", "_typing", "_core"]
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 

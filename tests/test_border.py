@@ -120,14 +120,12 @@ def test_broken_promises_are_refused():
 
 def test_coefficients_of_a_checked_call_may_be_any_numbers():
     """An estimator's recursion may give gae decays that are negative or NaN."""
+    given = call()
     for decay in (-1.0, 2.0, np.nan):
-        given = call()
-        results = [
-            _core.gae(given._replace(gae_lambda=np.full(shape, decay)), 1, TARGET)
-            for shape in ((1, 1), (1, ENVS), (STEPS, 1), (STEPS, ENVS))
-        ]
-        for result in results[1:]:
-            np.testing.assert_array_equal(result, results[0])
+        expected = _core.gae(given._replace(gae_lambda=np.full((1, 1), decay)), 1, TARGET)
+        for shape in ((1, ENVS), (STEPS, 1), (STEPS, ENVS)):
+            got = _core.gae(given._replace(gae_lambda=np.full(shape, decay)), 1, TARGET)
+            np.testing.assert_array_equal(got, expected)
 
 
 def test_equivalent_dtypes_and_subclasses_are_arrays():
@@ -143,7 +141,7 @@ def test_equivalent_dtypes_and_subclasses_are_arrays():
 def test_a_call_may_be_shorter():
     """The rest is None, so a plain call ends with the axis of time, or with what it has after that."""
     whole = (*call(), None, None)
-    expected = fastgae.gae(*whole[:3], last_values=None, backend="numpy")
+    expected = fastgae.gae(*whole[:3], backend="numpy")
     for length in range(len(whole) + 1):
         result = short_cut(whole[:length])
         if Call._fields.index("time_axis") < length <= len(Call._fields):
@@ -173,10 +171,7 @@ def test_a_number_of_steps_is_a_positive_integer():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_new_outputs(order):
-    given = call(rewards=np.asarray(RNG.normal(size=(STEPS, ENVS)), order=order))
-    given = given._replace(
-        values=np.asarray(given.values, order=order), terminated=np.asarray(given.terminated, order=order)
-    )
+    given = Call(*(np.asarray(each, order=order) for each in call()[:3]))
     whole, filled = short_cut(given), np.empty((STEPS, ENVS), order=order)
     for out in ((NEW, None), (None, NEW), (NEW, NEW), (filled, NEW), (NEW, filled)):
         result = short_cut(given._replace(out=out if order == "C" else list(out)))
@@ -190,14 +185,8 @@ def test_new_outputs(order):
 
 
 def test_it_is_called_with_a_tuple_a_number_and_a_name():
-    for wrong in (
-        (),
-        (call(),),
-        (call(), 1, TARGET, 1),
-        (list(call()), 1, TARGET),
-        (call(), "1", TARGET),
-        (call(), 1.0, TARGET),
-    ):
+    good = call()
+    for wrong in ((), (good,), (good, 1, TARGET, 1), ([*good], 1, TARGET), (good, "1", TARGET), (good, 1.0, TARGET)):
         with pytest.raises(TypeError):
             _core.short_cut(*wrong)
     with pytest.raises(OverflowError):
@@ -236,3 +225,55 @@ except TypeError as error:
 """
     expected = "connect was not called\nresult_type must be a subclass of tuple"
     assert python(code, str(fastgae.__path__[0])) == expected
+
+
+def test_cpus_are_counted_before_arrays_are_looked_at(python):
+    """What counts them is Python code, and may let others run: here it resizes the rewards and empties ``out``."""
+    code = """
+import numpy as np, fastgae
+from fastgae import _core
+from fastgae._backends import cpp
+from fastgae._call import ABSENT, EPS, NEW, GAEResult
+
+rewards, values, terminated = np.ones((2000, 2000)), np.ones((2001, 2000)), np.zeros((2000, 2000), bool)
+out = [np.ones((2000, 2000)), np.ones((2000, 2000))]
+
+def usable_cpus():
+    if rewards.size > 1:
+        rewards.resize((1, 1), refcheck=False)
+    out.clear()
+    return 2
+
+connect = lambda: _core.connect(GAEResult, NEW, ABSENT, usable_cpus, EPS)
+connect()
+for options in ({}, {"returns_lambda": 0.5}):
+    rewards.resize((2000, 2000), refcheck=False)
+    try:
+        fastgae.gae(rewards, values, terminated, backend="cpp", **options)
+    except ValueError as error:
+        print(rewards.shape, "values has shape" in str(error))
+
+call = (*(None,) * 8, 0.9, 0.9, None, None, False, 0)
+rewards.resize((2000, 2000), refcheck=False)
+out += [np.ones((2000, 2000))] * 2
+print(_core.short_cut((rewards, values, terminated, *call, out), 0, "baseline"))
+
+def usable_cpus():
+    rewards.flags.aligned = False  # so the short cut must decline the array
+    return 2
+
+connect()
+rewards.resize((2000, 2000), refcheck=False)
+print(_core.short_cut((rewards, values, terminated, *call), 0, "baseline"))
+rewards = np.ones((2000, 2000))
+
+def usable_cpus():
+    raise KeyError("no CPUs")
+
+connect()
+try:
+    _core.short_cut((rewards, values, terminated, *call), 0, "baseline")
+except KeyError as error:
+    print(error)
+"""
+    assert python(code) == "(1, 1) True\n(1, 1) True\nNone\nNone\n'no CPUs'"

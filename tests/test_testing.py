@@ -47,10 +47,7 @@ PLANTED = [
     ("truncation_as_termination", {BOOTSTRAP: "np.where(done, 0, following)"}),
     ("value_of_the_same_state", {FINAL: "np.where(truncated[t], values[t], following)"}),  # EmbodiChain, #610
     ("value_of_the_reset_observation", {FINAL: "following"}),
-    (
-        "truncation_dropped",
-        {"- values[t]": "- values[t]\n        delta = np.where(truncated[t], 0, delta)"},
-    ),  # Stoix, #142
+    ("truncation_dropped", {"delta + decay": "np.where(truncated[t], 0, delta) + decay"}),  # Stoix, #142
     ("bootstrap_at_termination", {BOOTSTRAP: "following"}),
     ("truncation_ignored", {FINAL: "following", TRACE: "np.where(terminated[t], 0, advantage)"}),
     ("flags_ignored", {FINAL: "following", BOOTSTRAP: "following", TRACE: "advantage"}),
@@ -69,10 +66,7 @@ PLANTED = [
     ("gamma_twice", {"gamma * gae_lambda)": "gamma * gae_lambda * gamma)"}),
     ("no_trace", {f" + decay * {TRACE}": ""}),
     ("outputs_equal", {"advantages + values": "advantages"}),
-    (
-        "returns_of_normalised_advantages",
-        {"advantages + values": "(advantages - advantages.mean()) / advantages.std() + values"},
-    ),
+    ("returns_of_normalised_advantages", {"s, advantages": "s, (advantages - advantages.mean()) / advantages.std()"}),
     ("output_unknown", {"advantages + values": "advantages * values"}),
     ("inputs_written", {"np.zeros_like(rewards)": "rewards"}),
     ("not_deterministic", {"advantages[t] =": "advantages[t] = np.random.default_rng().normal(0, 1e-6) +"}),
@@ -89,6 +83,10 @@ def written(changes):
     names = {"np": np}
     exec(source, names)
     return names["loop"]
+
+
+def detectors(found):
+    return [finding.detector for finding in found.findings]
 
 
 def test_the_right_loop():
@@ -110,7 +108,7 @@ def test_planted_mistakes_are_named_and_can_be_allowed():
     assert_gae(written(changes), allow=(mistake,))
     for mistake, changes in PLANTED:
         found = identify(written(changes))
-        assert [finding.detector for finding in found.findings] == [mistake], f"{changes}: {found}"
+        assert detectors(found) == [mistake], f"{changes}: {found}"
         assert found.error < 1e-5 or mistake == "not_finite", f"{changes}: {found}"
 
 
@@ -121,16 +119,13 @@ def test_every_known_mistake_is_planted():
 
 def test_two_mistakes_are_both_named():
     found = identify(written({"else last_values": "else 0 * last_values", "gamma * gae_lambda)": "gamma)"}))
-    assert {finding.detector for finding in found.findings} == {"last_values_ignored", "lambda_missing"}
+    assert {*detectors(found)} == {"last_values_ignored", "lambda_missing"}
     found = identify(lambda rewards, values, dones, last_values: rewards - values)
-    assert {finding.detector for finding in found.findings} == {"no_bootstrap", "no_trace"}
+    assert {*detectors(found)} == {"no_bootstrap", "no_trace"}
 
 
 def test_a_loop_that_is_right_for_short_rollouts_alone():
-    def loop(rewards, values, dones, last_values):
-        gae_lambda = 0.95 if len(rewards) < 10 else 0.5
-        return fastgae.gae(rewards, values, dones, last_values=last_values, gae_lambda=gae_lambda)
-
+    loop = written({"    decay =": "    gae_lambda *= len(rewards) < 10\n    decay ="})
     assert not identify(loop).known
 
 
@@ -162,7 +157,7 @@ def test_a_function_that_gets_no_final_values():
         return fastgae.gae(rewards, values, dones, last_values=last_values, gamma=gamma, gae_lambda=gae_lambda)
 
     found = identify(loop)
-    assert [finding.detector for finding in found.findings] == ["value_of_the_same_state"]
+    assert detectors(found) == ["value_of_the_same_state"]
     assert found.outputs == {"advantages": "advantages", "returns": "returns"}
     assert found.call.endswith("final_values=values, gamma=gamma, gae_lambda=gae_lambda)")
     assert "final_values = [[1]], for which loop has no argument" in found.smallest["rollout"]
@@ -200,21 +195,17 @@ def test_peers():
     """The functions of fastgae.compat compute what the libraries compute; tests/peers tests the libraries' own."""
     for name, peer in PEERS.items():
         found = identify(peer.adapted(peer.function), names=peer.names)
-        assert [finding.detector for finding in found.findings] == peer.findings.split(), f"{name}: {found}"
+        assert detectors(found) == peer.findings.split(), f"{name}: {found}"
         assert found.call == peer.call or not peer.call, name
         assert [*found.outputs.values()] == peer.outputs, name
         assert found.error < 1e-6, name
 
 
 def test_coefficients_that_are_built_in_are_measured_and_those_that_are_taken_must_be_used():
-    def built_in(rewards, values, dones, next_value):
-        return fastgae.gae(rewards, values, dones, last_values=next_value, gamma=0.9, gae_lambda=0.5)
-
-    def unused(rewards, values, dones, next_value, gamma, gae_lambda):
-        return fastgae.gae(rewards, values, dones, last_values=next_value, gamma=0.99, gae_lambda=gae_lambda)
-
-    assert identify(built_in).call.endswith("gamma=0.9, gae_lambda=0.5)")
-    assert not identify(unused).known
+    built_in = written({", gamma, gae_lambda)": ", gamma=0.9, gae_lambda=0.5)"})
+    names = {"gamma": None, "gae_lambda": None}
+    assert identify(built_in, names=names).call.endswith("gamma=0.9, gae_lambda=0.5)")
+    assert not identify(written({STEPS: f"    gamma = 0.99\n{STEPS}"})).known
 
 
 def test_garbage_fails():
@@ -241,16 +232,13 @@ def test_garbage_fails():
             assert_gae(beside(garbage))
         assert said in " ".join(str(error.value).split()), str(error.value)
 
-    def of_both(*rollout):
-        assert not (rollout[2] & rollout[3]).any(), "two flags at once"
-        return fastgae.gae(*rollout[:4], last_values=rollout[4], final_values=rollout[5])
+    def one_flag(rewards, values, terminated, truncated, last_values, final_values):
+        assert not (terminated & truncated).any(), "two flags at once"
+        given = rewards, values, terminated, truncated
+        return fastgae.gae(*given, last_values=last_values, final_values=final_values)
 
-    def two_flags(rewards, values, terminated, truncated, last_values, final_values):
-        return of_both(rewards, values, terminated, truncated, last_values, final_values)
-
-    with pytest.raises(AssertionError) as error:
-        assert_gae(two_flags)
-    assert "(7 steps with both flags at the same ends)" in " ".join(str(error.value).split())
+    with pytest.raises(AssertionError, match=r"\(7 steps with both flags at the\s+same ends\)"):
+        assert_gae(one_flag)
 
 
 def test_forms_of_functions():
@@ -297,7 +285,7 @@ def test_functions_that_keep_their_memory():
         memory[0, : len(rewards), : len(rewards.T)] = np.random.default_rng().normal(size=rewards.shape)
         return memory[0, : len(rewards), : len(rewards.T)]
 
-    assert [finding.detector for finding in identify(noisy).findings] == ["not_deterministic"]
+    assert detectors(identify(noisy)) == ["not_deterministic"]
 
 
 class OfUnknownArguments:

@@ -10,19 +10,6 @@ import fastgae
 from support.pages import snippets
 
 
-def test_without_last_values_terminated_is_needed():
-    rewards, missing = np.ones((4, 3)), "terminated=None says .* and last_values is missing: .* 0 if it ended"
-    for function in (fastgae.gae, fastgae.diagnose):
-        with pytest.raises(ValueError, match=missing):
-            function(rewards, rewards, None)
-        with pytest.raises(ValueError, match=r"terminated=None says .*: pass it instead of next_values .* all False"):
-            function(rewards, rewards, None, next_values=rewards)
-    with pytest.raises(ValueError, match=missing):
-        fastgae.discounted_returns(rewards, None)
-    with pytest.raises(ValueError, match=r"terminated=None says .* but truncated is given"):
-        fastgae.discounted_returns(rewards, None, truncated=rewards == 1, final_values=rewards, last_values=0.0)
-
-
 def answers(mask, seed=0, steps=64, envs=32):
     """Return the call of some answers, with scores at their ends and values that guess them ever better."""
     rng = np.random.default_rng(seed)
@@ -84,18 +71,12 @@ def odd_answers(seed):
     t, noise = np.arange(128)[:, np.newaxis], rng.normal(0.0, 0.01, (128, 64))
     lengths = np.sort(rng.integers(40, 129, 64))
     whole, exists = np.ones((128, 64), bool), t < rng.permutation(lengths)
-    yield (
-        "each answer gets to a solution once",
-        {**scored(whole, np.where(t < rng.integers(20, 100, 64), 0.3, 1.0) + noise, np.ones(64)), "mask": None},
-    )
-    yield (
-        "each answer gets to a solution again and again",
-        scored(exists, 1.0 - t % rng.integers(8, 20, 64) / 30 + noise, np.ones(64)),
-    )
-    yield (
-        "a tool at the same tokens of all answers, which are sorted by length",
-        scored((t < lengths) & (t % 3 > 0), noise, np.ones(64)),
-    )
+    once = np.where(t < rng.integers(20, 100, 64), 0.3, 1.0) + noise
+    yield "each answer gets to a solution once", scored(whole, once, np.ones(64)) | {"mask": None}
+    again = 1.0 - t % rng.integers(8, 20, 64) / 30 + noise
+    yield "each answer gets to a solution again and again", scored(exists, again, np.ones(64))
+    tool = (t < lengths) & (t % 3 > 0)
+    yield "a tool at the same tokens of all answers, sorted by length", scored(tool, noise, np.ones(64))
     scores = rng.normal(size=64)
     foreseen = np.exp(-np.cumsum(exists[::-1], axis=0)[::-1] / 20)
     yield "values that do not foresee the score yet", scored(exists, scores * foreseen + noise, scores)

@@ -111,6 +111,13 @@ CALLS = [
     (call(lengths=ROW), "pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with"),
     (call(cu_seqlens=ROW), "call gae_packed, which takes sequences end to end"),
     (lambda: fastgae.gae(ONES, ONES, None, last_values=None), "if each env is one sequence, pass last_values"),
+    (lambda: fastgae.diagnose(ONES, ONES, None), "last_values is missing: pass terminated"),
+    (lambda: fastgae.diagnose(ONES, ONES, None, next_values=ONES), "pass it instead of next_values"),
+    (lambda: fastgae.discounted_returns(ONES, None), "V of the state after its last step: 0 if it ended for good"),
+    (
+        lambda: fastgae.discounted_returns(ONES, None, truncated=FLAGS, final_values=ONES, last_values=0.0),
+        "terminated=None says that no step ends an episode, but truncated is given",
+    ),
     (call(truncated=TRUNCATED), "pass final_values (V of the final observations), or next_values"),
     (call(terminated=None, truncated=TRUNCATED), "terminated is all False if no episode ended for good"),
     (call(truncated=TRUNCATED, final_values=ROW), "expected (2,), one per True of truncated"),

@@ -8,25 +8,7 @@ from typing import get_args
 
 import numpy as np
 
-from fastgae.compat import (
-    brax,
-    cleanrl,
-    envpool,
-    labml,
-    openrlhf,
-    paper2code,
-    pufferlib,
-    rl_games,
-    rlax,
-    rllib,
-    rsl_rl,
-    sample_factory,
-    skrl,
-    tianshou,
-    torchrl,
-    trl,
-    verl,
-)
+from fastgae import compat
 from fastgae.compat._arguments import Body, Coefficient, Coefficients, Discounts, Integers, Like, Numbers
 
 SIZE = STEPS, ENVS = 7, 4
@@ -102,71 +84,71 @@ def call(function, also="", declared=None, axes=(), **settings):
     return function, given | settings, [name for name in numbers if name not in FRACTIONS]
 
 
-OFF_POLICY, LEAKY = rlax.general_off_policy_returns_from_q_and_v, rlax.leaky_vtrace
-LEAKY_ADVANTAGE = rlax.leaky_vtrace_td_error_and_advantage
+OFF_POLICY, LEAKY = compat.rlax.general_off_policy_returns_from_q_and_v, compat.rlax.leaky_vtrace
+LEAKY_ADVANTAGE = compat.rlax.leaky_vtrace_td_error_and_advantage
 ONES = np.ones(BATCH, int)
 MASK = (RNG.random(BATCH) < 0.8).astype(int)
 CALLS = {
-    "brax": call(brax.compute_gae, "lambda_"),
-    "cleanrl": call(cleanrl.compute_gae),
-    "paper2code": call(paper2code.compute_gae),
-    "paper2code per env": call(paper2code.compute_gae, "truncateds", advantage_norm="per_env"),
-    "paper2code one env": call(paper2code.compute_gae, axes=ONE_ENV),
-    "rl_games": call(rl_games.discount_values),
-    "rl_games masks": call(rl_games.discount_values_masks),
-    "rlax gae": call(rlax.truncated_generalized_advantage_estimation),
-    "rlax lambda_returns": call(rlax.lambda_returns, "lambda_"),
-    "rlax discounted_returns": call(rlax.discounted_returns),
-    "rlax n_step_bootstrapped_returns": call(rlax.n_step_bootstrapped_returns, "lambda_t"),
-    "rlax vtrace": call(rlax.vtrace, "lambda_", LEAKY),
+    "brax": call(compat.brax.compute_gae, "lambda_"),
+    "cleanrl": call(compat.cleanrl.compute_gae),
+    "paper2code": call(compat.paper2code.compute_gae),
+    "paper2code per env": call(compat.paper2code.compute_gae, "truncateds", advantage_norm="per_env"),
+    "paper2code one env": call(compat.paper2code.compute_gae, axes=ONE_ENV),
+    "rl_games": call(compat.rl_games.discount_values),
+    "rl_games masks": call(compat.rl_games.discount_values_masks),
+    "rlax gae": call(compat.rlax.truncated_generalized_advantage_estimation),
+    "rlax lambda_returns": call(compat.rlax.lambda_returns, "lambda_"),
+    "rlax discounted_returns": call(compat.rlax.discounted_returns),
+    "rlax n_step_bootstrapped_returns": call(compat.rlax.n_step_bootstrapped_returns, "lambda_t"),
+    "rlax vtrace": call(compat.rlax.vtrace, "lambda_", LEAKY),
     "rlax vtrace advantage": call(
-        rlax.vtrace_td_error_and_advantage, "lambda_", LEAKY_ADVANTAGE, clip_pg_rho_threshold=1.5
+        compat.rlax.vtrace_td_error_and_advantage, "lambda_", LEAKY_ADVANTAGE, clip_pg_rho_threshold=1.5
     ),
-    "rlax vtrace masked": call(rlax.vtrace, "lambda_ sample_mask", LEAKY),
+    "rlax vtrace masked": call(compat.rlax.vtrace, "lambda_ sample_mask", LEAKY),
     "rlax leaky_vtrace": call(LEAKY, "lambda_", alpha_=0.6),
     "rlax leaky_vtrace advantage": call(LEAKY_ADVANTAGE, "lambda_", alpha=0.6, clip_pg_rho_threshold=1.5),
     "rlax off-policy returns": call(OFF_POLICY),
-    "rlax off-policy returns of action values": call(rlax.general_off_policy_returns_from_action_values),
-    "rlax retrace": call(rlax.retrace),
-    "rlax retrace_continuous": call(rlax.retrace_continuous),
-    "rsl_rl": call(rsl_rl.compute_returns),
-    "sample_factory": call(sample_factory.gae_advantages),
-    "skrl": call(skrl.compute_gae),
-    "torchrl gae": call(torchrl.generalized_advantage_estimate, axes=LAST_BUT_ONE),
-    "torchrl td_lambda": call(torchrl.td_lambda_return_estimate, axes=LAST_BUT_ONE),
-    "torchrl td_lambda advantage": call(torchrl.td_lambda_advantage_estimate, axes=LAST_BUT_ONE),
-    "torchrl reward2go": call(torchrl.reward2go, axes=LAST_BUT_ONE),
-    "trl": call(trl.compute_advantages, mask=ONES, gamma=0.9),
-    "trl whitened": call(trl.compute_advantages, mask=MASK, whiten_rewards=True),
-    "openrlhf": call(openrlhf.get_advantages_and_returns, action_mask=ONES),
-    "verl": call(verl.compute_gae_advantage_return, response_mask=MASK),
+    "rlax off-policy returns of action values": call(compat.rlax.general_off_policy_returns_from_action_values),
+    "rlax retrace": call(compat.rlax.retrace),
+    "rlax retrace_continuous": call(compat.rlax.retrace_continuous),
+    "rsl_rl": call(compat.rsl_rl.compute_returns),
+    "sample_factory": call(compat.sample_factory.gae_advantages),
+    "skrl": call(compat.skrl.compute_gae),
+    "torchrl gae": call(compat.torchrl.generalized_advantage_estimate, axes=LAST_BUT_ONE),
+    "torchrl td_lambda": call(compat.torchrl.td_lambda_return_estimate, axes=LAST_BUT_ONE),
+    "torchrl td_lambda advantage": call(compat.torchrl.td_lambda_advantage_estimate, axes=LAST_BUT_ONE),
+    "torchrl reward2go": call(compat.torchrl.reward2go, axes=LAST_BUT_ONE),
+    "trl": call(compat.trl.compute_advantages, mask=ONES, gamma=0.9),
+    "trl whitened": call(compat.trl.compute_advantages, mask=MASK, whiten_rewards=True),
+    "openrlhf": call(compat.openrlhf.get_advantages_and_returns, action_mask=ONES),
+    "verl": call(compat.verl.compute_gae_advantage_return, response_mask=MASK),
 }
 TORCHRL = CALLS["torchrl gae"][1]
 FILLED = np.zeros(BATCH, np.float32)
 _, PUFFERLIB, RATIOS = call(
-    pufferlib.compute_puff_advantage, "", pufferlib._advantages, advantages=FILLED, vtrace_rho_clip=1.5,
+    compat.pufferlib.compute_puff_advantage, "", compat.pufferlib._advantages, advantages=FILLED, vtrace_rho_clip=1.5,
     vtrace_c_clip=1.0,
 )  # fmt: skip
 
 
 def puff_elsewhere(advantages, **given):
-    return pufferlib.compute_puff_advantage(advantages=advantages.clone(), **given)
+    return compat.pufferlib.compute_puff_advantage(advantages=advantages.clone(), **given)
 
 
 # These take tensors alone, or fill one.
 TORCH_CALLS = {
-    "torchrl vtrace": call(torchrl.vtrace_advantage_estimate, axes=LAST_BUT_ONE),
+    "torchrl vtrace": call(compat.torchrl.vtrace_advantage_estimate, axes=LAST_BUT_ONE),
     "pufferlib": (puff_elsewhere, PUFFERLIB, RATIOS),
 }
 # These take NumPy's arrays alone, or fill one.
 OF_ENVPOOL = {"env_id": np.tile(np.arange(ENVS), (STEPS, 1)), "numenv": ENVS}
 OF_LABML = {"done": flags(*BATCH), "rewards": whole(*BATCH), "values": whole(ENVS, STEPS + 1)}
 NUMPY_CALLS = {
-    "envpool": call(envpool.compute_gae, **OF_ENVPOOL),
-    "labml": (labml.GAE(ENVS, STEPS, 0.9, 0.8), OF_LABML, ["rewards", "values"]),
-    "pufferlib": (pufferlib.compute_puff_advantage, PUFFERLIB, RATIOS),
-    "rllib": call(rllib.compute_value_targets),
-    "tianshou": call(tianshou._gae, axes=ONE_ENV),
+    "envpool": call(compat.envpool.compute_gae, **OF_ENVPOOL),
+    "labml": (compat.labml.GAE(ENVS, STEPS, 0.9, 0.8), OF_LABML, ["rewards", "values"]),
+    "pufferlib": (compat.pufferlib.compute_puff_advantage, PUFFERLIB, RATIOS),
+    "rllib": call(compat.rllib.compute_value_targets),
+    "tianshou": call(compat.tianshou._gae, axes=ONE_ENV),
 }
 
 

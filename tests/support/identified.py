@@ -5,24 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgae.compat import (
-    brax,
-    cleanrl,
-    labml,
-    openrlhf,
-    paper2code,
-    pufferlib,
-    rl_games,
-    rlax,
-    rllib,
-    rsl_rl,
-    sample_factory,
-    skrl,
-    tianshou,
-    torchrl,
-    trl,
-    verl,
-)
+from fastgae import compat
 
 GIVEN = "gamma=gamma, gae_lambda=gae_lambda"
 DONE = f"fastgae.gae(rewards, values, terminated, last_values=last_values, {GIVEN})"
@@ -56,7 +39,7 @@ def _skrl(function: Any, **settings: Any) -> Callable[..., Any]:
 
 PEERS = {
     "brax": Peer(
-        brax.compute_gae,
+        compat.brax.compute_gae,
         "fastgae.reverse_scan(np.where(truncated, 0, ((rewards + gamma * np.where(terminated, 0, "
         "np.concatenate([values[1:], last_values[np.newaxis]]))) - values)), np.where((terminated | truncated), 0, "
         "gamma * gae_lambda).astype(rewards.dtype))",
@@ -64,9 +47,9 @@ PEERS = {
         "truncation_dropped",
         names={"truncation": "truncated", "termination": "terminated"},
     ),
-    "cleanrl": Peer(cleanrl.compute_gae, DONE, ["advantages", "returns"]),
+    "cleanrl": Peer(compat.cleanrl.compute_gae, DONE, ["advantages", "returns"]),
     "labml": Peer(
-        labml.GAE,
+        compat.labml.GAE,
         f"fastgae.gae(rewards, values, terminated, {GIVEN}, time_axis=1)",
         ["advantages"],
         adapted=lambda made: (
@@ -76,18 +59,18 @@ PEERS = {
         ),
     ),
     "openrlhf": Peer(
-        openrlhf.get_advantages_and_returns,
+        compat.openrlhf.get_advantages_and_returns,
         f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
         ["advantages", "returns"],
     ),
     "paper2code": Peer(
-        paper2code.compute_gae,
+        compat.paper2code.compute_gae,
         f"fastgae.gae(rewards, values, terminated, {GIVEN})",
         ["normalised advantages (mean 0, std 1)", "returns"],
         "truncation_ignored both_flags",
     ),
     "pufferlib": Peer(
-        pufferlib.compute_puff_advantage,
+        compat.pufferlib.compute_puff_advantage,
         "",  # long: the rows are moved
         ["advantages"],
         adapted=lambda function: (
@@ -97,7 +80,7 @@ PEERS = {
         ),
     ),
     "rl_games": Peer(
-        rl_games.discount_values,
+        compat.rl_games.discount_values,
         DONE,
         ["advantages"],
         adapted=lambda function: (
@@ -107,12 +90,12 @@ PEERS = {
         ),
     ),
     "rlax": Peer(
-        rlax.truncated_generalized_advantage_estimation,
+        compat.rlax.truncated_generalized_advantage_estimation,
         "fastgae.gae(rewards, values, terminated, gamma=0.99, gae_lambda=gae_lambda)",
         ["advantages"],
     ),
     "rlax lambda_returns": Peer(
-        rlax.lambda_returns,
+        compat.rlax.lambda_returns,
         "fastgae.gae(rewards, values, terminated, next_values=next_values, gamma=0.99, gae_lambda=gae_lambda)",
         ["returns"],
         adapted=lambda function: (
@@ -120,47 +103,47 @@ PEERS = {
         ),
     ),
     "rllib": Peer(
-        rllib.compute_value_targets,
+        compat.rllib.compute_value_targets,
         "fastgae.gae(rewards, values, terminated, truncated, next_values=np.concatenate([values[1:], "
         f"0 * values[0][np.newaxis]]), {GIVEN})",
         ["returns"],
         "value_of_the_reset_observation last_values_missing",
     ),
-    "rsl_rl": Peer(rsl_rl.compute_returns, DONE, ["returns", BESSEL]),
+    "rsl_rl": Peer(compat.rsl_rl.compute_returns, DONE, ["returns", BESSEL]),
     "sample_factory": Peer(
-        sample_factory.gae_advantages,
+        compat.sample_factory.gae_advantages,
         "fastgae.reverse_scan((((rewards * mask) + gamma * np.where(terminated, 0, np.concatenate([(values[:-1] * "
         "mask)[1:], (values[-1] * mask[-1])[np.newaxis]]))) - (values[:-1] * mask)), np.where(terminated, 0, "
         "np.where(mask, gamma * gae_lambda, 1)).astype(rewards.dtype))",
         ["advantages"],
         adapted=_sample_factory,
     ),
-    "skrl": Peer(skrl.compute_gae, DONE, ["returns", BESSEL], "truncation_ignored", _skrl),
+    "skrl": Peer(compat.skrl.compute_gae, DONE, ["returns", BESSEL], "truncation_ignored", _skrl),
     "skrl time_limit_bootstrap": Peer(
-        skrl.compute_gae,
+        compat.skrl.compute_gae,
         f"fastgae.gae(rewards, values, terminated | truncated, last_values=last_values, {GIVEN})",
         ["returns", BESSEL],
         "truncation_as_termination",
         lambda function: _skrl(function, time_limit_bootstrap=True),
     ),
     "tianshou": Peer(
-        tianshou._gae,
+        compat.tianshou._gae,
         f"fastgae.gae(rewards, values, (terminated & False), terminated, next_values=next_values, {GIVEN})",
         ["advantages"],
         "bootstrap_at_termination",
     ),
     "torchrl": Peer(
-        torchrl.generalized_advantage_estimate,
+        compat.torchrl.generalized_advantage_estimate,
         f"fastgae.gae(rewards, values, terminated, truncated, next_values=next_values, {GIVEN})",
         ["advantages", "returns"],
     ),
     "trl": Peer(
-        trl.compute_advantages,
+        compat.trl.compute_advantages,
         f"fastgae.gae((rewards * mask), (values * mask), terminated=None, last_values=0.0, {GIVEN}, time_axis=1)",
         ["values", BESSEL, "returns"],
     ),
     "verl": Peer(
-        verl.compute_gae_advantage_return,
+        compat.verl.compute_gae_advantage_return,
         f"fastgae.gae(rewards, values, terminated=None, last_values=0.0, mask=mask, {GIVEN}, time_axis=1)",
         [BESSEL, "returns"],
     ),

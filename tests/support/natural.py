@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 import fastgae
+from fastgae._interop.arrays import BFLOAT16
 from fastgae.compat import cleanrl
 from support.bad_arguments import InCupy, InNumba, InWarp
 
@@ -29,6 +30,13 @@ def call(**changes):
 
 def get(name):
     return lambda: getattr(fastgae, name)
+
+
+def square(**changes):
+    """Return a call in which a vector could be of the steps or of the envs."""
+    ones = np.ones((4, 4))
+    good = {"rewards": ones, "values": ones, "terminated": ones == 0, "last_values": 0.0}
+    return lambda: fastgae.gae(**{**good, **changes})
 
 
 def imported(module, name):
@@ -156,6 +164,13 @@ CALLS = [
     (call(truncated=FLAGS, final_values=ONES, last_values=None, next_values=ONES), "after a truncated step: keep one"),
     (call(gamma=[[0.9, 1.5, 1]]), "gamma must be in [0, 1], got 1.5 at index (0, 1)"),
     (call(gamma=np.full(3, 0.9, np.float16)), "is another number: pass float32 or float64"),
+    (call(gamma=np.zeros(3, BFLOAT16)), "in which 0.99 is another number: pass float32 or float64"),
+    (square(gamma=np.ones(4)), "(1, 4) is one per env, (4, 1) one per step"),
+    (square(gae_lambda=[0.5] * 4, time_axis=1), "(4, 1) is one per env, (1, 4) one per step"),
+    (square(terminated=np.zeros((1, 4))), "terminated has shape (1, 4)"),  # flags are of every step
+    (square(mask=np.ones((4, 1)), time_axis=1), "mask has shape (4, 1)"),
+    (square(last_values=np.ones((4, 1))), "one number, or rewards' shape with one step, (1, 4), or without time, (4,)"),
+    (lambda: fastgae.reverse_scan(np.ones((4, 4)), np.full(4, 2.0)), "decay has shape (4,)"),
     (call(returns_lambda=1.0, last_advantages=ROW), "and returns_lambda is another: call once for each"),
     (call(returns_lambda=1.0, tail_normalized=True), "returns_lambda has no tail-normalized form: call once for each"),
     (call(carry_over=True, normalize="global"), "call fastgae.normalize afterwards"),

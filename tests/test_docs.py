@@ -100,30 +100,17 @@ def anchor(title):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
-def test_lines_to_copy_are_run(page):
-    """A block that is marked ``py`` only shows what a snippet of the page runs."""
+def test_what_a_page_shows_and_links_is_there(page):
     text = page.read_text(encoding="utf-8")
     for shown in re.findall(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        assert any(shown in code for code in SNIPPET.findall(text)), shown
-
-
-@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
-def test_links(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        if "://" in target:
-            continue
-        file, _, section = target.partition("#")
+        assert any(shown in code for code in SNIPPET.findall(text)), f"no snippet runs what is shown to copy:\n{shown}"
+    for file, section in re.findall(r"\]\((?![^)\s]*://)([^)\s#]*)#?([^)\s]*)\)", text):
         linked = page.parent / file if file else page
-        assert linked.exists(), target
+        assert linked.exists(), file
         if section:
-            text = linked.read_text(encoding="utf-8")
-            assert section in map(anchor, re.findall(r"^#+ (.*)$", text, re.MULTILINE)), target
-
-
-@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
-def test_names_in_diffs(page):
-    """Blocks that show a change are not run; what they import of fastgae has to be there."""
-    text = page.read_text(encoding="utf-8")
+            titles = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            assert section in map(anchor, titles), (file, section)
+    # Blocks that show a change are not run; what they import of fastgae has to be there.
     for module, name in re.findall(r"^\+from (fastgae[\w.]*) import (\w+)$", text, re.MULTILINE):
         imported = importlib.import_module(module)
         with contextlib.suppress(ModuleNotFoundError):  # a class of a library that is not installed

@@ -32,6 +32,10 @@ def get(name):
     return lambda: getattr(fastgae, name)
 
 
+def estimate(function, **changes):
+    return lambda: getattr(fastgae, function)(ONES, ONES, FLAGS, last_values=ROW, **changes)
+
+
 def square(**changes):
     """Return a call in which a vector could be of the steps or of the envs."""
     ones = np.ones((4, 4))
@@ -185,10 +189,7 @@ CALLS = [
     (call(backend="numpy:avx2"), "do you mean 'numpy'?"),
     (lambda: fastgae.gae(ONES, ONES), "terminated': pass the flags of the steps that ended an episode"),
     (lambda: fastgae.gae(ONES, ONES), "or None if no step ends one, as among the tokens of an answer"),
-    (
-        lambda: fastgae.gae_packed(ROW, ROW, [0, 3]),
-        "gamma': pass the discount factor, which is 1.0 in most trainers of",
-    ),
+    (lambda: fastgae.gae_packed(ROW, ROW, [0, 3]), "gamma': pass the discount factor, which is 1.0 in most trainers"),
     (lambda: fastgae.gae(ONES, FLAGS != 0, ONES / 2, last_values=0.0), "did you swap values and terminated?"),
     (lambda: fastgae.gae(ONES, np.eye(4, 3), ONES / 2, last_values=0.0), "did you swap values and terminated?"),
     (lambda: fastgae.discounted_returns(ONES, 0.99), "terminated is one number, 0.99"),
@@ -243,10 +244,7 @@ CALLS = [
     (call(dtype=np.float32), "results have the dtype of the arguments"),
     (lambda: fastgae.td_lambda(ONES, ONES, FLAGS, gae_lambda=0.9), "pass lambda_"),
     (lambda: fastgae.upgo(ONES, ONES, FLAGS, done=FLAGS), "pass terminated"),
-    (
-        lambda: fastgae.upgo(ONES, ONES, FLAGS, gae_lambda=0.9),
-        "there is no lambda in it; gae, td_lambda and vtrace have",
-    ),
+    (estimate("upgo", gae_lambda=0.9), "there is no lambda in it; gae, td_lambda and vtrace have"),
     (lambda: fastgae.retrace(ONES, ONES, FLAGS, last_values=ROW), "is the last row of next_values"),
     (lambda: fastgae.discounted_returns(ONES, FLAGS, values=ONES), "it needs no values; gae, td_lambda and n_step"),
     (lambda: fastgae.vtrace(ONES, ONES, FLAGS, log_rhos=ONES), "pass ratios, exp of the logarithms"),
@@ -269,10 +267,7 @@ CALLS = [
     (lambda: fastgae.gae(ONES), "'values', 'terminated': pass V of the observation of every step"),
     (call(values=None), "'values': pass V of the observation of every step; without a critic, call discounted_returns"),
     (lambda: fastgae.n_step_returns(ONES, ONES, FLAGS, 5, last_values=ROW), "'n': pass the number of rewards in each"),
-    (
-        lambda: fastgae.vtrace(ONES, ONES, FLAGS, last_values=ROW),
-        "'ratios': pass exp(log_prob - log_prob of the policy",
-    ),
+    (estimate("vtrace"), "'ratios': pass exp(log_prob - log_prob of the policy"),
     (lambda: fastgae.retrace(ONES, ONES, FLAGS, ratios=ONES), "'next_values': pass V of the next observation"),
     (lambda: fastgae.reverse_scan(ONES), "'decay': pass what y_{t+1} is multiplied by"),
     (lambda: fastgae.group_advantages(ROW), "'groups': pass one label per answer"),
@@ -333,14 +328,8 @@ CALLS = [
     (groups([0.0, 0.0, 1.0, 1.0]), "groups has a label of type float: pass integers or strings"),
     (normalize(eps=-1), "eps must be a finite number >= 0, got -1.0"),
     (normalize(out=ONES.T.copy()), "out has shape (3, 4); expected advantages' shape, (4, 3)"),
-    (
-        lambda: fastgae.n_step_returns(ONES, ONES, FLAGS, last_values=ROW, n=2.0),
-        "n must be a positive integer, got 2.0",
-    ),
-    (
-        lambda: fastgae.vtrace(ONES, ONES, FLAGS, last_values=ROW, ratios=ONES, rho_clip=-1),
-        "rho_clip must be a number >=",
-    ),
+    (estimate("n_step_returns", n=2.0), "n must be a positive integer, got 2.0"),
+    (estimate("vtrace", ratios=ONES, rho_clip=-1), "rho_clip must be a number >="),
     (
         lambda: fastgae.discounted_returns(ONES, FLAGS, last_values=ROW, next_values=ONES),
         "given more than once: last_values and next_values; keep one",

@@ -68,6 +68,11 @@ def always(given):
     return lambda good: given
 
 
+def each(error, values):
+    """Return a row for each value, which does not depend on the good argument."""
+    return {name: (always(given), error) for name, given in values.items()}
+
+
 def longer(good):
     return np.concatenate([good, good[:1]])
 
@@ -94,20 +99,12 @@ def with_one(number, dtype=None):
 
 
 NO_ARRAYS = {
-    "text": (always("abc"), UNREADABLE),
-    "bytes": (always(b"1"), UNREADABLE),
-    "an integer beyond float64": (always(HUGE), UNREADABLE),
-    "a dict": (always({}), UNREADABLE),
-    "a set": (always({1.0}), UNREADABLE),
-    "a function": (always(len), UNREADABLE),
-    "a generator": (lambda good: (each for each in good), UNREADABLE),
-    "an object that fails": (always(Raises()), UNREADABLE),
-    "an object that fails its own way": (always(RaisesItsOwn()), UNREADABLE),
-    "of CuPy": (always(InCupy()), UNREADABLE),
-    "of Warp": (always(InWarp()), UNREADABLE),
+    **each(UNREADABLE, {"text": "abc", "bytes": b"1", "an integer beyond float64": HUGE, "a dict": {}, "a set": {1.0}}),
+    **each(UNREADABLE, {"a function": len, "of CuPy": InCupy(), "of Warp": InWarp(), "a masked element": np.ma.masked}),
+    **each(UNREADABLE, {"an object that fails": Raises(), "an object that fails its own way": RaisesItsOwn()}),
+    "a generator": (lambda good: (number for number in good), UNREADABLE),
     "of two results": (lambda good: GAEResult(good, good), UNREADABLE),
     "masked": (lambda good: np.ma.masked_array(good), UNREADABLE),
-    "a masked element": (always(np.ma.masked), UNREADABLE),
     "objects": (lambda good: good.astype(object), UNREADABLE),
     "complex": (lambda good: good.astype(complex), UNREADABLE),
     "texts": (lambda good: good.astype(str), UNREADABLE),
@@ -148,10 +145,7 @@ FLAGS = {
     "floats": (lambda good: good.astype(np.float16), None),
     "a list": (lambda good: good.tolist(), None),
 }
-CHOICES = {
-    name: (always(given), WRONG)
-    for name, given in {"unknown": "never", "bytes": b"global", "3": 3, "a list": [], "fails": Raises()}.items()
-}
+CHOICES = each(WRONG, {"unknown": "never", "bytes": b"global", "3": 3, "a list": [], "fails": Raises()})
 LABELS = {
     **NO_ARRAYS,
     **SHAPES,
@@ -179,47 +173,24 @@ NO_NUMBERS = {
     "an object that fails": Raises(),
     "an object that fails its own way": RaisesItsOwn(),
 }
+OF_NUMPY = {"a number of NumPy": np.float32(0.5), "an array without axes": np.array(0.5)}
 COEFFICIENTS = {
-    **{name: (always(given), UNREADABLE) for name, given in NO_NUMBERS.items()},
-    "-0.5": (always(-0.5), WRONG),
-    "2": (always(2), WRONG),
-    "NaN": (always(np.nan), WRONG),
-    "infinity": (always(np.inf), WRONG),
-    "an integer beyond float64": (always(HUGE), WRONG),
-    "minus an integer beyond float64": (always(-HUGE), WRONG),
-    "a generator": (lambda good: (each for each in [0.5]), UNREADABLE),
-    "an empty list": (always([]), WRONG),
-    "a list with 2": (always([2.0]), WRONG),
-    "a list with NaN": (always([np.nan]), WRONG),
-    "a list with text": (always(["0.5"]), UNREADABLE),
-    "ragged": (always([[0.5], [0.5, 0.5]]), WRONG),
-    "float16": (always(np.full(1, 0.5, np.float16)), UNREADABLE),
-    "objects": (always(np.full(1, 0.5, object)), UNREADABLE),
-    "masked": (always(np.ma.masked_array([0.5])), UNREADABLE),
-    "another shape": (always(np.full(7, 0.5)), WRONG),
-    "a higher rank": (always(np.full((1, 1, 1, 1), 0.5)), WRONG),
-    "True": (always(True), None),
-    "1": (always(1), None),
-    "a fraction": (always(Fraction(1, 2)), None),
-    "a number of 16 bits": (always(np.float16(0.5)), UNREADABLE),
-    "an array of 16 bits without axes": (always(np.array(0.5, np.float16)), UNREADABLE),
-    "a list of 16 bits": (always([np.float16(0.5)]), UNREADABLE),
-    "a number of NumPy": (always(np.float32(0.5)), None),
-    "an array without axes": (always(np.array(0.5)), None),
+    **each(UNREADABLE, NO_NUMBERS),
+    **each(WRONG, {"-0.5": -0.5, "2": 2, "NaN": np.nan, "infinity": np.inf, "an integer beyond float64": HUGE}),
+    **each(WRONG, {"minus an integer beyond float64": -HUGE, "an empty list": [], "a list with 2": [2.0]}),
+    **each(WRONG, {"a list with NaN": [np.nan], "ragged": [[0.5], [0.5, 0.5]], "another shape": np.full(7, 0.5)}),
+    **each(WRONG, {"a higher rank": np.full((1, 1, 1, 1), 0.5)}),
+    "a generator": (lambda good: (number for number in [0.5]), UNREADABLE),
+    **each(UNREADABLE, {"a list with text": ["0.5"], "masked": np.ma.masked_array([0.5])}),
+    **each(UNREADABLE, {"float16": np.full(1, 0.5, np.float16), "objects": np.full(1, 0.5, object)}),
+    **each(UNREADABLE, {"a number of 16 bits": np.float16(0.5), "a list of 16 bits": [np.float16(0.5)]}),
+    **each(UNREADABLE, {"an array of 16 bits without axes": np.array(0.5, np.float16)}),
+    **each(None, {"True": True, "1": 1, "a fraction": Fraction(1, 2), **OF_NUMPY}),
 }
 AMOUNTS = {
-    **{name: (always(given), WRONG) for name, given in NO_NUMBERS.items()},
-    "memory": (always(memoryview(b"1")), WRONG),
-    "a list": (always([1.0]), WRONG),
-    "an array": (always(np.ones(1)), WRONG),
-    "True": (always(True), WRONG),
-    "-1": (always(-1), WRONG),
-    "NaN": (always(np.nan), WRONG),
-    "an integer beyond float64": (always(HUGE), WRONG),
-    "0": (always(0), None),
-    "a fraction": (always(Fraction(1, 2)), None),
-    "a number of NumPy": (always(np.float32(0.5)), None),
-    "an array without axes": (always(np.array(0.5)), None),
+    **each(WRONG, {**NO_NUMBERS, "memory": memoryview(b"1"), "a list": [1.0], "an array": np.ones(1), "True": True}),
+    **each(WRONG, {"-1": -1, "NaN": np.nan, "an integer beyond float64": HUGE}),
+    **each(None, {"0": 0, "a fraction": Fraction(1, 2), **OF_NUMPY}),
 }
 NO_INTEGERS = {
     **NO_NUMBERS,
@@ -297,13 +268,10 @@ VALUES = {
     "numbers of envs": {
         **NUMBERS,
         **SHAPES,
-        "a number": (always(0.5), None),
-        "no axes": (always(np.array(0.5)), None),
-        "the largest integer": (always((1 << 64) - 1), None),
-        "the smallest integer": (always(-(1 << 63)), None),
-        "an integer of 65 bits": (always(1 << 64), UNREADABLE),
-        "a negative integer of 65 bits": (always(-(1 << 63) - 1), UNREADABLE),
-        "an integer of 71 bits": (always(1 << 70), UNREADABLE),
+        **each(None, {"a number": 0.5, "no axes": np.array(0.5)}),
+        **each(None, {"the largest integer": (1 << 64) - 1, "the smallest integer": -(1 << 63)}),
+        **each(UNREADABLE, {"an integer of 65 bits": 1 << 64, "a negative integer of 65 bits": -(1 << 63) - 1}),
+        **each(UNREADABLE, {"an integer of 71 bits": 1 << 70}),
     },
     # Numbers as float64, which have no effect on the dtype of the results.
     "moment": {**NUMBERS, **SHAPES, "alone": (always(None), WRONG), "a number": (always(0.5), None)},
@@ -350,67 +318,41 @@ VALUES = {
         "complex": (lambda good: np.ones(len(good)) * 1j, UNREADABLE),
     },
     "baseline": {
-        "None": (always(None), None),
-        "text": (always("median"), WRONG),
-        "words": (always("none"), None),
-        "one number": (always(1), None),
-        "another shape": (always(np.ones(7)), WRONG),
+        **each(None, {"None": None, "words": "none", "one number": 1}),
+        **each(WRONG, {"text": "median", "another shape": np.ones(7)}),
+        **each(UNREADABLE, {"complex": 1j, "fails": Raises()}),
         "texts": (lambda good: np.full(np.shape(good), "mean"), UNREADABLE),
-        "complex": (always(1j), UNREADABLE),
-        "fails": (always(Raises()), UNREADABLE),
     },
     "coefficient": {**NONE, **COEFFICIENTS},
     "coefficient or None": COEFFICIENTS,
-    "constant": {**AMOUNTS, "None": (always(None), WRONG)},
+    "constant": {**AMOUNTS, **each(WRONG, {"None": None})},
     # A limit: None and large numbers mean that there is none.
-    "constant or None": {
-        **AMOUNTS,
-        "None": (always(None), None),
-        "1e300": (always(1e300), None),
-        "infinity": (always(np.inf), None),
-    },
-    "amount": {
-        **AMOUNTS,
-        "None": (always(None), WRONG),
-        "1e300": (always(1e300), None),
-        "infinity": (always(np.inf), WRONG),
-    },
+    "constant or None": {**AMOUNTS, **each(None, {"None": None, "1e300": 1e300, "infinity": np.inf})},
+    "amount": {**AMOUNTS, **each(WRONG, {"None": None, "infinity": np.inf}), **each(None, {"1e300": 1e300})},
     "count": {
-        **{name: (always(given), WRONG) for name, given in {**NO_INTEGERS, "None": None, "0": 0, "-1": -1}.items()},
-        "more than there are steps": (always(HUGE), None),
-        "an integer of NumPy": (always(np.int64(2)), None),
-        "an array without axes": (always(np.array(2)), None),
+        **each(WRONG, {**NO_INTEGERS, "None": None, "0": 0, "-1": -1}),
+        **each(None, {"more than there are steps": HUGE, "an integer of NumPy": np.int64(2)}),
+        **each(None, {"an array without axes": np.array(2)}),
     },
     "degrees": {
-        **{name: (always(given), WRONG) for name, given in {**NO_INTEGERS, "None": None, "-1": -1}.items()},
-        "0": (always(0), None),
-        "an integer of NumPy": (always(np.int64(0)), None),
+        **each(WRONG, {**NO_INTEGERS, "None": None, "-1": -1}),
+        **each(None, {"0": 0, "an integer of NumPy": np.int64(0)}),
     },
     "threads": {
-        **{name: (always(given), WRONG) for name, given in {**NO_INTEGERS, "0": 0, "-1": -1}.items()},
-        "more than there are": (always(HUGE), None),
-        "an integer of NumPy": (always(np.int64(2)), None),
+        **each(WRONG, {**NO_INTEGERS, "0": 0, "-1": -1}),
+        **each(None, {"more than there are": HUGE, "an integer of NumPy": np.int64(2)}),
     },
     "axis": {
-        **{
-            name: (always(given), UNREADABLE)
-            for name, given in {**NO_INTEGERS, "None": None, "0.0": 0.0, "False": False}.items()
-        },
-        "9": (always(9), WRONG),
-        "-9": (always(-9), WRONG),
-        "an integer beyond float64": (always(HUGE), WRONG),
-        "an integer of NumPy": (always(np.int64(0)), None),
+        **each(UNREADABLE, {**NO_INTEGERS, "None": None, "0.0": 0.0, "False": False}),
+        **each(WRONG, {"9": 9, "-9": -9, "an integer beyond float64": HUGE}),
+        **each(None, {"an integer of NumPy": np.int64(0)}),
     },
     "backend": {
-        "3": (always(3), UNREADABLE),
-        "a list": (always(["numpy"]), UNREADABLE),
-        "bytes": (always(b"numpy"), UNREADABLE),
-        "an object that fails": (always(Raises()), UNREADABLE),
-        "unknown": (always("cuda"), WRONG),
-        "empty": (always(""), WRONG),
-        "None": (always(None), None),
+        **each(UNREADABLE, {"3": 3, "a list": ["numpy"], "bytes": b"numpy", "an object that fails": Raises()}),
+        **each(WRONG, {"unknown": "cuda", "empty": ""}),
+        **each(None, {"None": None}),
     },
-    "choice or None": {"None": (always(None), None), **CHOICES},
+    "choice or None": {**each(None, {"None": None}), **CHOICES},
     "choice": CHOICES,
     "pair": {
         **OUT,
@@ -424,12 +366,8 @@ VALUES = {
     },
     "array": {**OUT, **ARRAYS_TO_FILL, "a pair": (lambda good: (good, good), UNREADABLE)},
     "switch": {
-        "True": (always(True), None),
-        "NumPy's True": (always(np.True_), None),
-        **{
-            name: (always(given), UNREADABLE)
-            for name, given in {"None": None, "1": 1, "text": "no", "an array": np.ones(2), "fails": Raises()}.items()
-        },
+        **each(None, {"True": True, "NumPy's True": np.True_}),
+        **each(UNREADABLE, {"None": None, "1": 1, "text": "no", "an array": np.ones(2), "fails": Raises()}),
     },
 }
 

@@ -20,8 +20,6 @@ from support.good_calls import good_calls
 needs_cpp = pytest.mark.skipif("cpp:baseline" not in BACKENDS, reason="there is no compiled backend")
 
 SIZE = (17, 3)  # few enough steps for the smallest thresholds, too
-
-
 MEMORY = {
     **{name: partial(laid, layout=name) for name in ("sliced", "unaligned", "time backwards", "fortran")},
     "swapped": lambda array: array.astype(array.dtype.newbyteorder("S")),

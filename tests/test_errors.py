@@ -21,10 +21,11 @@ ERRORS = (TypeError, ValueError, AttributeError, ImportError)
 
 
 def test_the_message_of_a_natural_mistake_says_what_to_write():
-    for mistake, advice in natural.CALLS:
+    wrong_values = [(*row, ValueError) for row in natural.WRONG_VALUES]
+    for mistake, advice, errors in [*((*row, ERRORS) for row in natural.CALLS), *wrong_values]:
         of_any_backend = isinstance(mistake, partial) and "backend" not in mistake.keywords
         for how in [{"backend": each} for each in ONE_TARGET] if of_any_backend else [{}]:
-            with pytest.raises(ERRORS) as caught:
+            with pytest.raises(errors) as caught:
                 mistake(**how)
             assert advice in str(caught.value), advice
     with pytest.raises(AttributeError, match=r"^module 'fastgae' has no attribute 'zzz'$"):

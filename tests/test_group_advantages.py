@@ -118,12 +118,6 @@ def test_labels_of_every_kind():
     assert_same_bits(group_advantages(rewards.reshape(12, 5), rows), expected.reshape(12, 5))
 
 
-def test_labels_without_an_equality_of_their_own():
-    for labels in ([0.5, 0.5, 1.5], [np.float32(1), 1, 2], [[1], [1], [2]]):
-        with pytest.raises(TypeError, match="groups has a label"):
-            group_advantages(np.ones(3), labels)
-
-
 def test_nan_and_infinity_stay_in_their_group():
     rewards = np.array([np.nan, 1, np.inf, 2, np.inf, -np.inf, 0, 1, np.nan, 3])
     groups = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 5])
@@ -273,5 +267,3 @@ def test_a_baseline_of_numbers():
     assert_same_bits(group_advantages(rewards, groups, baseline=0.5, scale="none"), rewards - np.float32(0.5))
     masked = group_advantages(rewards, groups, baseline=greedy, scale="none", mask=[1, 0, 1, 1])
     assert_same_bits(masked, np.where([1, 0, 1, 1], got, np.float32(0)))
-    with pytest.raises(ValueError, match=r"baseline has shape \(2,\); expected one number, or rewards' shape, \(4,\)"):
-        group_advantages(rewards, groups, baseline=[0.5, 0.1])

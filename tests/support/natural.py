@@ -40,7 +40,7 @@ def square(**changes):
     """Return a call in which a vector could be of the steps or of the envs."""
     ones = np.ones((4, 4))
     good = {"rewards": ones, "values": ones, "terminated": ones == 0, "last_values": 0.0}
-    return lambda: fastgae.gae(**{**good, **changes})
+    return partial(fastgae.gae, **{**good, **changes})
 
 
 def imported(module, name):
@@ -123,13 +123,6 @@ CALLS = [
     (call(lengths=ROW), "pass mask=np.arange(T)[:, None] < lengths; for sequences end to end, call gae_packed with"),
     (call(cu_seqlens=ROW), "call gae_packed, which takes sequences end to end"),
     (lambda: fastgae.gae(ONES, ONES, None, last_values=None), "if each env is one sequence, pass last_values"),
-    (lambda: fastgae.diagnose(ONES, ONES, None), "last_values is missing: pass terminated"),
-    (lambda: fastgae.diagnose(ONES, ONES, None, next_values=ONES), "pass it instead of next_values"),
-    (lambda: fastgae.discounted_returns(ONES, None), "V of the state after its last step: 0 if it ended for good"),
-    (
-        lambda: fastgae.discounted_returns(ONES, None, truncated=FLAGS, final_values=ONES, last_values=0.0),
-        "terminated=None says that no step ends an episode, but truncated is given",
-    ),
     (call(truncated=TRUNCATED), "pass final_values (V of the final observations), or next_values"),
     (call(terminated=None, truncated=TRUNCATED), "terminated is all False if no episode ended for good"),
     (call(truncated=TRUNCATED, final_values=ROW), "expected (2,), one per True of truncated"),
@@ -169,12 +162,6 @@ CALLS = [
     (call(gamma=[[0.9, 1.5, 1]]), "gamma must be in [0, 1], got 1.5 at index (0, 1)"),
     (call(gamma=np.full(3, 0.9, np.float16)), "is another number: pass float32 or float64"),
     (call(gamma=np.zeros(3, BFLOAT16)), "in which 0.99 is another number: pass float32 or float64"),
-    (square(gamma=np.ones(4)), "(1, 4) is one per env, (4, 1) one per step"),
-    (square(gae_lambda=[0.5] * 4, time_axis=1), "(4, 1) is one per env, (1, 4) one per step"),
-    (square(terminated=np.zeros((1, 4))), "terminated has shape (1, 4)"),  # flags are of every step
-    (square(mask=np.ones((4, 1)), time_axis=1), "mask has shape (4, 1)"),
-    (square(last_values=np.ones((4, 1))), "one number, or rewards' shape with one step, (1, 4), or without time, (4,)"),
-    (lambda: fastgae.reverse_scan(np.ones((4, 4)), np.full(4, 2.0)), "decay has shape (4,)"),
     (call(returns_lambda=1.0, last_advantages=ROW), "and returns_lambda is another: call once for each"),
     (call(returns_lambda=1.0, tail_normalized=True), "returns_lambda has no tail-normalized form: call once for each"),
     (call(carry_over=True, normalize="global"), "call fastgae.normalize afterwards"),
@@ -326,6 +313,9 @@ CALLS = [
     (groups(baseline=True), "baseline must be one of 'mean', 'leave_one_out', 'none', got True"),
     (groups(scale=True), "do you mean 'std'?"),
     (groups([0.0, 0.0, 1.0, 1.0]), "groups has a label of type float: pass integers or strings"),
+    (groups([np.float32(1), 1, 2, 2]), "groups has a label of type float32"),
+    (groups([[1], [1], [2], [2]]), "groups has a label"),
+    (groups(baseline=[0.5, 0.1]), "baseline has shape (2,); expected one number, or rewards' shape, (4,)"),
     (normalize(eps=-1), "eps must be a finite number >= 0, got -1.0"),
     (normalize(out=ONES.T.copy()), "out has shape (3, 4); expected advantages' shape, (4, 3)"),
     (estimate("n_step_returns", n=2.0), "n must be a positive integer, got 2.0"),
@@ -334,6 +324,24 @@ CALLS = [
         lambda: fastgae.discounted_returns(ONES, FLAGS, last_values=ROW, next_values=ONES),
         "given more than once: last_values and next_values; keep one",
     ),
+    (lambda: fastgae.testing.identify(3), "identify takes a function, and got int"),
+]
+
+# What raises a ValueError.
+WRONG_VALUES = [
+    (lambda: fastgae.diagnose(ONES, ONES, None), "last_values is missing: pass terminated"),
+    (lambda: fastgae.diagnose(ONES, ONES, None, next_values=ONES), "pass it instead of next_values"),
+    (lambda: fastgae.discounted_returns(ONES, None), "V of the state after its last step: 0 if it ended for good"),
+    (
+        lambda: fastgae.discounted_returns(ONES, None, truncated=FLAGS, final_values=ONES, last_values=0.0),
+        "terminated=None says that no step ends an episode, but truncated is given",
+    ),
+    (square(gamma=np.ones(4)), "(1, 4) is one per env, (4, 1) one per step"),
+    (square(gae_lambda=[0.5] * 4, time_axis=1), "(4, 1) is one per env, (1, 4) one per step"),
+    (square(terminated=np.zeros((1, 4))), "terminated has shape (1, 4)"),  # flags are of every step
+    (square(mask=np.ones((4, 1)), time_axis=1), "mask has shape (4, 1)"),
+    (square(last_values=np.ones((4, 1))), "one number, or rewards' shape with one step, (1, 4), or without time, (4,)"),
+    (lambda: fastgae.reverse_scan(np.ones((4, 4)), np.full(4, 2.0)), "decay has shape (4,)"),
     (tree(parents=[-1, 0, 3, 1, 0]), "parents has 3 at node 2, and each parent must come before its children; sort"),
     (tree(parents=[0, 0, 1, 1, 0]), "parents has 0 at node 0, and each parent must come before its children; sort"),
     (tree(parents=[-1, 0, 5, 1, 0]), "indices of nodes, 0 to 4, got 5 at node 2"),
@@ -345,7 +353,6 @@ CALLS = [
     (tree(weights="visits"), "weights must be 'children' or 'leaves', or an array with one number per node"),
     (tree(last_values=[1.0, 2.0]), "last_values has shape (2,)"),
     (tree(normalize="per_env"), 'normalize must be "global" or None: the nodes of trees are not envs'),
-    (lambda: fastgae.testing.identify(3), "identify takes a function, and got int"),
 ]
 
 # Lines of the command, which fail before any file is read.

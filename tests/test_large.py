@@ -82,8 +82,7 @@ def test_several_python_threads_at_once(backend):
             together.wait()
             for _ in range(3):
                 got = fastgae.gae(**call, backend=backend, num_threads=num_threads)
-                for array, right in zip(got, expected, strict=True):
-                    assert_same_bits(array, right)
+                assert_same_bits(got, expected)
         except BaseException as error:
             failures.append(error)
 

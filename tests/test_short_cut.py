@@ -85,8 +85,7 @@ def assert_equal(function, arguments, monkeypatch):
     expected = long_way(function, arguments)
     monkeypatch.setattr(fastgae._engine.run, "without_short_cut", None)  # what declines would call it
     got = function(**arguments)
-    for array, right in zip(np.atleast_2d(got), np.atleast_2d(expected), strict=True):
-        assert_same_bits(array, right)
+    assert_same_bits(got, expected)
     for array, right in zip(got, expected, strict=True):
         assert (array.dtype, array.shape) == (right.dtype, right.shape)
 

@@ -117,6 +117,17 @@ def test_next_step_without_prev_done_warns_where_row_0_looks_like_a_reset_row(ba
         assert warned(other) == [], change
 
 
+def test_the_last_step_is_the_last_that_exists(backend):
+    """discounted_returns needs no last value where each episode ends with it."""
+    rewards, exists = np.ones((3, 2), np.float32), np.array([[1, 0], [1, 0], [0, 0]])
+    in_time, where_masked = np.array([[0, 0], [1, 0], [0, 0]]), np.array([[0, 0], [0, 0], [1, 1]])
+    got = fastgae.discounted_returns(rewards, in_time, mask=exists, gamma=0.5, backend=backend)
+    assert_same_bits(got, np.float32([[1.5, 0.0], [1.0, 0.0], [0.0, 0.0]]))
+    for without_end, mask in ((where_masked, exists), (in_time, None)):
+        with pytest.raises(ValueError, match="last_values"):
+            fastgae.discounted_returns(rewards, without_end, mask=mask, backend=backend)
+
+
 def test_packed_coefficients_say_by_their_axes_what_they_are_of(backend):
     """There are as many sequences as steps here, because one of the sequences is empty."""
     rewards, values, starts = np.array([1.0, 2.0]), np.ones(2), np.array([0, 0, 2])
@@ -128,7 +139,13 @@ def test_packed_coefficients_say_by_their_axes_what_they_are_of(backend):
 
 
 def test_normalize_far_from_0_and_of_nothing(backend):
-    """Sums of float32 would not survive the first array; numbers that are all the same become 0."""
+    """Sums of float32 would not survive the first array; numbers that are all the same become 0.
+
+    Sums in float64 are rounded, too, in an order that memory does not decide.
+    """
+    cube = np.random.default_rng(1).normal(size=(7, 31, 32))
+    in_c_order = fastgae.normalize(cube, backend=backend)
+    assert_same_bits(fastgae.normalize(np.asfortranarray(cube), backend=backend), in_c_order)
     array = np.float32(1e4) + np.random.default_rng(0).normal(size=(4096, 32)).astype(np.float32)
     got = fastgae.normalize(array, backend=backend).astype(np.float64)
     assert abs(got.mean()) < 1e-6

@@ -20,7 +20,8 @@ def rollout(*names):
     rng, shape = np.random.default_rng(0), (STEPS, ENVS)
     given = {name: rng.normal(size=shape) for name in ("rewards", "values", "next_values", "final_values")}
     given |= {name: rng.random(shape) < 0.1 for name in ("terminated", "truncated")}
-    given |= {"ratios": np.exp(rng.normal(size=shape)), "last_values": rng.normal(size=ENVS)}
+    given |= {"ratios": np.exp(rng.normal(size=shape)), "mask": rng.random(shape) < 0.8}
+    given["last_values"] = rng.normal(size=ENVS)
     return {name: given[name] for name in ("rewards", "values", "terminated", *names)}
 
 
@@ -49,13 +50,16 @@ def test_n_step_returns(n):
         assert_close(fastgae.discounted_returns(**given, gamma=GAMMA, backend="numpy"), expected)
 
 
-def test_retrace():
+@pytest.mark.parametrize("masked", [False, True])
+def test_retrace(masked):
     """Equation 3 of Munos et al., as the sum over the steps to the end of the episode."""
-    given = rollout("truncated", "next_values", "ratios")
+    given = rollout("truncated", "next_values", "ratios", *["mask"] * masked)
+    exists = given.get("mask", np.True_)
     _, deltas, ends = parts_of(GAMMA, **given)
-    traces = GAMMA * LAMBDA * np.minimum(np.roll(given["ratios"], -1, 0), 1.0)  # of the next step
-    expected = given["values"] + summed(deltas, traces, ends)
-    assert_close(fastgae.retrace(**given, gamma=GAMMA, lambda_=LAMBDA, backend="numpy"), expected)
+    traces = np.where(exists, GAMMA * LAMBDA * np.minimum(given["ratios"], 1.0), 1.0)
+    total = summed(np.where(exists, deltas, 0.0), np.roll(traces, -1, 0), ends & exists)
+    got = fastgae.retrace(**given, gamma=GAMMA, lambda_=LAMBDA, backend="numpy")
+    assert_close(got, given["values"] + np.where(exists, total, 0.0))
 
 
 def test_upgo():

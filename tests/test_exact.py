@@ -36,6 +36,15 @@ def test_every_backend_computes_in_the_modes_of_its_thread(python):
     )
 
 
+def test_out_interleaved(backend, dtype):
+    """Both outputs in one block, as fields side by side, and as rows in turn."""
+    case = make_case((17, 33), dtype)
+    for block in (np.empty((17, 33, 2), dtype), np.empty((17, 2, 33), dtype).swapaxes(1, 2)):
+        fastgae.gae(**case.arguments(), out=(block[..., 0], block[..., 1]), backend=backend)
+        for i, right in enumerate(fastgae.gae(**case.arguments(), backend="numpy")):
+            assert_same_bits(block[..., i], right)
+
+
 def test_results_are_the_callers_own(backend):
     """Fresh, writable memory that shares nothing with the inputs, even read-only ones, or with the other result."""
     case = make_case((9, 33), np.dtype(np.float32))

@@ -146,6 +146,17 @@ def test_numbers_beyond_the_working_dtype_are_infinity(backend):
     assert_same_bits(got.returns, np.full(1, np.inf, np.float32))
 
 
+@pytest.mark.parametrize("backend", ONE_TARGET)
+def test_normalize_with_its_mask_in_the_memory_of_out(backend):
+    numbers = np.arange(12.0).reshape((4, 3))
+    exists = numbers % 3 != 0
+    expected = fastgae.normalize(numbers, exists, backend="numpy")
+    out = np.zeros((4, 3))
+    mask = out.view(bool)[:, :3]
+    mask[...] = exists
+    assert_same_bits(fastgae.normalize(numbers, mask, out=out, backend=backend), expected)
+
+
 if __name__ == "__main__":
     calls = [case.values for case in cases()]
     values = sum(len(list(bad_values(*call))) for call in calls)

@@ -1,4 +1,4 @@
-"""The command itself; test_cli_*.py hold what each file of fastgae/cli/ adds."""
+"""The command itself; the other files here test what each file of fastgae/cli/ adds."""
 
 import os
 import shutil
@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fastgae
+from fastgae.cli import info
 from fastgae.cli.main import main
 
 
@@ -31,29 +33,39 @@ def test_the_command_line_imports_nothing_heavy(python):
     assert python(f"import sys, fastgae.cli.main; print(sorted({heavy} & set(sys.modules)))") == "[]"
 
 
+@pytest.fixture
+def written_to(tmp_path):
+    """Return the status and stderr of `fastgae`, whose stdout is a file; `diagnose` prints, and does not exit."""
+    np.savez(tmp_path / "a.npz", rewards=np.ones(3), values=np.ones(4), terminated=np.ones(3, bool))
+
+    def written(stdout, argument, unbuffered=""):
+        command = [sys.executable, "-m", "fastgae", argument, *([str(tmp_path / "a.npz")] * (argument == "diagnose"))]
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True, timeout=300)
+        return done.returncode, done.stderr
+
+    return written
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has another error for a pipe without a reader")
-@pytest.mark.parametrize("arguments", ["info", "--help"])
-def test_a_reader_that_leaves_is_no_error(arguments):
+@pytest.mark.parametrize(("argument", "unbuffered"), [("diagnose", "1"), ("--help", "")])
+def test_a_reader_that_leaves_is_no_error(written_to, argument, unbuffered):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "fastgae", arguments]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1" if arguments == "info" else ""}
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, timeout=300)
+    done = written_to(writer, argument, unbuffered)
     os.close(writer)
-    assert (done.stderr, done.returncode) == (b"", 141)
+    assert done == (141, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this platform has no /dev/full")
-def test_a_full_disk_is_one_line():
+def test_a_full_disk_is_one_line(written_to):
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "fastgae", "info"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300
-        )
-    assert (done.returncode, done.stderr) == (1, "fastgae: cannot write to stdout: No space left on device\n")
+        assert written_to(full, "diagnose") == (1, "fastgae: cannot write to stdout: No space left on device\n")
 
 
 def test_a_closed_stdout_is_no_error(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(info, "LARGE_CALLS", 0)
     assert main(["info"]) <= 1
     assert capsys.readouterr().err == ""
 

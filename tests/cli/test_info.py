@@ -8,13 +8,20 @@ import pytest
 
 import fastgae
 from fastgae._engine import dispatch
+from fastgae.cli import info
 from fastgae.cli.main import main
 
-# As `python -m fastgae` does.
-PROGRAM = "import runpy; runpy.run_module('fastgae', run_name='__main__', alter_sys=True)"
+# Without what takes seconds: large rollouts, which test_info computes, and imports of all that may be missing.
+PROGRAM = """
+import sys
+sys.modules.update(dict.fromkeys(["rich", "gymnasium", "matplotlib", "numba", "torch", "triton", "jax"]))
+from fastgae.cli import info, main
+info.LARGE_CALLS = 0
+sys.exit(main.main())
+"""
 
 
-def test_info(capsys):
+def test_info(capsys, monkeypatch):
     """As text, and as JSON, which also says how large rollouts are prefetched."""
     assert main(["info", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -30,6 +37,7 @@ def test_info(capsys):
         assert (each["level"], each["bytes"]) in {(1, 4096), (2, 4096), (2, 1024)}
         assert (each["gain"] == 1) == (each["level"] == 1)
 
+    monkeypatch.setattr(info, "LARGE_CALLS", 0)
     assert main(["info"]) == 0
     text = capsys.readouterr().out
     for word in (fastgae.__version__, np.__version__, "default backend", "threads", *dispatch.ENVIRONMENT):
@@ -46,8 +54,7 @@ def test_info(capsys):
 
 
 def test_info_needs_numpy_alone(python):
-    nothing_else = "import sys; sys.modules.update(dict.fromkeys(['rich', 'gymnasium', 'matplotlib', 'numba'])); "
-    done = python(nothing_else + PROGRAM, "info", "--json", check=False)
+    done = python(PROGRAM, "info", "--json", check=False)
     facts = json.loads(done.stdout)
     assert done.returncode == bool(facts["problems"])  # where nothing is compiled, NumPy stands in
     missing = {backend["name"]: backend["why_missing"] for backend in facts["backends"]}
@@ -58,6 +65,7 @@ def test_info_needs_numpy_alone(python):
 @pytest.fixture
 def under(monkeypatch):
     """Put settings where the import of fastgae puts those of the environment."""
+    monkeypatch.setattr(info, "LARGE_CALLS", 0)
 
     def put(**settings):
         for name, text in settings.items():

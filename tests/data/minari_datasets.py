@@ -22,16 +22,9 @@ def episode(env, seed, longest):
         observation, reward, terminated, truncated, _ = env.step(action)
         observations.append(observation)
         steps.append((action, reward, terminated, truncated or (len(steps) + 1 == longest and not terminated)))
-    actions, rewards, terminations, truncations = map(np.array, zip(*steps, strict=True))
-    return EpisodeBuffer(
-        id=seed,
-        observations=np.array(observations),
-        actions=actions,
-        rewards=rewards,
-        terminations=terminations,
-        truncations=truncations,
-        infos={},
-    )
+    fields = zip(("actions", "rewards", "terminations", "truncations"), zip(*steps, strict=True), strict=True)
+    arrays = {name: np.array(array) for name, array in fields}
+    return EpisodeBuffer(id=seed, observations=np.array(observations), infos={}, **arrays)
 
 
 def write_dataset(folder, env_id, data_format):

@@ -14,6 +14,7 @@ import fastgae
 from fastgae.data import DataError, compute
 
 ROWS = 3000
+NAMES = ("episode", "step", "rewards", "values", "next_values", "terminated", "truncated")
 
 
 class Recorded:
@@ -30,10 +31,19 @@ class Recorded:
         self.truncated = self.last & ~self.terminated
         self.rewards, self.values, self.next_values = rng.normal(size=(3, rows)).astype(np.float32)
 
-    def table(self, *names, **changed):
+    def arrays(self, *names, **changed):
         """Return the columns of these names, or of all."""
-        names = names or ("episode", "step", "rewards", "values", "next_values", "terminated", "truncated")
-        return pa.table({name: changed.get(name, getattr(self, name)) for name in names})
+        return {name: changed.get(name, getattr(self, name)) for name in names or NAMES}
+
+    def table(self, *names, **changed):
+        return pa.table(self.arrays(*names, **changed))
+
+    def save(self, folder):
+        """Write each column as an .npy file, and return the folder."""
+        folder.mkdir()
+        for name, array in self.arrays().items():
+            np.save(folder / name, array)
+        return folder
 
     @functools.cached_property
     def result(self):

@@ -1,4 +1,4 @@
-"""Arrays in .npz and .npy files: the same bits as one call of fastgae.gae on all of them, and nothing is unpickled."""
+"""Arrays in .npz and .npy files: rollouts of several envs, and nothing is unpickled."""
 
 import pickle
 
@@ -9,73 +9,48 @@ import fastgae
 from fastgae.data import compute
 from fastgae.data.rows import Rows
 
-from .recorded import ROWS, computed, limit, names, put, read_arrays, refused
+from .recorded import NAMES, ROWS, bits, computed, limit, names, put, read_arrays, refused
 
 T, N = 120, 7
-FLAT = ("rewards", "values", "next_values", "terminated", "truncated")
-
-
-def arrays(recorded, *names, **changed):
-    return {**{name: getattr(recorded, name) for name in names or FLAT}, **changed}
-
-
-def assert_same(path, answer):
-    got = read_arrays(path)
-    for name, expected in answer._asdict().items():
-        assert (got[name].dtype, got[name].shape) == (expected.dtype, expected.shape)
-        assert got[name].tobytes() == expected.tobytes(), name
-    path.unlink()
 
 
 def test_episode_ends(tmp_path, recorded):
-    ends = np.append(recorded.first[1:], ROWS)
-    np.savez(tmp_path / "a.npz", **arrays(recorded, "rewards", "values", episode_ends=ends))
-    got = computed(tmp_path / "a.npz", tmp_path / "out.parquet", ends="terminated")
+    source, flat = tmp_path / "a.npz", recorded.arrays(*NAMES[2:])
+    np.savez(source, **flat, episode_ends=np.append(recorded.first[1:], ROWS))
+    got = computed(source, tmp_path / "out.parquet", ends="terminated")
     for key in ("episode", "step"):
         assert np.array_equal(got[key], getattr(recorded, key))
-    for ends in ([5, 4, ROWS], [5, ROWS + 1], [0, ROWS], [], [5.0, ROWS]):
-        np.savez(tmp_path / "b.npz", **arrays(recorded, episode_ends=np.array(ends)))
-        refused(f"b.npz: episode_ends must be integers that rise to {ROWS}", tmp_path / "b.npz")
+    for ends in ([5, 4, ROWS], [5, 5, ROWS], [5, ROWS + 1], [0, ROWS], [], [5.0, ROWS]):
+        np.savez(source, **flat, episode_ends=np.array(ends))
+        refused(f"a.npz: episode_ends must be integers that rise to {ROWS}", source)
 
 
-def test_the_sidecar_of_a_folder_lies_beside_it(tmp_path, recorded):
-    (tmp_path / "run.1").mkdir()
-    for each, array in arrays(recorded).items():
-        np.save(tmp_path / "run.1" / f"{each}.npy", array)
-    compute(tmp_path / "run.1", progress=False)
-    assert_same(tmp_path / "run.1.advantages.parquet", recorded.result)
-
-
-@pytest.fixture(params=[np.float32, np.float64])
-def grid(request):
+@pytest.fixture
+def grid():
     """Return a time-major rollout of N envs."""
     rng = np.random.default_rng(5)
-    rewards, values, next_values = rng.normal(size=(3, T, N)).astype(request.param)
+    rewards, values, next_values = rng.normal(size=(3, T, N)).astype(np.float32)
     terminated, truncated = rng.random((2, T, N)) < 0.05
     flags = {"terminated": terminated, "truncated": truncated & ~terminated}
     return {"rewards": rewards, "values": values, "next_values": next_values, **flags}
 
 
-def test_time_major(tmp_path, grid):
-    ends, source, out = grid["terminated"] | grid["truncated"], tmp_path / "a.npz", tmp_path / "a.advantages.parquet"
-    ends[-1] = True
-    answer = fastgae.gae(**grid)
-    np.savez(source, **grid)
-    report = compute(source, normalize="global", memory=limit(11 * N), progress=False)
-    assert (report.steps, report.episodes) == (T * N, np.count_nonzero(ends))
-    assert_same(out, answer._replace(advantages=fastgae.moments(answer.advantages).normalize(answer.advantages)))
-    values = np.concatenate([grid["values"], grid["next_values"][-1:]])  # one more row, in place of next values
-    np.savez(source, rewards=grid["rewards"], values=values, terminated=grid["terminated"])
-    for rows in (13, 10**6):
-        compute(source, memory=limit(rows * N), progress=False)
-        assert_same(out, fastgae.gae(grid["rewards"], values, grid["terminated"]))
-
-
-def test_memory_counts_the_envs(tmp_path, grid, monkeypatch):
-    most, kept = [], Rows.backwards
-    monkeypatch.setattr(Rows, "backwards", lambda *given: most.append(given[4]) or kept(*given))
-    np.savez(tmp_path / "a.npz", **grid)
-    compute(tmp_path / "a.npz", memory=limit(11 * N), progress=False)
+def test_time_major(tmp_path, grid, monkeypatch):
+    """The memory counts all envs. Values may have one more row in place of next values."""
+    most, backwards, source = [], Rows.backwards, tmp_path / "a.npz"
+    monkeypatch.setattr(Rows, "backwards", lambda *given: most.append(given[4]) or backwards(*given))
+    advantages, returns = fastgae.gae(**grid)
+    values = np.concatenate([grid["values"], grid["next_values"][-1:]])
+    one_more = {"rewards": grid["rewards"], "values": values, "terminated": grid["terminated"]}
+    for arrays, normalize, expected in (
+        (grid, "global", (fastgae.moments(advantages).normalize(advantages), returns)),
+        (one_more, None, fastgae.gae(*one_more.values())),
+    ):
+        np.savez(source, **arrays)
+        report = compute(source, normalize=normalize, memory=limit(11 * N), overwrite=True, progress=False)
+        ends = arrays["terminated"] | arrays.get("truncated", False)
+        assert (report.steps, report.episodes) == (T * N, np.count_nonzero(ends[:-1]) + N)
+        assert list(map(bits, read_arrays(tmp_path / "a.advantages.parquet").values())) == list(map(bits, expected))
     assert set(most) == {11}
 
 
@@ -91,7 +66,7 @@ class Opened:
 
 def test_nothing_is_unpickled(tmp_path, recorded):
     trap, run = np.array([Opened(tmp_path / "trapped")], object), tmp_path / "run"
-    np.savez(tmp_path / "a.npz", **arrays(recorded, rewards=trap))
+    np.savez(tmp_path / "a.npz", **recorded.arrays(rewards=trap))
     refused(r"a.npz cannot be read: rewards must hold numbers or bool, got dtype object", tmp_path / "a.npz")
     run.mkdir()
     np.save(run / "rewards.npy", trap)

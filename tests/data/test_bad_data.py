@@ -5,20 +5,9 @@ import pyarrow as pa
 import pytest
 
 from fastgae.data import compute, on_table, sorting, walk
+from fastgae.data.state import State
 
 from .recorded import ROWS, limit, names, read, refused, write
-
-AT = 1234  # a row
-
-
-def test_a_doubled_and_a_missing_step(tmp_path, recorded):
-    rows = np.arange(ROWS)
-    for wrong in (np.delete(rows, AT), np.insert(rows, AT, AT)):
-        for order in (wrong, np.random.default_rng(0).permutation(wrong)):
-            source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
-            place = rf"a\.parquet: episode {recorded.episode[AT]}, step \d+, row .*is followed by"
-            refused(place, source, memory=limit(500))
-            assert list(tmp_path.iterdir()) == [source]
 
 
 def test_columns(tmp_path, recorded):
@@ -67,20 +56,6 @@ def test_files_of_other_columns(tmp_path, recorded, suffix):
     assert sorted(tmp_path.iterdir()) == [first, second]
 
 
-def test_sources(tmp_path, recorded):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
-    stream = write(recorded.table(), tmp_path / "a.stream", 1000).rename(tmp_path / "stream.arrow")
-    stream.write_bytes(stream.read_bytes()[:-8])  # as a killed writer leaves it: whole batches, and no end
-    for name, message in (
-        ("nothing.parquet", r"nothing\.parquet' does not exist"),
-        ("empty", "empty holds no file of a known format"),
-        ("broken.parquet", r"broken\.parquet cannot be read"),
-        ("stream.arrow", r"stream\.arrow cannot be read: this Arrow stream has no end; it was not"),
-    ):
-        refused(message, tmp_path / name)
-
-
 def test_results_that_could_be_taken_for_data(tmp_path, recorded):
     runs = tmp_path / "runs"
     (runs / "one").mkdir(parents=True)
@@ -107,25 +82,30 @@ def test_a_file_that_vanishes_while_rows_are_sorted(tmp_path, recorded, monkeypa
     assert list(tmp_path.iterdir()) == [first]
 
 
-@pytest.mark.parametrize("call", [0, 1, 3, 9])
-def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch, call):
-    """While its rows are computed, or sorted: duckdb makes a text of every error in what it reads."""
-    order = np.random.default_rng(0).permutation(ROWS) if call else np.arange(ROWS)
+@pytest.mark.parametrize("when", ["computed", "written", 1, 3, 9])
+def test_a_file_that_changes_on_the_way(tmp_path, recorded, monkeypatch, when):
+    """While its rows are computed, written, or sorted: duckdb makes a text of every error in what it reads."""
+    order = np.random.default_rng(0).permutation(ROWS) if isinstance(when, int) else np.arange(ROWS)
     source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
 
     def change():
         write(recorded.table(rewards=recorded.rewards + 1), source, 100)
 
-    def changing(*arguments):
+    def changing(function):
+        return lambda *given: change() or function(*given)
+
+    def sorted_rows(*arguments):
         for number, batch in enumerate(numbered(*arguments)):
-            if number == call:
+            if number == when:
                 change()
             yield batch
 
-    numbered, compute_run = sorting._numbered, walk.compute_run
-    monkeypatch.setattr(sorting, "_numbered", changing)
-    if not call:
-        monkeypatch.setattr(walk, "compute_run", lambda *given: change() or compute_run(*given))
+    numbered = sorting._numbered
+    monkeypatch.setattr(sorting, "_numbered", sorted_rows)
+    if when == "computed":
+        monkeypatch.setattr(walk, "compute_run", changing(walk.compute_run))
+    elif when == "written":
+        monkeypatch.setattr(State, "results", changing(State.results))
     refused(r"a\.parquet changed while it was read", source, memory=limit(200))
     assert list(tmp_path.iterdir()) == [source]
     assert read(source).num_rows == ROWS

@@ -8,10 +8,9 @@ import fastgae
 from fastgae.data import Critic, DataError, compute
 from fastgae.data.plan import BYTES_PER_ROW
 
-from .recorded import ROWS, assert_same_bits, computed, limit, refused, write
+from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, refused, write
 
 SIDE = 5
-OBSERVATIONS = ["observations"]
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +20,9 @@ def states(recorded):
     following = observations.copy()
     following[:, 0] = recorded.next_values
     fixed = pa.list_(pa.float32(), 3)
-    table = recorded.table("episode", "step", "rewards", "terminated", "truncated")
     fields = [pa.array(observations[:, 0]), pa.array(observations[:, 1])]
     columns = {
+        **recorded.arrays("episode", "step", "rewards", "terminated", "truncated"),
         "observations": pa.FixedSizeListArray.from_arrays(pa.array(observations.ravel()), type=fixed),
         "next_observations": pa.FixedSizeListArray.from_arrays(pa.array(following.ravel()), type=fixed),
         "goal": pa.array(list(observations[:, 1:].tolist()), pa.list_(pa.float64())),
@@ -32,21 +31,18 @@ def states(recorded):
         "image": pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((ROWS, SIDE, SIDE), np.uint8)),
         "pose": pa.StructArray.from_arrays(fields, names=["x", "y"]),
     }
-    for name, column in columns.items():
-        table = table.append_column(name, column)
-    return table
+    return pa.table(columns)
 
 
 def first(batch):
     return batch["observations"][:, 0]
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-def test_same_bits_as_values_in_a_column(tmp_path, states, recorded, suffix):
+def test_same_bits_as_values_in_a_column(tmp_path, states, recorded):
     rows, scattered = np.arange(ROWS), np.random.default_rng(0).permutation(ROWS)
-    for order, most in ((rows, 150), (rows, 10**6), (scattered, 1000)):
-        source = write(states.drop_columns(["image"]).take(order), tmp_path / f"a{suffix}", 100)
-        critic, memory = Critic(first, columns=OBSERVATIONS, rows=64), f"{most * (200 + 2 * 24)}B"
+    for order, most, suffix in ((rows, 150, "arrow"), (rows, 10**6, "parquet"), (scattered, 1000, "parquet")):
+        source = write(states.drop_columns(["image"]).take(order), tmp_path / f"a.{suffix}", 100)
+        critic, memory = Critic(first, columns=["observations"], rows=64), f"{most * (200 + 2 * 24)}B"
         got = computed(source, tmp_path / "out.arrow", values=critic, memory=memory)
         assert_same_bits(got, recorded.ended, order)
 
@@ -122,18 +118,9 @@ def test_wrong_critics(tmp_path, states, recorded):
 
 
 def test_going_on_with_another_critic(tmp_path, states):
-    calls = []
-
-    def killed(batch):
-        calls.append(batch)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return first(batch)
-
-    source, out = write(states, tmp_path / "a.parquet", 100), tmp_path / "out.parquet"
-    with pytest.raises(KeyboardInterrupt):
-        compute(source, out, values=killed, ends="terminated", memory=limit(1000), progress=False)
-    refused("cannot resume: values changed", source, out, values=len, ends="terminated", resume=True)
+    source, out, given = write(states, tmp_path / "a.parquet", 100), tmp_path / "out.parquet", {"ends": "terminated"}
+    interrupted("state.State.results", source, out, values=first, **given)
+    refused("cannot resume: values changed", source, out, values=len, resume=True, **given)
 
 
 def test_batches_of_torch(tmp_path, states, recorded):

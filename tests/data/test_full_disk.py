@@ -34,8 +34,7 @@ def full_at():
     return full
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize(("suffix", "scattered"), [(".parquet", False), (".arrow", True)])
 def test_full_disk(tmp_path, recorded, full_at, suffix, scattered):
     order = np.random.default_rng(0).permutation(ROWS) if scattered else np.arange(ROWS)
     source = write(recorded.table().take(order), tmp_path / "source.parquet", 100)

@@ -1,7 +1,6 @@
 """What was computed to wrong numbers without a word, or refused with a misleading one, in an earlier version."""
 
 import decimal
-import json
 import os
 
 import numpy as np
@@ -39,38 +38,18 @@ def test_a_column_that_may_name_the_env(recorded):
     assert np.array_equal(whole["advantages"], expected.advantages)
 
 
-def test_names_that_begin_again_in_one_file(tmp_path):
-    """Two collectors, one after the other: five episodes, and three names."""
-    table = rows(episode=[0, 0, 1, 1, 0, 0, 1, 1, 2, 2])
-    for source in (table, write(table, tmp_path / "a.parquet", 3)):
-        for memory in (limit(1), "1GB"):
-            message = "nothing says whether they are one episode, or several of the same"
-            refused(message, source, memory=memory, **ENDS)
-    flagged = table.append_column("terminated", pa.array([False, True] * 5))
-    assert compute(flagged, **ONES)["advantages"].to_pylist() == [2.0, 1.0] * 5
-
-
 @pytest.mark.parametrize(
-    ("kind", "first"), [("u1", 0), ("i1", -128), ("u8", 2**64 - 256), ("u8", 2**63 - 100), ("i8", 2**62)]
+    ("kind", "first"), [("u1", 240), ("i1", 110), ("u8", 2**64 - 16), ("u8", 2**63 - 10), ("i8", 2**62)]
 )
 def test_steps_that_wrap_around(tmp_path, kind, first):
     begin, end = np.iinfo(kind).min, np.iinfo(kind).max
-    numbers = [number if number <= end else begin + number - end - 1 for number in range(first, first + 300)]
-    source = write(rows(episode=[0] * 300, step=np.array(numbers, kind)), tmp_path / "a.parquet", 7)
-    for most in (1, 2, 300):
-        if first + 300 <= end:
+    numbers = [number if number <= end else begin + number - end - 1 for number in range(first, first + 30)]
+    source = write(rows(episode=[0] * 30, step=np.array(numbers, kind)), tmp_path / "a.parquet", 7)
+    for most in (1, 2, 30):
+        if first + 30 <= end:
             assert compute(source, overwrite=True, memory=limit(most), **ENDS).episodes == 1
         else:
             refused(r"step -?\d+ is followed by step -?\d+:", source, memory=limit(most), **ENDS)
-
-
-def test_several_splits(tmp_path, recorded):
-    folder = tmp_path / "saved"
-    (folder / "train").mkdir(parents=True)
-    write(recorded.table(), folder / "train" / "a.stream", 1000)
-    (folder / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
-    refused("saved holds the splits train, test: pass the folder of one", folder)
-    assert compute(folder / "train", progress=False).steps == ROWS
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,13 @@ def test_the_end_of_an_episode_before_its_beginning():
 def test_bad_rows(recorded):
     rewards = recorded.rewards.copy()
     rewards[77] = np.nan
-    place = f"^episode {recorded.episode[77]}, step {recorded.step[77]}, row 77: rewards is NaN"
-    with pytest.raises(DataError, match=place):
-        on_table(recorded.table(rewards=rewards))
-    with pytest.raises(DataError, match=rf"^episode {recorded.episode[77]}, step .* is followed by step"):
-        on_table(recorded.table().take(np.delete(np.arange(3000), 77)))
+    episode, step = recorded.episode[77], recorded.step[77]
+    for table, message in (
+        (recorded.table(rewards=rewards), f"^episode {episode}, step {step}, row 77: rewards is NaN"),
+        (recorded.table().take(np.delete(np.arange(3000), 77)), rf"^episode {episode}, step .* is followed by step"),
+    ):
+        with pytest.raises(DataError, match=message):
+            on_table(table)
     with pytest.raises(ValueError, match=r"format must be auto, table, rllib, .*, got 'csv'"):
         on_table(recorded.table(), format="csv")
 

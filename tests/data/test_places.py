@@ -64,8 +64,12 @@ def test_files_of_no_known_kind(tmp_path, few):
     (tmp_path / "b").write_text("{}")
     (tmp_path / "c.jsonl").write_text("{")
     os.mkfifo(tmp_path / "d.parquet")
-    for folder in ("folder", "tables"):
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
+    stream = write(few.table(), tmp_path / "a.stream", 60).rename(tmp_path / "stream.arrow")
+    stream.write_bytes(stream.read_bytes()[:-8])  # as a killed writer leaves it: whole batches, and no end
+    for folder in ("folder", "tables", "empty", "saved"):
         (tmp_path / folder).mkdir()
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     os.mkfifo(tmp_path / "folder" / "e.parquet")
     (tmp_path / "tables" / "info.json").write_text("{}")
     write(few.table(), tmp_path / "right.parquet", 60)
@@ -75,6 +79,11 @@ def test_files_of_no_known_kind(tmp_path, few):
         ("c.jsonl", "values", r"c\.jsonl cannot be read: .*JSON"),
         ("d.parquet", "values", r"d\.parquet is not a file"),
         ("folder", "values", r"e\.parquet is not a file"),
+        ("empty", "values", "empty holds no file of a known format"),
+        ("saved", "values", "saved holds the splits train, test: pass the folder of one"),
+        ("nothing.parquet", "values", r"nothing\.parquet' does not exist"),
+        ("broken.parquet", "values", r"broken\.parquet cannot be read"),
+        ("stream.arrow", "values", r"stream\.arrow cannot be read: this Arrow stream has no end; it was not"),
         ("tables", "values", "tables holds no file of a known format: .*Minari dataset$"),
         ("right.parquet", str(tmp_path / "d.parquet"), r"d\.parquet is not a file"),
         ("right.parquet", str(tmp_path / "a.csv"), r"a\.csv has no column 'values'"),
@@ -151,15 +160,6 @@ LOGGED = {
 }
 
 
-class Missing:
-    def __init__(self, library):
-        self.library = library
-
-    def find_spec(self, name, path=None, target=None):
-        if name == self.library:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
 @pytest.mark.parametrize("kind", LOGGED)
 def test_tables_that_keep_deleted_rows(tmp_path, few, kind, monkeypatch):
     folder, out = tmp_path / "runs" / "table", tmp_path / "out.parquet"
@@ -169,11 +169,8 @@ def test_tables_that_keep_deleted_rows(tmp_path, few, kind, monkeypatch):
     for source in (folder.parent, file, str(file.parent / "*.parquet"), *([] if kind == "Delta" else [folder])):
         refused(rf"table is a {kind} table, whose files also hold rows that were deleted", source, out)
     if kind == "Delta":
-        library = "deltalake"
-        for name in [name for name in sys.modules if name.partition(".")[0] == library]:
-            monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setattr(sys, "meta_path", [Missing(library), *sys.meta_path])
-        needed = rf"needs {library}, which is not installed: run pip install {library}$"
+        monkeypatch.setitem(sys.modules, "deltalake", None)
+        needed = "needs deltalake, which is not installed: run pip install deltalake$"
         refused(rf"table, whose files also hold .* {needed}", folder, out, error=ModuleNotFoundError)
     assert names(tmp_path) == ["runs"]
 

@@ -8,10 +8,8 @@ import pyarrow as pa
 import pytest
 
 from fastgae.data import compute
-from fastgae.data.state import State
 
 from .recorded import ROWS, assert_same_bits, computed, interrupted, limit, names, refused, stopped, write
-from .test_arrays import arrays
 
 RUN = {"memory": limit(500)}
 RESUME = {"resume": True, "progress": False, **RUN}
@@ -108,33 +106,28 @@ def test_every_option_is_compared(tmp_path, recorded, monkeypatch):
 
 def test_data_that_change_without_a_trace(tmp_path, recorded):
     """A file of the same size and the same time: only its content differs."""
-    (tmp_path / "a").mkdir()
-    for name, array in arrays(recorded).items():
-        np.save(tmp_path / "a" / f"{name}.npy", array)
-    rewards = tmp_path / "a" / "rewards.npy"
+    source = recorded.save(tmp_path / "run.1")
+    rewards = source / "rewards.npy"
 
     def change(row):
         before = rewards.stat()
         np.lib.format.open_memmap(rewards, "r+")[row] += 1
         os.utime(rewards, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    compute(tmp_path / "a", progress=False)
+    compute(source, progress=False)
     change(ROWS // 2)
-    refused(r"a\.advantages\.parquet exists already", tmp_path / "a", **RESUME)
-    interrupted("state.State.results", tmp_path / "a", tmp_path / "b.arrow", **RUN)
+    refused(r"run\.1\.advantages\.parquet exists already", source, **RESUME)
+    interrupted("state.State.results", source, tmp_path / "b.arrow", **RUN)
     change(0)
-    message = r"cannot resume: file 2 \(rewards\.npy\) changed since"
-    refused(message, tmp_path / "a", tmp_path / "b.arrow", **RESUME)
+    refused(r"cannot resume: file 3 \(rewards\.npy\) changed since", source, tmp_path / "b.arrow", **RESUME)
 
 
 @pytest.mark.parametrize("changed", [True, False])
 def test_a_large_file_that_was_written_again(tmp_path, recorded, monkeypatch, changed):
     """Its contents count if its time is another one: 0 bytes stand for the limit of what is small."""
     monkeypatch.setattr("fastgae.data.state.SMALL", 0)
-    (tmp_path / "a").mkdir()
-    for name, array in arrays(recorded).items():
-        np.save(tmp_path / "a" / name, array)
-    source, rewards, out = tmp_path / "a", tmp_path / "a" / "rewards.npy", tmp_path / "out.parquet"
+    source, out = recorded.save(tmp_path / "a"), tmp_path / "out.parquet"
+    rewards = source / "rewards.npy"
     interrupted("state.State.results", source, out, resume=True, **RUN)
     np.save(rewards, recorded.rewards + changed)
     os.utime(rewards, (1e9, 1e9))
@@ -144,13 +137,3 @@ def test_a_large_file_that_was_written_again(tmp_path, recorded, monkeypatch, ch
         assert_same_bits(computed(source, out, **RESUME), recorded.result)
         os.utime(rewards, (2e9, 2e9))  # it is not known what the results were made of
         refused(r"out\.parquet exists already", source, out, **RESUME)
-
-
-def test_a_source_that_changes_after_it_was_read(tmp_path, recorded, monkeypatch):
-    source = write(recorded.table(), tmp_path / "a.parquet", 100)
-    results = State.results
-    monkeypatch.setattr(State, "results", lambda state: os.utime(source, (1e9, 1e9)) or results(state))
-    for resume in (False, True):
-        refused(r"a\.parquet changed while it was read", source, resume=resume)
-        assert list(tmp_path.iterdir()) == [source]
-        os.utime(source, (2e9, 2e9))

@@ -37,11 +37,10 @@ def table_of(dataset):
     return pa.concat_tables(blocks).sort_by(KEYS)
 
 
-def assert_results(got, recorded, advantages=None):
+def assert_results(got, recorded, advantages=None, returns=None):
     assert got.select(recorded.table().column_names) == recorded.table()
-    advantages = recorded.result.advantages if advantages is None else advantages
-    assert np.array_equal(got["advantages"], advantages)
-    assert np.array_equal(got["returns"], recorded.result.returns)
+    assert np.array_equal(got["advantages"], recorded.result.advantages if advantages is None else advantages)
+    assert np.array_equal(got["returns"], recorded.result.returns if returns is None else returns)
 
 
 def shuffled(table, seed=0):
@@ -52,9 +51,8 @@ def normalized(advantages):
     return fastgae.moments(advantages).normalize(advantages)
 
 
-@pytest.mark.parametrize("size", [100, ROWS])
-def test_same_bits_in_blocks_of_every_size(recorded, size):
-    for table in (recorded.table(), shuffled(recorded.table())):
+def test_same_bits_in_blocks_of_every_size(recorded):
+    for table, size in ((recorded.table(), 100), (shuffled(recorded.table()), 100), (recorded.table(), ROWS)):
         assert_results(table_of(fastgae.ray.compute(blocks_of(table, range(size, ROWS, size)))), recorded)
 
 
@@ -80,18 +78,17 @@ def test_blocks_of_pandas_with_names_of_episodes(recorded):
 def test_every_estimator(recorded, choice):
     blocks = blocks_of(shuffled(recorded.table()), [100, 1500])
     got, expected = table_of(fastgae.ray.compute(blocks, normalize="global", **choice)), recorded.results(**choice)
-    assert np.array_equal(got["returns"], expected.returns)
-    assert np.array_equal(got["advantages"], normalized(expected.advantages))
+    assert_results(got, recorded, normalized(expected.advantages), expected.returns)
 
 
 def test_returns_without_values(recorded):
-    table = recorded.table("episode", "step", "rewards")
+    blocks = blocks_of(recorded.table("episode", "step", "rewards"), [100, 1500])
     choice = {"ends": "terminated", "estimator": "discounted_returns"}
-    got = table_of(fastgae.ray.compute(blocks_of(table, [100, 1500]), **choice))
+    got = table_of(fastgae.ray.compute(blocks, **choice))
     assert got.column_names == ["episode", "step", "rewards", "returns"]
     assert np.array_equal(got["returns"], fastgae.discounted_returns(recorded.rewards, recorded.last))
     with pytest.raises(ValueError, match=r"normalize=.global. is for advantages"):
-        fastgae.ray.compute(blocks_of(table, [100]), normalize="global", **choice)
+        fastgae.ray.compute(blocks, normalize="global", **choice)
 
 
 @pytest.mark.parametrize("whole_episodes", [False, True])
@@ -191,8 +188,7 @@ def test_errors_before_anything_is_read(recorded):
             fastgae.ray.compute(blocks)
 
 
-@pytest.mark.parametrize("normalize", [None, "global"])
-def test_a_worker_is_killed(recorded, tmp_path, normalize):
+def test_a_worker_is_killed(recorded, tmp_path):
     """Ray runs a task again if its process dies: here before the computation, and after it."""
 
     def dying_once(block):
@@ -203,13 +199,11 @@ def test_a_worker_is_killed(recorded, tmp_path, normalize):
         return os.kill(os.getpid(), signal.SIGKILL)
 
     how = {"batch_size": None, "batch_format": "pyarrow"}
-    blocks = blocks_of(shuffled(recorded.table()), [500, 900])
-    advantages = recorded.result.advantages
-    expected = advantages if normalize is None else normalized(advantages)
-    before = fastgae.ray.compute(blocks.map_batches(dying_once, **how), normalize=normalize)
+    blocks, expected = blocks_of(shuffled(recorded.table()), [500, 900]), normalized(recorded.result.advantages)
+    before = fastgae.ray.compute(blocks.map_batches(dying_once, **how), normalize="global")
     assert_results(table_of(before), recorded, expected)
     (tmp_path / "killed").unlink()
-    after = fastgae.ray.compute(blocks, normalize=normalize).map_batches(dying_once, **how)
+    after = fastgae.ray.compute(blocks, normalize="global").map_batches(dying_once, **how)
     assert_results(table_of(after), recorded, expected)
     assert (tmp_path / "killed").exists()
 
@@ -220,52 +214,11 @@ def test_the_example(recorded, folder, options, tmp_path_factory, monkeypatch):
     program = importlib.import_module("ray_offline")
     out = tmp_path_factory.mktemp("results") / "out"
     program.main(program.parse([str(folder), str(out), "--column", "rewards=rewards", *options]))
-    advantages = recorded.result.advantages
-    expected = normalized(advantages) if options else advantages
-    assert_results(pq.read_table(out).sort_by(KEYS), recorded, expected)
+    assert_results(
+        pq.read_table(out).sort_by(KEYS), recorded, normalized(recorded.result.advantages) if options else None
+    )
     with pytest.raises(SystemExit, match="exists already"):
         program.main(program.parse([str(folder), str(out)]))
-
-
-TWO_NODES = """
-import sys
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-import ray
-from ray.cluster_utils import Cluster
-
-import fastgae.ray
-
-source, out = sys.argv[1:]
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"first": 1}})
-cluster.add_node(num_cpus=1, resources={"second": 1})
-cluster.wait_for_nodes()
-ray.init(address=cluster.address)
-
-
-@ray.remote(num_returns=2)
-def half(begin):
-    return pq.read_table(source).slice(begin, 1500), ray.get_runtime_context().get_node_id()
-
-
-halves = [half.options(resources={name: 1}).remote(begin) for name, begin in (("first", 0), ("second", 1500))]
-assert len({ray.get(node) for _, node in halves}) == 2
-dataset = fastgae.ray.compute(ray.data.from_arrow_refs([rows for rows, _ in halves]), normalize="global")
-pq.write_table(pa.concat_tables(ray.get(dataset.to_arrow_refs())), out)
-ray.shutdown()
-cluster.shutdown()
-"""
-
-
-def test_two_nodes(recorded, python, tmp_path):
-    """Half of the rows lie in the memory of each, and the cut is in the middle of an episode."""
-    write(recorded.table(), tmp_path / "source.parquet", 1000)
-    python(TWO_NODES, str(tmp_path / "source.parquet"), str(tmp_path / "out.parquet"))
-    advantages = recorded.result.advantages
-    got = pq.read_table(tmp_path / "out.parquet").sort_by(KEYS)
-    assert recorded.episode[1499] == recorded.episode[1500]
-    assert_results(got, recorded, normalized(advantages))
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -14,9 +14,9 @@ h5py = pytest.importorskip("h5py")
 ROWS = 8
 
 
-def d4rl(path, recorded, **changed):
-    """Write the recorded episodes as D4RL does, with observations whose first number is twice the value."""
-    actions = np.zeros((len(recorded.rewards), 3), np.float32)
+def test_d4rl(tmp_path, recorded):
+    """The first number of an observation is twice the value."""
+    path, actions = tmp_path / "hopper.hdf5", np.zeros((len(recorded.rewards), 3), np.float32)
     arrays = {
         "rewards": recorded.rewards,
         "terminals": recorded.terminated,
@@ -27,28 +27,23 @@ def d4rl(path, recorded, **changed):
         "infos/qpos": actions,
         "metadata/algorithm": np.bytes_("SAC"),
     }
-    with h5py.File(path, "w") as file:
-        file.update({name: array for name, array in {**arrays, **changed}.items() if array is not None})
-    return path
-
-
-def half(batch):
-    return batch["observations"][:, 0] * np.float32(0.5)
-
-
-def test_d4rl(tmp_path, recorded):
-    source = d4rl(tmp_path / "hopper.hdf5", recorded)
-    got = computed(source, tmp_path / "out.parquet", values=half, memory=limit(40))
-    assert got.column_names == ["advantages", "returns"]
-    assert_same_bits(got, recorded.ended)
     for changed, message in (
+        ({}, None),
         ({"next_observations": None}, r"hopper.hdf5: row \d+: the episode is truncated, and there is no value of the "),
         ({"rewards": None}, "there is no column 'rewards' for rewards; there are actions, "),
         ({"rewards": 1.0}, r"hopper.hdf5: rewards is not an array with one number for each step"),
         ({"terminals": np.zeros(5)}, "nothing says which episodes ended for good"),
         ({"rewards": np.array([b"1"] * 3000, object)}, "there is no column 'rewards' for rewards"),
     ):
-        refused(message, d4rl(source, recorded, **changed), values=half)
+        with h5py.File(path, "w") as file:
+            file.update({name: array for name, array in {**arrays, **changed}.items() if array is not None})
+        critic = {"values": lambda batch: batch["observations"][:, 0] * np.float32(0.5), "memory": limit(40)}
+        if message is None:
+            got = computed(path, tmp_path / "out.parquet", **critic)
+            assert got.column_names == ["advantages", "returns"]
+            assert_same_bits(got, recorded.ended)
+        else:
+            refused(message, path, **critic)
     assert names(tmp_path) == ["hopper.hdf5", "out.parquet"]
 
 

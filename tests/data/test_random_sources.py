@@ -68,21 +68,20 @@ class Drawn:
     def flags(self, name):
         return getattr(self, name).astype(self.rng.choice([bool, *FLOATS, *INTEGERS]))
 
+    def all_flags(self):
+        return {name: self.flags(name) for name in ("terminated", "truncated")}
+
     def states(self):
         """Return the values of all states: T + 1 an episode."""
         return np.insert(self.values, self.first + self.lengths, self.next_values[self.last])
 
     def columns(self):
-        names = {
-            "text": pa.array([f"run {number}" for number in self.episode]),
-            "large": pa.array([f"run {number}" for number in self.episode], pa.large_string()),
-            "dictionary": pa.array([f"run {number}" for number in self.episode]).dictionary_encode(),
-            "numbers": pa.array(self.episode.astype(self.rng.choice(INTEGERS))),
-        }
-        flags = {name: pa.array(self.flags(name)) for name in ("terminated", "truncated")}
-        numbers = {name: pa.array(array) for name, array in self.numbers().items()}
+        text, numbers = pa.array([f"run {number}" for number in self.episode]), self.rng.choice(INTEGERS)
+        names = {"text": text, "large": text.cast(pa.large_string()), "dictionary": text.dictionary_encode()}
+        names["numbers"] = pa.array(self.episode.astype(numbers))
+        numbers = {name: pa.array(array) for name, array in (self.all_flags() | self.numbers()).items()}
         step = pa.array((self.step + self.rng.integers(20)).astype(self.rng.choice(INTEGERS)))
-        return {"episode": names[self.rng.choice(list(names))], "step": step, **numbers, **flags}
+        return {"episode": names[self.rng.choice(list(names))], "step": step, **numbers}
 
     def numbers(self):
         found = {"rewards": self.rewards} | ({} if self.ends or self.keeps_final else {"next_values": self.next_values})
@@ -172,10 +171,6 @@ def lists(drawn, folder):
     return {}, np.arange(drawn.rows)
 
 
-def states_in_lists(drawn, folder):
-    return lists(drawn, folder)
-
-
 def hdf5_file(path, arrays, chunks=None):
     path.parent.mkdir(parents=True, exist_ok=True)
     with pytest.importorskip("h5py").File(path, "w") as file:
@@ -184,7 +179,7 @@ def hdf5_file(path, arrays, chunks=None):
 
 
 def robomimic(drawn, folder):
-    arrays = drawn.numbers() | {name: drawn.flags(name) for name in ("terminated", "truncated")}
+    arrays = drawn.numbers() | drawn.all_flags()
     parts = enumerate(zip(drawn.first, drawn.first + drawn.lengths, strict=True))
     demos = {f"data/demo_{n}/{name}": array[a:b] for n, (a, b) in parts for name, array in arrays.items()}
     hdf5_file(folder / "a.hdf5", demos)
@@ -218,7 +213,7 @@ def flat(drawn):
         return {**arrays, "episode_ends": drawn.first + drawn.lengths}
     if drawn.ends:
         return {**arrays, "episode": drawn.episode}
-    return arrays | {name: drawn.flags(name) for name in ("terminated", "truncated")}
+    return arrays | drawn.all_flags()
 
 
 def npz(drawn, folder):
@@ -238,7 +233,7 @@ def npy(drawn, folder):
 def hdf5(drawn, folder):
     names = {"terminated": "terminals", "truncated": "timeouts"} if drawn.rng.random() < 0.5 else {}  # of D4RL
     arrays = {names.get(name, name): array for name, array in flat(drawn).items()}
-    hdf5_file(folder / "a.hdf5", arrays, chunks=True if drawn.rng.random() < 0.5 else None)
+    hdf5_file(folder / "a.hdf5", arrays, chunks=drawn.rng.random() < 0.5 or None)
     return {}, np.arange(drawn.rows)
 
 
@@ -272,17 +267,17 @@ def minari_arrow(drawn, folder):
     described(drawn, folder)
     suffix = drawn.rng.choice([".arrow", ".parquet"])
     for number, arrays in enumerate(minari_episodes(drawn)):
-        padded = {
-            name: array if name == drawn.valued else np.append(array, array[-1:]) for name, array in arrays.items()
-        }
+        for name in arrays.keys() - {drawn.valued}:
+            arrays[name] = np.append(arrays[name], arrays[name][-1:])
         (folder / "data" / f"{number}").mkdir()
-        write(pa.table(padded), folder / "data" / f"{number}" / f"part-0{suffix}", int(drawn.rng.choice([1, 7, 100])))
+        write(pa.table(arrays), folder / "data" / f"{number}" / f"part-0{suffix}", int(drawn.rng.choice([1, 7, 100])))
     return {}, np.arange(drawn.rows)
 
 
 TABULAR = {kind: partial(in_tables, suffix=f".{kind}") for kind in TABLES} | {
-    make.__name__: make for make in (huggingface, one_per_file, lists, states_in_lists, rllib, lerobot)
+    make.__name__: make for make in (huggingface, one_per_file, lists, rllib, lerobot)
 }
+TABULAR["states_in_lists"] = lists
 # Only the first ones have a column of steps.
 FORMATS = TABULAR | {make.__name__: make for make in (robomimic, npz, npy, hdf5, minari_hdf5, minari_arrow)}
 CASE = [(seed, list(FORMATS)[seed % len(FORMATS)]) for seed in range(CASES)]
@@ -309,7 +304,7 @@ def values_beside(drawn, folder, order):
         np.save(folder.with_name("v.npy"), drawn.states() if drawn.keeps_final else drawn.values[order])
         return folder.with_name("v.npy")
     table = pa.table({"values": drawn.values, **drawn.keys})
-    step = table.column_names[2]  # types may differ
+    step = table.column_names[2]
     table = table.set_column(2, step, table[step].cast(pa.int16() if drawn.rng.random() < 0.5 else pa.int64()))
     order = drawn.rng.permutation(drawn.rows) if drawn.rng.random() < 0.7 else order
     suffixes = [".parquet", ".arrow", *([".csv"] if drawn.values.dtype == np.float64 else [])]

@@ -41,17 +41,23 @@ def broken(request, tmp_path):
     return {"PYTHONPATH": os.pathsep.join(map(str, filter(None, paths)))}, cause, word
 
 
-def test_everything_else_runs_and_one_warning_names_the_cause(python, broken):
-    environment, cause, word = broken
-    warned, numba, error = json.loads(python(NO_CORE + CALL + SEEN, **environment))
+def seen(printed, *words):
+    """Check that warnings, information and the error say these words; return the first warning and the error."""
+    warned, numba, error = json.loads(printed)
     assert [category for category, _ in warned] == ["RuntimeWarning"] * 2
     assert "falls back" in warned[1][1]  # because cpp is missing, too
     assert numba[:2] == ["numba", False]
     assert error[0] == "BackendUnavailableError"
-    assert error[2] == cause, "chained from what numba raised"
     for text in (warned[0][1], numba[4], error[1]):
-        assert word in text
-    assert "numba" in warned[0][1]
+        assert all(word in text for word in words), text
+    return warned[0][1], error
+
+
+def test_everything_else_runs_and_one_warning_names_the_cause(python, broken):
+    environment, cause, word = broken
+    warning, error = seen(python(NO_CORE + CALL + SEEN, **environment), word)
+    assert error[2] == cause, "chained from what numba raised"
+    assert "numba" in warning
     assert "backend='numba'" in error[1]
 
 
@@ -77,11 +83,4 @@ Dispatcher.compile = compile
 
 @pytest.mark.skipif("numba" not in {i.name for i in fastgae.backends() if i.available}, reason="numba is not installed")
 def test_a_numba_that_cannot_compile_is_a_broken_one(python):
-    warned, numba, error = json.loads(python(NO_CORE + CALL + CANNOT_COMPILE + SEEN))
-    assert [category for category, _ in warned] == ["RuntimeWarning"] * 2
-    assert "falls back" in warned[1][1]  # because cpp is missing, too
-    assert numba[:2] == ["numba", False]
-    assert error[0] == "BackendUnavailableError"
-    for text in (warned[0][1], numba[4], error[1]):
-        for word in ("numba backend", "no such instruction", 'backend="numpy"'):
-            assert word in text
+    seen(python(NO_CORE + CALL + CANNOT_COMPILE + SEEN), "numba backend", "no such instruction", 'backend="numpy"')

@@ -1,6 +1,7 @@
 """A fork while other threads are in calls: the child computes the correct bits, on its own threads, and exits.
 
-Each thread checks the results that it holds while the others drop theirs, whose memory is used again.
+Each thread checks the results that it holds while the others drop theirs, whose memory is used again. The child begins
+with an empty store of dropped memory.
 """
 
 import os
@@ -44,16 +45,22 @@ threads = [threading.Thread(target=work, args=[i % len(calls)]) for i in range(8
 for thread in threads:
     thread.start()
 busy.wait()
+kept, compiled = compute({}, sys.argv[1]), bool(memory.recycled())
 for _ in range(10):
     child = os.fork()
     if child == 0:
         failed = 1
         try:
+            counts = memory.recycled()  # of a new store, which holds nothing of the parent's
+            assert [counts.get(name, 0) for name in ("held", "hits", "misses")] == [0, 0, 0], counts
             assert all(right(which, compute(options, sys.argv[1])) for which, options in enumerate(calls))
-            failed = memory.recycled().get("hits") == 0
+            assert right(0, kept)
+            assert not compiled or (counts["limit"] and memory.recycled()["held"] and memory.recycled()["hits"])
+            failed = 0
         finally:
             os._exit(failed)
     assert os.waitpid(child, 0)[1] == 0, "the child hung, died or was wrong"
+    assert not compiled or memory.recycled()["misses"], "the parent keeps what it has"
 stop.set()
 for thread in threads:
     thread.join()

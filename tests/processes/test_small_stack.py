@@ -31,19 +31,15 @@ def check_all():
                 for steps, envs in ((1, 1), (40, 3), (130, 70), (1500, 400)):
                     check(steps, envs, dtype, time_axis, options)
 """
-MAIN_THREAD = f"""{CALLS}
+CHECK = f"""{CALLS}
 check_all()
-assert not wrong, wrong
-print("done")
-"""
-THREADS = f"""{CALLS}
-check_all()
-threading.stack_size(32 * 1024)
-threads = [threading.Thread(target=check_all) for _ in range(3)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
+if sys.argv[2:]:
+    threading.stack_size(32 * 1024)
+    threads = [threading.Thread(target=check_all) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 assert not wrong, wrong
 print("done")
 """
@@ -63,8 +59,8 @@ pytestmark = [
 
 
 def test_main_thread(python, backend):
-    assert python(LIMITED, MAIN_THREAD, backend) == "done"
+    assert python(LIMITED, CHECK, backend) == "done"
 
 
 def test_threads_of_python(python, backend):
-    assert python(THREADS, backend) == "done"
+    assert python(CHECK, backend, "in threads") == "done"

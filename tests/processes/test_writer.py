@@ -60,20 +60,16 @@ for round in range(30):
             if arguments.get("final_values") is not None and arguments["final_values"].ndim == 1:
                 arguments["final_values"] = finals[: np.count_nonzero(truncated)]
             try:
-                got = fastgae.gae(
-                    oriented(rewards), oriented(values), oriented(terminated), time_axis=time_axis, backend=backend,
-                    **arguments,
-                )
+                arrays = map(oriented, (rewards, values, terminated))
+                got = fastgae.gae(*arrays, time_axis=time_axis, backend=backend, **arguments)
                 assert [array.shape for array in got] == [oriented(rewards).shape] * 2
                 done += 1
             except (ValueError, IndexError):
                 refused += 1
     for given in ({}, {"mask": mask.reshape(-1)}):
         try:
-            got = fastgae.gae_packed(
-                rewards.reshape(-1), values.reshape(-1), cu_seqlens, last_values=finals[: len(cu_seqlens) - 1],
-                gamma=0.99, backend=backend, **given,
-            )
+            arrays, given = (rewards.reshape(-1), values.reshape(-1), cu_seqlens), {"gamma": 0.99, **given}
+            got = fastgae.gae_packed(*arrays, last_values=finals[: len(cu_seqlens) - 1], backend=backend, **given)
             assert [array.shape for array in got] == [(size,)] * 2
             done += 1
         except (ValueError, IndexError):

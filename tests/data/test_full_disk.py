@@ -59,11 +59,7 @@ def test_full_disk_while_a_file_is_copied(tmp_path, recorded, full_at, copied):
     assert names(tmp_path) == [source.name]
     got = computed(source, tmp_path / "out.arrow", **given, **RUN)
     assert np.allclose(got["advantages"], recorded.result.advantages, atol=1e-5)
-
-
-def test_full_disk_for_a_table_in_memory(recorded, full_at):
-    """``resume`` needs files, so nothing is kept."""
-    for size in (SPOOLED, WHOLE):
+    for size in (SPOOLED, WHOLE):  # ``resume`` needs files, so nothing is kept for a table in memory
         full_at(size, recorded.table(), message=r"cannot write .*: File too large$")
 
 

@@ -4,19 +4,19 @@ import numpy as np
 import pyarrow as pa
 
 import fastgae
-from fastgae.data import compute
 
-from .recorded import assert_same_bits, refused
+from .recorded import assert_same_bits, computed, limit, refused, write
 
 
-def test_lists_without_names(recorded):
+def test_lists_without_names(tmp_path, recorded):
     """The number of a row names its episode. A critic gets lists of one length as vectors."""
     parts = np.split(recorded.rewards, recorded.first[1:])
     rows = pa.table({"rewards": parts, "x": parts, "goal": [[0.5, 1.5, 2.5]] * len(parts)})
     seen = []
     critic = lambda batch: seen.append(batch["goal"].shape[1]) or batch["x"]  # noqa: E731
-    got = compute(rows, values=critic, ends="terminated", progress=False)
-    assert seen == [3]
+    how = {"values": critic, "ends": "terminated", "memory": limit(100)}
+    got = computed(write(rows, tmp_path / "a.parquet", 5), tmp_path / "out.parquet", **how)
+    assert {*seen} == {3}
     assert np.array_equal(got["episode"], recorded.episode)
     assert np.array_equal(got["step"], recorded.step)
     assert_same_bits(got, fastgae.gae(recorded.rewards, recorded.rewards, recorded.last, last_values=0.0))

@@ -74,14 +74,15 @@ def places(tmp_path, few):
     return source, made
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_at_the_names_beside_the_source(places, resume):
+@pytest.mark.parametrize("option", [None, "resume", "overwrite"])
+def test_at_the_names_beside_the_source(places, option):
+    """Only results of an earlier run are overwritten."""
     source, made = places
     for kind, plant in PLANTED.items():
         for name, message in ((OUT, OUT), (UNFINISHED, "unfinished is not from fastgae")):
             at, run, users = made(f"{kind} {name}")
             plant(run / name, users)
-            refused(at, source, message, resume=resume)
+            refused(at, source, message, **({option: True} if option else {}))
 
 
 def test_in_the_folder_of_unfinished_results(places):

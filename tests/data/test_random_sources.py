@@ -275,9 +275,9 @@ def minari_arrow(drawn, folder):
 
 
 TABULAR = {kind: partial(in_tables, suffix=f".{kind}") for kind in TABLES} | {
-    make.__name__: make for make in (huggingface, one_per_file, lists, rllib, lerobot)
+    make.__name__: make for make in (huggingface, one_per_file, lists)
 }
-TABULAR["states_in_lists"] = lists
+TABULAR |= {"states_in_lists": lists, "rllib": rllib, "lerobot": lerobot}
 # Only the first ones have a column of steps.
 FORMATS = TABULAR | {make.__name__: make for make in (robomimic, npz, npy, hdf5, minari_hdf5, minari_arrow)}
 CASE = [(seed, list(FORMATS)[seed % len(FORMATS)]) for seed in range(CASES)]

@@ -21,7 +21,7 @@ from speed.gpu.compiled import TOOLS, compile_for
 from support.cases import make_case
 from support.drawn import drawn
 
-from .device import dense, tensors
+from .device import dense, env_major, narrowed, tensor, tensors
 
 # A multiplication and an addition that are rounded once, or that ptxas may make one, or denormals that become 0.
 IN_PTX = re.compile(r"\b(?:fma|mad)\.\S*f(?:16|32|64)\S*|\b(?:add|sub|mul)\.(?!rn)\S*f(?:16|32|64)\S*|\S+\.ftz\S*")
@@ -64,23 +64,19 @@ def variants(dtype):
     for name in FUNCTIONS:
         for number, (function, arguments) in enumerate(drawn(name, dtype)):
             yield f"{name} {number}", function, tensors(dense(arguments))
-    case = make_case((3, 1), np.dtype(dtype))
-    one = {name: torch.from_numpy(given) for name, given in case.arguments().items() if isinstance(given, np.ndarray)}
-    lengths = {name: one[name][:1] for name in ("rewards", "values", "terminated")}
-    yield "one step of one env", fastgae.n_step_returns, {**lengths, "last_values": one["rewards"][0], "n": 1}
+    ones = tensor(np.ones((1, 1), dtype))
+    one_step = {"rewards": ones, "values": ones, "terminated": ones > 1, "last_values": ones[0], "n": 1}
+    yield "one step of one env", fastgae.n_step_returns, one_step
 
 
 def usual():
     """Yield the calls of most rollouts."""
     for dtype in (np.float32, np.float64):
         arguments = make_case((64, 48), np.dtype(dtype)).arguments()
-        rows = {name: torch.from_numpy(given) for name, given in arguments.items() if isinstance(given, np.ndarray)}
-        yield f"rows {dtype.__name__}", fastgae.gae, rows
-        tiles = {name: given.mT.contiguous() if given.ndim == 2 else given for name, given in rows.items()}
-        yield f"tiles {dtype.__name__}", fastgae.gae, {**tiles, "time_axis": 1}
+        yield f"rows {dtype.__name__}", fastgae.gae, tensors(arguments)
+        yield f"tiles {dtype.__name__}", fastgae.gae, tensors(env_major(arguments))
     for narrow in (torch.bfloat16, torch.float16):
-        changed = {name: t.to(narrow) if t.is_floating_point() else t for name, t in rows.items()}
-        yield str(narrow), fastgae.gae, changed
+        yield str(narrow), fastgae.gae, narrowed(tensors(arguments), narrow)
 
 
 def report(architecture, every):
@@ -100,16 +96,17 @@ def report(architecture, every):
                 found = found_in(binary) + (found_in_machine_code(binary, architecture) if machine_code else [])
                 findings[f"{name}: {binary.metadata.name} {number}"] = found
 
+    calls = list(usual())
     if every:
-        look(*next(usual()))  # with as many steps as it is used
+        look(*calls[0])  # with as many steps as it is used
     recursion.STEPS = recursion.FEWER_STEPS = recursion.FEWEST_STEPS = FEWER
-    for each in usual():
+    for each in calls if every else calls[::3]:
         look(*each)
     recursion.SHORTEST_PIECE, recursion.WARM_UP, recursion.WORTHWHILE = 1, 0.01, 1.0  # so that envs are cut
-    for name, *call_in_pieces in list(usual())[:2]:
+    for name, *call_in_pieces in calls[: 2 if every else 1]:
         look(f"{name} in pieces", *call_in_pieces)
     recursion.STAGED_STEPS = 1
-    for name, function, arguments in list(usual())[:2]:
+    for name, function, arguments in calls[:2] if every else ():
         look(f"{name} in stages", function, {**arguments, "gamma": 1.0, "gae_lambda": 1.0})
     recursion.WORTHWHILE, recursion.MOST_STAGED = 0.0, 0  # and now they are neither cut nor staged
     # The PTX says how each operation is rounded, and ptxas keeps to that. A dtype changes the same in every variant,

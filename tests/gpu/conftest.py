@@ -1,6 +1,8 @@
 """On a GPU where one is, and otherwise under Triton's interpreter: ``TRITON_INTERPRET=1 pytest tests/gpu``."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +49,19 @@ def _short_turns(request, monkeypatch):
     for name, steps in {"STEPS": 4, "FEWER_STEPS": 2, "FEWEST_STEPS": 2, "HEAD": 4}.items():
         monkeypatch.setattr(f"fastgae._backends.triton.recursion.{name}", steps)
     monkeypatch.setattr("fastgae._interop.torch_devices._plans", {})
+
+
+@pytest.fixture
+def report(python, tmp_path):
+    """Return what a module here reports in a process of its own, because in this one Triton interprets."""
+    tests = Path(__file__).parents[1]
+    paths = [str(tests), str(tests.with_name("benchmarks"))]
+
+    def run(module, *arguments, **environment):
+        code = f"import sys; sys.path[:0] = {paths}; from gpu.{module} import report; report{arguments}"
+        return json.loads(python(code, TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path), **environment))
+
+    return run
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import torch
 import fastgae
 from fuzz.calls import everywhere
 from support.cases import assert_same_bits
+from support.functions import arrays_of, converted
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -47,7 +48,17 @@ def tensor(array, place=as_c):
 
 
 def tensors(arguments, place=as_c):
-    return {name: tensor(a, place) if isinstance(a, np.ndarray) else a for name, a in arguments.items()}
+    return converted(arguments, lambda array: tensor(array, place))
+
+
+def narrowed(given, dtype):
+    """Return tensors with their floats in another dtype, and anything else as it is."""
+    return {name: t.to(dtype) if torch.is_tensor(t) and t.is_floating_point() else t for name, t in given.items()}
+
+
+def env_major(arguments):
+    flipped = {name: given.T if np.ndim(given) == 2 else given for name, given in arguments.items()}
+    return {**flipped, "time_axis": 1}
 
 
 def dense(arguments):
@@ -73,17 +84,13 @@ def called(function, arguments):
 def assert_bits(got, expected, what=""):
     """Assert tensors on the device with the bits of arrays of NumPy."""
     assert isinstance(got, fastgae.GAEResult) == isinstance(expected, fastgae.GAEResult)
-    pairs = zip(got, expected, strict=True) if isinstance(got, fastgae.GAEResult) else [(got, expected)]
-    for result, array in pairs:
+    for result, array in zip(arrays_of(got), arrays_of(expected), strict=True):
         if array is None:
             assert result is None
             continue
         assert result.device.type == DEVICE
         assert not result.requires_grad
-        if array.dtype == bool:
-            np.testing.assert_array_equal(result.cpu().numpy(), array, what)
-        else:
-            assert_same_bits(result.cpu().numpy(), array, what)
+        assert_same_bits(result.cpu().numpy(), array, what)
 
 
 def check(function, arguments, place=as_c):

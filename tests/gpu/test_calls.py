@@ -1,6 +1,5 @@
 """Which calls are computed on a GPU, which are refused and with which words, and what torch compiles."""
 
-import inspect
 import json
 import sys
 import threading
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_map_only
 
 import fastgae
 from fastgae._backends import triton as backend
@@ -17,18 +17,16 @@ from fastgae._backends.triton import plan
 from fastgae._interop import torch_devices
 from fastgae._interop.torch_devices import call
 from support.cases import assert_same_bits, make_case
+from support.functions import converted
 from support.programs import NO_TRITON
 
-from .device import DEVICE, assert_bits, called, tensor, tensors, transposed
+from .device import DEVICE, assert_bits, called, check, tensor, tensors, transposed
 
-CASE = make_case((17, 6), np.dtype(np.float32))
-ROLLOUT = CASE.arguments()
+ROLLOUT = make_case((17, 6), np.dtype(np.float32)).arguments()
 
 
-def refused(error, match, function=fastgae.gae, **changed):
-    given = {**tensors(ROLLOUT), **changed}
-    with pytest.raises(error, match=match):
-        called(function, given)
+def small_rollout(steps=5, seed=0):
+    return make_case((steps, 6), np.dtype(np.float32), bootstrap="last_values", seed=seed).arguments()
 
 
 def test_backends_lists_it():
@@ -62,7 +60,18 @@ def test_a_recursion_that_it_does_not_know(monkeypatch):
     match = rf"rewards is an array on {DEVICE}.*, and upgo computes on the CPU: pass rewards\.cpu\(\)"
     given = {name: each for name, each in tensors(ROLLOUT).items() if name != "gae_lambda"}
     with pytest.raises(TypeError, match=match):
-        called(fastgae.upgo, given)
+        call(fastgae.upgo, given)
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor on another device, as far as anybody can see without one."""
+
+    is_cpu = False
+    device = torch.device("cuda:7")
+
+
+ONES = torch.ones(17, 6)
+MEMORY = torch.zeros(18, 6, device=DEVICE)
 
 
 @pytest.mark.parametrize(
@@ -73,27 +82,27 @@ def test_a_recursion_that_it_does_not_know(monkeypatch):
         ({"final_values": None}, ValueError, "pass final_values"),
         ({"final_values": torch.ones(3)}, ValueError, "to count the flags of truncated, the program would have"),
         ({"num_threads": 0}, ValueError, "num_threads must be a positive integer"),
-        ({"values": torch.ones(17, 6, dtype=torch.complex64)}, TypeError, "values has dtype complex64"),
-        ({"values": torch.ones(17, 6).to(torch.float8_e4m3fn)}, TypeError, r"values has dtype torch\.float8_e4m3fn"),
-        ({"values": torch.ones(17, 6).to_sparse()}, TypeError, r"values has layout .*: pass values\.to_dense\(\)"),
-        ({"out": torch.ones(17, 6)}, TypeError, "out must be a pair"),
+        ({"values": ONES.to(torch.complex64)}, TypeError, "values has dtype complex64"),
+        ({"values": ONES.to(torch.float8_e4m3fn)}, TypeError, r"values has dtype torch\.float8_e4m3fn"),
+        ({"values": ONES.to_sparse()}, TypeError, r"values has layout .*: pass values\.to_dense\(\)"),
+        ({"values": ROLLOUT["values"]}, TypeError, rf"values is not a tensor, and rewards is on {DEVICE}"),
+        ({"values": ONES.tolist()}, TypeError, r"values is not a tensor, .*torch\.as_tensor\(values"),
+        ({"values": ONES.as_subclass(Elsewhere)}, TypeError, r"on cuda:7, and .* on .*: pass values\.to\(rewards\.dev"),
+        ({"backend": "cpp"}, TypeError, "and backend='cpp' computes on the CPU: leave it out"),
+        ({"out": ONES}, TypeError, "out must be a pair"),
         ({"out": (None, None)}, ValueError, "nothing to compute"),
         ({"out": (torch.ones(3, 6), None)}, ValueError, r"out\[0\] has shape \(3, 6\)"),
-        ({"out": (None, torch.ones(17, 6).double())}, TypeError, r"out\[1\] has dtype float64; expected"),
+        ({"out": (None, ONES.double())}, TypeError, r"out\[1\] has dtype float64; expected"),
         ({"out": (None, torch.ones(1, 6, device=DEVICE).expand(17, 6))}, ValueError, "broadcast view"),
-        ({"out": (torch.ones(17, 6).requires_grad_(), None)}, ValueError, "out requires grad"),
-        ({"out": (torch.ones(17, 6).bfloat16(), None)}, TypeError, "out has dtype torch.bfloat16"),
+        ({"out": (ONES.clone().requires_grad_(), None)}, ValueError, "out requires grad"),
+        ({"out": (ONES.bfloat16(), None)}, TypeError, "out has dtype torch.bfloat16"),
+        ({"out": (MEMORY[1:], MEMORY[:-1])}, ValueError, "share memory"),
     ],
 )
 def test_mistakes(changed, error, match):
-    def moved(given):
-        if isinstance(given, tuple):
-            return tuple(map(moved, given))
-        return given if not isinstance(given, torch.Tensor) or given.requires_grad else given.to(DEVICE)
-
-    if DEVICE == "cuda" and isinstance(changed.get("out"), tuple) and any(t is not None for t in changed["out"]):
-        changed = {"out": tuple(None if t is None else t.to(DEVICE) for t in changed["out"])}
-    refused(error, match, **{name: moved(given) for name, given in changed.items()})
+    changed = tree_map_only(torch.Tensor, lambda each: each.to(DEVICE), changed)
+    with pytest.raises(error, match=match):
+        call(fastgae.gae, {**tensors(ROLLOUT), **changed})
 
 
 def test_more_steps_than_32_bits_count():
@@ -103,31 +112,10 @@ def test_more_steps_than_32_bits_count():
         torch_devices._checked(fastgae.reverse_scan, {"x": rewards, "decay": 0.5}, ())
 
 
-def test_outputs_may_not_share_memory():
-    memory = torch.zeros(18, 6, device=DEVICE)
-    refused(ValueError, "share memory", out=(memory[1:], memory[:-1]))
+def test_outputs_may_lie_between_each_other():
     twice = torch.zeros(17, 12, device=DEVICE)
     got = called(fastgae.gae, {**tensors(ROLLOUT), "out": (twice[:, ::2], twice[:, 1::2])})
     assert_bits(got, fastgae.gae(**ROLLOUT))
-
-
-@pytest.mark.parametrize("values", [ROLLOUT["values"], ROLLOUT["values"].tolist()])
-def test_arrays_of_another_kind(values):
-    refused(TypeError, rf"values is not a tensor, and rewards is on {DEVICE}.*torch\.as_tensor\(values", values=values)
-
-
-class Elsewhere(torch.Tensor):
-    """A tensor on another device, as far as anybody can see without one."""
-
-    is_cpu = False
-    device = torch.device("cuda:7")
-
-
-def test_tensors_on_two_devices():
-    elsewhere = tensor(ROLLOUT["values"]).as_subclass(Elsewhere)
-    refused(
-        TypeError, r"values is on cuda:7, and rewards is on .*: pass values\.to\(rewards\.device\)", values=elsewhere
-    )
 
 
 def test_a_number_on_the_cpu_is_a_number():
@@ -138,10 +126,7 @@ def test_a_number_on_the_cpu_is_a_number():
     assert_bits(got, fastgae.gae(**{**ROLLOUT, "gamma": 0.9}))
 
 
-def test_another_backend_is_refused():
-    given = tensors(ROLLOUT)
-    with pytest.raises(TypeError, match=r"rewards is on .*, and backend='cpp' computes on the CPU: leave it out"):
-        call(fastgae.gae, {**given, "backend": "cpp"})
+def test_arrays_of_numpy_are_refused():
     with pytest.raises(TypeError, match="backend='triton': this backend computes only torch tensors on a GPU"):
         fastgae.gae(**ROLLOUT, backend="triton")
 
@@ -192,21 +177,6 @@ def launched(monkeypatch):
     return launch
 
 
-def test_fusing_is_always_forbidden_and_a_kernel_is_compiled_once(launched):
-    kernel = Kernel()
-    launched(kernel, 2)
-    ((compiled, options),) = kernel.compiled
-    assert options == {"grid": (3, 1, 1), "num_warps": 2, "enable_fp_fusion": False}
-    (floats, five), (flags,), constant = compiled
-    assert (floats.dtype, five, flags.dtype, constant) == (torch.float32, 5, torch.uint8, "constant")
-    assert len(kernel.started) == 2
-    for *before, (address, five), (flags,), constant in kernel.started:
-        assert before == [3, 1, 1, "stream", "function", "metadata", None, None, None]
-        assert (five, constant) == (5, "constant")
-        assert address % 16 == 0
-        assert flags % 16 == 1
-
-
 def test_a_kernel_cannot_be_loaded_while_a_graph_is_captured(launched, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     launched(Kernel())
@@ -237,14 +207,9 @@ def test_calls_that_are_alike_have_one_plan(monkeypatch):
     gae = backend.gae
     monkeypatch.setattr(torch_devices, "_plans", {})
     monkeypatch.setattr(backend, "gae", lambda call: made.append(call) or gae(call))
-    case = make_case((5, 6), np.dtype(np.float32), bootstrap="last_values", seed=1)
-    given, other = (
-        tensors(make_case((5, 6), np.dtype(np.float32), bootstrap="last_values").arguments()),
-        case.arguments(),
-    )
-    for arguments in (given, tensors(other)):
-        expected = {name: t.cpu().numpy() if isinstance(t, torch.Tensor) else t for name, t in arguments.items()}
-        assert_bits(called(fastgae.gae, arguments), fastgae.gae(**expected))
+    given = tensors(small_rollout())
+    for seed in (0, 1):
+        check(fastgae.gae, small_rollout(seed=seed))
     assert len(made) == 1
     out = torch.zeros(5, 6, device=DEVICE), torch.zeros(5, 6, device=DEVICE)
     memory = torch.zeros(61, device=DEVICE)
@@ -278,8 +243,8 @@ def test_arguments_of_other_names_have_another_plan():
 
 
 def test_no_plan_reads_memory_that_was_freed():
-    given = tensors(make_case((5, 6), np.dtype(np.float32), bootstrap="last_values").arguments())
-    given["values"] = given["values"].clone()
+    given = tensors(small_rollout())
+    given["values"] = given["values"].clone()  # because the storage of a NumPy array cannot be freed
     called(fastgae.gae, given)
     given["values"].untyped_storage().resize_(0)
     with pytest.raises(TypeError, match="values has no memory"):
@@ -289,7 +254,7 @@ def test_no_plan_reads_memory_that_was_freed():
 def test_a_call_passes_few_files():
     """From the function to the kernel, once the call is planned."""
     package, ways = str(Path(fastgae.__file__).parent), set()
-    given = tensors(make_case((2, 2), np.dtype(np.float32), bootstrap="last_values").arguments())
+    given = tensors(small_rollout())
 
     def look(frame, event, _):
         files = []
@@ -311,24 +276,16 @@ def test_a_call_passes_few_files():
     assert ("gae.py", "run.py", "calls.py", "torch_devices.py", "plan.py") in ways
 
 
-def test_values_after_sequences_count_for_the_dtype():
-    rewards, last = np.arange(5, dtype=np.float32), np.array([1.1, 2.2])
-    given = {"rewards": rewards, "values": rewards, "cu_seqlens": np.array([0, 2, 5]), "gamma": 1.0}
-    given["last_values"] = last
-    assert_bits(called(fastgae.gae_packed, tensors(given)), fastgae.gae_packed(**given), "float64")
-
-
 def test_out_is_copied_only_where_it_overlaps():
-    case = make_case((9, 6), np.dtype(np.float32), bootstrap="last_values")
-    memory = torch.zeros(18, 6, device=DEVICE)
-    given = {**tensors(case.arguments()), "rewards": memory[:9].copy_(tensor(case.rewards))}
+    arguments, memory = small_rollout(9), torch.zeros(18, 6, device=DEVICE)
+    given = {**tensors(arguments), "rewards": memory[:9]}
     for first, copies in ((9, 0), (8, 1), (3, 1), (0, 1)):
-        memory[:9].copy_(tensor(case.rewards))
+        memory[:9].copy_(tensor(arguments["rewards"]))
         out = memory[first : first + 9], None
         planned = torch_devices._checked(fastgae.gae, {**given, "out": out}, out).advantages.plan
         assert len([step for step in planned.steps if not isinstance(step, plan.Launch)]) == copies
         got = called(fastgae.gae, {**given, "out": out})
-        assert_same_bits(got.advantages.cpu().numpy(), fastgae.gae(**case.arguments()).advantages)
+        assert_same_bits(got.advantages.cpu().numpy(), fastgae.gae(**arguments).advantages)
 
 
 CALL = """
@@ -372,8 +329,8 @@ def test_compiled_code():
         got = fastgae.gae(rewards * 1, values, terminated, last_values=last_values, backend="triton")
         return got.advantages * 2
 
-    case = make_case((17, 6), np.dtype(np.float32), bootstrap="last_values")
-    given = [tensor(case.arguments()[name]) for name in ("rewards", "values", "terminated", "last_values")]
+    arguments = small_rollout()
+    given = [tensor(arguments[name]) for name in ("rewards", "values", "terminated", "last_values")]
     got = torch.compile(advantages, fullgraph=True, backend="eager")(*given)
     assert torch.equal(got, advantages(*given))
 
@@ -384,16 +341,9 @@ def test_fake_tensors_of_a_gpu():
 
     from fastgae._interop.torch_ops import OPERATIONS, operands
 
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(fastgae.gae).parameters.items()
-        if parameter.default is not parameter.empty
-    }
     with FakeTensorMode():
-        given = {
-            name: torch.empty(a.shape, device="cuda:0") for name, a in ROLLOUT.items() if isinstance(a, np.ndarray)
-        }
-        results = OPERATIONS["gae"](**operands({**defaults, **given}))
+        given = converted(ROLLOUT, lambda array: torch.empty(array.shape, device="cuda:0"))
+        results = OPERATIONS["gae"](**operands({**fastgae.gae.__kwdefaults__, **given}))
     for result in results:
         assert (result.shape, result.dtype) == ((17, 6), torch.float32)
         assert result.device == torch.device("cuda:0")

@@ -14,13 +14,23 @@ EVERY = {**CALLS, **TORCH_CALLS}
 OWN_EXPONENTIAL = {"rlax retrace_continuous", "torchrl vtrace"}
 
 
-@pytest.mark.parametrize("dtypes", [["float32"], ["float64"], ["bfloat16", "float32"]], ids="-".join)
+def on_the_device(*array):
+    return tensor_of(*array).to(DEVICE)
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """Let every tensor be computed where it is, also under the interpreter. Before that, the CPU computes."""
+    return lambda: monkeypatch.setattr("fastgae._interop.torch.on_device", lambda tensor: True)
+
+
+@pytest.mark.parametrize("dtypes", [["float64"], ["bfloat16", "float32"]], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
-def test_the_bits_of_the_cpu(name, dtypes, monkeypatch):
+def test_the_bits_of_the_cpu(name, dtypes, device):
     function, arguments, numbers = EVERY[name]
     expected = arrays_of(function(**given_as(tensor_of, arguments, numbers, dtypes)))
-    monkeypatch.setattr("fastgae._interop.torch.on_device", lambda tensor: True)  # also under the interpreter
-    given = given_as(lambda *array: tensor_of(*array).to(DEVICE), arguments, numbers, dtypes)
+    device()
+    given = given_as(on_the_device, arguments, numbers, dtypes)
     for got, right in zip(arrays_of(function(**given)), expected, strict=True):
         assert got.device.type == DEVICE
         assert got.dtype == right.dtype
@@ -30,24 +40,22 @@ def test_the_bits_of_the_cpu(name, dtypes, monkeypatch):
             assert_same_bits(got.double().cpu().numpy(), right.double().numpy())
 
 
-def test_coefficients_on_the_device(monkeypatch):
+def test_coefficients_on_the_device(device):
     """torchrl keeps gamma and lambda in buffers, which lie where the agent does."""
     function, arguments, numbers = EVERY["torchrl gae"]
     arguments = {**arguments, "gamma": np.array(0.9), "lmbda": np.array(0.8)}
     expected = function(**given_as(tensor_of, arguments, numbers, ["float32"]))
-    monkeypatch.setattr("fastgae._interop.torch.on_device", lambda tensor: True)
-    got = function(**given_as(lambda *array: tensor_of(*array).to(DEVICE), arguments, numbers, ["float32"]))
-    for result, right in zip(got, expected, strict=True):
+    device()
+    for result, right in zip(
+        function(**given_as(on_the_device, arguments, numbers, ["float32"])), expected, strict=True
+    ):
         assert_same_bits(result.cpu().numpy(), right.numpy())
 
 
-def test_whitening_of_one_token_is_nan(monkeypatch):
+def test_whitening_of_one_token_is_nan(device):
     """On the CPU it is an error. Here nobody looks at the mask."""
     function, arguments, numbers = EVERY["verl"]
-    monkeypatch.setattr("fastgae._interop.torch.on_device", lambda tensor: True)
+    device()
     mask = np.zeros_like(arguments["response_mask"])
-    given = given_as(tensor_of, {**arguments, "response_mask": mask}, numbers, ["float32"])
-    advantages, _ = function(
-        **{name: each.to(DEVICE) if torch.is_tensor(each) else each for name, each in given.items()}
-    )
+    advantages, _ = function(**given_as(on_the_device, {**arguments, "response_mask": mask}, numbers, ["float32"]))
     assert advantages.isnan().all()

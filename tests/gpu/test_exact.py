@@ -9,17 +9,25 @@ from fastgae._interop import FUNCTIONS
 from support.cases import BOOTSTRAPS, FLAGS, assert_same_bits, make_case
 from support.drawn import drawn
 
-from .device import DEVICE, PLACES, as_c, assert_bits, called, check, dense, tensor, tensors, transposed
+from .device import (
+    DEVICE,
+    PLACES,
+    as_c,
+    assert_bits,
+    called,
+    check,
+    dense,
+    env_major,
+    narrowed,
+    tensor,
+    tensors,
+    transposed,
+)
 
 
 def arguments_of(case):
     """Return the arguments of a case; its sparse final values stay dense."""
     return {**case.arguments(), "gamma": case.gamma, "gae_lambda": case.gae_lambda}
-
-
-def env_major(arguments):
-    flipped = {name: given.T if np.ndim(given) == 2 else given for name, given in arguments.items()}
-    return {**flipped, "time_axis": 1}
 
 
 # Around the edges of turns and of the lanes of a program, and small, because the interpreter takes its time.
@@ -44,44 +52,26 @@ def test_every_argument(dtype, name):
         check(function, dense(arguments), PLACES[number % len(PLACES)])
 
 
-@pytest.mark.parametrize("major", [dict, env_major])
-def test_denormal_and_huge_numbers(dtype, major):
+def test_denormal_and_huge_numbers(dtype):
     """Neither flushed to zero nor computed in a wider type."""
     tiny, largest = np.finfo(dtype).tiny, np.finfo(dtype).max
-    for scale in (tiny / 4, largest / 3):
-        case = make_case((31, 17), dtype, "random", "next_values")
+    for scale, major in ((tiny / 4, dict), (tiny / 4, env_major), (largest / 3, env_major)):
+        case = make_case((21, 9), dtype, "random", "next_values")
         case = case.mapped(lambda name, a, scale=scale: a * dtype.type(scale) if a.dtype != bool else a)
         check(fastgae.gae, major(arguments_of(case)))
         expected = fastgae.gae(**case.arguments()).advantages
         assert np.isinf(expected).any() if scale > 1 else 0 < np.abs(expected[expected != 0]).min() < tiny
 
 
-def test_every_operation_is_rounded_on_its_own():
-    """Numbers where a fused multiply-add, or another bracketing, gives other bits."""
-    rng = np.random.default_rng(3)
-    x, decay = (rng.random((64, 33)).astype(np.float32) for _ in range(2))
-    expected = np.zeros((65, 33), np.float32)
-    fused = np.zeros((65, 33), np.float64)
-    for t in reversed(range(64)):
-        expected[t] = x[t] + decay[t] * expected[t + 1]
-        fused[t] = (x[t].astype(np.float64) + decay[t].astype(np.float64) * fused[t + 1]).astype(np.float32)
-    assert (expected != fused).any()
-    got = called(fastgae.reverse_scan, {"x": tensor(x), "decay": tensor(decay)})
-    assert_same_bits(got.cpu().numpy(), expected[:64])
-
-
-@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("major", [dict, env_major])
-def test_16_bit_numbers_are_computed_in_float32(narrow, major):
-    given = tensors(major(arguments_of(make_case((37, 9), np.dtype(np.float32)))))
-    given = {
-        name: t.to(narrow) if isinstance(t, torch.Tensor) and t.is_floating_point() else t for name, t in given.items()
-    }
-    wide = {
-        name: (t.float() if t.is_floating_point() else t).cpu().numpy() if isinstance(t, torch.Tensor) else t
-        for name, t in given.items()
-    }
-    assert_bits(called(fastgae.gae, given), fastgae.gae(**wide))
+def test_16_bit_numbers_are_computed_in_float32(major):
+    arguments = major(arguments_of(make_case((37, 9), np.dtype(np.float32))))
+    for dtype in (torch.bfloat16, torch.float16):
+        given = narrowed(tensors(arguments), dtype)
+        wide = {
+            name: t.cpu().numpy() if torch.is_tensor(t) else t for name, t in narrowed(given, torch.float32).items()
+        }
+        assert_bits(called(fastgae.gae, given), fastgae.gae(**wide))
 
 
 def test_wrong_boundaries_touch_nothing_else():
@@ -94,15 +84,11 @@ def test_wrong_boundaries_touch_nothing_else():
         assert (guarded[::2] == 7).all()
 
 
-def test_results_have_the_memory_order_of_rewards():
-    given = tensors(arguments_of(make_case((17, 6), np.dtype(np.float32))), transposed)
+def test_results_lie_as_rewards_or_where_out_says(dtype):
+    arguments = arguments_of(make_case((17, 6), dtype))
+    expected, given = fastgae.gae(**arguments), tensors(arguments, transposed)
     got = called(fastgae.gae, given)
     assert got.advantages.stride() == got.returns.stride() == given["rewards"].stride()
-
-
-def test_out_is_filled(dtype):
-    arguments = arguments_of(make_case((17, 6), dtype))
-    expected, given = fastgae.gae(**arguments), tensors(arguments)
     for place in PLACES:
         out = [place(torch.full((17, 6), torch.nan, dtype=given["rewards"].dtype, device=DEVICE)) for _ in "AR"]
         got = called(fastgae.gae, {**given, "out": tuple(out)})
@@ -142,7 +128,7 @@ def test_moments_of_many_blocks(dtype):
     mask = rng.random(advantages.shape) < 0.8
     for by, place, other in (("global", as_c, transposed), ("per_env", transposed, as_c)):
         check(fastgae.normalize, {"advantages": advantages, "mask": mask, "by": by}, place)
-        check(fastgae.normalize, {"advantages": advantages, "by": by, "time_axis": 1, "eps": 0.5}, other)
+        check(fastgae.normalize, {"advantages": advantages[:9], "by": by, "time_axis": 1, "eps": 0.5}, other)
 
 
 def test_a_variance_that_overflows():

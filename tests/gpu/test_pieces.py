@@ -1,6 +1,5 @@
 """Envs that are cut into pieces have the bits of one recursion, also where a piece began with the wrong numbers."""
 
-import inspect
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,11 +13,11 @@ from fastgae._backends.triton.kernels import recursion as kernels
 from fastgae._backends.triton.plan import Plan
 from fastgae._interop import torch_devices
 from support.cases import assert_same_bits, make_case
+from support.functions import parameters
 
-from .device import DEVICE, called, check, sliced, tensors
-from .test_exact import arguments_of, env_major
+from .device import DEVICE, called, check, env_major, sliced, tensors
+from .test_exact import arguments_of
 
-SIZE = (75, 3)
 MET, MISSED = 1.7, 1e-3  # the warm-up with which every piece begins with the right numbers, and hardly any piece
 
 
@@ -54,24 +53,22 @@ def unmended(monkeypatch):
     monkeypatch.setattr(Plan, "launch", without)
 
 
-def rollout(dtype, size=SIZE, **changed):
-    case = make_case(size, dtype, "none", "last_values", **{"gamma": 0.6, "gae_lambda": 0.5, **changed})
-    return arguments_of(case)
+def forgetful(size, dtype=np.float32, **changed):
+    """Return a rollout in which a recursion soon forgets where it began."""
+    return make_case(size, np.dtype(dtype), "none", "last_values", **{"gamma": 0.6, "gae_lambda": 0.5, **changed})
 
 
-@pytest.mark.parametrize("major", [dict, env_major])
-def test_after_the_warm_up_a_piece_begins_with_the_right_numbers(dtype, major, cuts, unmended):
-    arguments = rollout(dtype, (150, 3))
-    check(fastgae.gae, major(arguments))
+def test_after_the_warm_up_a_piece_begins_with_the_right_numbers(dtype, cuts, unmended):
+    for major in (dict, env_major):
+        check(fastgae.gae, major(arguments_of(forgetful((150, 3), dtype))))
     assert all(cut.pieces > 2 for cut in cuts)
 
 
 def test_without_a_warm_up_it_does_not(monkeypatch, unmended):
     """Otherwise the tests below would prove nothing."""
     monkeypatch.setattr(recursion, "WARM_UP", MISSED)
-    arguments = rollout(np.dtype(np.float32), gamma=0.999)
     with pytest.raises(AssertionError):
-        check(fastgae.gae, arguments)
+        check(fastgae.gae, arguments_of(forgetful((75, 3), gamma=0.999)))
 
 
 def masked(case):
@@ -98,26 +95,19 @@ KINDS = {
 }
 
 
-def arguments_of_kind(kind, case):
-    """Return the function of a kind, and the arguments that it takes."""
-    function, option = KINDS[kind]
-    given = {**case.arguments(), "gamma": 0.99, "gae_lambda": 0.99, **(option(case) if callable(option) else option)}
-    given = (
-        {"lambda_" if name == "gae_lambda" else name: a for name, a in given.items()}
-        if kind.endswith("trace")
-        else given
-    )
-    return function, {name: a for name, a in given.items() if name in inspect.signature(function).parameters}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_pieces_that_began_wrong_are_computed_again(dtype, kind, monkeypatch, cuts):
     monkeypatch.setattr(recursion, "WARM_UP", MISSED)
-    steps = 35 if DEVICE == "cpu" else 150  # where turns are long, too, there are some pieces
-    case = make_case((steps, 3), dtype, "random" if dtype == np.float64 else "none", "last_values")
-    function, given = arguments_of_kind(kind, case)
-    check(function, given, sliced)
-    check(function, env_major(given))
+    steps, gated = (
+        35 if DEVICE == "cpu" else 150,
+        dtype == np.float64,
+    )  # where turns are long, too, there are some pieces
+    case = make_case((steps, 3), dtype, "random" if gated else "none", "last_values")
+    function, option = KINDS[kind]
+    given = {**case.arguments(), **dict.fromkeys(("gamma", "gae_lambda", "lambda_"), 0.99)}
+    given |= option(case) if callable(option) else option
+    given = {name: each for name, each in given.items() if name in parameters(function.__name__)}
+    check(function, env_major(given) if gated else given, sliced)
     assert all(cut.pieces > 2 for cut in cuts)
 
 
@@ -125,40 +115,42 @@ def test_pieces_that_began_wrong_are_computed_again(dtype, kind, monkeypatch, cu
 def test_of_some_envs_only(monkeypatch, envs):
     """Most pieces of the wide rollout are right, and the only env of the other one is a lane by itself."""
     monkeypatch.setattr(recursion, "WARM_UP", MISSED)
-    case = make_case((27, envs), np.dtype(np.float32), "none", "last_values", gamma=0.999)
-    case.rewards[:, 2:], case.values[:, 2:], case.last_values[2:] = 0, 0, 0
-    check(fastgae.gae, arguments_of(case))
-    check(fastgae.gae, env_major(arguments_of(case)))
+    case = forgetful((27, envs), gamma=0.999, gae_lambda=0.95)
+    case.rewards[:, 2:] = case.values[:, 2:] = case.last_values[2:] = 0
+    for major in (dict, env_major):
+        check(fastgae.gae, major(arguments_of(case)))
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, -0.0, 1e-45, 3e38])
-def test_numbers_that_no_warm_up_forgets(number, cuts):
-    case = make_case((100, 3), np.dtype(np.float32), "none", "last_values", gamma=0.6, gae_lambda=0.5)
-    case.rewards[93, 0] = case.values[50, 1] = number
-    case.rewards[:, 2] = case.values[:, 2] = case.last_values[2] = number
+def test_numbers_that_no_warm_up_forgets(cuts):
+    """As one reward, as one value, and at every step of an env."""
+    numbers = np.float32([np.nan, np.inf, -np.inf, -0.0, 1e-45, 3e38])
+    case = forgetful((100, 18))
+    case.rewards[93, :6] = case.values[50, 6:12] = numbers
+    case.rewards[:, 12:] = case.values[:, 12:] = case.last_values[12:] = numbers
     check(fastgae.gae, arguments_of(case))
     assert cuts[0].pieces > 2
 
 
-@pytest.mark.parametrize("warm_up", [MET, MISSED])
-@pytest.mark.parametrize("masked", [False, True])
-def test_packed_sequences(dtype, warm_up, masked, monkeypatch, cuts):
+def packed(dtype, *lengths, **coefficients):
+    """Return packed sequences, and the arguments that they may have, too."""
+    rng, total = np.random.default_rng(7), sum(lengths)
+    rewards, values = rng.normal(size=(2, total)).astype(dtype)
+    boundaries = np.concatenate([[0], np.cumsum(lengths)])
+    also = {"last_values": rng.normal(size=len(lengths)).astype(dtype), "terminated": rng.random(total) < 0.1}
+    mask = rng.random(total) < 0.4
+    mask[20:46] = False  # more than a piece with its warm-up
+    return {"rewards": rewards, "values": values, "cu_seqlens": boundaries, **coefficients}, also, mask
+
+
+@pytest.mark.parametrize(("warm_up", "coefficients"), [(MET, (0.1, 0.1)), (MISSED, (0.999, 0.99))])
+def test_packed_sequences(dtype, warm_up, coefficients, monkeypatch, cuts):
     monkeypatch.setattr(recursion, "WARM_UP", warm_up)
-    rng, lengths = np.random.default_rng(7), [3, 0, 17, 1, 30, 15, 4]
-    total = sum(lengths)
-    arguments = {
-        "rewards": rng.normal(size=total).astype(dtype),
-        "values": rng.normal(size=total).astype(dtype),
-        "cu_seqlens": np.concatenate([[0], np.cumsum(lengths)]),
-        "gamma": 0.1 if warm_up == MET else 0.999,
-        "gae_lambda": 0.1 if warm_up == MET else 0.99,
-    }
+    gamma, gae_lambda = coefficients
+    arguments, also, mask = packed(dtype, 3, 0, 17, 1, 30, 15, 4, gamma=gamma, gae_lambda=gae_lambda)
     check(fastgae.gae_packed, arguments)
-    arguments["last_values"] = rng.normal(size=len(lengths)).astype(dtype)
-    if masked:
-        arguments["mask"] = rng.random(total) < 0.4
-        arguments["mask"][20:46] = False  # more than a piece with its warm-up
+    arguments["last_values"] = also["last_values"]
     check(fastgae.gae_packed, arguments, sliced)
+    check(fastgae.gae_packed, {**arguments, "mask": mask}, sliced)
     assert all(cut.pieces > 2 for cut in cuts)
 
 
@@ -180,15 +172,17 @@ def staged(monkeypatch):
 SUM = {"gamma": 1.0, "gae_lambda": 1.0}
 
 
-@pytest.mark.parametrize("bootstrap", ["last_values", "longer_values", "next_values", "final_dense"])
 @pytest.mark.parametrize("size", [(27, 3), (16, 2), (1, 1), (41, 33)], ids=str)
-def test_sums_in_stages(dtype, bootstrap, size, staged):
-    case = make_case(size, dtype, bootstrap=bootstrap, **SUM)
-    arguments = {**arguments_of(case), **(last_advantages(case) if dtype == np.float64 else {})}
-    check(fastgae.gae, arguments, sliced)
-    check(fastgae.gae, env_major(arguments))
-    if bootstrap == "last_values":
-        check(fastgae.gae, {**env_major(arguments), "terminated": None})
+def test_sums_in_stages(dtype, size, staged):
+    """The bootstraps by turns."""
+    bootstraps = "last_values", "next_values", "longer_values", "final_dense"
+    for bootstrap in bootstraps[(sum(size) + dtype.itemsize // 4) % 2 :: 2]:
+        case = make_case(size, dtype, bootstrap=bootstrap, **SUM)
+        arguments = {**arguments_of(case), **(last_advantages(case) if dtype == np.float64 else {})}
+        check(fastgae.gae, arguments, sliced)
+        check(fastgae.gae, env_major(arguments))
+        if bootstrap == "last_values":
+            check(fastgae.gae, {**env_major(arguments), "terminated": None})
     assert staged.count(tl.constexpr("deltas")) * 2 == len(staged)
 
 
@@ -203,26 +197,17 @@ def test_one_result_in_stages(staged):
     assert tl.constexpr("deltas") in staged
 
 
-@pytest.mark.parametrize("values", [np.float16, np.int32, np.float64])
-def test_values_of_another_dtype_in_stages(values, staged):
+def test_values_of_another_dtype_in_stages(staged):
     case = make_case((27, 3), np.dtype(np.float32), bootstrap="last_values", **SUM)
-    check(fastgae.gae, {**arguments_of(case), "values": (case.values * 7).astype(values)})
-    assert tl.constexpr("deltas") in staged
+    for dtype in (np.float16, np.int32, np.float64):
+        check(fastgae.gae, {**arguments_of(case), "values": (case.values * 7).astype(dtype)})
+    assert staged.count(tl.constexpr("deltas")) == 3
 
 
 def test_packed_sequences_in_stages(dtype, staged):
-    rng, lengths = np.random.default_rng(7), [3, 0, 17, 1, 30, 15, 4, 64]
-    total = sum(lengths)
-    arguments = {
-        "rewards": rng.normal(size=total).astype(dtype),
-        "values": rng.normal(size=total).astype(dtype),
-        "cu_seqlens": np.concatenate([[0], np.cumsum(lengths)]),
-        **SUM,
-    }
+    arguments, also, _ = packed(dtype, 3, 0, 17, 1, 30, 15, 4, 64, **SUM)
     check(fastgae.gae_packed, arguments, sliced)
-    arguments["last_values"] = rng.normal(size=len(lengths)).astype(dtype)
-    arguments["terminated"] = rng.random(total) < 0.1
-    check(fastgae.gae_packed, arguments)
+    check(fastgae.gae_packed, {**arguments, **also})
     assert staged.count(tl.constexpr("deltas")) == 2
 
 
@@ -238,23 +223,13 @@ def test_few_and_long_sums_are_computed_in_stages(monkeypatch, staged):
         assert (len(planned.steps) > 1) == (steps >= recursion.STAGED_STEPS and envs <= few)
 
 
-SHAPES = [
-    (24, 4096),
-    (128, 4096),
-    (1024, 16384),
-    (8192, 512),
-    (32768, 64),
-    (10**6, 1),
-    (2048, 8),
-    (1, 1),
-    (4_000_001, 3),
-]
-CUT = {(8192, 512), (32768, 64), (10**6, 1), (2048, 8), (4_000_001, 3)}
+UNCUT = [(24, 4096), (128, 4096), (1024, 16384), (1, 1)]
+CUT = [(8192, 512), (32768, 64), (10**6, 1), (2048, 8), (4_000_001, 3)]
 
 
 def test_pieces_cover_every_step(monkeypatch):
     monkeypatch.undo()
-    for steps, envs in SHAPES:
+    for steps, envs in UNCUT + CUT:
         for decay in (0.0, 0.9405, 0.98, 0.9999, 1.0, 1.5, np.nan):
             matrices = SimpleNamespace(steps=steps, envs=envs, dtype=torch.float32, plan=SimpleNamespace(device=None))
             pieces, piece, warm = recursion.cut(matrices, decay, 16)
@@ -274,8 +249,7 @@ def test_a_nan_is_followed_as_far_as_it_passes(monkeypatch, cuts):
     """Where no episode ends, 32 pieces at once are computed again; where one ends, the pieces before it are not."""
     searches, first_wrong = [], kernels.first_wrong
     monkeypatch.setattr(kernels, "first_wrong", lambda *given: (searches.append(0), first_wrong(*given))[1])
-    case = make_case((600, 1), np.dtype(np.float32), "none", "last_values", gamma=0.6, gae_lambda=0.5)
-    given = {**arguments_of(case), "terminated": np.zeros((600, 1), bool)}
+    given = {**arguments_of(forgetful((600, 1))), "terminated": np.zeros((600, 1), bool)}
     needed = []
     for changed, number in (("rewards", 0.0), ("rewards", np.nan), ("terminated", True)):
         given[changed][590 if changed == "rewards" else 560] = number

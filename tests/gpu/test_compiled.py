@@ -1,15 +1,25 @@
-"""Triton's own launcher hands the right parameters to CUDA, in the first call and in those that reuse its plan."""
+"""What Triton compiles and launches for GPUs that need not be there: no bit changes, and the parameters are right."""
 
-import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
 
-PATHS = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "benchmarks")]
 ONE_WARP, STREAM = 32, 77
 NONE = [0.0] * 5  # the lambda of the returns, and the constants of V-trace
+
+
+@pytest.mark.parametrize("architecture", [80, 90, 100])
+def test_nothing_is_fused_or_flushed(report, architecture):
+    """The machine code of the kernels rounds each operation on its own and keeps denormals."""
+    every = architecture == 90  # what an architecture changes is the same in every variant
+    mistakes, findings = report("compiled", architecture, every)
+    assert len(findings) >= (40 if every else 4)
+    assert not {name: found for name, found in findings.items() if found}
+    for number in range(2):  # in PTX, and in machine code: a mistake would be found
+        assert any("fma" in each.lower() for each in mistakes["fused"][number])
+        assert mistakes["not fused"][number] == []
+        assert any("ftz" in each.lower() for each in mistakes["flushed"][number])
 
 
 def launch(kernel, programs, parameters, threads=ONE_WARP):
@@ -17,13 +27,10 @@ def launch(kernel, programs, parameters, threads=ONE_WARP):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU's own libcuda is loaded")
-def test_parameters(python, tmp_path):
-    """A stride of 1 is compiled into the kernel, so it is no parameter."""
-    if shutil.which("cc") is None:
-        pytest.skip("there is no C compiler")
-    settings = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path), "TRITON_LIBCUDA_PATH": str(tmp_path)}
-    code = f"import sys; sys.path[:0] = {PATHS!r}; from gpu import launched; launched.report({str(tmp_path)!r})"
-    calls = json.loads(python(code, **settings))
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_parameters(report, tmp_path):
+    """Of the first call and of those that reuse its plan. A stride of 1 is compiled into the kernel: no parameter."""
+    calls = report("launched", str(tmp_path), TRITON_LIBCUDA_PATH=str(tmp_path))
     assert calls[1::2] == calls[::2]  # each again, with other tensors
     plain, pieces, packed = calls[::2]
 

@@ -10,6 +10,9 @@ import pytest
 
 import fastgae
 
+# Before JAX starts. Its arrays lie on the first device unless a test says otherwise.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+
 
 @pytest.fixture
 def two_ranks():
@@ -20,7 +23,7 @@ def two_ranks():
         ranks = [
             subprocess.Popen(
                 [sys.executable, "-P", "-c", program, str(rank), *arguments],
-                env={**os.environ, "PYTHONPATH": paths},
+                env={**os.environ, "PYTHONPATH": paths, "XLA_FLAGS": ""},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

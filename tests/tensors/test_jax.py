@@ -21,6 +21,7 @@ from fastgae._interop.jax import from_numpy, to_numpy  # noqa: E402
 NAMES = tuple(FUNCTIONS)
 CASE = make_case((17, 6), np.float32, bootstrap="last_values")
 ROLLOUT = CASE.arguments()
+OF_ENVS = jax.sharding.PartitionSpec(None, "envs")
 VTRACE = {name: given for name, given in ROLLOUT.items() if name != "gae_lambda"} | {"ratios": np.exp(CASE.values)}
 
 
@@ -34,21 +35,46 @@ def split(arguments):
     return jax_arrays(arrays), {name: given for name, given in arguments.items() if name not in arrays}
 
 
+def stacked(results):
+    if isinstance(results[0], np.ndarray):
+        return np.stack(results)
+    return fastgae.GAEResult(*map(np.stack, zip(*results, strict=True)))
+
+
+def mesh():
+    return jax.sharding.Mesh(np.array(jax.devices()), ("envs",))
+
+
+def sharded(array):
+    """Return a matrix of which each of two devices has half of the envs."""
+    return jax.device_put(array, jax.sharding.NamedSharding(mesh(), OF_ENVS))
+
+
+def of_shards(call):
+    """Return a function that makes a call on each device, with its shard."""
+    if not hasattr(jax, "shard_map"):
+        pytest.skip("this JAX has no jax.shard_map")
+    return jax.shard_map(call, mesh=mesh(), in_specs=OF_ENVS, out_specs=OF_ENVS)
+
+
 def assert_answers(got, expected):
     assert type(got) is type(expected) or isinstance(got, jax.Array)
     for result, array in zip(arrays_of(got), arrays_of(expected), strict=True):
         assert isinstance(result, jax.Array)
-        if array.dtype == bool:
-            assert result.dtype == bool
-            assert np.array_equal(result, array)
-        else:
-            assert_same_bits(result, array.astype(np.float32))
+        assert_same_bits(result, array if array.dtype == bool or jax.config.jax_enable_x64 else np.float32(array))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bits_of_numpy_without_float64(name):
+    """Of 16 bits, too, also in arrays of NumPy, to which JAX brings ml_dtypes. Coefficients keep their dtype."""
     for function, arguments in drawn(name):
         assert_answers(function(**jax_arrays(arguments)), function(**arguments))
+        numbers = [each for each in arguments.keys() & NUMBERS if isinstance(arguments[each], np.ndarray)]
+        narrow = arguments | {each: arguments[each].astype(jnp.bfloat16) for each in numbers}
+        expected = function(**arguments | {each: narrow[each].astype(np.float32) for each in numbers})
+        assert_answers(function(**jax_arrays(narrow)), expected)
+        for result, array in zip(arrays_of(function(**narrow)), arrays_of(expected), strict=True):
+            assert_same_bits(result, array)
 
 
 def test_backends(backend):
@@ -100,28 +126,6 @@ def test_memory_is_recycled():
     assert memory.recycled()["hits"] == before + 2
 
 
-def test_values_after_sequences_count_for_the_dtype():
-    rewards, last = np.arange(5, dtype=np.float32), np.array([1.1, 2.2])
-    given = {"rewards": rewards, "values": rewards, "cu_seqlens": np.array([0, 2, 5]), "last_values": last}
-    call = functools.partial(fastgae.gae_packed, gamma=1.0)
-    with jax.enable_x64(True):
-        results = jax.jit(call)(**jax_arrays(given))
-    for result, expected in zip(results, call(**given), strict=True):
-        assert_same_bits(result, expected)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_16_bits_are_computed_in_float32(name):
-    """Also in arrays of NumPy, to which JAX brings ml_dtypes. Coefficients keep their dtype."""
-    for function, arguments in drawn(name):
-        bits = {each: jnp.bfloat16 for each in arguments.keys() & NUMBERS if isinstance(arguments[each], np.ndarray)}
-        narrow = {each: arguments[each].astype(dtype) for each, dtype in bits.items()}
-        expected = function(**{**arguments, **{each: array.astype(np.float32) for each, array in narrow.items()}})
-        assert_answers(function(**jax_arrays({**arguments, **narrow})), expected)
-        for result, array in zip(*map(arrays_of, (function(**{**arguments, **narrow}), expected)), strict=True):
-            assert_same_bits(result, array)
-
-
 def test_the_first_argument_decides():
     given = {**ROLLOUT, "values": jnp.asarray(ROLLOUT["values"])}
     got = fastgae.gae(**given)
@@ -138,15 +142,18 @@ def test_out_is_refused():
         fastgae.gae(**jax_arrays(ROLLOUT), out=tuple(out))
 
 
+class Elsewhere:
+    """A device on which no array of this process lies."""
+
+    platform = "gpu"
+
+    def __repr__(self):
+        return "CudaDevice(id=0)"
+
+
 def test_another_device(monkeypatch):
-    class Device:
-        platform = "gpu"
-
-        def __repr__(self):
-            return "CudaDevice(id=0)"
-
     given = jax_arrays(ROLLOUT)
-    monkeypatch.setattr(type(given["values"]), "devices", lambda self: {Device()})
+    monkeypatch.setattr(type(given["values"]), "devices", lambda self: {Elsewhere()})
     assert_answers(fastgae.gae(**given), fastgae.gae(**ROLLOUT))  # computed where the arrays are
     with pytest.raises(TypeError, match=r"rewards is on CudaDevice\(id=0\), .*pass jax\.device_get\(rewards\)"):
         fastgae.diagnose(**given)
@@ -179,12 +186,6 @@ def test_jit_and_vmap(name):
         if number % 4 == 3:
             arrays, _ = split(arguments)
             assert_answers(jax.jit(lambda a, f=function, o=others: f(**a, **o))(arrays), function(**arguments))
-
-
-def stacked(results):
-    if isinstance(results[0], np.ndarray):
-        return np.stack(results)
-    return fastgae.GAEResult(*map(np.stack, zip(*results, strict=True)))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "gae_packed"])
@@ -222,10 +223,9 @@ def test_vmap_of_a_function_without_a_time_axis():
     assert_same_bits(batch.results()[0], np.full((5, 3), 2.0))
 
 
-@pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("of_each_call", [False, True])
 @pytest.mark.parametrize("time_axis", [0, -1])
-def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, jit, of_each_call, time_axis):
+def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, of_each_call, time_axis):
     monkeypatch.setattr(batches.Batch, "one_by_one", None)
     numbers = np.array([0.25, -2.0], np.float32) if of_each_call else np.float32([0.37, 0.37])
     batch, values = np.stack([CASE.rewards, CASE.rewards[::-1]]), CASE.values
@@ -234,8 +234,9 @@ def test_vmap_with_one_number_for_all_envs_is_one_call(monkeypatch, jit, of_each
         last = number if of_each_call else 0.37
         return fastgae.gae(rewards, values, None, last_values=last, mask=CASE.rewards > -1, time_axis=time_axis)
 
-    mapped = jax.vmap(call)
-    got = (jax.jit(mapped) if jit else mapped)(jnp.asarray(batch), jnp.asarray(numbers))
+    got = (jax.jit if time_axis else lambda function: function)(jax.vmap(call))(
+        jnp.asarray(batch), jnp.asarray(numbers)
+    )
     assert_answers(got, stacked([call(*each) for each in zip(batch, numbers, strict=True)]))
 
 
@@ -271,14 +272,6 @@ def test_vmap_beside_a_tensor_of_torch():
     assert_answers(got, stacked([fastgae.gae(rewards, **arguments) for rewards in batch]))
 
 
-def test_vmap_beside_a_masked_array():
-    ended = np.ma.masked_array(CASE.terminated, CASE.terminated)
-    with pytest.raises(TypeError, match="terminated is a masked array"):
-        jax.vmap(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "terminated": ended}))(
-            jnp.asarray(CASE.rewards[np.newaxis])
-        )
-
-
 def test_vmap_of_a_coefficient_for_each_call():
     """One number for each call, or one array; a vector in a call is refused as it is outside of vmap."""
     rewards, gammas = jnp.ones((3, 4, 2)), jnp.array([0.9, 0.5, 1.0])
@@ -296,20 +289,6 @@ def test_vmap_of_a_coefficient_for_each_call():
 def test_vmap_of_a_wrong_time_axis():
     with pytest.raises(Exception, match="time_axis=-3 is out of range"):
         jax.vmap(lambda rewards: fastgae.reverse_scan(rewards, 0.5, time_axis=-3))(jnp.ones((2, 3, 4)))
-
-
-def test_scan():
-    arrays, others = split(ROLLOUT)
-
-    def step(total, rewards):
-        result = fastgae.gae(**{**arrays, "rewards": rewards}, **others)
-        return total + result.advantages, result.returns
-
-    batch = np.stack([CASE.rewards, CASE.rewards[::-1]])
-    total, returns = jax.jit(lambda batch: jax.lax.scan(step, jnp.zeros((17, 6)), batch))(jnp.asarray(batch))
-    one, other = (fastgae.gae(**{**ROLLOUT, "rewards": rewards}) for rewards in batch)
-    assert_same_bits(total, one.advantages + other.advantages)
-    assert_same_bits(returns, np.stack([one.returns, other.returns]))
 
 
 @pytest.mark.parametrize("jit", [False, True])

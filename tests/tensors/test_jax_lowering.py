@@ -1,5 +1,7 @@
 """Calls as JAX itself computes them, which it does on a GPU or a TPU. These tests make it do so on the CPU."""
 
+import contextlib
+import functools
 import itertools
 
 import numpy as np
@@ -12,16 +14,25 @@ from support.drawn import drawn
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
+from jax.sharding import NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
 from fastgae._backends.xla.loops import UNROLLED  # noqa: E402
 from fastgae._interop import jax_xla  # noqa: E402
 
-from .test_jax import NAMES, assert_answers, split, stacked  # noqa: E402
+from .test_jax import NAMES, OF_ENVS, assert_answers, of_shards, sharded, split  # noqa: E402
 
 ROLLOUT = make_case((17, 6), np.float32, bootstrap="final_dense").arguments()
 
 
 @pytest.fixture
 def no_module(monkeypatch):
+    with alone(monkeypatch):
+        yield
+
+
+@contextlib.contextmanager
+def alone(monkeypatch):
     """XLA cannot call the compiled module, so the program must compute everything, also where JAX promotes nothing."""
     monkeypatch.setattr(jax_xla, "is_ready", lambda: False)
     monkeypatch.setattr(jax_xla, "call", None)
@@ -37,41 +48,6 @@ def test_the_bits_of_the_compiled_module(no_module, name):
         compiled = program.lower(arrays).compile()
         assert "callback" not in compiled.as_text()
         assert_answers(compiled(arrays), function(**arguments))
-
-
-def test_no_gate(no_module):
-    """Where no select comes from the caller's flags."""
-    arrays, _ = split({name: ROLLOUT[name] for name in ("rewards", "values", "last_values")})
-    call = lambda arrays: fastgae.gae(**arrays, terminated=None)  # noqa: E731
-    assert_answers(jax.jit(call)(arrays), call({name: np.asarray(array) for name, array in arrays.items()}))
-
-
-def test_batches_shapes_and_dtypes(no_module):
-    arrays, others = split(ROLLOUT)
-    program = jax.jit(lambda arrays: fastgae.gae(**arrays, **others))
-    for shape in ((1, 1), (0, 3), (3, 0), (64, 3)):
-        case = make_case(shape, np.float32, bootstrap="final_dense").arguments()
-        assert_answers(program(split(case)[0]), fastgae.gae(**case))
-    with jax.enable_x64(True):
-        case = make_case((9, 4), np.float64, bootstrap="final_dense").arguments()
-        for result, expected in zip(program(split(case)[0]), fastgae.gae(**case), strict=True):
-            assert_same_bits(result, expected)
-    narrow = {name: a.astype(jnp.bfloat16) if a.dtype == jnp.float32 else a for name, a in arrays.items()}
-    assert_answers(
-        program(narrow), fastgae.gae(**{name: np.asarray(array) for name, array in narrow.items()}, **others)
-    )
-    batch = [make_case((7, 3), np.float32, bootstrap="final_dense", seed=seed).arguments() for seed in range(4)]
-    two = {
-        name: jnp.stack([given[name] for given in batch]).reshape(2, 2, *array.shape[1:])
-        for name, array in ((name, np.stack([batch[0][name]])) for name in arrays)
-    }
-    got = jax.jit(jax.vmap(jax.vmap(lambda arrays: fastgae.gae(**arrays, **others))))(two)
-    expected = stacked([fastgae.gae(**given) for given in batch])
-    assert_answers(got, fastgae.GAEResult(*(array.reshape(2, 2, 7, 3) for array in expected)))
-    numbers = {"gamma": np.float64(0.9), "gae_lambda": [[0.3]], "last_values": 0}
-    settings = {**numbers, "truncated": ROLLOUT["truncated"], "autoreset": "NEXT_STEP"}
-    got = jax.jit(lambda r: fastgae.gae(r, r, ROLLOUT["terminated"], **settings))(arrays["rewards"])
-    assert_answers(got, fastgae.gae(ROLLOUT["rewards"], ROLLOUT["rewards"], ROLLOUT["terminated"], **settings))
 
 
 def test_numbers_that_the_program_cannot_check(no_module):
@@ -122,75 +98,60 @@ def test_wrong_shapes_and_types_are_errors_while_jax_traces(monkeypatch, compile
     assert len(seen) > 60
 
 
-ON_DEVICES = """
-import os; os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-import numpy as np, jax, jax.numpy as jnp, fastgae
-from fastgae._interop import jax_xla
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-jax_xla.is_ready = lambda: False
-rewards = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
-call = lambda r: fastgae.gae(r, r, r > 1, last_values=0.0, mask=r > -1, normalize="per_env").advantages
-expected = call(rewards)
-there = jax.device_put(rewards, jax.devices()[1])
-np.testing.assert_array_equal(jax.jit(call)(there), expected)
-mesh = Mesh(np.array(jax.devices()), ("envs",))
-sharded = jax.device_put(rewards, NamedSharding(mesh, P(None, "envs")))
-for given in (there, sharded, jnp.asarray(rewards)):
-    outside = call(given)
-    np.testing.assert_array_equal(outside, expected)
-    assert (outside.sharding, outside.committed) == (given.sharding, given.committed)
-spec = {"mesh": mesh, "in_specs": P(None, "envs"), "out_specs": P(None, "envs")}
-for program in (call, jax.shard_map(call, **spec)):
-    result = jax.jit(program)(sharded)
-    np.testing.assert_array_equal(result, expected)
-kept = lambda r: fastgae.gae(r, r, r > 1, last_values=0.0, stop_gradients=False).advantages
-gradient = jax.grad(lambda r: jax.shard_map(kept, **spec)(r).sum())(sharded)
-np.testing.assert_allclose(gradient, jax.grad(lambda r: kept(r).sum())(jnp.asarray(rewards)), rtol=1e-6)
-"""
+def test_two_devices(no_module):
+    """Results lie where the first argument does, and each device computes its own shard."""
+    rewards = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+
+    def call(r, **how):
+        return fastgae.gae(r, r, r > 1, last_values=0.0, **how).advantages
+
+    normalized = functools.partial(call, mask=rewards > -1, normalize="per_env")
+    expected = normalized(rewards)
+    there = jax.device_put(rewards, jax.devices()[1])
+    assert_same_bits(jax.jit(normalized)(there), expected)
+    for given in (there, sharded(rewards), jnp.asarray(rewards)):
+        outside = normalized(given)
+        assert_same_bits(outside, expected)
+        assert (outside.sharding, outside.committed) == (given.sharding, given.committed)
+    assert_same_bits(jax.jit(normalized)(sharded(rewards)), expected)
+    each = of_shards(lambda r: call(r, mask=r > -1, normalize="per_env"))
+    assert_same_bits(jax.jit(each)(sharded(rewards)), expected)
+    kept = functools.partial(call, stop_gradients=False)
+    gradient = jax.grad(lambda r: of_shards(kept)(r).sum())(sharded(rewards))
+    np.testing.assert_allclose(gradient, jax.grad(lambda r: kept(r).sum())(jnp.asarray(rewards)), rtol=1e-6)
 
 
-def test_two_devices(python):
-    python(ON_DEVICES)
-
-
-EXPLICIT = """
-import os; os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-import numpy as np, jax, jax.numpy as jnp, fastgae
-from jax.sharding import NamedSharding, PartitionSpec as P
-rng = np.random.default_rng(0)
-rewards, values = rng.normal(size=(2, 40, 6)).astype(np.float32)
-ends, last = rewards > 1, values[0]
-calls = {
-    "gae": lambda r, v: fastgae.gae(r, v, ends, last_values=last, mask=r > -1, normalize="global").advantages,
-    "td_lambda": lambda r, v: fastgae.td_lambda(r, v, ends, last_values=last),
-    "discounted_returns": lambda r, v: fastgae.discounted_returns(r, ends, last_values=last),
-    "reverse_scan": lambda r, v: fastgae.reverse_scan(r, v, initial=last),
-    "normalize": lambda r, v: fastgae.normalize(r, by="per_env"),
-    "batch": lambda r, v: jax.vmap(lambda r, v: fastgae.gae(r, v, None, last_values=0.0).returns)(r, v),
-}
-right = {name: np.asarray(call(jnp.asarray(rewards), jnp.asarray(values))) for name, call in calls.items()}
-kept = lambda r, v: fastgae.gae(r, v, ends, last_values=last, stop_gradients=False).advantages.sum()
-gradient = jax.grad(kept)(jnp.asarray(rewards), values)
-mesh = jax.make_mesh((2,), ("envs",), axis_types=(jax.sharding.AxisType.Explicit,))
-with jax.set_mesh(mesh):
-    for spec in (P(None, "envs"), P("envs", None), P(None, None)):
-        given = [jax.device_put(each, NamedSharding(mesh, spec)) for each in (rewards, values)]
-        for name, call in calls.items():
-            for program in (jax.jit(call), call):
-                result = program(*given)
-                assert result.sharding.spec == spec, (name, result.sharding)
-                np.testing.assert_array_equal(result, right[name], name)
-        result = jax.jit(jax.grad(kept))(*given)
-        assert result.sharding.spec == spec
-        np.testing.assert_allclose(result, gradient, rtol=1e-6)
-"""
-
-
-def test_a_mesh_with_explicit_axes(python):
+@pytest.mark.skipif(not hasattr(jax, "set_mesh"), reason="this JAX has no explicit axes")
+def test_a_mesh_with_explicit_axes():
     """Results are sharded as the first argument is, also those of derivatives."""
-    if not hasattr(jax, "set_mesh"):
-        pytest.skip("this JAX has no explicit axes")
-    python(EXPLICIT)
+    rewards, values = np.random.default_rng(0).normal(size=(2, 40, 6)).astype(np.float32)
+    ends, last = rewards > 1, values[0]
+    calls = {
+        "gae": lambda r, v: fastgae.gae(r, v, ends, last_values=last, mask=r > -1, normalize="global").advantages,
+        "td_lambda": lambda r, v: fastgae.td_lambda(r, v, ends, last_values=last),
+        "discounted_returns": lambda r, v: fastgae.discounted_returns(r, ends, last_values=last),
+        "reverse_scan": lambda r, v: fastgae.reverse_scan(r, v, initial=last),
+        "normalize": lambda r, v: fastgae.normalize(r, by="per_env"),
+        "batch": lambda r, v: jax.vmap(lambda r, v: fastgae.gae(r, v, None, last_values=0.0).returns)(r, v),
+    }
+
+    def kept(r, v):
+        return fastgae.gae(r, v, ends, last_values=last, stop_gradients=False).advantages.sum()
+
+    right = {name: np.asarray(call(jnp.asarray(rewards), jnp.asarray(values))) for name, call in calls.items()}
+    gradient = jax.grad(kept)(jnp.asarray(rewards), values)
+    mesh = jax.make_mesh((2,), ("envs",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        for spec in (OF_ENVS, P("envs", None), P(None, None)):
+            given = [jax.device_put(each, NamedSharding(mesh, spec)) for each in (rewards, values)]
+            for name, call in calls.items():
+                for program in (jax.jit(call), call):
+                    result = program(*given)
+                    assert result.sharding.spec == spec, (name, result.sharding)
+                    assert_same_bits(result, right[name], name)
+            result = jax.jit(jax.grad(kept))(*given)
+            assert result.sharding.spec == spec
+            np.testing.assert_allclose(result, gradient, rtol=1e-6)
 
 
 def test_the_platform_decides():

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import os
 import shutil
 import subprocess
 import threading
@@ -21,7 +22,7 @@ pytest.importorskip("fastgae._core")
 jnp = jax.numpy
 from fastgae._interop import jax_xla  # noqa: E402
 
-from .test_jax import NAMES, assert_answers, split, stacked  # noqa: E402
+from .test_jax import NAMES, assert_answers, of_shards, sharded, split  # noqa: E402
 
 ERRORS = (ValueError, jax.errors.JaxRuntimeError)  # which one depends on who waits for the results
 CSRC = Path(__file__).parents[2] / "csrc"
@@ -72,23 +73,6 @@ def test_only_the_first_execution_needs_python(no_python):
         assert_answers(program(arrays), expected)
 
 
-def test_one_record_for_all_shapes_and_dtypes(no_python):
-    arrays, others = split(ROLLOUT)
-    program = jax.jit(lambda arrays: fastgae.gae(**arrays, **others))
-    program(arrays)
-    no_python()
-    for shape in ((1, 1), (3, 5), (64, 1), (40, 33)):
-        case = make_case(shape, np.float32, bootstrap="final_dense")
-        assert_answers(program(split(case.arguments())[0]), fastgae.gae(**case.arguments()))
-    with jax.enable_x64(True):
-        case = make_case((9, 4), np.float64, bootstrap="final_dense")
-        for result, expected in zip(program(split(case.arguments())[0]), fastgae.gae(**case.arguments()), strict=True):
-            assert_same_bits(result, expected)
-    floats = {name for name, array in arrays.items() if array.dtype == jnp.float32}
-    narrow = {name: array.astype(jnp.bfloat16) if name in floats else array for name, array in arrays.items()}
-    assert_answers(program(narrow), fastgae.gae(**{n: np.asarray(a) for n, a in narrow.items()}, **others))
-
-
 def test_denormal_numbers_and_rounding(python):
     """XLA's threads flush denormal numbers to 0. A user's thread may, too, or round otherwise: it stays so."""
     rewards = np.zeros(2000, np.float32)
@@ -115,35 +99,7 @@ def test_denormal_numbers_and_rounding(python):
     )
 
 
-def test_batches_without_python(no_python):
-    """A batch in a batch, with arrays that all calls share, coefficients of each call, and one trajectory per call."""
-    cases = [make_case((7, 3), np.float32, bootstrap="final_dense", seed=seed).arguments() for seed in range(6)]
-    gammas = np.linspace(0.5, 1.0, 6, dtype=np.float32)
-    shared = jnp.asarray(cases[0]["terminated"])
-    for given in cases:
-        given["terminated"] = cases[0]["terminated"]
-    expected = stacked([fastgae.gae(**{**given, "gamma": gamma}) for given, gamma in zip(cases, gammas, strict=True)])
-    names = [name for name in split(cases[0])[0] if name != "terminated"]
-    _, others = split(cases[0])
-    others.pop("gamma", None)
-    stacks = {name: np.stack([given[name] for given in cases]) for name in names}
-    batch = {name: jnp.asarray(array.reshape(2, 3, *array.shape[1:])) for name, array in stacks.items()}
-
-    def call(arrays, gamma):
-        return fastgae.gae(**arrays, **others, terminated=shared, gamma=gamma)
-
-    program = jax.jit(jax.vmap(jax.vmap(call)))
-    trajectories = jax.jit(jax.vmap(lambda r, last: fastgae.discounted_returns(r, None, last_values=last), (1, 0), 1))
-    rewards, last = jnp.asarray(CASE.rewards), jnp.arange(6, dtype=jnp.float32)
-    sums = fastgae.discounted_returns(CASE.rewards, None, last_values=np.asarray(last))
-    for _ in range(2):
-        got = program(batch, jnp.asarray(gammas).reshape(2, 3))
-        assert_answers(got, fastgae.GAEResult(*(array.reshape(2, 3, 7, 3) for array in expected)))
-        assert_answers(trajectories(rewards, last), sums)
-        no_python()
-
-
-def test_trajectories_become_environments():
+def test_trajectories_become_environments(no_python):
     """Also where some arguments are the same for all, and with numbers of each trajectory."""
     given = {**CASE.arguments(), "gamma": np.linspace(0.5, 1, 6, dtype=np.float32)}
     given.update(terminated=CASE.terminated[:, 0], gae_lambda=np.full(17, 0.9, np.float32))
@@ -158,7 +114,9 @@ def test_trajectories_become_environments():
         {name: np.take(a, i, of_each[name]) if name in of_each else a for name, a in given.items()} for i in range(6)
     ]
     expected = [fastgae.gae(**one) for one in each]
-    assert_answers(program(arrays), fastgae.GAEResult(*(np.stack(pair, 1) for pair in zip(*expected, strict=True))))
+    for _ in range(2):
+        assert_answers(program(arrays), fastgae.GAEResult(*(np.stack(pair, 1) for pair in zip(*expected, strict=True))))
+        no_python()
 
 
 def test_parents_of_trees_are_checked_when_the_program_runs(no_python):
@@ -173,21 +131,6 @@ def test_parents_of_trees_are_checked_when_the_program_runs(no_python):
     assert_answers(jax.tree.map(lambda each: each[1], two), expected)
     no_python()
     assert_answers(program(rewards, values, parents), expected)
-
-
-def test_settings_may_be_numbers_of_numpy():
-    rewards, values, settings = (
-        CASE.rewards.T,
-        CASE.values.T,
-        {"terminated": None, "time_axis": np.int64(1), "last_values": np.float64(0.5)},
-    )
-    for function, numbers in (
-        (fastgae.gae, {"carry_over": np.bool_(False), "num_threads": np.int32(2), "gamma": np.float32(0.9)}),
-        (fastgae.n_step_returns, {"n": np.array(3)}),
-        (fastgae.vtrace, {"ratios": values, "rho_clip": np.float32(0.5), "leaky": np.array(0.25)}),
-    ):
-        call = lambda rewards, f=function, n=numbers: f(rewards, values, **settings, **n)  # noqa: E731
-        assert_answers(jax.jit(call)(rewards), call(rewards))
 
 
 def test_wrong_numbers_end_the_program():
@@ -223,31 +166,29 @@ def test_threads():
     assert not faults
 
 
-ON_DEVICES = """
-import os, sys
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-if sys.argv[1] == "one CPU":
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-import numpy as np, jax, jax.numpy as jnp, fastgae
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-rewards = np.random.default_rng(0).normal(size=(2000, 512)).astype(np.float32)
-call = lambda rewards: fastgae.gae(rewards, rewards, None, last_values=0.0).advantages
-expected = call(rewards)
-for _ in range(2):
-    donated = jax.jit(call, donate_argnums=0)(jnp.asarray(rewards) + 0)
-    np.testing.assert_array_equal(donated, expected)
-mesh = Mesh(np.array(jax.devices()), ("envs",))
-sharded = jax.device_put(rewards, NamedSharding(mesh, P(None, "envs")))
-program = jax.jit(jax.shard_map(call, mesh=mesh, in_specs=P(None, "envs"), out_specs=P(None, "envs")))
-for _ in range(2):
-    np.testing.assert_array_equal(program(sharded), expected)
-"""
+def test_devices():
+    """Large arrays, of which one device has half."""
+    rewards = np.random.default_rng(0).normal(size=(2000, 512)).astype(np.float32)
+
+    def call(rewards):
+        return fastgae.gae(rewards, rewards, None, last_values=0.0).advantages
+
+    expected = call(rewards)
+    for _ in range(2):
+        assert_same_bits(jax.jit(call, donate_argnums=0)(jnp.asarray(rewards) + 0), expected)
+    program = jax.jit(of_shards(call))
+    for _ in range(2):
+        assert_same_bits(program(sharded(rewards)), expected)
 
 
-@pytest.mark.parametrize("cpus", ["one CPU", "all CPUs"])
-def test_devices(python, cpus):
-    """Large arrays, of which one device has half; also on one CPU, where a callback would wait for ever."""
-    python(ON_DEVICES, cpus)
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no process to a CPU")
+def test_devices_on_one_cpu(python):
+    """Where a callback would wait for ever."""
+    python(
+        f"import os, sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from tensors import test_jax_xla; test_jax_xla.test_devices()"
+    )
 
 
 def test_the_structs_are_those_of_the_installed_jaxlib(tmp_path):

@@ -1,20 +1,18 @@
 """Results of torch that keep their gradients: the kernels' bits, and derivatives that agree with finite differences."""
 
 import functools
-import inspect
 
 import numpy as np
 import pytest
 
 import fastgae
-from fastgae._interop import FUNCTIONS
 from support.cases import assert_same_bits
 from support.drawn import drawn
 from support.functions import arrays_of
 
-torch = pytest.importorskip("torch")
+from .test_gradients import KEEPING
 
-KEEPING = [name for name, function in FUNCTIONS.items() if "stop_gradients" in inspect.signature(function).parameters]
+torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("name", KEEPING)
@@ -36,51 +34,6 @@ def test_derivatives(name):
         how = {"fast_mode": True, "check_batched_grad": True}
         assert torch.autograd.gradcheck(call, numbers, check_forward_ad=True, check_batched_forward_grad=True, **how)
         assert torch.autograd.gradgradcheck(call, numbers, **how)
-
-
-def test_gradients_that_are_known():
-    rewards, next_values = torch.randn(9, requires_grad=True), torch.randn(9, requires_grad=True)
-    returns = fastgae.discounted_returns(rewards, None, last_values=0.0, gamma=0.9, stop_gradients=False)
-    (gradient,) = torch.autograd.grad(returns[0], rewards)
-    torch.testing.assert_close(gradient, 0.9 ** torch.arange(9))
-    ended = torch.arange(9) == 4
-    advantages, _ = fastgae.gae(rewards, torch.ones(9), ended, next_values=next_values, stop_gradients=False)
-    for gradient in torch.autograd.grad(advantages[3], (rewards, next_values)):
-        assert gradient[3] != 0
-        assert not gradient[5:].any()
-    assert not gradient[4:].any()  # nor does the value after the episode count
-
-
-def test_numbers_that_are_not_read_have_no_gradient():
-    """NaN behind a closed gate, and at a step that does not exist."""
-    given = torch.randn(4, 6, 2).numpy()
-    terminated, mask = np.zeros((6, 2), bool), np.ones((6, 2), bool)
-    terminated[2], mask[3, 1], given[3, 2], given[:, 3, 1] = True, False, np.nan, np.nan
-    rewards, values, ratios, following = leaves = [torch.tensor(each, requires_grad=True) for each in given]
-    gamma, decay = coefficients = [torch.tensor(each, requires_grad=True) for each in (0.9, 0.8)]
-    rollout = {"rewards": rewards, "values": values, "terminated": torch.from_numpy(terminated)}
-    rollout |= {"next_values": following, "mask": torch.from_numpy(mask), "gamma": gamma, "stop_gradients": False}
-    following.data[2] = torch.nan
-    for results in (
-        fastgae.gae(**rollout, gae_lambda=decay),
-        fastgae.vtrace(**rollout, ratios=ratios.abs(), lambda_=decay),
-        (fastgae.retrace(**rollout, ratios=ratios.abs(), lambda_=decay),),
-    ):
-        total = sum(result[torch.from_numpy(mask)].sum() for result in results)
-        total.backward()
-        for leaf in leaves:
-            if leaf.grad is not None:
-                assert torch.isfinite(leaf.grad).all()
-                assert leaf.grad[3, 1] == 0
-                leaf.grad = None
-        assert all(torch.isfinite(each.grad) for each in coefficients)
-    after = torch.tensor([torch.nan, 1.0], requires_grad=True)
-    ends = torch.tensor([[False, False], [True, False]])
-    fastgae.discounted_returns(
-        torch.ones(2, 2), ends, last_values=after, gamma=gamma, stop_gradients=False
-    ).sum().backward()
-    assert torch.isfinite(gamma.grad)
-    assert after.grad[0] == 0 != after.grad[1]
 
 
 def test_transforms(compiled):

@@ -88,6 +88,18 @@ struct Problem {
     Index num_threads;
 };
 
+// End the program with what was computed wrongly, in which problem, and at which step t and env n if that is known.
+template <class Real>
+[[noreturn]] void wrong(const fastgae::Target& target, const Problem& problem, const char* what, Index detail,
+                        Index t = -1, Index n = -1) {
+    std::printf(
+        "%s f%zu: %s %td steps %td envs %td env_major %d truncated %d final %d outputs %d %d flags %d "
+        "threads %td: wrong at t %td n %td\n",
+        target.name, 8 * sizeof(Real), what, detail, problem.steps, problem.envs, problem.env_major, problem.truncated,
+        problem.final_values, problem.advantages, problem.returns, problem.flags, problem.num_threads, t, n);
+    std::exit(1);
+}
+
 bool ends(const Problem& problem, Index t) {
     switch (problem.flags) {
         case 0: return false;
@@ -96,6 +108,19 @@ bool ends(const Problem& problem, Index t) {
         case 3: return t == problem.steps - 1;
         default: return below(4) == 0;
     }
+}
+
+// Return the rollout of a problem with what every estimator reads.
+template <class Real>
+fastgae::CanonicalRollout<Real> rollout_of(const Problem& problem, const Matrix<Real>& rewards,
+                                           const Matrix<Real>& values, const Matrix<std::uint8_t>& terminated,
+                                           const Matrix<std::uint8_t>& truncated, const Matrix<Real>& finals) {
+    fastgae::CanonicalRollout<Real> rollout;
+    rollout.steps = problem.steps, rollout.envs = problem.envs, rollout.env_major = problem.env_major;
+    rollout.rewards = rewards.read(), rollout.values = values.read(), rollout.terminated = terminated.read();
+    if (problem.truncated) rollout.truncated = truncated.read();
+    if (problem.truncated && problem.final_values) rollout.final_values = finals.read();
+    return rollout;
 }
 
 // Compare a rollout, with random options or with none, with a scalar loop over each env.
@@ -140,17 +165,9 @@ void check(const fastgae::Target& target, const Problem& problem) {
         if (kind == 2) return {all.view.data, 0, all.view.env};   // one for each env
         return all.read();
     };
-    fastgae::CanonicalRollout<Real> rollout;
-    rollout.steps = steps;
-    rollout.envs = envs;
-    rollout.env_major = env_major;
-    rollout.rewards = rewards.read();
-    rollout.values = values.read();
+    fastgae::CanonicalRollout<Real> rollout = rollout_of(problem, rewards, values, terminated, truncated, finals);
     rollout.next_values = next_values.read();
     rollout.last_values = last_values.read();
-    rollout.terminated = terminated.read();
-    if (problem.truncated) rollout.truncated = truncated.read();
-    if (problem.truncated && problem.final_values) rollout.final_values = finals.read();
     if (problem.advantages) rollout.advantages = advantages.view;
     if (problem.returns) rollout.returns = returns.view;
     rollout.gammas = {&gamma, 0, 0};
@@ -232,15 +249,7 @@ void check(const fastgae::Target& target, const Problem& problem) {
             const Real sum = exists || rollout.carry_over ? r + value : value;
             const bool right = (!problem.advantages || same(*advantages.view.at(t, n), a)) &&
                                (!problem.returns || same(*returns.view.at(t, n), sum));
-            if (!right) {
-                std::printf(
-                    "%s f%zu: form %td steps %td envs %td env_major %d truncated %d final %d mask %d outputs %d %d "
-                    "flags %d threads %td: wrong at t %td n %td\n",
-                    target.name, 8 * sizeof(Real), form, steps, envs, env_major, problem.truncated,
-                    problem.final_values, bool(rollout.mask), problem.advantages, problem.returns, problem.flags,
-                    problem.num_threads, t, n);
-                std::exit(1);
-            }
+            if (!right) wrong<Real>(target, problem, "form", form, t, n);
         }
     }
 }
@@ -258,19 +267,11 @@ void check_n_step_returns(const fastgae::Target& target, const Problem& problem)
         each->fill([](Index, Index) { return number<Real>(); });
     gammas.fill([&](Index, Index) { return number_gamma ? Real(0.9) : Real(below(100)) / 100; });
     Matrix<std::uint8_t> terminated(steps, envs, env_major), truncated(steps, envs, env_major);
-    terminated.fill([&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); });
-    truncated.fill([&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); });
-    fastgae::CanonicalRollout<Real> rollout;
-    rollout.steps = steps;
-    rollout.envs = envs;
-    rollout.env_major = env_major;
-    rollout.rewards = rewards.read();
-    rollout.values = values.read();
+    for (Matrix<std::uint8_t>* const each : {&terminated, &truncated})
+        each->fill([&](Index t, Index) { return std::uint8_t(ends(problem, t) && below(3) != 0); });
+    fastgae::CanonicalRollout<Real> rollout = rollout_of(problem, rewards, values, terminated, truncated, finals);
     rollout.next_values = {values.view.at(1, 0), values.view.step, values.view.env};
     rollout.last_values = {values.view.at(steps, 0), 0, values.view.env};
-    rollout.terminated = terminated.read();
-    if (problem.truncated) rollout.truncated = truncated.read();
-    if (problem.truncated && problem.final_values) rollout.final_values = finals.read();
     rollout.gammas = number_gamma ? View<const Real>{gammas.view.data, 0, 0} : gammas.read();
     rollout.returns = returns.view;
     fastgae::n_step_returns(target, rollout, n, problem.num_threads);
@@ -286,10 +287,7 @@ void check_n_step_returns(const fastgae::Target& target, const Problem& problem)
                 const Real reward = *rewards.view.at(at, env);
                 sum = at == last && ended(at) ? reward : reward + *gammas.view.at(at, env) * sum;
             }
-            if (same(*returns.view.at(t, env), sum)) continue;
-            std::printf("%s f%zu: returns of %td steps, steps %td envs %td env_major %d: wrong at t %td n %td\n",
-                        target.name, 8 * sizeof(Real), n, steps, envs, env_major, t, env);
-            std::exit(1);
+            if (!same(*returns.view.at(t, env), sum)) wrong<Real>(target, problem, "returns of n steps", n, t, env);
         }
 }
 
@@ -329,16 +327,13 @@ void check_moments(const fastgae::Target& target, const Problem& problem) {
     fastgae::rescale(target, all, problem.num_threads);
     for (Index n = 0; n < envs; ++n)
         for (Index t = 0; t < steps; ++t) right = right && same(*matrix.view.at(t, n), expected[n * steps + t]);
-    if (right) return;
-    std::printf("%s f%zu moments: steps %td envs %td env_major %d mask %d center %d: wrong\n", target.name,
-                8 * sizeof(Real), steps, envs, problem.env_major, masked, centered);
-    std::exit(1);
+    if (!right) wrong<Real>(target, problem, "moments, masked", masked);
 }
 
 // Compare the exact sums of a matrix with sums in long long of numbers that are small multiples of 1/8, some of them
 // not finite. The digits of a sum are put together in float64, where all of them are exact.
 template <class Real>
-void check_exact_sums(const Problem& problem) {
+void check_exact_sums(const fastgae::Target& target, const Problem& problem) {
     using Sums = fastgae::ExactSums<Real>;
     gaps = below(2) == 0;
     const Index steps = problem.steps, envs = problem.envs;
@@ -385,10 +380,7 @@ void check_exact_sums(const Problem& problem) {
     const bool right = 8 * sum == static_cast<double>(eighths) && 64 * sum_of_squares == static_cast<double>(squares) &&
                        sums.count == count && sums.nans == nans && sums.infinities[0] == infinities[0] &&
                        sums.infinities[1] == infinities[1];
-    if (right) return;
-    std::printf("f%zu exact sums: steps %td envs %td env_major %d mask %d: wrong\n", 8 * sizeof(Real), steps, envs,
-                problem.env_major, masked);
-    std::exit(1);
+    if (!right) wrong<Real>(target, problem, "exact sums, masked", masked);
 }
 
 template <class Real>
@@ -396,7 +388,7 @@ void check_all(const fastgae::Target& target, const Problem& problem) {
     for (int i = 0; i < 2; ++i) check<Real>(target, problem);
     check_n_step_returns<Real>(target, problem);
     check_moments<Real>(target, problem);
-    check_exact_sums<Real>(problem);
+    check_exact_sums<Real>(target, problem);
 }
 
 void check_both(const fastgae::Target& target, const Problem& problem) {

@@ -43,15 +43,8 @@ def test_harness(tmp_path, build):
     assert printed(machine, program, problems, "3").splitlines()[-1] == "baseline: right"
 
 
-def test_recycled_memory(tmp_path, build):
+@pytest.mark.parametrize(("name", "rounds"), [("recycled", "2000"), ("trees", "60")])
+def test_parts(tmp_path, build, name, rounds):
     machine, _ = BUILDS[build]
-    program = tmp_path / "recycled"
-    machine.compile(tmp_path, "-DFASTGAE_TINY", HERE / "recycled.cpp", "-o", program)
-    assert printed(machine, program, "2000").endswith("right\n")
-
-
-def test_trees(tmp_path, build):
-    machine, _ = BUILDS[build]
-    program = tmp_path / "trees"
-    machine.compile(tmp_path, "-DFASTGAE_TINY", HERE / "trees.cpp", "-o", program)
-    assert printed(machine, program, "60").endswith("right\n")
+    machine.compile(tmp_path, "-DFASTGAE_TINY", HERE / f"{name}.cpp", "-o", tmp_path / name)
+    assert printed(machine, tmp_path / name, rounds).endswith("right\n")

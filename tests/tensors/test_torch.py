@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fastgae
+from fastgae._call import NUMBERS
 from fastgae._interop import FUNCTIONS
 from support.cases import assert_same_bits, make_case
 from support.drawn import drawn
@@ -331,3 +332,17 @@ def test_settings_have_the_types_of_their_annotations():
         assert f", {typed}," in schemas["vtrace"]
     assert ", int n," in schemas["n_step_returns"]
     assert ", bool tail_normalized," in schemas["gae"]
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_16_bits_in_every_function(name, narrow):
+    """They are computed in float32; coefficients keep their dtype."""
+    for function, arguments in drawn(name):
+        numbers = {
+            place: tensor(given).to(narrow)
+            for place, given in arguments.items()
+            if place in NUMBERS and isinstance(given, np.ndarray)
+        }
+        wide = {place: given.float().numpy() for place, given in numbers.items()}
+        assert_answers(function(**{**tensors(arguments), **numbers}), function(**{**arguments, **wide}))

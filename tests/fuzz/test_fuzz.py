@@ -69,6 +69,7 @@ def test_outputs_over_any_input(following, axis):
     _, arrays = plain_call(next_values=np.ones((6, 3)), mask=np.eye(6, 3) == 0, last_values=np.ones(3))
     other = "final_values" if following == "next_values" else "next_values"
     arrays["values"] = arrays["values"][:6]
+    arrays = {name: np.asarray(array, bool if array.dtype == bool else "f4") for name, array in arrays.items()}
     for masked, shift, place in itertools.product((True, False), (0, 1, -1), (0, 1)):
         absent = {other, *["last_values"] * (following == "next_values"), *["mask"] * (not masked)}
         given = {name: Given(array.T if axis else array, LAYOUTS["c"]) for name, array in arrays.items()}
@@ -76,7 +77,7 @@ def test_outputs_over_any_input(following, axis):
         shape = given["rewards"].plain.shape
         for name in {*arrays} - absent:
             outputs = [None, None]
-            outputs[place] = Over(name, shape, shift * shape[1] * 8)
+            outputs[place] = Over(name, shape, shift * shape[1] * 4)
             check(Call("gae", given, outputs), variants())
 
 

@@ -1,7 +1,7 @@
 """Call every row on every target under callgrind, which writes a file for each, and print what the calls were.
 
 The first argument is the library made of counted.c. A line of JSON for each row and target has the bytecodes of
-fastgae's own Python code in one call.
+fastgae's own Python code in one call; or none, and no file, where this fastgae does not know an argument of the row.
 """
 
 import ctypes
@@ -29,15 +29,20 @@ def main() -> None:
     marks = ctypes.CDLL(sys.argv[1])
     gc.disable()
     for row, name in pairs():
-        call = prepared(row).call(one_thread([name])[0])
-        for _ in range(WARM):
+        call, entry = prepared(row).call(one_thread([name])[0]), {"row": row.name, "target": name}
+        try:
             call()
-        count = bytecodes(call)
+        except TypeError:
+            print(json.dumps(entry), flush=True)
+            continue
+        for _ in range(WARM - 1):
+            call()
+        entry |= {"calls": CALLS, "bytecodes": bytecodes(call)}
         marks.begin()
         for _ in range(CALLS):
             call()
         marks.end()
-        print(json.dumps({"row": row.name, "target": name, "calls": CALLS, "bytecodes": count}), flush=True)
+        print(json.dumps(entry), flush=True)
 
 
 def pairs() -> Iterator[tuple[Row, str]]:

@@ -6,6 +6,7 @@ every run, and with every version of NumPy; it depends on the compiler, the C li
 combination has its own accepted counts. Valgrind does not know AVX-512 and counts the AVX2 kernels instead.
 """
 
+import itertools
 import json
 import os
 import platform
@@ -81,13 +82,13 @@ def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
         if run.returncode:
             sys.exit("counted.py failed under valgrind")
         counts: Counts = {}
-        for number, entry in enumerate(map(json.loads, run.stdout.splitlines()), 1):
-            instructions, calls = of_module(Path(f"{folder}/counts.{number}"))
-            counts.setdefault(entry["target"], {})[entry["row"]] = {
-                "instructions": round(instructions / entry["calls"]),
-                "calls": round(calls / entry["calls"]),
-                "bytecodes": entry["bytecodes"],
-            }
+        files = itertools.count(1)
+        for entry in map(json.loads, run.stdout.splitlines()):
+            found = counts.setdefault(entry["target"], {}).setdefault(entry["row"], {})
+            if "calls" in entry:
+                instructions, calls = of_module(Path(f"{folder}/counts.{next(files)}"))
+                found["instructions"] = round(instructions / entry["calls"])
+                found |= {"calls": round(calls / entry["calls"]), "bytecodes": entry["bytecodes"]}
         return counts
 
 
@@ -122,11 +123,11 @@ def of_module(file: Path) -> tuple[int, int]:
 def compared(before: Counts, now: Counts) -> Iterator[Line]:
     for target, rows in now.items():
         for row, counts in rows.items():
-            known = before.get(target, {}).get(row, {})
-            more = {what: number / known[what] for what, number in counts.items() if known.get(what)}
+            known = before.get(target, {}).get(row)
+            more = {what: number / known[what] for what, number in counts.items() if known and known.get(what)}
             said = [f"{number:,} {what}{change(more.get(what))}" for what, number in counts.items()]
-            red = any(ratio > ALLOWED for ratio in more.values()) or (bool(before) and not known)
-            yield Line(f"{row}, {target}", ", ".join(said), red)
+            red = any(ratio > ALLOWED for ratio in more.values()) or (bool(before) and known is None) or not counts
+            yield Line(f"{row}, {target}", ", ".join(said) or "it does not know an argument of the row", red)
 
 
 def change(ratio: float | None) -> str:

@@ -12,6 +12,8 @@ from .device import DEVICE
 EVERY = {**CALLS, **TORCH_CALLS}
 # A GPU has exponentials of its own, and the interpreter those of NumPy or torch.
 OWN_EXPONENTIAL = {"rlax retrace_continuous", "torchrl vtrace"}
+# Expectations over actions are sums of torch, which a GPU adds up in an order of its own.
+OWN_SUMS = {"rlax off-policy returns of action values", "rlax retrace"}
 
 
 def on_the_device(*array):
@@ -34,7 +36,7 @@ def test_the_bits_of_the_cpu(name, dtypes, device):
     for got, right in zip(arrays_of(function(**given)), expected, strict=True):
         assert got.device.type == DEVICE
         assert got.dtype == right.dtype
-        if name in OWN_EXPONENTIAL:
+        if name in OWN_EXPONENTIAL or (DEVICE == "cuda" and name in OWN_SUMS):
             torch.testing.assert_close(got.cpu(), right)
         else:
             assert_same_bits(got.double().cpu().numpy(), right.double().numpy())

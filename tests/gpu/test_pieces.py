@@ -98,10 +98,8 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_pieces_that_began_wrong_are_computed_again(dtype, kind, monkeypatch, cuts):
     monkeypatch.setattr(recursion, "WARM_UP", MISSED)
-    steps, gated = (
-        35 if DEVICE == "cpu" else 150,
-        dtype == np.float64,
-    )  # where turns are long, too, there are some pieces
+    steps = 35 if DEVICE == "cpu" else 150  # where turns are long, too, there are some pieces
+    gated = dtype == np.float64
     case = make_case((steps, 3), dtype, "random" if gated else "none", "last_values")
     function, option = KINDS[kind]
     given = {**case.arguments(), **dict.fromkeys(("gamma", "gae_lambda", "lambda_"), 0.99)}

@@ -6,6 +6,7 @@ import pytest
 from fastgae.compat import envpool, rlax, rllib, rsl_rl, tianshou, trl
 from support.cases import assert_same_bits
 from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, given_as, of_numpy
+from support.trajectories import steps
 
 from .test_arguments import TABLE
 
@@ -35,6 +36,31 @@ def test_envpool_takes_no_batches():
 def test_one_step_of_rsl_rl_has_no_std():
     one = np.ones((1, 1, 1), np.float32)
     assert np.isnan(rsl_rl.compute_returns(one, one, one.astype(np.uint8), one[0], 0.99, 0.95)[1]).all()
+
+
+def test_tianshou_in_a_larger_buffer():
+    """The batch lies backwards in it, and two episodes are unfinished."""
+    s = steps((40, 1))
+    s = s._make(array[:, 0] for array in s)
+    assert s.terminated.any()
+    indices, unfinished = np.arange(40)[::-1] + 2, [7, 39]
+    terminated = np.zeros(42, bool)
+    terminated[indices] = s.terminated
+    batch = type("Batch", (), {"rew": s.rewards.astype(float), "terminated": s.terminated, "truncated": s.truncated})
+    buffer = type("Buffer", (), {"terminated": terminated, "unfinished_index": lambda: indices[unfinished]})
+    following, ends = s.next_values * ~s.terminated, s.done.copy()
+    ends[unfinished] = True
+    returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, s.values)
+    assert_same_bits(advantages, tianshou._gae(s.values, following, batch.rew, ends, 0.99, 0.95))
+    assert_same_bits(returns, advantages + s.values)
+    # Values that are not given are those before the next ones; without any, advantages are returns.
+    got = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values)
+    expected = tianshou.compute_episodic_return(batch, buffer, indices, s.next_values, np.roll(following, 1))
+    assert_same_bits(got[1], expected[1])
+    zeros = np.zeros(40)
+    returns, advantages = tianshou.compute_episodic_return(batch, buffer, indices, gamma=0.9, gae_lambda=1.0)
+    assert_same_bits(returns, tianshou._gae(zeros, zeros, batch.rew, ends, 0.9, 1.0))
+    assert_same_bits(advantages, returns)
 
 
 def test_grpo_of_trl(dtype):

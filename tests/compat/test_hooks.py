@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fastgae import compat as package
-from fastgae.compat import _hooks, skrl
+from fastgae.compat import _hooks, rl_games, skrl
+from support.compat_calls import CALLS
 
 
 def compat_of(name):
@@ -263,6 +264,15 @@ def test_final_observations_of_skrl(library, installed):
     installed(skrl, "2.0.0")
     with pytest.raises(RuntimeError, match=r"install_final_obs\(\) needs skrl 2.1 or newer"):
         skrl.install_final_obs()
+
+
+def test_coefficients_of_rl_games():
+    _, given, _ = CALLS["rl_games"]
+    agent = SimpleNamespace(gamma=given["gamma"], tau=given["tau"])
+    arrays = [each for each in given.values() if isinstance(each, np.ndarray)]
+    np.testing.assert_array_equal(
+        rl_games.METHODS["discount_values"](agent, *arrays), rl_games.discount_values(**given)
+    )
 
 
 def test_final_observations_of_rsl_rl(library, made, installed):

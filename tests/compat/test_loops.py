@@ -1,16 +1,20 @@
-"""Functions of compat beside loops that are in no package, written out; tests/peers has what the libraries have."""
+"""Functions of compat beside the loops of their libraries, written out; tests/peers has the libraries' own."""
 
 import inspect
+import sys
+from copy import deepcopy
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fastgae.compat import cleanrl, envpool, paper2code, spinningup
-from loops import environments
+from fastgae.compat import envpool, skrl, spinningup, stable_baselines3, verl
 from support.cases import assert_same_bits
-from support.compat_calls import CALLS, TORCH_CALLS, given_as, of_numpy
+from support.compat_calls import CALLS, NUMPY_CALLS, STEPS, arrays_of, given_as, of_numpy
 from support.trajectories import COEFFICIENTS, steps
+
+from .test_arguments import RESPONSES
 
 
 def scan(terms, decay, last=0.0):
@@ -21,52 +25,280 @@ def scan(terms, decay, last=0.0):
     return result
 
 
-def test_cleanrl(dtype):
-    given = given_as(of_numpy, *CALLS["cleanrl"][1:], [dtype.name])
-    flags = {name: given[name].astype(dtype) for name in ("dones", "next_done")}
-    assert given["dones"].any()
-    for settings in ({}, {"gamma": 0.9, "gae_lambda": 0.8}):
-        expected = environments.cleanrl(**{**given, **flags, "gamma": 0.99, "gae_lambda": 0.95, **settings})
-        np.testing.assert_array_equal(cleanrl.compute_gae(**given, **settings), expected)
+def gae(rewards, values, following, gamma, lam, bootstrap=1.0, trace=1.0):
+    """Return the advantages; V' is ``following``, and the gates are 1 where they are open."""
+    return scan(rewards + gamma * following * bootstrap - values, gamma * lam * trace)
 
 
-def of_paper2code(
+def later(array, last):
+    return np.concatenate([array[1:], np.reshape(last, array[:1].shape)])
+
+
+def whitened(array, mask, shift_mean=True):
+    exists = array[mask != 0].astype(np.float64)
+    result = (array - exists.mean()) / np.sqrt(exists.var(ddof=1) + 1e-8)
+    return (result if shift_mean else result + exists.mean()).astype(array.dtype)
+
+
+def normalized(array, axis=None, ddof=0, eps=1e-8):
+    wide = array.astype(np.float64)
+    std = wide.std(axis, keepdims=True, ddof=ddof)
+    return ((wide - wide.mean(axis, keepdims=True)) / (std + eps)).astype(array.dtype)
+
+
+# Each has the parameters of the library's function, with their defaults.
+
+
+def brax(truncation, termination, rewards, values, bootstrap_value, lambda_=1.0, discount=0.99):
+    kept, going_on = ~truncation, ~termination
+    deltas = kept * (rewards + discount * later(values, bootstrap_value) * going_on - values)
+    targets = scan(deltas, discount * lambda_ * (going_on & kept)) + values
+    return targets, kept * (rewards + discount * later(targets, bootstrap_value) * going_on - values)
+
+
+def cleanrl(rewards, values, dones, next_value, next_done, gamma=0.99, gae_lambda=0.95):
+    gate = ~later(dones, next_done)
+    advantages = gae(rewards, values, later(values, next_value), gamma, gae_lambda, gate, gate)
+    return advantages, advantages + values
+
+
+def paper2code(
     rewards, values, terminateds, truncateds=False, gamma=0.99, lam=0.95, advantage_norm="global", eps=1e-8
 ):  # fmt: skip
     rewards, values, gate = (each.reshape(len(each), -1) for each in (rewards, values, ~terminateds | truncateds))
-    advantages = scan(rewards + gamma * values[1:] * gate - values[:-1], gamma * lam * gate)
-    wide, axis = advantages.astype(np.float64), 0 if advantage_norm == "per_env" else None
-    normalized = (wide - wide.mean(axis, keepdims=True)) / (wide.std(axis, keepdims=True) + eps)
-    norm = advantages if advantage_norm == "none" else normalized.astype(advantages.dtype)
+    advantages = gae(rewards, values[:-1], values[1:], gamma, lam, gate, gate)
+    axis = 0 if advantage_norm == "per_env" else None
+    norm = advantages if advantage_norm == "none" else normalized(advantages, axis, 0, eps)
     return norm, advantages + values[:-1]
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name.startswith("paper2code")])
-def test_paper2code(name):
-    given = given_as(of_numpy, *CALLS[name][1:], ["float32"])
-    for settings in ({}, {"advantage_norm": "none", "gamma": 0.9, "lam": 0.8}, {"eps": 0.5}):
-        expected = of_paper2code(**{**given, **settings})
-        np.testing.assert_array_equal(paper2code.compute_gae(**{**given, **settings}), expected)
+def pufferlib(values, rewards, terminals, ratio, advantages, gamma, gae_lambda, vtrace_rho_clip, vtrace_c_clip):
+    v, r, ratios, gate = values.T, rewards.T, ratio.T[:-1], ~terminals.T[1:]
+    gamma, gae_lambda = np.float32(gamma), np.float32(gae_lambda)
+    deltas = np.minimum(ratios, vtrace_rho_clip) * (r[1:] + gamma * v[1:] * gate - v[:-1])
+    result = scan(deltas, gamma * gae_lambda * np.minimum(ratios, vtrace_c_clip) * gate)
+    return np.vstack([result, advantages.T[-1:]]).T
 
 
-# The defaults of the libraries' functions, by parameter; TRL's gamma is 1.
-DEFAULTS = (
-    dict.fromkeys(("gamma", "discount", "discount_factor"), 0.99)
-    | dict.fromkeys(("gae_lambda", "lam", "lambda_coefficient"), 0.95)
-    | dict.fromkeys(("lambda_", "lambda_t", "alpha", "alpha_", "rho_thresh", "c_thresh"), 1.0)
-    | dict.fromkeys(("clip_rho_threshold", "clip_pg_rho_threshold"), 1.0)
-    | dict.fromkeys(("truncateds", "terminated", "sample_mask", "rolling_gamma"))
-    | dict.fromkeys(("time_limit_bootstrap", "whiten_rewards"), False)
-    | {"advantage_norm": "global", "eps": 1e-8, "normalize_advantage": True, "time_dim": -2}
-)
+def rl_games(fdones, last_extrinsic_values, mb_fdones, mb_extrinsic_values, mb_rewards, mb_masks=True, *, gamma, tau):
+    gate, exists = ~later(mb_fdones, fdones)[..., None], np.broadcast_to(mb_masks, mb_fdones.shape)[..., None]
+    following = later(mb_extrinsic_values, last_extrinsic_values)
+    return scan(exists * (mb_rewards + gamma * following * gate - mb_extrinsic_values), gamma * tau * (exists & gate))
 
 
-def test_defaults():
-    for name, (function, *_) in {**CALLS, **TORCH_CALLS}.items():
-        expected = DEFAULTS | ({"gamma": 1.0} if name.startswith("trl") else {})
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.default is not parameter.empty and parameter.name != "stop_target_gradients":
-                assert parameter.default == expected[parameter.name], f"{name}: {parameter}"
+def rlax_n_step(r_t, discount_t, v_t, n, lambda_t=1.0):
+    result, mix = np.append(v_t[:1], v_t), np.asarray(lambda_t)
+    for _ in range(n):  # result[t] is G_t, and the last one is V' of the last step
+        result[:-1] = r_t + discount_t * ((1 - mix) * v_t + mix * result[1:])
+    return result[:-1]
+
+
+def rlax_vtrace(
+    v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_=1.0, clip_rho_threshold=1.0, sample_mask=True, alpha_=1.0
+):
+    rho, c = ((1 - alpha_) * rho_tm1 + alpha_ * np.minimum(rho_tm1, clip) for clip in (clip_rho_threshold, 1))
+    deltas = sample_mask * rho * (r_t + discount_t * v_t - v_tm1)
+    return scan(deltas, np.where(sample_mask, discount_t * lambda_ * c, 1))
+
+
+def rlax_advantages(
+    v_tm1, v_t, r_t, discount_t, rho_tm1, alpha=1.0, lambda_=1.0, clip_rho_threshold=1.0, clip_pg_rho_threshold=1.0,
+    sample_mask=True,
+):  # fmt: skip
+    errors = rlax_vtrace(v_tm1, v_t, r_t, discount_t, rho_tm1, lambda_, clip_rho_threshold, sample_mask, alpha)
+    mix = np.broadcast_to(lambda_, v_t.shape)[:-1]
+    estimates = r_t + discount_t * np.append(mix * (errors + v_tm1)[1:] + (1 - mix) * v_tm1[1:], v_t[-1])
+    weights = (1 - alpha) * rho_tm1 + alpha * np.minimum(rho_tm1, clip_pg_rho_threshold)
+    return errors, weights * (estimates - v_tm1), estimates
+
+
+def rlax_off_policy(q_t, v_t, r_t, discount_t, c_t):
+    q_t, c_t = np.append(q_t, v_t[-1]), np.append(c_t, 0)
+    return scan(r_t + discount_t * (v_t - c_t * q_t), discount_t * c_t)
+
+
+def rlax_actions(q_t, a_t, r_t, discount_t, c_t, pi_t):
+    taken = q_t[np.arange(len(r_t)), a_t]
+    return rlax_off_policy(taken[:-1], (pi_t * q_t).sum(axis=1), r_t, discount_t, c_t[:-1])
+
+
+def rlax_retrace(q_tm1, q_t, a_tm1, a_t, r_t, discount_t, pi_t, mu_t, lambda_, eps=1e-8):
+    rows = np.arange(len(r_t))
+    traces = lambda_ * np.minimum(pi_t[rows, a_t] / (mu_t + eps), 1)
+    return rlax_actions(q_t, a_t, r_t, discount_t, traces, pi_t) - q_tm1[rows, a_tm1]
+
+
+def rlax_continuous(q_tm1, q_t, v_t, r_t, discount_t, log_rhos, lambda_):
+    return rlax_off_policy(q_t, v_t, r_t, discount_t, lambda_ * np.minimum(np.exp(log_rhos), 1)) - q_tm1
+
+
+def rllib(values, rewards, terminateds, truncateds, gamma, lambda_):
+    gates = ~terminateds, ~(terminateds | truncateds)
+    advantages = gae(rewards.astype(np.float64), values, later(values, 0), gamma, lambda_, *gates)
+    return (advantages.astype(np.float32) + values).astype(np.float32)
+
+
+def rsl_rl(rewards, values, dones, last_values, gamma, lam):
+    coefficients = np.float32(gamma), np.float32(lam)
+    returns = values + gae(rewards, values, later(values, last_values), *coefficients, ~dones, ~dones)
+    return returns, normalized(returns - values, ddof=1)
+
+
+def sample_factory(rewards, dones, values, valids, γ, λ):
+    r, v, valid, going_on = rewards.T, values.T, valids.T.astype(rewards.dtype), ~dones.T
+    terms = (r - v[:-1]) * valid[:-1] + going_on * (γ * v[1:] * valid[1:])
+    return scan(terms, (γ * λ * valid[:-1] + 1 - valid[:-1]) * going_on).T
+
+
+def skrl_gae(
+    *, rewards, terminated, truncated, values, last_values, discount_factor=0.99, lambda_coefficient=0.95,
+    time_limit_bootstrap=False,
+):  # fmt: skip
+    gate = ~(terminated | truncated if time_limit_bootstrap else terminated)
+    advantages = gae(rewards, values, later(values, last_values), discount_factor, lambda_coefficient, gate, gate)
+    return advantages + values, normalized(advantages, ddof=1)
+
+
+def torchrl_td_lambda(gamma, lmbda, next_state_value, reward, done, terminated=None, time_dim=-2):
+    ended = done if terminated is None else terminated
+    rewards, following, cut = (np.moveaxis(each, time_dim, 0) for each in (reward, next_state_value * ~ended, done))
+    trace = lmbda * ~cut
+    result = scan(rewards + gamma * (1 - trace) * following, gamma * trace, following[-1])
+    return np.moveaxis(result, 0, time_dim)
+
+
+def trl(values, rewards, mask, *, gamma=1.0, lam=0.95, whiten_rewards=False):
+    exists = mask.astype(values.dtype)
+    rewards = whitened(rewards * exists, mask, shift_mean=False) if whiten_rewards else rewards * exists
+    v = (values * exists).T
+    advantages = gae(rewards.T, v, later(v, 0 * v[0]), gamma, lam).T
+    return v.T, whitened(advantages, mask), advantages + v.T
+
+
+LOOPS = {
+    "brax": brax,
+    "cleanrl": cleanrl,
+    "paper2code": paper2code,
+    "pufferlib": pufferlib,
+    "rl_games": rl_games,
+    "rlax gae": lambda r_t, discount_t, lambda_, values: scan(
+        r_t + discount_t * values[1:] - values[:-1], discount_t * lambda_
+    ),
+    "rlax lambda_returns": lambda r_t, discount_t, v_t, lambda_=1.0: scan(
+        r_t + discount_t * (1 - np.asarray(lambda_)) * v_t, discount_t * lambda_, v_t[-1]
+    ),
+    "rlax discounted_returns": lambda r_t, discount_t, v_t: scan(r_t, discount_t, v_t[-1]),
+    "rlax n_step_bootstrapped_returns": rlax_n_step,
+    "rlax vtrace": rlax_vtrace,
+    "rlax vtrace advantage": rlax_advantages,
+    "rlax leaky_vtrace": rlax_vtrace,
+    "rlax leaky_vtrace advantage": rlax_advantages,
+    "rlax off-policy returns": rlax_off_policy,
+    "rlax off-policy returns of action values": rlax_actions,
+    "rlax retrace": rlax_retrace,
+    "rlax retrace_continuous": rlax_continuous,
+    "rllib": rllib,
+    "rsl_rl": rsl_rl,
+    "sample_factory": sample_factory,
+    "skrl": skrl_gae,
+    "tianshou": lambda v_s, v_s_, rew, end_flag, gamma, gae_lambda: gae(
+        *(each.astype(np.float64) for each in (rew, v_s, v_s_)), gamma, gae_lambda, trace=~end_flag
+    ),
+    "torchrl td_lambda": torchrl_td_lambda,
+    "torchrl td_lambda advantage": lambda state_value, **given: torchrl_td_lambda(**given) - state_value,
+    "torchrl reward2go": lambda reward, done, gamma: np.moveaxis(
+        scan(np.moveaxis(reward, -2, 0), gamma * ~np.moveaxis(done, -2, 0)), 0, -2
+    ),
+    "trl": trl,
+}
+
+
+def forms(function, given):
+    """Yield the arguments, those without a default, and some with options that the tables of calls do not have."""
+    parameters = inspect.signature(function).parameters
+    yield given
+    yield {name: each for name, each in given.items() if parameters[name].default is inspect.Parameter.empty}
+    if "discount_t" in given and "lambda_" in given:
+        length = len(given.get("log_rhos", given["r_t"]))
+        yield {**given, "lambda_": np.linspace(0.9, 0.2, length, dtype=np.float32)}
+    if "discount_t" in given:  # RLax's arrays begin with time, and some have a step more or less than others
+        for few in (1, 2):
+            yield {name: each[: len(each) - STEPS + few] if np.ndim(each) else each for name, each in given.items()}
+    if "sample_mask" in parameters:
+        yield {**given, "sample_mask": np.arange(len(given["r_t"])) % 3 > 0, "clip_rho_threshold": 1.5}
+    if "time_limit_bootstrap" in parameters:
+        yield {**given, "time_limit_bootstrap": True}
+    elif "terminated" in parameters:
+        yield {**given, "terminated": given["done"] & (given["reward"] > 0)}
+    if "advantage_norm" in parameters:
+        yield {**given, "advantage_norm": "none", "gamma": 0.9, "lam": 0.8}
+
+
+def test_functions_of_arrays():
+    """Float32 has the same bits, but for RLax and TD(lambda), which round in another order.
+
+    tests/test_testing.py compares the functions without a loop here: `identify` names the equation of each.
+    """
+    for name, (function, arguments, numbers) in {**CALLS, **NUMPY_CALLS}.items():
+        loop = LOOPS.get(max((each for each in LOOPS if name.startswith(each)), key=len, default=""))
+        tolerance = 2e-6 if "rlax" in name or "td_lambda" in name else 0.0
+        for given in forms(function, given_as(of_numpy, arguments, numbers, ["float32"])) if loop else ():
+            results = [arrays_of(each(**deepcopy(given))) for each in (function, loop)]
+            for got, expected in zip(*results, strict=True):
+                np.testing.assert_allclose(got, expected, tolerance, tolerance, err_msg=f"{name} {[*given]}")
+
+
+def test_functions_of_hooks(monkeypatch):
+    """skrl's agents that pass other arguments, the buffer of Stable-Baselines3, and verl with its own whitening."""
+    given = given_as(of_numpy, *CALLS["skrl"][1:], ["float32"])
+    rewards, ended, _, values, last = given.values()
+    coefficients = {"discount_factor": 0.9, "lambda_coefficient": 0.8}
+    named = {"rewards": rewards, "terminated": ended, "values": values, **coefficients}
+    whole = later(values, last)
+    expected = gae(rewards, values, whole, 0.9, 0.8, ~ended, ~ended)
+    always = gae(rewards, values, whole, 0.9, 0.8, trace=~ended)
+    agent, amp = skrl._with_next_values(**named, next_values=last), skrl._amp_of_2_0(**named, next_values=whole)
+    for got, advantages in ((agent, expected), (amp, always)):
+        np.testing.assert_array_equal(got, (advantages + values, normalized(advantages, ddof=1)))
+    starts, done = ended, ended[0]
+    buffer = SimpleNamespace(
+        rewards=rewards, values=values, episode_starts=starts, gamma=0.9, gae_lambda=0.8, advantages=0 * rewards
+    )
+    stable_baselines3.compute_returns_and_advantage(buffer, last, done)
+    expected = cleanrl(rewards, values, starts, last, done, 0.9, 0.8)
+    np.testing.assert_array_equal((buffer.advantages, buffer.returns), expected)
+    _, given, _ = CALLS["verl"]
+    monkeypatch.setitem(sys.modules, "verl.utils.torch_functional", SimpleNamespace(masked_whiten=whitened))
+    np.testing.assert_allclose(verl._whitened_by_verl(**given), verl.compute_gae_advantage_return(**given))
+
+
+def grpo(score, group, epsilon=1e-6, norm_adv_by_std_in_grpo=True):
+    if len(group) == 1:
+        return score / (1 + epsilon) if norm_adv_by_std_in_grpo else score
+    return (score - group.mean()) / (group.std(ddof=1) + epsilon if norm_adv_by_std_in_grpo else 1)
+
+
+def rloo(score, group):
+    return score - (group.sum() - score) / max(len(group) - 1, 1)
+
+
+def test_groups_of_responses():
+    tokens, mask = RESPONSES["token_level_rewards"], RESPONSES["response_mask"]
+    scores = tokens.sum(axis=1)
+    functions = (
+        (verl.compute_grpo_outcome_advantage, grpo, {}),
+        (verl.compute_grpo_outcome_advantage, grpo, {"epsilon": 0.5}),
+        (verl.compute_grpo_outcome_advantage, grpo, {"norm_adv_by_std_in_grpo": False}),
+        (verl.compute_rloo_outcome_advantage, rloo, {}),
+        (verl.compute_reinforce_plus_plus_baseline_outcome_advantage, grpo, {"norm_adv_by_std_in_grpo": False}),
+    )
+    for index, (function, of_group, settings) in product((np.array([*"aaba"]), np.array([*"abcb"])), functions):
+        whiten = "plus_plus" in function.__name__
+        each = [of_group(score, scores[index == name], **settings) for score, name in zip(scores, index, strict=True)]
+        expected = np.reshape(each, (-1, 1)) * mask
+        expected = whitened(expected, mask) * mask if whiten else expected
+        for got in function(tokens, mask, index, **({} if whiten else settings)):
+            np.testing.assert_allclose(got, expected, 1e-12, 1e-12, err_msg=f"{function.__name__} {settings}")
 
 
 def of_envpool(gamma, gae_lambda, value, reward, done, env_id, numenv):

@@ -79,10 +79,7 @@ def read_only(array):
 
 
 def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
-    """A kernel is compiled for the options of its first call, and must take the arguments of every call with those.
-
-    Final values need the kernel of a mask.
-    """
+    """A kernel is compiled for the options of its first call, and must take the arguments of every call with those."""
     case = make_case((5, 3), np.float32)
     call = {"rewards": case.rewards, "values": case.values[:5], "terminated": case.terminated}
     last, one = case.values[0], np.ones((5, 3), np.float32)
@@ -93,8 +90,10 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
         call | {"next_values": case.values[:5], "truncated": ~case.terminated},
         call | {"values": np.ones((6, 3), np.float32), "last_advantages": last},
     ]
+    final = [
+        call | {"last_values": last, "truncated": ~case.terminated, "final_values": each} for each in (one, one * 2)
+    ]
     mask = [
-        call | {"last_values": last, "truncated": ~case.terminated, "final_values": one},
         call | {"last_values": last, "mask": case.terminated},
         call | {"last_values": last, "mask": case.terminated, "carry_over": True, "out": (one.copy(), None)},
         call | {"last_values": last, "mask": case.terminated, "truncated": ~case.terminated, "final_values": one},
@@ -103,10 +102,12 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
         call | {"last_values": last, "gamma": one[:1], "gae_lambda": one[:, :1]},
         call | {"last_values": last, "gae_lambda": one},
     ]
-    second = [plain[0] | {"returns_lambda": 0.5}, mask[1] | {"returns_lambda": 0.7}]
-    kernels = [{module.signature(arguments_of(**each), 2) for each in calls} for calls in (plain, mask, arrays, second)]
-    assert list(map(len, kernels)) == [1] * 4
-    assert len(set.union(*kernels)) == 4
+    second = [mask[0] | {"returns_lambda": 0.5}, mask[1] | {"returns_lambda": 0.7}]
+    kernels = [
+        {module.signature(arguments_of(**each), 2) for each in calls} for calls in (plain, final, mask, arrays, second)
+    ]
+    assert list(map(len, kernels)) == [1] * 5
+    assert len(set.union(*kernels)) == 5
 
 
 def test_a_parallel_loop_takes_constants_and_coefficients_of_rows(monkeypatch):

@@ -1,8 +1,8 @@
 """The recursion in Numba: plain loops (kernel.py), which large rollouts run on spans of envs side by side.
 
-A kernel is compiled for a layout, a dtype and what a call has: coefficients in arrays, importance ratios, a second
-recursion of either kind, or any other option. The first call of a kernel takes 1 to 2 seconds of a CPU's time, and the
-parallel loop 1 more. Later processes load it in 0.02 seconds.
+A kernel is compiled for a layout, a dtype and the options that a call has: a mask, coefficients in arrays, importance
+ratios, and a second recursion of either kind. The first call of a kernel takes 1 to 2 seconds of a CPU's time, and
+the parallel loop 1 more. Later processes load it in 0.02 seconds.
 """
 
 import contextlib
@@ -151,7 +151,7 @@ def _compute(call: Call, num_threads: int) -> tuple[Array, Array]:
     """Compute a call, a long trajectory in pieces, and return the flat results."""
     rewards, (steps, envs), by_env = call.rewards, call.rewards.shape, is_env_major(call.rewards)
     arguments = arguments_of(call, by_env)
-    pieces = cut(arguments) if call.mask is None and envs == 1 and steps >= FEWEST_STEPS else None
+    pieces = cut(arguments) if envs == 1 and steps >= FEWEST_STEPS else None
     if pieces is None or not _run_pieces(*pieces, rewards, num_threads):
         _run(env_major if by_env else time_major, rewards, envs, arguments, 2, num_threads)
     return arguments.advantages, arguments.returns
@@ -201,7 +201,8 @@ def _run(
     function: Function, matrix: Array, envs: int, arguments: tuple[Any, ...], filled: int, num_threads: int
 ) -> None:
     """Run a kernel: on spans of envs side by side if that is faster."""
-    key = (function, matrix.dtype, *map(type, arguments))
+    per_row = getattr(getattr(arguments, "gamma", None), "ndim", 0) == 2
+    key = (function, matrix.dtype, per_row, *map(type, arguments))
     kernel = _kernels.get(key)
     if kernel is None:
         kernel = _kernels[key] = compiled(function, signature((0, envs, *arguments), filled))

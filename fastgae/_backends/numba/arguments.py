@@ -44,14 +44,14 @@ def flags(given: Any, env_major: bool) -> Any:
 def arguments_of(call: Call, env_major: bool) -> Any:
     """Return the arguments of a call as ``in_one_layout`` makes it."""
     (steps, envs), dtype, last, final = call.rewards.shape, call.rewards.dtype, call.last_values, call.final_values
-    rewards = flat(call.rewards, env_major)
+    rewards, mask = flat(call.rewards, env_major), flags(call.mask, env_major)
     terminated = flags(call.terminated, env_major)
     if terminated is None:
         terminated = np.zeros(rewards.size, FLAG)
     apart, shift = (steps, 1) if env_major else (envs, envs)
     values_apart = following_apart = apart
     if call.values is ABSENT:  # r - 0.0 and r + gamma (-0.0) are r, bit for bit
-        values, following, shift = np.zeros_like(rewards), np.full_like(rewards, -0.0), 0
+        values, following, shift = dtype.type(0.0), dtype.type(-0.0), 0
     else:
         values = following = flat(call.values, env_major)
         if env_major:
@@ -59,20 +59,18 @@ def arguments_of(call: Call, env_major: bool) -> Any:
         if call.next_values is not None:
             following, following_apart, shift = flat(call.next_values, env_major), apart, 0
     gamma, gamma_lambda, second_lambda = _coefficients(call, env_major)
-    mask = flags(call.mask, env_major)
-    if mask is None and not (final is second_lambda is call.ratios is None):
-        mask = np.ones(rewards.size, FLAG)
+    has_options = not (mask is final is second_lambda is call.ratios is None)
     advantages, returns = [np.empty(2 * ENVS, dtype) if array is None else flat(array, env_major) for array in call.out]
     return Arguments(  # type: ignore[call-arg]
         steps, apart, values_apart, following_apart, 0, steps if last is None else steps - 1, shift,
-        call.mask is not None and call.next_values is None, final is not None, call.out[0] is not None,
+        mask is not None and call.next_values is None, final is not None, call.out[0] is not None,
         call.out[1] is not None, following, rewards if last is None else last,
         np.zeros(envs, dtype) if call.last_advantages is None else call.last_advantages,
-        rewards if final is None else flat(final, env_major), rewards, values, terminated,
+        rewards if final is None else flat(final, env_major), has_options or None, rewards, values, terminated,
         terminated if call.truncated is None else flags(call.truncated, env_major), gamma, gamma_lambda,
         mask, second_lambda, True if call.tail_normalized else None,
         *[None if call[place] is None else flat(call[place], env_major) for place in PER_STEP], _constants(call, dtype),
-        call.carry_over and call.mask is not None, advantages, returns,
+        call.carry_over and mask is not None, advantages, returns,
     )  # fmt: skip
 
 
@@ -84,10 +82,11 @@ def _coefficients(call: Call, env_major: bool) -> tuple[Any, ...]:
     gamma, gamma_lambda, number = call.gamma, _discounted(call.gamma, call.gae_lambda), call.rewards.dtype.type
     if not (isinstance(gamma, np.ndarray) or isinstance(gamma_lambda, np.ndarray) or isinstance(second, np.ndarray)):
         return number(gamma), number(gamma_lambda), None if second is None else number(second)
-    arrays = [None if each is None else np.asarray(each).astype(number) for each in (gamma, gamma_lambda, second)]
-    return tuple(
-        None if each is None else flat(np.broadcast_to(each, call.rewards.shape), env_major) for each in arrays
-    )
+    shape, given = call.rewards.shape, (gamma, gamma_lambda, second)
+    arrays = [None if each is None else np.asarray(each).astype(number) for each in given]
+    if not env_major and all(each is None or each.shape in ((), (shape[0], 1)) for each in arrays):
+        return tuple(None if each is None else np.full((shape[0], 1), each.reshape(-1, 1)) for each in arrays)
+    return tuple(None if each is None else flat(np.broadcast_to(each, shape), env_major) for each in arrays)
 
 
 def _discounted(gamma: Any, decay: Any) -> Any:
@@ -108,14 +107,15 @@ def _constants(call: Call, dtype: np.dtype[Any]) -> Array | None:
 
 
 def cut(given: Any) -> tuple[Any, Any, Array] | None:
-    """Cut a trajectory into LANES pieces, which are computed as if they were envs; None: that is not possible.
+    """Cut a trajectory without options into LANES pieces, which are computed as if they were envs; None: too short.
 
     A piece does not know the advantage that follows its last step. So it begins some steps later, with A = 0, and
     forgets this start by the time it reaches its own steps. Return the arguments for the steps in which pieces forget,
     the arguments for all of their steps, and A where each piece but the first begins. If A has the same bits after
     both, the results are the sequential ones, because the same operations were applied to the same numbers.
     """
-    if not (given.second_lambda is given.ratios is None) or isinstance(given.gamma_lambda, np.ndarray):
+    has_options = not (given.mask is given.second_lambda is given.ratios is None)
+    if has_options or isinstance(given.gamma_lambda, np.ndarray) or isinstance(given.following, np.floating):
         return None
     forgotten = -math.log2(max(given.gamma_lambda, 0.5))  # bits per step
     warm_up = int(MARGIN * (np.finfo(given.rewards.dtype).nmant + 1) / max(forgotten, 1e-9)) + 1

@@ -50,6 +50,16 @@ def _at(numbers, i):
     return (lambda numbers, i: numbers[i]) if isinstance(numbers, types.Array) else (lambda numbers, i: numbers)
 
 
+def of_row(numbers, t):
+    """Return the coefficient of row t if there is one for each, in a matrix of one column; else ``numbers``."""
+
+
+@overload(of_row, jit_options={"error_model": "numpy"})
+def _of_row(numbers, t):
+    is_per_row = isinstance(numbers, types.Array) and numbers.ndim == 2
+    return (lambda numbers, t: numbers[t, 0]) if is_per_row else (lambda numbers, t: numbers)
+
+
 class _Files(IndexDataCacheFile):  # type: ignore[misc]
     """The files of a kernel's cache, which begin anew if one of them is damaged.
 

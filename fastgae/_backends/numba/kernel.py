@@ -16,10 +16,11 @@ Both kernels compute the envs from ``first`` to before ``last``, and take the sa
   step, and ``last_values`` V' of a step after them.
 * ``passes``: a step before skipped steps has V of the next step that exists as its V'. ``has_final``: ``final_values``
   are V' where truncated; elsewhere they may be anything.
-* Coefficients may be one number each, or all of them arrays. Flags are bytes; any but 0 is True.
+* ``values`` and ``following`` may be one number, and so may coefficients, which may also be one for each row. Flags are
+  bytes; any but 0 is True.
+* ``has_options`` is not None if there are final values, or any of the following ones.
 * ``mask`` is 0 where a step does not exist. It is skipped, and there A = 0 and R = V, or A is that of the next step
-  that exists if ``carry_over``. ``last_advantages`` is A_T. A call with any option has a mask, so that the same kernel
-  computes it with one and without.
+  that exists if ``carry_over``. ``last_advantages`` is A_T.
 * ``second_lambda`` is the decay of a second recursion: of D = 1 + lambda D_next if ``is_tail`` (tail-normalized), where
   A = G / D and G = D delta + gl G_next; or else of A' = delta + gl' A'_next, from which the returns come.
 * ``ratios`` are the importance ratios of V-trace, and ``constants`` its clips.
@@ -28,7 +29,7 @@ Both kernels compute the envs from ``first`` to before ``last``, and take the sa
 
 import numpy as np
 
-from fastgae._backends.numba.compiled import at, inner, no_overlap
+from fastgae._backends.numba.compiled import at, inner, no_overlap, of_row
 from fastgae._call import CONSTANTS
 
 # Envs of one step that are computed before those beside them, so that a row finds in the second-level cache what the
@@ -103,7 +104,7 @@ def _follow(i, f, after, o, size, following, truncated, final_values, has_final,
     """Write V' of a run to a line: V of the next step, or of the next one that exists, which ``carried`` holds."""
     i, f, after, o = U(i), U(f), U(after), U(o)
     for k in range(U(size)):
-        value = following[f + k]
+        value = at(following, f + k)
         if mask is not None:
             passed, exists = carried[k], (mask[after + k] != 0) | (not passes)
             value = value if exists else passed
@@ -114,8 +115,8 @@ def _follow(i, f, after, o, size, following, truncated, final_values, has_final,
 
 @no_overlap
 def _row(
-    i, f, a, a_next, q, size, following, after, y, seconds, rewards, values, terminated, truncated, gamma, gamma_lambda,
-    mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
+    i, f, a, a_next, q, size, following, after, y, seconds, has_options, rewards, values, terminated, truncated, gamma,
+    gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
 ):  # fmt: skip
     """Compute a row.
 
@@ -125,9 +126,9 @@ def _row(
     i, f, a, a_next, q = U(i), U(f), U(a), U(a_next), U(q)
     zero, one = y.dtype.type(0), y.dtype.type(1)
     for k in range(U(size)):
-        exists, closed, value = _exists(mask, i + k), (terminated[i + k] | truncated[i + k]) != 0, values[i + k]
-        delta = _delta(rewards[i + k], value, following[f + k], terminated[i + k] != 0, at(gamma, i + k))
-        y_next = after[a_next + k] if mask is None else y[k]
+        exists, closed, value = _exists(mask, i + k), (terminated[i + k] | truncated[i + k]) != 0, at(values, i + k)
+        delta = _delta(rewards[i + k], value, at(following, f + k), terminated[i + k] != 0, at(gamma, i + k))
+        y_next = after[a_next + k] if has_options is None else y[k]
         second = one
         if second_lambda is not None:
             second_term = delta if is_tail is None else one
@@ -135,7 +136,7 @@ def _row(
             seconds[k] = second
         term = _term(i + k, delta, second, is_tail, ratios, constants)
         y_here = _traced(term, _decay(i + k, gamma_lambda, ratios, constants), y_next, closed, exists)
-        if mask is not None:
+        if has_options is not None:
             y[k] = y_here
         advantage, total = _results(
             i + k, y_here, y_next, second, delta, closed, gamma_lambda, second_lambda, is_tail, ratios, constants
@@ -147,8 +148,8 @@ def _row(
 
 def time_major(
     first, last, steps, apart, values_apart, following_apart, start, known, shift, passes, has_final, keeps_advantages,
-    keeps_returns, following, last_values, last_advantages, final_values, rewards, values, terminated, truncated, gamma,
-    gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
+    keeps_returns, following, last_values, last_advantages, final_values, has_options, rewards, values, terminated,
+    truncated, gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
 ):  # fmt: skip
     """Compute row by row, from the last."""
     if not keeps_advantages:  # a row reads those of the row after it, and each thread has rows of its own
@@ -164,10 +165,10 @@ def time_major(
         for t in range(steps - 1, -1, -1):
             i, goes_on = t * apart + left, t + 1 < steps
             a, q = i if keeps_advantages else (t & 1) * ENVS, i if keeps_returns else 0
-            if mask is None and goes_on:
+            if has_options is None and goes_on:
                 _row(
-                    i, i + shift, a, a_next, q, size, following, advantages, y, seconds, rewards, values,
-                    terminated, truncated, gamma, gamma_lambda, mask, second_lambda,
+                    i, i + shift, a, a_next, q, size, following, advantages, y, seconds, has_options, rewards, values,
+                    terminated, truncated, of_row(gamma, t), of_row(gamma_lambda, t), mask, of_row(second_lambda, t),
                     is_tail, ratios, constants, carry_over, advantages, returns,
                 )  # fmt: skip
                 a_next = a
@@ -182,8 +183,8 @@ def time_major(
                     i, left, i, 0, size, last_values, truncated, final_values, has_final, mask, False, carried, line
                 )
             _row(
-                i, 0, a, 0, q, size, line, y, y, seconds, rewards, values, terminated, truncated,
-                gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants,
+                i, 0, a, 0, q, size, line, y, y, seconds, has_options, rewards, values, terminated, truncated,
+                of_row(gamma, t), of_row(gamma_lambda, t), mask, of_row(second_lambda, t), is_tail, ratios, constants,
                 carry_over, advantages, returns,
             )  # fmt: skip
             a_next = a
@@ -193,7 +194,7 @@ def time_major(
 def _pass(i, f, size, following, mask, value, line):
     """Write V of the next step that exists to a line, for steps of one env; ``value`` follows the last of them."""
     for k in range(size - 1, -1, -1):
-        value = following[U(f + k)] if _exists(mask, U(i + k + 1)) else value
+        value = at(following, U(f + k)) if _exists(mask, U(i + k + 1)) else value
         line[k] = value
     return value
 
@@ -207,7 +208,7 @@ def _terms(
     i, v, o = U(i), U(v), U(o)
     one = terms.dtype.type(1)
     for k in range(U(size)):
-        delta = _delta(rewards[i + k], values[v + k], following[o + k], terminated[i + k] != 0, at(gamma, i + k))
+        delta = _delta(rewards[i + k], at(values, v + k), following[o + k], terminated[i + k] != 0, at(gamma, i + k))
         if second is not None:
             terms[o + k] = _term(i + k, delta, at(second, o + k), is_tail, ratios, constants)
         else:
@@ -236,7 +237,7 @@ def _write(
     i, v, o, a, q = U(i), U(v), U(o), U(a), U(q)
     zero = y.dtype.type(0)
     for k in range(U(size)):
-        closed, value = (terminated[i + k] | truncated[i + k]) != 0, values[v + k]
+        closed, value = (terminated[i + k] | truncated[i + k]) != 0, at(values, v + k)
         delta = _delta(rewards[i + k], value, following[o + k], terminated[i + k] != 0, at(gamma, i + k))
         advantage, total = _results(
             i + k, y[o + k], y[o + k + U(1)], at(second, o + k), delta, closed, gamma_lambda, second_lambda, is_tail,
@@ -249,8 +250,8 @@ def _write(
 
 def env_major(
     first, last, steps, apart, values_apart, following_apart, start, known, shift, passes, has_final, keeps_advantages,
-    keeps_returns, following, last_values, last_advantages, final_values, rewards, values, terminated, truncated, gamma,
-    gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
+    keeps_returns, following, last_values, last_advantages, final_values, has_options, rewards, values, terminated,
+    truncated, gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
 ):  # fmt: skip
     """Compute runs of LANES envs, from the last steps."""
     dtype = rewards.dtype
@@ -276,7 +277,7 @@ def env_major(
                 if passes:
                     if t + size == steps:
                         count -= 1
-                        value_next[lane] = following[f + count] if found == size else last_values[n]
+                        value_next[lane] = at(following, f + count) if found == size else last_values[n]
                         passed[count] = value_next[lane]
                     value_next[lane] = _pass(i[lane], f, count, following, mask, value_next[lane], passed)
                     _follow(i[lane], 0, 0, o, size, passed, truncated, final_values, has_final, None, False, None, line)

@@ -145,6 +145,14 @@ def test_what_appears_during_the_computation(tmp_path, few, monkeypatch, has_har
     (unfinished / "notes.txt").rename(tmp_path / "notes.txt")
     assert_same_bits(computed(source, out, values=critic, resume=True, overwrite=False), few.result)
     assert names(tmp_path) == ["a.parquet", "notes.txt", OUT]
+    out.unlink()
+
+    def noted(batch):
+        (unfinished / "notes.txt").write_bytes(b"the user's")
+        return batch["also"]
+
+    assert_same_bits(computed(source, out, values=noted), few.result)
+    assert (unfinished / "notes.txt").read_bytes() == b"the user's"
 
 
 def test_where_nothing_can_be_written(tmp_path, few):

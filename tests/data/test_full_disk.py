@@ -1,5 +1,7 @@
 """A disk that takes no more: a clear error, nothing that looks whole, and a run that goes on with room again."""
 
+import errno
+import os
 import re
 import signal
 
@@ -46,6 +48,19 @@ def test_full_disk(tmp_path, recorded, full_at, suffix, scattered):
         assert not out.exists()
         assert_same_bits(computed(source, out, resume=True, **RUN), recorded.result, order)
     assert names(tmp_path) == [f"out{WHOLE}{suffix}", f"out{SPOOLED}{suffix}", source.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this platform cannot ask for the space of a file")
+def test_full_disk_before_a_file_is_mapped(tmp_path, recorded, monkeypatch):
+    """A write to the mapping would end the process. The file is as long as it will be, and takes no space yet."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    order = np.random.default_rng(0).permutation(ROWS)
+    source = write(recorded.table().take(order), tmp_path / "source.parquet", 100)
+    refused(r"cannot write .*No space left on device", source, tmp_path / "out.arrow", error=WriteError, **RUN)
 
 
 @pytest.mark.parametrize("copied", ["row group", "text", "values"])

@@ -21,7 +21,7 @@ from fastgae.data.report import Sums, diagnosis_of
 from fastgae.data.rows import MOST, SLICE, Advance, Rows, Show
 from fastgae.data.sorting import ROW, Database, new_array, sort
 from fastgae.data.state import ABOUT, ADVANTAGES, ENDS, PLACES, RETURNS, VALUES, Done, State
-from fastgae.data.steps import Following, RowError, compute_run, last_rows, unknown_end
+from fastgae.data.steps import Following, RecordedSteps, RowError, compute_run, last_rows, unknown_end
 from fastgae.data.tables import parquet
 
 
@@ -67,8 +67,8 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
             fault = episodes.fault(table, steps, last, done.following)
             if fault is None and (fault := unknown_end(steps, last, plan.how)) is not None:
                 # Rows of the episode may be among those before, which are then not in order.
-                earlier = rows.backwards(0, first, names, plan.most, state.folder) if names else ()
-                if not any(episodes.again(each) for _, each in earlier):
+                is_scattered = names and _are_scattered(plan, rows, state.folder, episodes, first, steps)
+                if not is_scattered:
                     raise fault
             if fault is not None:
                 return plan.named(fault, table, first)
@@ -84,6 +84,20 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
         state.add(done, {name: array for name, array in arrays.items() if array is not None})
         advance(len(table))
     return done
+
+
+def _are_scattered(plan: Plan, rows: Rows, folder: Path, episodes: Episodes, first: int, steps: RecordedSteps) -> bool:
+    """Return whether rows before these steps, of which the first is ``first``, are not in the order of episodes."""
+    for at, table in rows.backwards(0, first, plan.read, plan.most, folder):
+        following = Following(steps.name(0), None if steps.step is None else int(steps.step[0]), {})
+        with plan.naming(table, at):
+            steps = plan.steps(table, at)
+        if episodes.fault(table, steps, last_rows(steps, following), following) is not None:
+            return True
+        if steps.changes.any():  # from here on the episode can only come again, and names say that
+            names = plan.columns.named(*NAMING)
+            return any(episodes.again(each) for _, each in rows.backwards(0, at, names, plan.most, folder))
+    return False
 
 
 def _check_files(plan: Plan, table: pa.Table, first: int, last: Array, following: Following | None) -> None:

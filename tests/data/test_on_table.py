@@ -26,7 +26,7 @@ def test_the_end_of_an_episode_before_its_beginning():
     table = pa.table({"episode": [5] * 4, "step": range(4), "rewards": [1.0] * 4, "values": [0.0] * 4})
     table = table.append_column("terminated", pa.array([False, False, False, True]))
     for order in (np.roll(np.arange(4), shift) for shift in range(4)):
-        for known in ({"ends": "terminated"}, {"columns": {"next_values": "values"}}):
+        for known in ({}, {"ends": "terminated"}, {"columns": {"next_values": "values"}}):
             how, expected = {"gamma": 1.0, "gae_lambda": 1.0, **known}, np.array([4.0, 3.0, 2.0, 1.0])[order]
             assert np.array_equal(on_table(table.take(order), **how)["advantages"], expected)
             for memory in (limit(1), limit(3), "1GB"):

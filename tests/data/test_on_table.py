@@ -37,6 +37,26 @@ def test_the_end_of_an_episode_before_its_beginning():
     assert on_table(table, gamma=1.0, gae_lambda=1.0)["advantages"].to_pylist() == [2.0, 1.0, 2.0, 1.0]
 
 
+def test_any_order_at_every_memory():
+    """The results, or whether there are any, do not depend on how many rows are in memory at once."""
+    rng = np.random.default_rng(0)
+    for trial in range(12):
+        lengths = rng.integers(2, 6, 1 + trial // 6)
+        rows, steps = np.arange(lengths.sum()), np.concatenate([np.arange(length) for length in lengths])
+        flags = np.isin(rows, np.cumsum(lengths) - 1) & (rng.random(len(rows)) < 0.9)  # now and then one is missing
+        table = {"episode": np.repeat(rng.permutation(len(lengths)), lengths), "step": steps, "terminated": flags}
+        table |= {name: rng.normal(size=len(rows)) for name in ("rewards", "values")}
+        order = (rows[::-1], np.roll(rows, rng.integers(len(rows))), rng.permutation(rows))[trial % 3]
+        found = set()
+        for memory in (limit(1), limit(3), "1GB"):
+            try:
+                got = compute(pa.table(table).take(order), memory=memory, progress=False)
+                found.add(got["advantages"].to_numpy().tobytes())
+            except DataError:
+                found.add("refused")
+        assert len(found) == 1, (trial, found)
+
+
 def test_bad_rows(recorded):
     rewards = recorded.rewards.copy()
     rewards[77] = np.nan

@@ -139,7 +139,8 @@ def unknown_end(steps: RecordedSteps, last: Array, how: How) -> RowError | None:
     """Return the fault of the first row at which an episode ends, although nothing says what follows it."""
     if steps.unflagged is not None:
         wrong = last & ~(steps.terminated | steps.truncated)
-        return _first(wrong, f"the episode ends without a flag, {steps.unflagged}")
+        if (fault := _first(wrong, f"the episode ends without a flag, {steps.unflagged}")) is not None:
+            return fault
     if how.ends == "terminated" or steps.next_values is not None:
         return None
     unknown = last & ~steps.terminated

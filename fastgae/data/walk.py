@@ -54,7 +54,7 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
     Return an error if the rows of an episode do not follow each other: then they can be sorted.
     """
     done, names, read = state.done(), plan.columns.named(*NAMING), plan.read
-    if rows is not plan.rows:  # they are sorted
+    if is_sorted := rows is not plan.rows:
         names, read = [], [*read, ROW]
     episodes = Episodes(names)
     for _, table in rows.backwards(done.first, rows.count, names, plan.most, state.folder) if names else ():
@@ -67,8 +67,8 @@ def walk(plan: Plan, rows: Rows, state: State, advance: Advance, begin: int) -> 
             fault = episodes.fault(table, steps, last, done.following)
             if fault is None and (fault := unknown_end(steps, last, plan.how)) is not None:
                 # Rows of the episode may be among those before, which are then not in order.
-                is_scattered = names and _are_scattered(plan, rows, state.folder, episodes, first, steps)
-                if not is_scattered:
+                may_be_known = not is_sorted and _are_scattered(plan, rows, state.folder, episodes, first, steps)
+                if not may_be_known:
                     raise fault
             if fault is not None:
                 return plan.named(fault, table, first)

@@ -46,6 +46,8 @@ def test_any_order_at_every_memory():
         flags = np.isin(rows, np.cumsum(lengths) - 1) & (rng.random(len(rows)) < 0.9)  # now and then one is missing
         table = {"episode": np.repeat(rng.permutation(len(lengths)), lengths), "step": steps, "terminated": flags}
         table |= {name: rng.normal(size=len(rows)) for name in ("rewards", "values")}
+        if trial < 3:
+            del table["episode"]
         order = (rows[::-1], np.roll(rows, rng.integers(len(rows))), rng.permutation(rows))[trial % 3]
         found = set()
         for memory in (limit(1), limit(3), "1GB"):
@@ -55,6 +57,16 @@ def test_any_order_at_every_memory():
             except DataError:
                 found.add("refused")
         assert len(found) == 1, (trial, found)
+
+
+def test_a_truncated_episode_whose_rows_have_no_steps():
+    """They are sorted, and then the end has no value as before."""
+    table = pa.table({"episode": [1, 0, 1, 2], "rewards": np.ones(4), "values": np.ones(4)})
+    for flag, ends in (("terminated", [True, False, True, False]), ("truncated", [False, True, False, True])):
+        table = table.append_column(flag, pa.array(ends))
+    for memory in (limit(1), "1GB"):
+        with pytest.raises(DataError, match="the episode is truncated, and there is no value of the state after it"):
+            compute(table, memory=memory, progress=False)
 
 
 def test_bad_rows(recorded):

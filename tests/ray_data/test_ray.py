@@ -221,6 +221,47 @@ def test_the_example(recorded, folder, options, tmp_path_factory, monkeypatch):
         program.main(program.parse([str(folder), str(out)]))
 
 
+TWO_NODES = """
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+from ray.cluster_utils import Cluster
+
+import fastgae.ray
+
+source, out = sys.argv[1:]
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"first": 1}})
+cluster.add_node(num_cpus=1, resources={"second": 1})
+cluster.wait_for_nodes()
+ray.init(address=cluster.address)
+
+
+@ray.remote(num_returns=2)
+def half(begin):
+    return pq.read_table(source).slice(begin, 1500), ray.get_runtime_context().get_node_id()
+
+
+halves = [half.options(resources={name: 1}).remote(begin) for name, begin in (("first", 0), ("second", 1500))]
+assert len({ray.get(node) for _, node in halves}) == 2
+dataset = fastgae.ray.compute(ray.data.from_arrow_refs([rows for rows, _ in halves]), normalize="global")
+pq.write_table(pa.concat_tables(ray.get(dataset.to_arrow_refs())), out)
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+def test_two_nodes(recorded, python, tmp_path):
+    """Half of the rows lie in the memory of each, and the cut is in the middle of an episode."""
+    write(recorded.table(), tmp_path / "source.parquet", 1000)
+    python(TWO_NODES, str(tmp_path / "source.parquet"), str(tmp_path / "out.parquet"))
+    advantages = recorded.result.advantages
+    got = pq.read_table(tmp_path / "out.parquet").sort_by(KEYS)
+    assert recorded.episode[1499] == recorded.episode[1500]
+    assert_results(got, recorded, normalized(advantages))
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_rewards_from_success_and_labels(recorded, tmp_path, whole):
     """As in files: the threshold is that of all advantages before they are normalized."""

@@ -87,8 +87,8 @@ def count(place: Path = Path(fastgae.__file__).parents[1]) -> Counts:
             found = counts.setdefault(entry["target"], {}).setdefault(entry["row"], {})
             if "calls" in entry:
                 instructions, calls = of_module(Path(f"{folder}/counts.{next(files)}"))
-                found["instructions"] = round(instructions / entry["calls"])
-                found |= {"calls": round(calls / entry["calls"]), "bytecodes": entry["bytecodes"]}
+                found |= {"instructions": round(instructions / entry["calls"]), "calls": round(calls / entry["calls"])}
+                found["bytecodes"] = entry["bytecodes"]
         return counts
 
 
@@ -127,7 +127,12 @@ def compared(before: Counts, now: Counts) -> Iterator[Line]:
             more = {what: number / known[what] for what, number in counts.items() if known and known.get(what)}
             said = [f"{number:,} {what}{change(more.get(what))}" for what, number in counts.items()]
             red = any(ratio > ALLOWED for ratio in more.values()) or (bool(before) and known is None) or not counts
-            yield Line(f"{row}, {target}", ", ".join(said) or "it does not know an argument of the row", red)
+            unknown = [
+                f"{what} does not know an argument of the row"
+                for what, of in (("BASE", known), ("HEAD", counts))
+                if of == {}
+            ]
+            yield Line(f"{row}, {target}", ", ".join(said + unknown), red)
 
 
 def change(ratio: float | None) -> str:

@@ -347,3 +347,10 @@ def test_fake_tensors_of_a_gpu():
     for result in results:
         assert (result.shape, result.dtype) == ((17, 6), torch.float32)
         assert result.device == torch.device("cuda:0")
+
+
+def test_values_after_sequences_count_for_the_dtype():
+    rewards, last = np.arange(5, dtype=np.float32), np.array([1.1, 2.2])
+    given = {"rewards": rewards, "values": rewards, "cu_seqlens": np.array([0, 2, 5]), "gamma": 1.0}
+    given["last_values"] = last
+    assert_bits(called(fastgae.gae_packed, tensors(given)), fastgae.gae_packed(**given), "float64")

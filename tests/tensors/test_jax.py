@@ -313,3 +313,35 @@ def test_gradients_end(jit):
 def test_no_array_of_numbers_is_an_error_before_the_callback(given, what):
     with pytest.raises(TypeError, match=what):
         jax.jit(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "values": given}))(CASE.rewards)
+
+
+def test_values_after_sequences_count_for_the_dtype():
+    rewards, last = np.arange(5, dtype=np.float32), np.array([1.1, 2.2])
+    given = {"rewards": rewards, "values": rewards, "cu_seqlens": np.array([0, 2, 5]), "last_values": last}
+    call = functools.partial(fastgae.gae_packed, gamma=1.0)
+    with jax.enable_x64(True):
+        results = jax.jit(call)(**jax_arrays(given))
+    for result, expected in zip(results, call(**given), strict=True):
+        assert_same_bits(result, expected)
+
+
+def test_vmap_beside_a_masked_array():
+    ended = np.ma.masked_array(CASE.terminated, CASE.terminated)
+    with pytest.raises(TypeError, match="terminated is a masked array"):
+        jax.vmap(lambda rewards: fastgae.gae(**{**ROLLOUT, "rewards": rewards, "terminated": ended}))(
+            jnp.asarray(CASE.rewards[np.newaxis])
+        )
+
+
+def test_scan():
+    arrays, others = split(ROLLOUT)
+
+    def step(total, rewards):
+        result = fastgae.gae(**{**arrays, "rewards": rewards}, **others)
+        return total + result.advantages, result.returns
+
+    batch = np.stack([CASE.rewards, CASE.rewards[::-1]])
+    total, returns = jax.jit(lambda batch: jax.lax.scan(step, jnp.zeros((17, 6)), batch))(jnp.asarray(batch))
+    one, other = (fastgae.gae(**{**ROLLOUT, "rewards": rewards}) for rewards in batch)
+    assert_same_bits(total, one.advantages + other.advantages)
+    assert_same_bits(returns, np.stack([one.returns, other.returns]))

@@ -89,3 +89,16 @@ def test_sequences_with_boundaries_of_any_integers(dtype):
     call = functools.partial(fastgae.gae_packed, rewards, torch.zeros(5), gamma=1.0, gae_lambda=0.5)
     call(torch.tensor([0, 2, 5], dtype=dtype), stop_gradients=False).advantages.sum().backward()
     assert rewards.grad.tolist() == [1.0, 1.5, 1.0, 1.5, 1.75]
+
+
+def test_gradients_that_are_known():
+    rewards, next_values = torch.randn(9, requires_grad=True), torch.randn(9, requires_grad=True)
+    returns = fastgae.discounted_returns(rewards, None, last_values=0.0, gamma=0.9, stop_gradients=False)
+    (gradient,) = torch.autograd.grad(returns[0], rewards)
+    torch.testing.assert_close(gradient, 0.9 ** torch.arange(9))
+    ended = torch.arange(9) == 4
+    advantages, _ = fastgae.gae(rewards, torch.ones(9), ended, next_values=next_values, stop_gradients=False)
+    for gradient in torch.autograd.grad(advantages[3], (rewards, next_values)):
+        assert gradient[3] != 0
+        assert not gradient[5:].any()
+    assert not gradient[4:].any()  # nor does the value after the episode count

@@ -129,3 +129,13 @@ def test_arguments_by_other_names():
         message = r"takes \d positional arguments? \((source, out|table)\), and 4 are given: pass"
         with pytest.raises(TypeError, match=message):
             function(*"abcd")
+
+
+def test_a_doubled_and_a_missing_step(tmp_path, recorded):
+    rows, at = np.arange(ROWS), 1234
+    for wrong in (np.delete(rows, at), np.insert(rows, at, at)):
+        for order in (wrong, np.random.default_rng(0).permutation(wrong)):
+            source = write(recorded.table().take(order), tmp_path / "a.parquet", 100)
+            place = rf"a\.parquet: episode {recorded.episode[at]}, step \d+, row .*is followed by"
+            refused(place, source, memory=limit(500))
+            assert list(tmp_path.iterdir()) == [source]

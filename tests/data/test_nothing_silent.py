@@ -141,3 +141,14 @@ def test_exact_casts(tmp_path, recorded):
     expected = compute(recorded.table(**wide), progress=False)["advantages"].to_pylist()
     assert computed(source, tmp_path / "out.parquet")["advantages"].to_pylist() == expected
     refused(r"step holds decimal.*; expected integers", recorded.table(step=[decimal.Decimal("0.5")] * ROWS))
+
+
+def test_names_that_begin_again_in_one_file(tmp_path):
+    """Two collectors, one after the other: five episodes, and three names."""
+    table = rows(episode=[0, 0, 1, 1, 0, 0, 1, 1, 2, 2])
+    for source in (table, write(table, tmp_path / "a.parquet", 3)):
+        for memory in (limit(1), "1GB"):
+            message = "nothing says whether they are one episode, or several of the same"
+            refused(message, source, memory=memory, **ENDS)
+    flagged = table.append_column("terminated", pa.array([False, True] * 5))
+    assert compute(flagged, **ONES)["advantages"].to_pylist() == [2.0, 1.0] * 5

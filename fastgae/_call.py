@@ -134,7 +134,8 @@ def names_of(*roles: Role) -> tuple[str, ...]:
 class Declaration:
     """What the checks must know of a public function, which has some fields of ``Call`` as arguments."""
 
-    fields: dict[str, str]  # the function's name of an argument -> the field of ``Call`` that it goes into
+    fields: dict[str, int]  # the function's name of an argument -> its place in ``Call``
+    needed: dict[str, int]  # those without a default
     numbers: tuple[str, ...]  # the fields whose dtypes decide on the dtype of the results
     required: tuple[str, ...]  # the fields that must be given, and not as None
     words: dict[str, str]  # field -> what the function calls it, where the names differ

@@ -61,8 +61,8 @@ def test_an_estimator_hands_on_every_argument(function, monkeypatch):
     hows = {"stop_gradients", "num_threads", "backend"}
     assert {*given} - hows == {*declaration.fields} - ({"out"} if declaration.result else set())
     for name in {*given} - hows:
-        assert getattr(call, declaration.fields[name]) is given[name], name
-    others = set(Call._fields) - {*declaration.fields.values()}
+        assert call[declaration.fields[name]] is given[name], name
+    others = {field for place, field in enumerate(Call._fields) if place not in declaration.fields.values()}
     changed = {field for field in others if getattr(call, field) is not Call._field_defaults.get(field)}
     assert changed <= {"values", "terminated", "gamma", "gae_lambda", "out", "recursion"}
 

@@ -48,13 +48,14 @@ def declared(
     """Return what the checks must know of a function. ``words``: what it calls some fields of ``Call``."""
     words = dict(words or {})
     parameters = inspect.signature(function).parameters
-    known = {words.get(field, field): field for field in Call._fields}
+    known = {words.get(field, field): place for place, field in enumerate(Call._fields)}
     fields = {name: known[name] for name in parameters if name in known}
-    must_be_given = [name for name, each in parameters.items() if each.default is each.empty]
+    needed = {name: fields[name] for name, each in parameters.items() if each.default is each.empty}
     return Declaration(
         fields=fields,
+        needed=needed,
         numbers=tuple(field for field in Call._fields if words.get(field, field) in NUMBERS),
-        required=tuple(fields[name] for name in must_be_given if "None" not in parameters[name].annotation),
+        required=tuple(Call._fields[needed[name]] for name in needed if "None" not in parameters[name].annotation),
         words=words,
         result=result,
     )

@@ -80,13 +80,13 @@ def _unusual(
 def _check_given(function: Any, given: tuple[Any, ...]) -> None:
     """Check that each argument without a default is given."""
     declaration: Declaration = function.declaration
-    call = Call(*given)
-    absent = [name for name, field in declaration.fields.items() if getattr(call, field) is MISSING]
-    if absent:
+    if absent := [name for name, place in declaration.needed.items() if given[place] is MISSING]:
         raise missing(function, absent)
-    for field in declaration.required:
-        if getattr(call, field) is None and ROLES[field] is not Role.SETTING:
-            raise missing(function, [declaration.word(field)])
+    for name, place in declaration.needed.items():
+        if given[place] is None:
+            field = Call._fields[place]
+            if field in declaration.required and ROLES[field] is not Role.SETTING:
+                raise missing(function, [name])
 
 
 def _arguments(
@@ -95,7 +95,7 @@ def _arguments(
     """Return the arguments of a call by the names that the function has for them."""
     declaration: Declaration = function.declaration
     call = Call(*given)
-    arguments = {name: getattr(call, field) for name, field in declaration.fields.items()}
+    arguments = {name: call[place] for name, place in declaration.fields.items()}
     if declaration.result:
         out = getattr(GAEResult(*call.out), declaration.result)
         arguments["out"] = None if out is NEW else out

@@ -19,9 +19,9 @@ NARROW_DTYPES = tuple(getattr(torch, name) for name in NARROW_FLOATS)
 
 def to_numpy(name: str, tensor: torch.Tensor) -> Array:
     """Return a NumPy array in the same memory, without gradients. Its dtype for bfloat16 is ``BFLOAT16``."""
-    if tensor.is_meta:
-        raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
     if not tensor.is_cpu:
+        if tensor.is_meta:
+            raise TypeError(f"{name} is on meta, where a tensor has no numbers: pass one on the CPU or on a GPU")
         here = "the CPU" if tensor.is_cuda else "the CPU and on GPUs of CUDA and ROCm"
         raise TypeError(f"{name} is on {tensor.device}, and fastgae computes on {here}: pass {name}.cpu()")
     constant = in_memory(name, tensor)
@@ -54,7 +54,7 @@ def in_memory(name: str, tensor: torch.Tensor) -> torch.Tensor:
             f"{name} has no memory, because its storage was freed or made smaller, as FSDP does between two uses of a "
             "parameter: pass the tensor while its storage is there, or a copy made then"
         )
-    return given.resolve_neg()
+    return given.resolve_neg() if given.is_neg() else given
 
 
 def bytes_to_the_end(tensor: torch.Tensor) -> int:

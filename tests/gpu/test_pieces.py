@@ -25,6 +25,8 @@ MET, MISSED = 1.7, 1e-3  # the warm-up with which every piece begins with the ri
 def _short_pieces(monkeypatch):
     monkeypatch.setattr(recursion, "SHORTEST_PIECE", 1)
     monkeypatch.setattr(recursion, "WORTHWHILE", 1.0)
+    monkeypatch.setattr(recursion, "FEW_PIECES", (1, 2))  # so that the beginnings are compared in several rounds
+    monkeypatch.setattr(recursion, "MANY_PIECES", (8, 4))
     monkeypatch.setattr(torch_devices, "_plans", {})
 
 
@@ -156,7 +158,7 @@ def test_packed_sequences(dtype, warm_up, coefficients, monkeypatch, cuts):
 def staged(monkeypatch):
     """Compute in stages, however short a rollout is. Return the kinds of the recursions that are launched."""
     monkeypatch.setattr(recursion, "STAGED_STEPS", 1)
-    monkeypatch.setattr(recursion, "STAGED_PIECE", 8)
+    monkeypatch.setattr(recursion, "STAGED_PIECE", 2 * recursion.HEAD)
     kinds, launch = [], Plan.launch
 
     def noted(plan, kernel, programs, arguments, constants, **options):

@@ -69,14 +69,14 @@ class Commands:
 
 
 def tests(commands: Commands, args: argparse.Namespace) -> Iterator[Found]:
-    """Build the compiled module where that is possible, and run the tests of tests/gpu."""
+    """Build the compiled module where that is possible, and run the tests of tests/gpu that need a GPU."""
     built = importlib.util.find_spec("fastgae._core")
     if not (built or args.dry) and importlib.util.find_spec("pybind11"):
         yield told("build", *commands.run(sys.executable, "setup.py", "build_ext", "--inplace", longest=240.0))
     workers = ["-n", "auto"] if importlib.util.find_spec("xdist") and not args.dry else ["-p", "no:cacheprovider"]
     # The warnings of other libraries are not what the tests are about.
     # Each test is a line, because the time may be over before pytest sums up.
-    how = ["-v", "--maxfail=50", "-o", "filterwarnings=default", *workers]
+    how = ["-v", "--maxfail=50", "-o", "filterwarnings=default", "--ignore=tests/gpu/test_compiled.py", *workers]
     status, printed = commands.run(sys.executable, "-m", "pytest", *how, DRY_TESTS if args.dry else "tests/gpu")
     for test in dict.fromkeys(
         re.findall(r"(?:FAILED|ERROR) (tests/gpu/\S.*?) *$|(tests/gpu/\S.*?) (?:FAILED|ERROR)", printed, re.M)

@@ -42,6 +42,7 @@ def pieces(place: Place) -> None:
 
     recursion.WARM_UP, recursion.SHORTEST_PIECE, recursion.WORTHWHILE = 1e-3, 16, 1.0
     right(place.rollout(3000, 7))
+    right(place.rollout(10_000, 1))  # so many that a program has several warps
 
 
 def sequences(place: Place) -> None:

@@ -15,7 +15,7 @@ from fastgae._call import EPS, MOMENT_STEPS, Array
 from fastgae._equation.exact_sums import FORMATS, digits_of
 from fastgae._interop import OnDevice
 
-LANES, STEPS = 32, 32  # of a program that sums blocks of steps
+LANES, STEPS = 32, 16  # of a program that sums blocks of steps
 ELEMENTS = 1024  # of a program that rescales
 AT_ONCE = 2**22  # numbers of which the digits are in memory together
 

@@ -33,11 +33,13 @@ WARM_UP = 1.7
 BITS = {torch.float32: 24, torch.float64: 53}
 LANES_OF_A_MULTIPROCESSOR = 128  # one warp for each of its four schedulers
 SHORTEST_PIECE = 256
+# Warps of the program that mends an env, and the pieces that it compares at once: of an env of few pieces, and of many.
+FEW_PIECES, MANY_PIECES = (1, 128), (8, 8192)
 WORTHWHILE = 0.6  # the largest share of an env's steps that a lane may compute with its warm-up
 
 # Where gamma lambda is 1, nothing is forgotten: lanes so few for each multiprocessor, and so long, compute in stages.
 MOST_STAGED, STAGED_STEPS = 16, 1024
-STAGED_PIECE = 128
+STAGED_PIECE = 128  # a multiple of HEAD: the last piece in time must have a step that exists
 
 
 class Cut(NamedTuple):
@@ -116,15 +118,18 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         min(steps, FEWER_STEPS),
         HEAD,
         STAGES,
+        0,
         sum(needed << k for k, needed in enumerate(kept)),
     )
     constants = last_value, last_advantage, *numbers, *(getattr(call, name) or 0.0 for name in CONSTANTS)
 
-    def launch(how: How, lanes: int, pieces: Cut, inputs: Inputs, before: Any, outputs: Any, *states: Any) -> None:
+    def launch(
+        how: How, lanes: int, pieces: Cut, inputs: Inputs, before: Any, outputs: Any, *states: Any, warps: int = 1
+    ) -> None:
         size = matrices.steps, matrices.envs, *pieces
         arguments = inputs, *before, boundaries, *outputs, *(states or ((), ())), *size, *constants
         launched = (How(*map(tl.constexpr, how)),)
-        matrices.plan.launch(recursion.recursion, blocks_of(lanes, how.lanes), arguments, launched)
+        matrices.plan.launch(recursion.recursion, blocks_of(lanes, how.lanes), arguments, launched, warps=warps)
 
     whole = Cut(lanes, matrices.steps, 0)
     pieces = whole if any(views) else cut(matrices, _decay(kind, *numbers), max(steps, HEAD))
@@ -135,8 +140,9 @@ def walk(call: Call, matrices: Matrices, mask: Any, exists: Any, advantages: Any
         lanes = matrices.envs * pieces.pieces
         states = [Rows(matrices.plan.scratch(len(kept) * lanes, torch.float64), lanes, 1) for _ in ("begun", "reached")]
         launch(how._replace(lane="piece"), lanes, pieces, inputs, before, outputs, *states)
-        mend = how._replace(lane="piece", mend=True, steps=min(steps, FEWER_STEPS))
-        launch(mend, matrices.envs * LANES, pieces, inputs, before, outputs, *states)
+        warps, compared = FEW_PIECES if pieces.pieces <= 4 * FEW_PIECES[1] else MANY_PIECES
+        mend = how._replace(lane="piece", mend=True, steps=min(steps, FEWER_STEPS), compared=compared)
+        launch(mend, matrices.envs * LANES, pieces, inputs, before, outputs, *states, warps=warps)
     elif sums_deltas and few and matrices.steps * matrices.envs >= STAGED_STEPS * lanes:
         # Only the sum of the deltas depends on the order of time. All multiprocessors compute what is before and after.
         sums = advantages or matrices.view(matrices.new(matrices.dtype))

@@ -6,8 +6,6 @@ from triton import jit
 from fastgae._backends.triton.kernels.step import FIELDS, State
 from fastgae._backends.triton.kernels.views import offset, row
 
-COMPARED = tl.constexpr(1024)  # pieces that are compared at once
-
 
 @jit
 def keep(states, lane, some, state, how: tl.constexpr):
@@ -38,7 +36,7 @@ def first_wrong(begun, reached, env, envs, some, pieces, how: tl.constexpr):
     """
     some, first = tl.cast(some, tl.int32), tl.cast(pieces, tl.int32)
     while (some < pieces) & (first == pieces):
-        number = tl.minimum(some + tl.arange(0, COMPARED), pieces - 1)
+        number = tl.minimum(some + tl.arange(0, how.compared), pieces - 1)
         lane = number.to(tl.int64) * envs + env
         wrong = lane < 0
         for k in tl.static_range(FIELDS):
@@ -46,5 +44,5 @@ def first_wrong(begun, reached, env, envs, some, pieces, how: tl.constexpr):
                 one, other = row(begun, lane, k), row(reached, lane - envs, k)
                 wrong = wrong | (one.to(tl.int64, bitcast=True) != other.to(tl.int64, bitcast=True))
         first = tl.min(tl.where(wrong, number, pieces), 0)
-        some += COMPARED
+        some += how.compared
     return first

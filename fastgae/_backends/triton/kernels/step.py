@@ -46,6 +46,7 @@ class How(NamedTuple):
     tail: Any  # steps of a masked turn
     head: Any  # whole turns end at multiples of so many steps
     stages: Any  # turns that are under way, of which one is computed
+    compared: Any  # pieces of which a program that mends compares the first states at once
     kept: Any  # the fields of State on which the results depend: bits
 
 

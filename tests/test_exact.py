@@ -146,8 +146,9 @@ def test_the_last_step_is_the_last_that_exists(backend):
 
 def test_packed_coefficients_say_by_their_axes_what_they_are_of(backend):
     """There are as many sequences as steps here, because one of the sequences is empty."""
-    rewards, values, starts = np.array([1.0, 2.0]), np.ones(2), np.array([0, 0, 2])
-    lambdas, given = np.array([0.0, 0.5]), {"gamma": 1.0, "backend": backend}
+    rewards, values, starts = np.float32([1.0, 2.0]), np.ones(2, np.float32), np.array([0, 0, 2])
+    lambdas = np.array([0.0, 0.5])
+    given = {"gamma": 1.0, "mask": values > 0, "backend": backend}  # another test compiles Numba's kernel with a mask
     per_step = fastgae.gae_packed(rewards, values, starts, gae_lambda=lambdas, **given)
     per_sequence = fastgae.gae_packed(rewards, values, starts, gae_lambda=lambdas[:, np.newaxis], **given)
     assert per_step.advantages.tolist() == [1.0, 1.0]

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -98,16 +99,50 @@ def test_a_kernel_has_one_signature_whatever_is_given(arguments_of):
         call | {"last_values": last, "mask": case.terminated, "carry_over": True, "out": (one.copy(), None)},
         call | {"last_values": last, "mask": case.terminated, "truncated": ~case.terminated, "final_values": one},
     ]
-    arrays = [
-        call | {"last_values": last, "gamma": one[:1], "gae_lambda": one[:, :1]},
-        call | {"last_values": last, "gae_lambda": one},
-    ]
-    second = [mask[0] | {"returns_lambda": 0.5}, mask[1] | {"returns_lambda": 0.7}]
+    arrays = [mask[0] | {"gamma": one[:1], "gae_lambda": one[:, :1]}, mask[2] | {"gae_lambda": one}]
+    rows = {"gamma": one[:, :1]}
+    second = [mask[0] | rows | {"returns_lambda": 0.5}, mask[1] | rows | {"returns_lambda": one[:, :1]}]
     kernels = [
         {module.signature(arguments_of(**each), 2) for each in calls} for calls in (plain, final, mask, arrays, second)
     ]
     assert list(map(len, kernels)) == [1] * 5
     assert len(set.union(*kernels)) == 5
+
+
+EPISODES = "rewards values terminated truncated last_values final_values mask"
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "axis", "names"),
+    [
+        ("gae", "f4", 0, f"{EPISODES} rows returns_lambda carry_over"),
+        ("gae", "f4", 1, f"{EPISODES} gamma returns_lambda"),
+        ("gae", "f8", 0, "rewards values terminated last_values tail_normalized"),
+        ("gae", "f4", 1, f"{EPISODES} tail_normalized"),
+        ("vtrace", "f4", 0, "rewards values terminated last_values rows ratios leaky"),
+        ("vtrace", "f4", 1, f"{EPISODES} ratios c_clip advantage_clip"),
+        ("discounted_returns", "f4", 0, "rewards terminated last_values mask"),
+        ("reverse_scan", "f4", 1, "x decay initial"),
+    ],
+)
+def test_every_option_in_both_layouts(function, dtype, axis, names):
+    """In few kernels, because each takes a second to compile: random calls in .ci/run ask for all of them.
+
+    Env-major, a run has 512 steps of 8 envs.
+    """
+    for steps, envs in ((1100, 11), (3, 2)):
+        case, rng = make_case((steps, envs), dtype), np.random.default_rng(0)
+        given = case.arguments() | {"mask": rng.random((steps, envs)) < 0.8, "gamma": rng.random((steps, envs))}
+        given |= {"x": case.rewards, "decay": given["gamma"].astype(dtype), "initial": case.last_values}
+        given |= {"ratios": np.exp(case.values), "leaky": 0.25, "c_clip": 0.8, "advantage_clip": 1.5}
+        given |= {"returns_lambda": 0.5, "tail_normalized": True, "carry_over": True}
+        call = {name: given[name] for name in names.split() if name != "rows"}
+        if "rows" in names:
+            call["gamma"] = rng.random((steps, 1))
+        if axis:
+            call = {name: each.T.copy() if np.ndim(each) == 2 else each for name, each in call.items()}
+        compute = partial(getattr(fastgae, function), **call, time_axis=axis)
+        assert_same_bits(compute(backend="numba"), compute(backend="numpy"), f"{steps} steps of {envs} envs")
 
 
 def test_a_parallel_loop_takes_constants_and_coefficients_of_rows(monkeypatch):

@@ -29,17 +29,24 @@ NUMPY = ["numpy"]
 TESTS = str(Path(__file__).parents[1])
 
 
+def compiles_few_kernels(call):
+    """Return whether Numba is asked: for GAE in float32, with final values, a mask or neither, in both layouts.
+
+    A kernel for each option and dtype would take most of the time. tests/test_numba.py has a call of each.
+    """
+    others = {name: call.arguments.get(name) for name in ("returns_lambda", "tail_normalized", "gamma", "gae_lambda")}
+    plain = all(type(given) is float or given is None for given in others.values()) and not others["returns_lambda"]
+    return call.function in ("gae", "gae_packed") and plain and call.working_dtype() == np.float32
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_some_calls(function):
-    """The calls that plain `pytest` makes: more of functions with more arguments. A step of .ci/run makes more.
-
-    Numba would compile each kernel for each dtype, which takes most of the time.
-    """
+    """The calls that plain `pytest` makes: more of functions with more arguments. A step of .ci/run makes more."""
     backends = variants()
     but_numba = [name for name in backends if name != "numba"]
 
     def make(call):
-        check(call, but_numba if call.working_dtype() == np.float64 else backends)
+        check(call, backends if compiles_few_kernels(call) else but_numba)
 
     assert not block(1, 4 * WEIGHTS.get(function, 8), (function,), make)
 

@@ -59,14 +59,14 @@ def arguments_of(call: Call, env_major: bool) -> Any:
         if call.next_values is not None:
             following, following_apart, shift = flat(call.next_values, env_major), apart, 0
     gamma, gamma_lambda, second_lambda = _coefficients(call, env_major)
-    has_options = not (mask is final is second_lambda is call.ratios is None)
+    is_plain = mask is final is second_lambda is call.ratios is None
     advantages, returns = [np.empty(2 * ENVS, dtype) if array is None else flat(array, env_major) for array in call.out]
     return Arguments(  # type: ignore[call-arg]
         steps, apart, values_apart, following_apart, 0, steps if last is None else steps - 1, shift,
         mask is not None and call.next_values is None, final is not None, call.out[0] is not None,
         call.out[1] is not None, following, rewards if last is None else last,
         np.zeros(envs, dtype) if call.last_advantages is None else call.last_advantages,
-        rewards if final is None else flat(final, env_major), has_options or None, rewards, values, terminated,
+        rewards if final is None else flat(final, env_major), is_plain or None, rewards, values, terminated,
         terminated if call.truncated is None else flags(call.truncated, env_major), gamma, gamma_lambda,
         mask, second_lambda, True if call.tail_normalized else None,
         *[None if call[place] is None else flat(call[place], env_major) for place in PER_STEP], _constants(call, dtype),

@@ -18,7 +18,8 @@ Both kernels compute the envs from ``first`` to before ``last``, and take the sa
   are V' where truncated; elsewhere they may be anything.
 * ``values`` and ``following`` may be one number, and so may coefficients, which may also be one for each row. Flags are
   bytes; any but 0 is True.
-* ``has_options`` is not None if there are final values, or any of the following ones.
+* ``is_plain`` is None if there are final values, or any of the following ones. (Numba leaves out a branch for what is
+  not None where the argument is None, and compiles both branches where it is not.)
 * ``mask`` is 0 where a step does not exist. It is skipped, and there A = 0 and R = V, or A is that of the next step
   that exists if ``carry_over``. ``last_advantages`` is A_T.
 * ``second_lambda`` is the decay of a second recursion: of D = 1 + lambda D_next if ``is_tail`` (tail-normalized), where
@@ -115,7 +116,7 @@ def _follow(i, f, after, o, size, following, truncated, final_values, has_final,
 
 @no_overlap
 def _row(
-    i, f, a, a_next, q, size, following, after, y, seconds, has_options, rewards, values, terminated, truncated, gamma,
+    i, f, a, a_next, q, size, following, after, y, seconds, is_plain, rewards, values, terminated, truncated, gamma,
     gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
 ):  # fmt: skip
     """Compute a row.
@@ -128,7 +129,7 @@ def _row(
     for k in range(U(size)):
         exists, closed, value = _exists(mask, i + k), (terminated[i + k] | truncated[i + k]) != 0, at(values, i + k)
         delta = _delta(rewards[i + k], value, at(following, f + k), terminated[i + k] != 0, at(gamma, i + k))
-        y_next = after[a_next + k] if has_options is None else y[k]
+        y_next = after[a_next + k] if is_plain is not None else y[k]
         second = one
         if second_lambda is not None:
             second_term = delta if is_tail is None else one
@@ -136,7 +137,7 @@ def _row(
             seconds[k] = second
         term = _term(i + k, delta, second, is_tail, ratios, constants)
         y_here = _traced(term, _decay(i + k, gamma_lambda, ratios, constants), y_next, closed, exists)
-        if has_options is not None:
+        if is_plain is None:
             y[k] = y_here
         advantage, total = _results(
             i + k, y_here, y_next, second, delta, closed, gamma_lambda, second_lambda, is_tail, ratios, constants
@@ -148,7 +149,7 @@ def _row(
 
 def time_major(
     first, last, steps, apart, values_apart, following_apart, start, known, shift, passes, has_final, keeps_advantages,
-    keeps_returns, following, last_values, last_advantages, final_values, has_options, rewards, values, terminated,
+    keeps_returns, following, last_values, last_advantages, final_values, is_plain, rewards, values, terminated,
     truncated, gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
 ):  # fmt: skip
     """Compute row by row, from the last."""
@@ -158,16 +159,17 @@ def time_major(
     dtype, width = rewards.dtype, min(ENVS, last - first)
     y, seconds = np.empty(width, dtype), np.empty(width, dtype)
     carried, line = np.empty(width, dtype), np.empty(width, dtype)
+    zero = first - first  # a literal 0 has a type of its own, for which Numba would compile a row once more
     for left in range(first, last, width):
-        size, a_next = min(width, last - left), 0
+        size, a_next = min(width, last - left), zero
         for k in range(size):  # an assignment to a slice would take half a second to compile
             y[k], seconds[k] = last_advantages[left + k], 0
         for t in range(steps - 1, -1, -1):
             i, goes_on = t * apart + left, t + 1 < steps
             a, q = i if keeps_advantages else (t & 1) * ENVS, i if keeps_returns else 0
-            if has_options is None and goes_on:
+            if is_plain is not None and goes_on:
                 _row(
-                    i, i + shift, a, a_next, q, size, following, advantages, y, seconds, has_options, rewards, values,
+                    i, i + shift, a, a_next, q, size, following, advantages, y, seconds, is_plain, rewards, values,
                     terminated, truncated, of_row(gamma, t), of_row(gamma_lambda, t), mask, of_row(second_lambda, t),
                     is_tail, ratios, constants, carry_over, advantages, returns,
                 )  # fmt: skip
@@ -183,7 +185,7 @@ def time_major(
                     i, left, i, 0, size, last_values, truncated, final_values, has_final, mask, False, carried, line
                 )
             _row(
-                i, 0, a, 0, q, size, line, y, y, seconds, has_options, rewards, values, terminated, truncated,
+                i, zero, a, zero, q, size, line, y, y, seconds, is_plain, rewards, values, terminated, truncated,
                 of_row(gamma, t), of_row(gamma_lambda, t), mask, of_row(second_lambda, t), is_tail, ratios, constants,
                 carry_over, advantages, returns,
             )  # fmt: skip
@@ -250,7 +252,7 @@ def _write(
 
 def env_major(
     first, last, steps, apart, values_apart, following_apart, start, known, shift, passes, has_final, keeps_advantages,
-    keeps_returns, following, last_values, last_advantages, final_values, has_options, rewards, values, terminated,
+    keeps_returns, following, last_values, last_advantages, final_values, is_plain, rewards, values, terminated,
     truncated, gamma, gamma_lambda, mask, second_lambda, is_tail, ratios, constants, carry_over, advantages, returns,
 ):  # fmt: skip
     """Compute runs of LANES envs, from the last steps."""
@@ -274,7 +276,7 @@ def env_major(
             for lane in range(lanes):
                 n, o, count = left + lane, lane * LINE, size
                 f = start + n * following_apart + t + shift
-                if passes:
+                if mask is not None and passes:  # it passes only with a mask, and Numba leaves this out without one
                     if t + size == steps:
                         count -= 1
                         value_next[lane] = at(following, f + count) if found == size else last_values[n]

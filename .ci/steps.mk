@@ -173,7 +173,7 @@ faults: installed
 	tests "$$repo/tests/faults" "$$repo/tests/processes"
 
 corpus: installed
-	step "broken files: status 0, 1 or 2, and one line"
+	step "broken files: status 0, 1 or 2, and one line; more random sources"
 	venv installed
 	tests "$$repo/tests/corpus"
 

@@ -1,6 +1,7 @@
 """Every backend and CPU target, both dtypes, and the other fixtures that tests share."""
 
 import contextlib
+import gc
 import importlib.metadata
 import importlib.util
 import os
@@ -14,6 +15,9 @@ import fastgae
 from fastgae._support.project import DISTRIBUTION
 from fastgae._support.threads import usable_cpus
 from support.backends import BACKENDS, DTYPES
+
+# Python looks for garbage among all objects, those of every imported module included, in 0.2 s each time.
+gc.set_threshold(*gc.get_threshold()[:2], 100)
 
 
 def pytest_configure(config):

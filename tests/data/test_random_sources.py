@@ -281,6 +281,7 @@ TABULAR |= {"states_in_lists": lists, "rllib": rllib, "lerobot": lerobot}
 # Only the first ones have a column of steps.
 FORMATS = TABULAR | {make.__name__: make for make in (robomimic, npz, npy, hdf5, minari_hdf5, minari_arrow)}
 CASE = [(seed, list(FORMATS)[seed % len(FORMATS)]) for seed in range(CASES)]
+SOURCES = [*CASE, *((seed, "parquet") for seed in range(CASES, CASES + 20))]
 
 
 def drawn_source(seed, form, folder, *values_from):
@@ -330,7 +331,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(("seed", "form"), [*CASE, *((seed, "parquet") for seed in range(CASES, CASES + 20))])
+@pytest.mark.parametrize(("seed", "form"), SOURCES[::2])  # tests/corpus has the others
 def test_same_bits(tmp_path, seed, form, monkeypatch):
     source = tmp_path / form
     drawn, arguments, order = drawn_source(seed, form, source, "column", "file", "critic")

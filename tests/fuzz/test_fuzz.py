@@ -48,7 +48,7 @@ def test_some_calls(function):
     def make(call):
         check(call, backends if compiles_few_kernels(call) else but_numba)
 
-    assert not block(1, 4 * WEIGHTS.get(function, 8), (function,), make)
+    assert not block(1, 2 * WEIGHTS.get(function, 8), (function,), make)
 
 
 class Independent(Draws):

@@ -42,6 +42,7 @@ def pytest_cmdline_main(config):
     is_worker = hasattr(config, "workerinput")  # it has the same arguments, and must not start workers of its own
     if everything and not is_worker and getattr(config.option, "numprocesses", 0) is None:
         config.option.numprocesses, config.option.dist = min(usable_cpus(), 4), "worksteal"
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads that wait would take CPUs from the other workers
 
 
 @pytest.fixture(params=BACKENDS)

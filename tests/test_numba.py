@@ -116,7 +116,7 @@ EPISODES = "rewards values terminated truncated last_values final_values mask"
     ("function", "dtype", "axis", "names"),
     [
         ("gae", "f4", 0, f"{EPISODES} rows returns_lambda carry_over"),
-        ("gae", "f4", 1, f"{EPISODES} gamma returns_lambda"),
+        ("gae", "f4", 1, f"{EPISODES} gamma returns_lambda carry_over"),
         ("gae", "f8", 0, "rewards values terminated last_values tail_normalized"),
         ("gae", "f4", 1, f"{EPISODES} tail_normalized"),
         ("vtrace", "f4", 0, "rewards values terminated last_values rows ratios leaky"),
@@ -126,19 +126,14 @@ EPISODES = "rewards values terminated truncated last_values final_values mask"
     ],
 )
 def test_every_option_in_both_layouts(function, dtype, axis, names):
-    """In few kernels, because each takes a second to compile: random calls in .ci/run ask for all of them.
-
-    Env-major, a run has 512 steps of 8 envs.
-    """
+    """In few kernels, for each takes a second to compile; random calls in .ci/run ask for all. A run has 512 steps."""
     for steps, envs in ((1100, 11), (3, 2)):
-        case, rng = make_case((steps, envs), dtype), np.random.default_rng(0)
-        given = case.arguments() | {"mask": rng.random((steps, envs)) < 0.8, "gamma": rng.random((steps, envs))}
-        given |= {"x": case.rewards, "decay": given["gamma"].astype(dtype), "initial": case.last_values}
-        given |= {"ratios": np.exp(case.values), "leaky": 0.25, "c_clip": 0.8, "advantage_clip": 1.5}
-        given |= {"returns_lambda": 0.5, "tail_normalized": True, "carry_over": True}
-        call = {name: given[name] for name in names.split() if name != "rows"}
-        if "rows" in names:
-            call["gamma"] = rng.random((steps, 1))
+        case = make_case((steps, envs), dtype)
+        some = np.random.default_rng(0).random((steps, envs)).astype(dtype)
+        given = case.arguments() | {"mask": some < 0.8, "gamma": some, "rows": some[:, :1], "x": case.rewards}
+        given |= {"decay": some, "initial": case.last_values, "ratios": np.exp(case.values), "carry_over": True}
+        given |= {"returns_lambda": 0.5, "tail_normalized": True, "leaky": 0.25, "c_clip": 0.8, "advantage_clip": 1.5}
+        call = {"gamma" if name == "rows" else name: given[name] for name in names.split()}
         if axis:
             call = {name: each.T.copy() if np.ndim(each) == 2 else each for name, each in call.items()}
         compute = partial(getattr(fastgae, function), **call, time_axis=axis)

@@ -30,13 +30,14 @@ TESTS = str(Path(__file__).parents[1])
 
 
 def compiles_few_kernels(call):
-    """Return whether Numba is asked: for GAE in float32, with final values, a mask or neither, in both layouts.
+    """Return whether Numba is asked: for GAE in float32 with final values, a mask or neither, and for trees.
 
     A kernel for each option and dtype would take most of the time. tests/test_numba.py has a call of each.
     """
     numbers = [call.arguments.get(name, 1.0) for name in ("gamma", "gae_lambda")]
     plain = not call.arguments.keys() & {"returns_lambda", "tail_normalized"} and {*map(type, numbers)} == {float}
-    return call.function in ("gae", "gae_packed") and plain and call.working_dtype() == np.float32
+    asked = call.function == "gae_tree" or (call.function in ("gae", "gae_packed") and plain)
+    return asked and call.working_dtype() == np.float32
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -47,7 +48,7 @@ def test_some_calls(function):
     def make(call):
         check(call, [name for name in names if name != "numba" or compiles_few_kernels(call)])
 
-    assert not block(1, 2 * WEIGHTS.get(function, 8), (function,), make)
+    assert not block(1, 2 * WEIGHTS.get(function, 16), (function,), make)
 
 
 class Independent(Draws):

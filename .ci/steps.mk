@@ -10,8 +10,9 @@ PUSH := ray gpu readme tiny thread address native emulated peers fuzz gate tenso
     pure release benchmarks snippets users
 # What needs no push: .github/workflows/nightly.yml runs it, with new seeds where something is random. On a push,
 # `emulated` tries two or three of the machines, `release` collects the tests and runs those that depend on what is
-# installed, and `peers` compares the functions that the libraries' own tests call.
-NIGHTLY := every-machine every-release-test suites random tiny-random address-random thread-random files mutants planted slower
+# installed, `peers` compares the functions that the libraries' own tests call, and `gpu` compiles every fourth variant.
+NIGHTLY := every-machine every-release-test every-variant suites random tiny-random address-random thread-random \
+    files mutants planted slower
 
 .PHONY: all nightly $(PUSH) $(NIGHTLY) sdist wheel installed libraries libraries-and-wheel system emulators
 all: $(PUSH)
@@ -237,6 +238,11 @@ every-release-test: release
 	step "a release: its test command"
 	venv release
 	tests "$$repo/tests"
+
+every-variant: libraries-and-wheel
+	step "every variant of the kernels of GPUs, in machine code"
+	venv peers
+	FASTGAE_TEST_EVERY=1 TRITON_INTERPRET=1 tests "$$repo/tests/gpu/test_compiled.py"
 
 suites: libraries-and-wheel
 	step "the peers' own tests, with fastgae and without"

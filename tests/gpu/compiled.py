@@ -80,7 +80,10 @@ def usual():
 
 
 def report(architecture, every):
-    """Print what is found in kernels with a mistake, and {name: what is found} of usual or of all variants of ours."""
+    """Print what is found in kernels with a mistake, and {name: what is found} of ours.
+
+    ``every``: of how many variants one is looked at; 0: only usual kernels, and fewer of them.
+    """
     started, findings, seen = compile_for(architecture), {}, set()
     mistakes = found_in_mistakes(architecture)
     from fastgae._backends.triton import recursion
@@ -114,8 +117,9 @@ def report(architecture, every):
     CUDABackend.make_cubin = lambda *given: b""
     recursion.STEPS = recursion.FEWER_STEPS = recursion.FEWEST_STEPS = 1
     both = zip(variants(np.dtype(np.float32)), variants(np.dtype(np.float64)), strict=True)
-    for number, of_each_dtype in enumerate(both if every else ()):
-        look(*of_each_dtype[number % 2], machine_code=False)
+    for number, of_each_dtype in enumerate(both):
+        if every and number % every == 0:
+            look(*of_each_dtype[number // every % 2], machine_code=False)
     print(json.dumps([mistakes, findings]))
 
 

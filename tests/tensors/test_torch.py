@@ -48,7 +48,8 @@ def test_every_function_takes_tensors():
 
 
 def test_backends(backend, dtype):
-    for function, arguments in drawn("gae", dtype)[::6]:
+    calls = drawn("gae", dtype)[::6]
+    for function, arguments in calls[:1] if backend == "numba" else calls:  # which would compile a kernel for each
         assert_answers(function(**tensors(arguments), backend=backend), function(**arguments, backend="numpy"))
 
 

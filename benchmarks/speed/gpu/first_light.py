@@ -79,7 +79,7 @@ def tests(commands: Commands, args: argparse.Namespace) -> Iterator[Found]:
     how = ["-v", "--maxfail=50", "-o", "filterwarnings=default", "--ignore=tests/gpu/test_compiled.py", *workers]
     status, printed = commands.run(sys.executable, "-m", "pytest", *how, DRY_TESTS if args.dry else "tests/gpu")
     for test in dict.fromkeys(
-        re.findall(r"(?:FAILED|ERROR) (tests/gpu/\S.*?) *$|(tests/gpu/\S.*?) (?:FAILED|ERROR)", printed, re.M)
+        re.findall(r"(?:FAILED|ERROR) (tests/gpu/\S.*?)(?: - .*)? *$|(tests/gpu/\S.*?) (?:FAILED|ERROR)", printed, re.M)
     ):
         yield told("".join(test), 1, "")
     yield told("tests", status, printed)

@@ -78,7 +78,7 @@ constexpr Index kNodesPerThread = tuned(16 * 1024, 16);
 constexpr std::size_t kLeastRecycled = tuned(128 * 1024, 64);
 // Steps of the largest rollout that is computed with the GIL, and whose arrays the short cut copies if kernels cannot
 // read them: 30 us at most, in which no other thread of Python runs. To drop the GIL takes 5 % of the smallest calls.
-constexpr Index kSmallSteps = tuned(32 * 1024, 64);
+constexpr Index kSmallSteps = tuned(32 * 1024, 256);
 
 static_assert(kStreamRun >= 64 / Index(sizeof(float)), "a run must reach the next cache line, where it is cut");
 static_assert(kBatchLanes % kMaxLanes == 0, "every batch but the last fills its tiles");

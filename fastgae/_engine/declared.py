@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from numpy import ndarray
 
-from fastgae._call import MISSING, NUMBERS, Call, Declaration
+from fastgae._call import MISSING, NUMBERS, ROLES, Call, Declaration, Role
 from fastgae._interop import is_tensor, takes_tensors, with_tensors
 from fastgae._support.misnamed import missing, no_argument, shows_its_source, too_many
 
@@ -55,7 +55,11 @@ def declared(
         fields=fields,
         needed=needed,
         numbers=tuple(field for field in Call._fields if words.get(field, field) in NUMBERS),
-        required=tuple(Call._fields[needed[name]] for name in needed if "None" not in parameters[name].annotation),
+        required=tuple(
+            Call._fields[place]
+            for name, place in needed.items()
+            if "None" not in parameters[name].annotation and ROLES[name] is not Role.SETTING
+        ),
         words=words,
         result=result,
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from fastgae._call import MISSING, NEW, ROLES, Call, Declaration, GAEResult, Role
+from fastgae._call import MISSING, NEW, Call, Declaration, GAEResult
 from fastgae._canonical import as_one_env, as_switch, checked, in_one_layout, warn_of_reset_rows
 from fastgae._engine import dispatch
 from fastgae._engine.moments import center_and_scale
@@ -83,10 +83,8 @@ def _check_given(function: Any, given: tuple[Any, ...]) -> None:
     if absent := [name for name, place in declaration.needed.items() if given[place] is MISSING]:
         raise missing(function, absent)
     for name, place in declaration.needed.items():
-        if given[place] is None:
-            field = Call._fields[place]
-            if field in declaration.required and ROLES[field] is not Role.SETTING:
-                raise missing(function, [name])
+        if given[place] is None and Call._fields[place] in declaration.required:
+            raise missing(function, [name])
 
 
 def _arguments(

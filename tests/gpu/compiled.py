@@ -6,6 +6,7 @@ Triton cannot compile in a process in which it interprets, so each ``report`` ru
 import json
 import re
 import subprocess
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -117,9 +118,8 @@ def report(architecture, every):
     CUDABackend.make_cubin = lambda *given: b""
     recursion.STEPS = recursion.FEWER_STEPS = recursion.FEWEST_STEPS = 1
     both = zip(variants(np.dtype(np.float32)), variants(np.dtype(np.float64)), strict=True)
-    for number, of_each_dtype in enumerate(both):
-        if every and number % every == 0:
-            look(*of_each_dtype[number // every % 2], machine_code=False)
+    for number, of_each_dtype in enumerate(islice(both, 0, None, every) if every else ()):
+        look(*of_each_dtype[number % 2], machine_code=False)
     print(json.dumps([mistakes, findings]))
 
 
